@@ -1,0 +1,5 @@
+//! (being written)
+
+/// Every child of a session.
+#[derive(Clone, Default)]
+pub struct Ledger {}

@@ -1,0 +1,98 @@
+//! Streaming events of the Messages API, parsed as far as the loop needs them and kept whole beside it,
+//! because `--include-partial-messages` hands them to the host exactly as they came.
+
+use lathe_protocol::Usage;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One event: what it says, and the JSON it said it with.
+#[derive(Debug, Clone)]
+pub struct ModelEvent {
+    /// The event as the API sent it.
+    pub raw: Value,
+    /// The part of it that the loop acts on.
+    pub event: StreamEvent,
+}
+
+/// The events that matter to the loop. New kinds are [`StreamEvent::Unknown`], never an error.
+#[derive(Debug, Clone)]
+pub enum StreamEvent {
+    /// The answer begins; `message` holds id, model and the first usage, with empty content.
+    MessageStart { message: Value, usage: Usage },
+    /// Block `index` begins, with whatever fields the API gave it.
+    ContentBlockStart { index: usize, block: Value },
+    /// More of block `index`.
+    ContentBlockDelta { index: usize, delta: ContentDelta },
+    /// Block `index` is complete.
+    ContentBlockStop { index: usize },
+    /// Why the answer ended, and its final usage (fields that are absent keep their earlier value).
+    MessageDelta { stop_reason: Option<String>, stop_sequence: Option<String>, usage: Option<Usage> },
+    /// The answer is complete.
+    MessageStop,
+    /// Anything else.
+    Unknown,
+}
+
+/// What a delta adds to its block.
+#[derive(Debug, Clone)]
+pub enum ContentDelta {
+    Text(String),
+    Thinking(String),
+    Signature(String),
+    InputJson(String),
+    /// A kind we do not know: it is relayed, and lost from the assembled block.
+    Unknown,
+}
+
+impl ModelEvent {
+    /// Reads an event out of its JSON. Missing pieces read as empty: a strange event must never end a
+    /// session, at worst it adds nothing.
+    pub fn parse(raw: Value) -> Self {
+        let event = StreamEvent::parse(&raw);
+        Self { raw, event }
+    }
+}
+
+impl StreamEvent {
+    fn parse(raw: &Value) -> Self {
+        let index = || raw["index"].as_u64().unwrap_or(0) as usize;
+        match raw["type"].as_str().unwrap_or("") {
+            "message_start" => Self::MessageStart {
+                message: raw["message"].clone(),
+                usage: usage_of(&raw["message"]["usage"]).unwrap_or_default(),
+            },
+            "content_block_start" => {
+                Self::ContentBlockStart { index: index(), block: raw["content_block"].clone() }
+            }
+            "content_block_delta" => {
+                Self::ContentBlockDelta { index: index(), delta: ContentDelta::parse(&raw["delta"]) }
+            }
+            "content_block_stop" => Self::ContentBlockStop { index: index() },
+            "message_delta" => Self::MessageDelta {
+                stop_reason: raw["delta"]["stop_reason"].as_str().map(str::to_owned),
+                stop_sequence: raw["delta"]["stop_sequence"].as_str().map(str::to_owned),
+                usage: usage_of(&raw["usage"]),
+            },
+            "message_stop" => Self::MessageStop,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+impl ContentDelta {
+    fn parse(delta: &Value) -> Self {
+        let text = |key: &str| delta[key].as_str().unwrap_or("").to_owned();
+        match delta["type"].as_str().unwrap_or("") {
+            "text_delta" => Self::Text(text("text")),
+            "thinking_delta" => Self::Thinking(text("thinking")),
+            "signature_delta" => Self::Signature(text("signature")),
+            "input_json_delta" => Self::InputJson(text("partial_json")),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A usage object, or nothing where there is none that can be read.
+pub fn usage_of(value: &Value) -> Option<Usage> {
+    Usage::deserialize(value).ok()
+}

@@ -1,0 +1,50 @@
+//! Everything that talks to a model: the [`Model`] trait that the agent loop drives, the Anthropic
+//! Messages client that implements it, and what a request costs.
+//!
+//! One call to [`Model::stream`] is one attempt. Whether to try again is decided by the caller with
+//! [`retry::RetryPolicy`], because only the loop knows what of a broken answer it has already acted on.
+//! Tools, sessions and permissions are none of this crate's business, and it reads no environment:
+//! credentials and addresses are handed in.
+
+pub mod error;
+pub mod event;
+pub mod request;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::BoxStream;
+
+pub use error::{ErrorKind, ModelError};
+pub use event::{ContentDelta, ModelEvent, StreamEvent};
+pub use request::{CacheTtl, ModelRequest, Role, SystemPart, Thinking, WireMessage};
+
+/// A source of answers: the Messages API, a script, later other vendors.
+pub trait Model: Send + Sync {
+    /// Sends one request and yields its events as they arrive. One attempt, no retry inside.
+    ///
+    /// An error before the first event is returned by the future, a later one by the stream; after an
+    /// error the stream is over. Dropping the stream aborts the request.
+    fn stream(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<ModelStream, ModelError>>;
+
+    /// Sends the request without streaming and returns the whole message as the API wrote it: the last
+    /// resort when streams keep breaking.
+    fn complete(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<CompleteMessage, ModelError>>;
+}
+
+/// An answer on its way.
+pub struct ModelStream {
+    /// The vendor's id of the request, for support and for `request_id` on the wire.
+    pub request_id: Option<String>,
+    /// The events in order. `ping` is swallowed; an API `error` event arrives as an `Err`.
+    pub events: BoxStream<'static, Result<ModelEvent, ModelError>>,
+}
+
+/// A whole answer that was not streamed.
+#[derive(Debug, Clone)]
+pub struct CompleteMessage {
+    /// The vendor's id of the request.
+    pub request_id: Option<String>,
+    /// The `message` object as sent: id, model, content, stop_reason, usage, and what we do not know.
+    pub message: serde_json::Value,
+}

@@ -1,0 +1,86 @@
+//! What every tool is: a name, a description and a schema for the model, and a call.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::Workspace;
+
+/// One tool that the model can call. Inputs reach it already checked against its schema.
+pub trait Tool: Send + Sync {
+    fn name(&self) -> &str;
+
+    /// What the model reads about the tool. Short: it is paid for in every request.
+    fn description(&self) -> &str;
+
+    /// JSON Schema of the input.
+    fn input_schema(&self) -> &Value;
+
+    /// What a call with this input does to the world; decides which calls may run side by side.
+    fn effect(&self, input: &Value) -> Effect;
+
+    /// Checks of the input that need neither permission nor a look at any file. Runs before hooks and
+    /// permissions, so that a hopeless call bothers nobody.
+    fn check(&self, _input: &Value) -> Result<(), ToolFailure> {
+        Ok(())
+    }
+
+    /// Does the work. Must return promptly once `context.cancel` fires, with nothing left running.
+    fn call<'a>(
+        &'a self,
+        input: &'a Value,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>>;
+}
+
+/// What a call may change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing: it may run beside other such calls.
+    ReadOnly,
+    /// Something: it runs alone, in its place.
+    Writes,
+    /// Whatever this shell command does; the shell analysis of `permissions` tells which of the two it is.
+    Shell(String),
+}
+
+/// What a call gets besides its input.
+pub struct ToolContext {
+    /// Id of the `tool_use` block.
+    pub tool_use_id: String,
+    /// Fires when the turn is interrupted or the session ends.
+    pub cancel: CancellationToken,
+    /// The folder, limits and state that all calls of one agent share.
+    pub workspace: Arc<Workspace>,
+}
+
+/// The outcome of a call that worked.
+#[derive(Debug, Clone)]
+pub struct ToolOutput {
+    /// What the model reads.
+    pub content: Content,
+    /// `is_error` of the `tool_result` block: `None` leaves it out, as the reference does for most tools.
+    pub is_error: Option<bool>,
+    /// `tool_use_result` on the wire: the structured outcome for programs.
+    pub result: Value,
+}
+
+/// Content of a `tool_result` block.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Content {
+    Text(String),
+    Blocks(Vec<Value>),
+}
+
+/// The outcome of a call that did not work. The text is for the model, which has to act on it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ToolFailure {
+    /// The call made no sense and nothing was done: shown as `<tool_use_error>…</tool_use_error>`.
+    Rejected(String),
+    /// It was tried and failed: shown as it is.
+    Failed(String),
+    /// It was cancelled before it ended.
+    Interrupted,
+}
