@@ -1,4 +1,48 @@
 //! Every line that crosses the standard streams of a session, as types that keep what they do not know.
+//!
+//! [`Outbound`] is a line of stdout, [`Inbound`] a line of stdin; control messages, hook inputs and
+//! outputs, permission updates and settings files are the pieces inside them. There is no I/O here and
+//! nothing is decided here: reading files, checking settings and answering requests is done elsewhere.
+//!
+//! The one rule that shapes everything: the wire is open. An object with a tag we do not know, or with a
+//! known tag and fields that do not fit, becomes `Unknown` with the raw value; a field we do not know
+//! stays in `extra`. Reading a line and writing it again therefore never loses anything, and no line that
+//! is a JSON object is ever an error.
 
+// Fields are named as on the wire and documented where the name does not say it all.
+#![allow(
+    missing_docs,
+    reason = "wire fields: the name is the wire's, a doc line only where it adds something"
+)]
+
+#[macro_use]
+mod wire;
+
+pub mod content;
+pub mod control;
+pub mod event;
+pub mod inbound;
+pub mod message;
+pub mod outbound;
+pub mod permission;
+pub mod result;
+pub mod system;
 pub mod usage;
+
+pub use content::{ContentBlock, MessageContent, UserContent};
+pub use control::{
+    AgentDefinition, CanUseToolRequest, ControlCancelRequest, ControlRequest, ControlRequestBody,
+    ControlResponse, ControlResponseBody, HookCallbackRequest, InitializeRequest, InitializeResponse,
+    McpMessageRequest, PermissionResult,
+};
+pub use event::StreamEventMessage;
+pub use inbound::{Inbound, InboundUser, LineError};
+pub use message::{ApiMessage, AssistantMessage, ToolResultMeta, UserMessage};
+pub use outbound::Outbound;
+pub use permission::{
+    PermissionBehavior, PermissionMode, PermissionRule, PermissionUpdate, PermissionUpdateDestination,
+};
+pub use result::{ModelUsage, PermissionDenial, ResultMessage};
+pub use system::{Init, SystemMessage};
 pub use usage::Usage;
+pub use wire::Extra;

@@ -1,20 +1,100 @@
 //! Token counts, as the Messages API reports them and as results add them up.
+//!
+//! Only the four main counters are fields; the nested ones live in `extra` as the API sent them, so that
+//! a relayed usage is the one that came. Adding therefore works on JSON: numbers are summed, objects are
+//! merged key by key, and of anything else the later value stands.
 
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Value, json};
+
+use crate::Extra;
 
 /// Tokens of one answer, or a sum of answers. Fields the API adds later are kept in `extra`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_zero")]
     pub input_tokens: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_zero")]
     pub cache_creation_input_tokens: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_zero")]
     pub cache_read_input_tokens: u64,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "null_is_zero")]
     pub output_tokens: u64,
     /// Whatever else stood beside them: `cache_creation`, `server_tool_use`, `service_tier`, …
     #[serde(flatten)]
-    pub extra: Map<String, Value>,
+    pub extra: Extra,
+}
+
+/// Some compatible servers write null for counters they do not keep.
+fn null_is_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    Ok(Option::<u64>::deserialize(deserializer)?.unwrap_or(0))
+}
+
+impl Usage {
+    /// A usage of nothing, with every field that `result.usage` shows.
+    pub fn result_shape() -> Self {
+        let Value::Object(extra) = json!({
+            "output_tokens_details": { "thinking_tokens": 0 },
+            "server_tool_use": { "web_search_requests": 0, "web_fetch_requests": 0 },
+            "service_tier": "standard",
+            "cache_creation": { "ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0 },
+            "inference_geo": "",
+            "iterations": [],
+            "speed": "standard",
+            "fallback_credit": null,
+        }) else {
+            unreachable!("the literal is an object")
+        };
+        Self { extra, ..Self::default() }
+    }
+
+    /// Adds another answer to this one, nested counters included.
+    pub fn add(&mut self, other: &Usage) {
+        self.input_tokens += other.input_tokens;
+        self.cache_creation_input_tokens += other.cache_creation_input_tokens;
+        self.cache_read_input_tokens += other.cache_read_input_tokens;
+        self.output_tokens += other.output_tokens;
+        merge(&mut self.extra, &other.extra);
+    }
+
+    /// Tokens written to the cache that lives five minutes.
+    pub fn cache_creation_5m(&self) -> u64 {
+        self.nested("cache_creation", "ephemeral_5m_input_tokens")
+    }
+
+    /// Tokens written to the cache that lives an hour.
+    pub fn cache_creation_1h(&self) -> u64 {
+        self.nested("cache_creation", "ephemeral_1h_input_tokens")
+    }
+
+    /// Searches that the API ran.
+    pub fn web_search_requests(&self) -> u64 {
+        self.nested("server_tool_use", "web_search_requests")
+    }
+
+    /// Tokens of the output that were thinking.
+    pub fn thinking_tokens(&self) -> u64 {
+        self.nested("output_tokens_details", "thinking_tokens")
+    }
+
+    fn nested(&self, group: &str, counter: &str) -> u64 {
+        self.extra.get(group).and_then(|group| group[counter].as_u64()).unwrap_or(0)
+    }
+}
+
+/// Sums numbers, descends into objects, and otherwise takes the newer value unless it is null.
+fn merge(into: &mut Extra, from: &Extra) {
+    for (key, new) in from {
+        match (into.get_mut(key), new) {
+            (None, new) => {
+                into.insert(key.clone(), new.clone());
+            }
+            (Some(_), Value::Null) => {}
+            (Some(Value::Object(old)), Value::Object(new)) => merge(old, new),
+            (Some(old), new) => match (old.as_u64(), new.as_u64()) {
+                (Some(a), Some(b)) => *old = Value::from(a.saturating_add(b)),
+                _ => *old = new.clone(),
+            },
+        }
+    }
 }

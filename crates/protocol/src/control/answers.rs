@@ -1,0 +1,137 @@
+//! Answers of a host that the runtime has to understand: permission results, and what an MCP server or a
+//! user dialog gave back.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::wire::nullable;
+use crate::{Extra, PermissionUpdate};
+
+open_enum! {
+    /// The answer to `can_use_tool`.
+    pub enum PermissionResult by "behavior" {
+        Allow(PermissionAllow) = "allow",
+        Deny(PermissionDeny) = "deny",
+    }
+}
+
+/// The call may run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionAllow {
+    /// Replaces the input as a whole. Absent, or an empty object, leaves it as it was.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub updated_input: Option<Value>,
+    /// Applied before the tool runs; entries nobody knows are ignored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_permissions: Option<Vec<PermissionUpdate>>,
+    #[serde(rename = "toolUseID", skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    /// `user_temporary`, `user_permanent` or `user_reject`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_classification: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The call must not run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PermissionDeny {
+    /// What the model reads.
+    pub message: String,
+    /// End the turn as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interrupt: Option<bool>,
+    #[serde(rename = "toolUseID", skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_classification: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What is wrong with a permission result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PermissionResultError {
+    #[error("permission result is not an object")]
+    NotAnObject,
+    #[error("permission result has no `behavior` of `allow` or `deny`")]
+    Behavior,
+    #[error("permission result denies without a `message`")]
+    NoMessage,
+    #[error("permission result does not fit: {0}")]
+    Malformed(String),
+    #[error(
+        "permission result holds more than {} updates, rules and directories",
+        PermissionResult::MAX_UPDATES
+    )]
+    TooMany,
+}
+
+impl PermissionResult {
+    /// Most updates, rules and directories that one answer may hold, counted together.
+    pub const MAX_UPDATES: usize = 4096;
+
+    /// Reads an answer that is going to be acted on: unlike reading the wire, this says what is wrong.
+    pub fn parse(value: &Value) -> Result<Self, PermissionResultError> {
+        if !value.is_object() {
+            return Err(PermissionResultError::NotAnObject);
+        }
+        let malformed = |error: serde_json::Error| PermissionResultError::Malformed(error.to_string());
+        match value["behavior"].as_str() {
+            Some("allow") => {
+                let allow = PermissionAllow::deserialize(value).map_err(malformed)?;
+                let updates = allow.updated_permissions.as_deref().unwrap_or_default();
+                if updates.iter().map(weight).sum::<usize>() > Self::MAX_UPDATES {
+                    return Err(PermissionResultError::TooMany);
+                }
+                Ok(Self::Allow(without_tag(allow, |allow| &mut allow.extra)))
+            }
+            Some("deny") if !value["message"].is_string() => Err(PermissionResultError::NoMessage),
+            Some("deny") => {
+                let deny = PermissionDeny::deserialize(value).map_err(malformed)?;
+                Ok(Self::Deny(without_tag(deny, |deny| &mut deny.extra)))
+            }
+            Some(_) | None => Err(PermissionResultError::Behavior),
+        }
+    }
+}
+
+/// An update, and the rules or directories in it.
+fn weight(update: &PermissionUpdate) -> usize {
+    1 + match update {
+        PermissionUpdate::AddRules(update)
+        | PermissionUpdate::ReplaceRules(update)
+        | PermissionUpdate::RemoveRules(update) => update.rules.len(),
+        PermissionUpdate::AddDirectories(update) | PermissionUpdate::RemoveDirectories(update) => {
+            update.directories.len()
+        }
+        PermissionUpdate::SetMode(_) | PermissionUpdate::Unknown(_) => 0,
+    }
+}
+
+/// Takes the tag, which the enum writes itself, out of the fields nobody named.
+fn without_tag<T>(mut payload: T, extra: impl Fn(&mut T) -> &mut Extra) -> T {
+    extra(&mut payload).remove("behavior");
+    payload
+}
+
+/// The answer to `elicitation`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ElicitationResult {
+    /// `accept`, `decline` or `cancel`.
+    pub action: String,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The answer to `mcp_message`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct McpMessageResponse {
+    pub mcp_response: Value,
+    #[serde(flatten)]
+    pub extra: Extra,
+}

@@ -1,0 +1,509 @@
+//! Every control request, in one enum told apart by `subtype`, and the fields of each.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::InitializeRequest;
+use crate::wire::{nullable, number};
+use crate::{Extra, PermissionUpdate};
+
+open_enum! {
+    /// What is asked.
+    pub enum ControlRequestBody by "subtype" {
+        // Client to runtime.
+        Initialize(Box<InitializeRequest>) = "initialize",
+        Interrupt(InterruptRequest) = "interrupt",
+        SetPermissionMode(SetPermissionModeRequest) = "set_permission_mode",
+        SetModel(SetModelRequest) = "set_model",
+        SetMaxThinkingTokens(SetMaxThinkingTokensRequest) = "set_max_thinking_tokens",
+        ApplyFlagSettings(ApplyFlagSettingsRequest) = "apply_flag_settings",
+        UpdateSettings(UpdateSettingsRequest) = "update_settings",
+        GetSettings(NoFields) = "get_settings",
+        McpStatus(McpStatusRequest) = "mcp_status",
+        McpSetServers(McpSetServersRequest) = "mcp_set_servers",
+        McpReconnect(McpReconnectRequest) = "mcp_reconnect",
+        McpToggle(McpToggleRequest) = "mcp_toggle",
+        McpCall(McpCallRequest) = "mcp_call",
+        McpReadResource(McpReadResourceRequest) = "mcp_read_resource",
+        SetMcpPermissionModeOverride(SetMcpPermissionModeOverrideRequest) = "set_mcp_permission_mode_override",
+        RewindFiles(RewindFilesRequest) = "rewind_files",
+        StopTask(StopTaskRequest) = "stop_task",
+        BackgroundTasks(BackgroundTasksRequest) = "background_tasks",
+        GetTaskOutput(GetTaskOutputRequest) = "get_task_output",
+        CancelAsyncMessage(CancelAsyncMessageRequest) = "cancel_async_message",
+        GetContextUsage(GetContextUsageRequest) = "get_context_usage",
+        GetSessionCost(NoFields) = "get_session_cost",
+        GetUsage(GetUsageRequest) = "get_usage",
+        ListModels(NoFields) = "list_models",
+        GetBinaryVersion(NoFields) = "get_binary_version",
+        FileSuggestions(FileSuggestionsRequest) = "file_suggestions",
+        ReadFile(ReadFileRequest) = "read_file",
+        SeedReadState(SeedReadStateRequest) = "seed_read_state",
+        ReloadPlugins(ReloadPluginsRequest) = "reload_plugins",
+        ReloadSkills(NoFields) = "reload_skills",
+        ReloadOutputStyles(NoFields) = "reload_output_styles",
+        RegisterRepoRoot(RegisterRepoRootRequest) = "register_repo_root",
+        ListPermissionRules(NoFields) = "list_permission_rules",
+        GetHooksListing(NoFields) = "get_hooks_listing",
+        RenameSession(RenameSessionRequest) = "rename_session",
+        SetColor(SetColorRequest) = "set_color",
+        SetHasSubscribers(SetHasSubscribersRequest) = "set_has_subscribers",
+        SideQuestion(SideQuestionRequest) = "side_question",
+        GenerateSessionTitle(GenerateSessionTitleRequest) = "generate_session_title",
+        // Both ways.
+        McpMessage(McpMessageRequest) = "mcp_message",
+        // Runtime to client.
+        CanUseTool(Box<CanUseToolRequest>) = "can_use_tool",
+        HookCallback(HookCallbackRequest) = "hook_callback",
+        Elicitation(Box<ElicitationRequest>) = "elicitation",
+        RequestUserDialog(RequestUserDialogRequest) = "request_user_dialog",
+    }
+}
+
+from_payloads! {
+    ControlRequestBody {
+        Initialize(InitializeRequest) boxed,
+        Interrupt(InterruptRequest),
+        SetPermissionMode(SetPermissionModeRequest),
+        SetModel(SetModelRequest),
+        SetMaxThinkingTokens(SetMaxThinkingTokensRequest),
+        ApplyFlagSettings(ApplyFlagSettingsRequest),
+        UpdateSettings(UpdateSettingsRequest),
+        McpStatus(McpStatusRequest),
+        McpSetServers(McpSetServersRequest),
+        McpReconnect(McpReconnectRequest),
+        McpToggle(McpToggleRequest),
+        McpCall(McpCallRequest),
+        McpReadResource(McpReadResourceRequest),
+        SetMcpPermissionModeOverride(SetMcpPermissionModeOverrideRequest),
+        RewindFiles(RewindFilesRequest),
+        StopTask(StopTaskRequest),
+        BackgroundTasks(BackgroundTasksRequest),
+        GetTaskOutput(GetTaskOutputRequest),
+        CancelAsyncMessage(CancelAsyncMessageRequest),
+        GetContextUsage(GetContextUsageRequest),
+        GetUsage(GetUsageRequest),
+        FileSuggestions(FileSuggestionsRequest),
+        ReadFile(ReadFileRequest),
+        SeedReadState(SeedReadStateRequest),
+        ReloadPlugins(ReloadPluginsRequest),
+        RegisterRepoRoot(RegisterRepoRootRequest),
+        RenameSession(RenameSessionRequest),
+        SetColor(SetColorRequest),
+        SetHasSubscribers(SetHasSubscribersRequest),
+        SideQuestion(SideQuestionRequest),
+        GenerateSessionTitle(GenerateSessionTitleRequest),
+        McpMessage(McpMessageRequest),
+        CanUseTool(CanUseToolRequest) boxed,
+        HookCallback(HookCallbackRequest),
+        Elicitation(ElicitationRequest) boxed,
+        RequestUserDialog(RequestUserDialogRequest),
+    }
+}
+
+/// A request that has nothing but its name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NoFields {
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// End the running turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InterruptRequest {
+    /// Drop the prompts that wait, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_queued: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Change the permission mode.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetPermissionModeRequest {
+    /// Clients have been seen to forget it, which is their error to be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Change the model.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetModelRequest {
+    /// Absent, null and `default` go back to the one the session started with.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub model: Option<Option<String>>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Change how much the model may think.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetMaxThinkingTokensRequest {
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub max_thinking_tokens: Option<Option<u64>>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub thinking_display: Option<Option<String>>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Merge settings into the layer of `--settings`; null clears a key.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ApplyFlagSettingsRequest {
+    pub settings: Value,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Write settings to a file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct UpdateSettingsRequest {
+    /// `localSettings` or `userSettings`.
+    pub source: String,
+    pub settings: Value,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// List the MCP servers.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct McpStatusRequest {
+    #[serde(rename = "liveReply", skip_serializing_if = "Option::is_none")]
+    pub live_reply: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Replace the servers that were added this way, and all of the host's own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct McpSetServersRequest {
+    pub servers: BTreeMap<String, Value>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Connect a server anew.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct McpReconnectRequest {
+    #[serde(rename = "serverName")]
+    pub server_name: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Switch a server on or off.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct McpToggleRequest {
+    #[serde(rename = "serverName")]
+    pub server_name: String,
+    pub enabled: bool,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// One JSON-RPC message to or from an MCP server that lives in the host.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct McpMessageRequest {
+    pub server_name: String,
+    pub message: Value,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Call an MCP tool outside any turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct McpCallRequest {
+    /// `mcp__server__tool`.
+    pub tool: String,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Value>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Read a resource of an MCP server.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct McpReadResourceRequest {
+    #[serde(rename = "serverName")]
+    pub server_name: String,
+    pub uri: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Give one MCP server a permission mode of its own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetMcpPermissionModeOverrideRequest {
+    #[serde(rename = "serverName")]
+    pub server_name: String,
+    /// `default`, `auto` or null.
+    pub mode: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Put files back to where they were before a prompt.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RewindFilesRequest {
+    pub user_message_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// End a task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct StopTaskRequest {
+    pub task_id: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Move foreground tasks to the background.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct BackgroundTasksRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Read what a task has printed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GetTaskOutputRequest {
+    pub task_id: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Take back a prompt that still waits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CancelAsyncMessageRequest {
+    pub message_uuid: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What fills the context window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GetContextUsageRequest {
+    /// `summary` or `full`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What the session has cost.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GetUsageRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip_behaviors: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Files that match a beginning.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FileSuggestionsRequest {
+    pub query: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Read a file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReadFileRequest {
+    pub path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Tell the session that the host has read a file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SeedReadStateRequest {
+    pub path: String,
+    /// Milliseconds since 1970.
+    #[serde(with = "number")]
+    pub mtime: f64,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Load plugins anew.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ReloadPluginsRequest {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold_on_cache_impact: Option<bool>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub add_plugins: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refuse_if_busy: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Treat a directory as a root of its own.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RegisterRepoRootRequest {
+    pub directory: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload_claude_md: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload_plugins: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload_skills: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Give the session a title.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RenameSessionRequest {
+    pub title: String,
+    /// `remote` or `host`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Give the session a colour.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetColorRequest {
+    pub color: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Whether anybody watches.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SetHasSubscribersRequest {
+    pub has_subscribers: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Ask the model something beside the conversation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct SideQuestionRequest {
+    pub question: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Have a title made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GenerateSessionTitleRequest {
+    pub description: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub persist: Option<bool>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// May this call run? Sent when rules, mode and hooks left it open.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CanUseToolRequest {
+    pub tool_name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    pub input: Value,
+    /// Absent in the earliest versions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    /// Updates that would save asking again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission_suggestions: Option<Vec<PermissionUpdate>>,
+    /// The path that made it ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocked_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason: Option<String>,
+    /// `rule`, `mode`, `subcommandResults`, `permissionPromptTool`, `hook`, `asyncAgent`, `sandboxOverride`,
+    /// `workingDir`, `safetyCheck`, `classifier` or `other`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// `{name, source}`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub mcp_server: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requires_user_interaction: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classifier_approvable: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppress_always_allow_rule: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_to_no: Option<bool>,
+    /// `{source, tool_name, rule_content?}`.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub matched_ask_rule: Option<Value>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Run one of the host's hooks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HookCallbackRequest {
+    pub callback_id: String,
+    /// The event and what is known of it.
+    pub input: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// An MCP server asks the user.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ElicitationRequest {
+    pub mcp_server_name: String,
+    pub message: String,
+    /// `form` or `url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub elicitation_id: Option<String>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub requested_schema: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub property_order: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Show a dialog of a kind that the host declared.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct RequestUserDialogRequest {
+    pub dialog_kind: String,
+    pub payload: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}

@@ -1,0 +1,91 @@
+//! A line of stdin.
+//!
+//! Only a line that is no JSON object is an error, because only that ends a session. A `user` line whose
+//! role is wrong, or an unknown control request, is read and left for the receiver to refuse.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Extra;
+use crate::control::{ControlCancelRequest, ControlRequest, ControlResponse};
+use crate::event::{KeepAlive, UpdateEnvironmentVariables};
+use crate::message::UserTurn;
+
+open_enum! {
+    /// One line that a client writes.
+    pub enum Inbound by "type" {
+        User(InboundUser) = "user",
+        ControlRequest(ControlRequest) = "control_request",
+        ControlResponse(ControlResponse) = "control_response",
+        ControlCancelRequest(ControlCancelRequest) = "control_cancel_request",
+        KeepAlive(KeepAlive) = "keep_alive",
+        UpdateEnvironmentVariables(UpdateEnvironmentVariables) = "update_environment_variables",
+    }
+}
+
+from_payloads! {
+    Inbound {
+        User(InboundUser),
+        ControlRequest(ControlRequest),
+        ControlResponse(ControlResponse),
+        ControlCancelRequest(ControlCancelRequest),
+        KeepAlive(KeepAlive),
+        UpdateEnvironmentVariables(UpdateEnvironmentVariables),
+    }
+}
+
+/// Why a line of stdin could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LineError {
+    /// The line is not JSON.
+    #[error("line is not JSON: {0}")]
+    NotJson(#[from] serde_json::Error),
+    /// The line is JSON, but a list, a string, a number, …
+    #[error("line is not a JSON object")]
+    NotAnObject,
+}
+
+impl Inbound {
+    /// Reads one line. Blank lines are the caller's to skip.
+    pub fn parse_line(line: &str) -> Result<Self, LineError> {
+        match serde_json::from_str(line)? {
+            Self::Unknown(value) if !value.is_object() => Err(LineError::NotAnObject),
+            inbound => Ok(inbound),
+        }
+    }
+}
+
+/// A prompt.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct InboundUser {
+    pub message: UserTurn,
+    /// Null for prompts.
+    pub parent_tool_use_id: Option<String>,
+    /// Any value is accepted and means nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// The client's id of the message: key for lifecycle frames, rewinding, cancelling and duplicates.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uuid: Option<String>,
+    /// Place in the queue while a turn runs: `now`, `next` or `later`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority: Option<String>,
+    /// False: append to the conversation without asking the model.
+    #[serde(rename = "shouldQuery", skip_serializing_if = "Option::is_none")]
+    pub should_query: Option<bool>,
+    #[serde(rename = "isSynthetic", skip_serializing_if = "Option::is_none")]
+    pub is_synthetic: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Value>,
+    /// Deliver verbatim: no `@file` expansion, no slash commands.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_composed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pasted_content: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inline_pastes: Option<Vec<Value>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}

@@ -1,0 +1,171 @@
+//! The few tools that make the wire types open: the alias for fields we do not know, the macros for
+//! enums that keep what they do not know, and how numbers and nulls are read and written.
+//!
+//! Null and absent are different on the wire. A field that is always there and may be null is a plain
+//! `Option<T>`; one that may be missing skips `None`; one that may be missing *or* null is an
+//! `Option<Option<T>>` (or `Option<Value>`) read with [`nullable`], where `Some(None)` is the null.
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+/// Fields beside the ones a struct names, kept so that a relayed line loses nothing.
+pub type Extra = Map<String, Value>;
+
+/// Reads a field that is present, null included. With `default` on the field, absent stays `None`.
+pub(crate) fn nullable<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    T: Deserialize<'de>,
+    D: Deserializer<'de>,
+{
+    T::deserialize(deserializer).map(Some)
+}
+
+/// Numbers as JavaScript writes them: `0` rather than `0.0`. Integers that a float cannot hold exactly do
+/// not fit, so that a line with one is kept raw rather than rounded.
+pub(crate) mod number {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// Above this, neighbouring integers share one float.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        if value.fract() == 0.0 && value.abs() < EXACT {
+            serializer.serialize_i64(*value as i64)
+        } else {
+            serializer.serialize_f64(*value)
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        let number = serde_json::Number::deserialize(deserializer)?;
+        let float = number.as_f64().ok_or_else(|| D::Error::custom("not a finite number"))?;
+        if number.is_f64() || float.abs() < EXACT {
+            Ok(float)
+        } else {
+            Err(D::Error::custom("integer too large for a float"))
+        }
+    }
+
+    /// The same for a field that may be missing.
+    pub mod option {
+        use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+        #[derive(Serialize, Deserialize)]
+        struct Wrapped(#[serde(with = "super")] f64);
+
+        pub fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+            value.map(Wrapped).serialize(serializer)
+        }
+
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+            Ok(Option::<Wrapped>::deserialize(deserializer)?.map(|wrapped| wrapped.0))
+        }
+    }
+}
+
+/// An enum whose objects carry their variant in one field, and which keeps every object it cannot read.
+macro_rules! open_enum {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident by $tag:literal {
+            $( $(#[$variant_meta:meta])* $variant:ident($payload:ty) = $value:literal, )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(tag = $tag)]
+        pub enum $name {
+            $( $(#[$variant_meta])* #[serde(rename = $value)] $variant($payload), )*
+            /// Anything else: an unknown tag, or a known one whose fields do not fit.
+            #[serde(untagged)]
+            Unknown(serde_json::Value),
+        }
+
+        impl $name {
+            /// The tags that have a variant of their own.
+            pub const TAGS: &'static [&'static str] = &[$($value),*];
+
+            /// The tag as it stands on the wire; empty where an unknown value has none.
+            pub fn tag(&self) -> &str {
+                match self {
+                    $( Self::$variant(_) => $value, )*
+                    Self::Unknown(value) => value[$tag].as_str().unwrap_or(""),
+                }
+            }
+        }
+    };
+}
+
+/// A set of names that may grow: each known one is a variant, any other string is kept.
+macro_rules! open_names {
+    (
+        $(#[$meta:meta])*
+        pub enum $name:ident {
+            $( $(#[$variant_meta:meta])* $variant:ident = $value:literal, )*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $( $(#[$variant_meta])* $variant, )*
+            /// Any other name.
+            Unknown(String),
+        }
+
+        impl $name {
+            /// Every name that has a variant of its own.
+            pub const NAMES: &'static [&'static str] = &[$($value),*];
+
+            /// The name as it stands on the wire.
+            pub fn as_str(&self) -> &str {
+                match self {
+                    $( Self::$variant => $value, )*
+                    Self::Unknown(name) => name,
+                }
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(name: &str) -> Self {
+                match name {
+                    $( $value => Self::$variant, )*
+                    other => Self::Unknown(other.to_owned()),
+                }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(self.as_str())
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
+                Ok(Self::from(name.as_ref()))
+            }
+        }
+    };
+}
+
+/// `From<Payload>` for variants, boxed ones included, so that callers never write the box.
+macro_rules! from_payloads {
+    ($name:ident { $( $variant:ident($payload:ty) $($boxed:ident)?, )* }) => {
+        $(
+            impl From<$payload> for $name {
+                fn from(payload: $payload) -> Self {
+                    Self::$variant(from_payloads!(@wrap payload $($boxed)?))
+                }
+            }
+        )*
+    };
+    (@wrap $payload:ident boxed) => { Box::new($payload) };
+    (@wrap $payload:ident) => { $payload };
+}
