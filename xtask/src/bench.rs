@@ -1,0 +1,143 @@
+//! `cargo xtask bench`: what the release build costs, measured side by side with the least that could do
+//! the same work.
+//!
+//! The machines are noisy, so every figure has a floor measured in the same run: `curl` sending the very
+//! request that Lathe sent, `bash` running the very command of the tool turn. Runs of all subjects take
+//! turns, and medians are compared. What is sent and timed is in `measure.rs`; here are only the options.
+
+mod figures;
+mod measure;
+mod process;
+mod readme;
+mod server;
+mod sse;
+mod subject;
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+
+use crate::Outcome;
+use crate::repo::Repo;
+use measure::Effort;
+use subject::Subject;
+
+/// What was asked for on the command line.
+#[derive(Debug, PartialEq)]
+struct Options {
+    effort: Effort,
+    peers: Vec<Subject>,
+    binary: Option<PathBuf>,
+    print: Print,
+    write_readme: bool,
+    check: bool,
+}
+
+/// How the figures are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Print {
+    Table,
+    Json,
+}
+
+/// Builds, measures, prints.
+pub fn run(args: &[String]) -> Result<Outcome> {
+    let options = parse(args)?;
+    let repo = Repo::open()?;
+    let binary = match &options.binary {
+        Some(path) => {
+            fs::canonicalize(path).with_context(|| format!("no such binary: {}", path.display()))?
+        }
+        None => build(&repo)?,
+    };
+    let lathe = Subject::new("lathe", vec![binary.to_string_lossy().into_owned()]);
+    let figures = measure::all(&lathe, &options.peers, options.effort)?;
+    match options.print {
+        Print::Table => print!("{}", figures.as_text()),
+        Print::Json => println!("{:#}", figures.as_json()),
+    }
+    if options.write_readme {
+        let path = repo.root.join("README.md");
+        let text = fs::read_to_string(&path).context("failed to read README.md")?;
+        let table = readme::section(&figures, options.effort);
+        fs::write(&path, readme::replaced(&text, &table)?).context("failed to write README.md")?;
+    }
+    let missed = figures.missed();
+    if !missed.is_empty() {
+        eprintln!("over budget: {}", missed.join("; "));
+    }
+    Ok(if options.check && !missed.is_empty() { Outcome::Bad } else { Outcome::Good })
+}
+
+fn parse(args: &[String]) -> Result<Options> {
+    let mut options = Options {
+        effort: Effort::FULL,
+        peers: vec![],
+        binary: None,
+        print: Print::Table,
+        write_readme: false,
+        check: false,
+    };
+    let mut runs = None;
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let mut value = || rest.next().with_context(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--quick" => options.effort = Effort::QUICK,
+            "--json" => options.print = Print::Json,
+            "--write-readme" => options.write_readme = true,
+            "--check" => options.check = true,
+            "--bin" => options.binary = Some(PathBuf::from(value()?)),
+            "--peer" => options.peers.push(Subject::peer(value()?)?),
+            "--runs" => {
+                let text = value()?;
+                runs = Some(
+                    text.parse()
+                        .ok()
+                        .filter(|runs| *runs > 0)
+                        .with_context(|| format!("--runs takes a number of at least 1, not {text}"))?,
+                );
+            }
+            other => bail!("bench has no option {other}"),
+        }
+    }
+    options.effort.runs = runs.unwrap_or(options.effort.runs);
+    Ok(options)
+}
+
+fn build(repo: &Repo) -> Result<PathBuf> {
+    let status = repo
+        .cargo(&["build", "--release", "--package", "lathe-cli"])
+        .status()
+        .context("failed to start cargo")?;
+    if !status.success() {
+        bail!("the release build failed");
+    }
+    Ok(repo.target_dir().join("release").join("lathe"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Result<Options> {
+        parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn options_are_read_in_any_order() {
+        let options = parsed(&["--runs", "3", "--peer", "other-cli --fast", "--quick", "--json"]).unwrap();
+        assert_eq!(options.effort, Effort { runs: 3, ..Effort::QUICK });
+        assert_eq!(options.print, Print::Json);
+        assert_eq!(options.peers, [Subject::new("other-cli", vec!["other-cli".into(), "--fast".into()])]);
+        assert_eq!(parsed(&[]).unwrap().effort, Effort::FULL);
+    }
+
+    #[test]
+    fn wrong_options_are_refused() {
+        for args in [&["--nope"][..], &["--runs"], &["--runs", "0"], &["--runs", "x"], &["--peer", " "]] {
+            assert!(parsed(args).is_err(), "{args:?}");
+        }
+    }
+}

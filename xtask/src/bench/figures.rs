@@ -1,0 +1,266 @@
+//! The figures of a run, and how they are shown: as text, as Markdown, as JSON.
+//!
+//! A row holds one figure of every subject and of its floor, the least that could do the same work. Whether
+//! a budget is met is decided here, from the figures alone.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+
+/// All rows, in the order they are shown.
+#[derive(Debug, Default, PartialEq)]
+pub struct Figures {
+    /// The names of the peers, in the order of [`Row::peers`].
+    pub peers: Vec<String>,
+    /// One row a question.
+    pub rows: Vec<Row>,
+}
+
+/// One question and its answers.
+#[derive(Debug, PartialEq)]
+pub struct Row {
+    /// What was measured.
+    pub what: String,
+    /// What the figures count.
+    pub unit: Unit,
+    /// Lathe's figure.
+    pub lathe: Option<f64>,
+    /// The figure of the least that could do the same.
+    pub floor: Option<f64>,
+    /// The peers' figures.
+    pub peers: Vec<Option<f64>>,
+    /// What Lathe's figure may be.
+    pub budget: Budget,
+}
+
+/// What a figure counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    Milliseconds,
+    Megabytes,
+    Times,
+    LinesPerSecond,
+}
+
+/// What a figure may be at most.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Budget {
+    /// Only reported.
+    Open,
+    /// A plain limit in the row's unit.
+    AtMost(f64),
+    /// A multiple of the floor.
+    TimesFloor(f64),
+}
+
+/// Whether a budget is met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Pass,
+    Fail,
+    /// There is no budget, or no figure to compare.
+    Unknown,
+}
+
+impl Verdict {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Fail => "FAIL",
+            Self::Unknown => "",
+        }
+    }
+}
+
+impl Unit {
+    fn show(self, figure: f64) -> String {
+        match self {
+            Self::Milliseconds => format!("{figure:.1} ms"),
+            Self::Megabytes => format!("{figure:.1} MB"),
+            Self::Times => format!("{figure:.2} ×"),
+            Self::LinesPerSecond => format!("{figure:.0} /s"),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Milliseconds => "ms",
+            Self::Megabytes => "MB",
+            Self::Times => "times",
+            Self::LinesPerSecond => "lines/s",
+        }
+    }
+}
+
+impl Row {
+    /// How many times the floor Lathe takes.
+    fn ratio(&self) -> Option<f64> {
+        Some(self.lathe? / self.floor.filter(|floor| *floor > 0.0)?)
+    }
+
+    /// Compares Lathe's figure with its budget.
+    pub fn verdict(&self) -> Verdict {
+        let within = match self.budget {
+            Budget::Open => None,
+            Budget::AtMost(limit) => self.lathe.map(|figure| figure <= limit),
+            Budget::TimesFloor(limit) => self.ratio().map(|ratio| ratio <= limit),
+        };
+        match within {
+            Some(true) => Verdict::Pass,
+            Some(false) => Verdict::Fail,
+            None => Verdict::Unknown,
+        }
+    }
+
+    fn budget_text(&self) -> String {
+        match self.budget {
+            Budget::Open => String::new(),
+            Budget::AtMost(limit) => format!("≤ {}", self.unit.show(limit)),
+            Budget::TimesFloor(limit) => format!("≤ {limit:.0} × floor"),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let show =
+            |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), |figure| self.unit.show(figure));
+        let ratio = self.ratio().map_or_else(|| "–".to_owned(), |ratio| Unit::Times.show(ratio));
+        let mut cells = vec![self.what.clone(), show(self.lathe), show(self.floor), ratio];
+        cells.extend(self.peers.iter().map(|figure| show(*figure)));
+        cells.push(self.budget_text());
+        cells.push(self.verdict().word().to_owned());
+        cells
+    }
+}
+
+impl Figures {
+    /// The names of the rows whose budget is missed.
+    pub fn missed(&self) -> Vec<String> {
+        self.rows.iter().filter(|row| row.verdict() == Verdict::Fail).map(|row| row.what.clone()).collect()
+    }
+
+    fn heads(&self) -> Vec<String> {
+        let mut heads: Vec<String> = ["what", "lathe", "floor", "ratio"].map(str::to_owned).into();
+        heads.extend(self.peers.iter().cloned());
+        heads.extend(["budget", ""].map(str::to_owned));
+        heads
+    }
+
+    /// A table in aligned columns.
+    pub fn as_text(&self) -> String {
+        let mut table = vec![self.heads()];
+        table.extend(self.rows.iter().map(Row::cells));
+        let widths: Vec<usize> = (0..table[0].len())
+            .map(|column| table.iter().map(|cells| cells[column].chars().count()).max().unwrap_or(0))
+            .collect();
+        let mut text = String::new();
+        for cells in table {
+            let mut line = String::new();
+            for (column, (cell, width)) in cells.iter().zip(&widths).enumerate() {
+                let pad = " ".repeat(width - cell.chars().count());
+                let aligned = if column == 0 { format!("{cell}{pad}") } else { format!("  {pad}{cell}") };
+                line.push_str(&aligned);
+            }
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The same table for README.md.
+    pub fn as_markdown(&self) -> String {
+        let heads = self.heads();
+        let mut text = format!("| {} |\n|", heads.join(" | "));
+        for column in 0..heads.len() {
+            text.push_str(if column == 0 { " --- |" } else { " ---: |" });
+        }
+        text.push('\n');
+        for row in &self.rows {
+            writeln!(text, "| {} |", row.cells().join(" | ")).expect("writing to a string cannot fail");
+        }
+        text
+    }
+
+    /// The figures for programs.
+    pub fn as_json(&self) -> Value {
+        let rows = self.rows.iter().map(|row| {
+            let peers: serde_json::Map<String, Value> =
+                self.peers.iter().cloned().zip(row.peers.iter().map(|figure| json!(figure))).collect();
+            json!({
+                "what": row.what,
+                "unit": row.unit.name(),
+                "lathe": row.lathe,
+                "floor": row.floor,
+                "ratio": row.ratio(),
+                "peers": peers,
+                "budget": row.budget_text(),
+                "pass": match row.verdict() {
+                    Verdict::Pass => Some(true),
+                    Verdict::Fail => Some(false),
+                    Verdict::Unknown => None,
+                },
+            })
+        });
+        json!({ "rows": rows.collect::<Vec<_>>() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(what: &str, lathe: f64, floor: Option<f64>, budget: Budget) -> Row {
+        Row {
+            what: what.to_owned(),
+            unit: Unit::Milliseconds,
+            lathe: Some(lathe),
+            floor,
+            peers: vec![None],
+            budget,
+        }
+    }
+
+    fn figures() -> Figures {
+        Figures {
+            peers: vec!["other".to_owned()],
+            rows: vec![
+                row("first request", 9.0, Some(6.0), Budget::TimesFloor(2.0)),
+                row("a turn", 6.5, None, Budget::AtMost(5.0)),
+                row("total", 12.0, Some(7.0), Budget::Open),
+            ],
+        }
+    }
+
+    #[test]
+    fn budgets_are_judged_from_the_figures() {
+        let verdicts: Vec<Verdict> = figures().rows.iter().map(Row::verdict).collect();
+        assert_eq!(verdicts, [Verdict::Pass, Verdict::Fail, Verdict::Unknown]);
+        assert_eq!(figures().missed(), ["a turn"]);
+        assert_eq!(row("x", 1.0, None, Budget::TimesFloor(2.0)).verdict(), Verdict::Unknown);
+        assert_eq!(row("x", 12.1, Some(6.0), Budget::TimesFloor(2.0)).verdict(), Verdict::Fail);
+    }
+
+    #[test]
+    fn the_text_is_aligned() {
+        assert_eq!(
+            figures().as_text(),
+            "what             lathe   floor   ratio  other       budget\n\
+             first request   9.0 ms  6.0 ms  1.50 ×      –  ≤ 2 × floor  pass\n\
+             a turn          6.5 ms       –       –      –     ≤ 5.0 ms  FAIL\n\
+             total          12.0 ms  7.0 ms  1.71 ×      –\n"
+        );
+    }
+
+    #[test]
+    fn markdown_has_as_many_cells_in_every_line() {
+        let text = figures().as_markdown();
+        assert!(text.lines().all(|line| line.matches('|').count() == 8), "{text}");
+    }
+
+    #[test]
+    fn json_names_the_peers() {
+        let json = figures().as_json();
+        assert_eq!(json["rows"][0]["pass"], true);
+        assert_eq!(json["rows"][0]["peers"], json!({ "other": null }));
+        assert_eq!(json["rows"][2]["pass"], Value::Null);
+    }
+}

@@ -1,0 +1,333 @@
+//! What is measured, and how: one function a row.
+//!
+//! A turn of the tool rows is the time between two requests at a server that answers at once: what the
+//! subject needs to read the answer, run the command, and send the next request. The command itself is in
+//! it; its floor is `bash` running the same command.
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::figures::{Budget, Figures, Row, Unit};
+use super::process::{self, Finished};
+use super::server::{Plan, Request, Seen, Server};
+use super::subject::{Detail, Place, Subject};
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Effort {
+    /// Runs behind each median.
+    pub runs: usize,
+    /// Turns of the tool row.
+    pub turns: usize,
+    /// Turns of the growth row.
+    pub long_turns: usize,
+    /// Pieces of the streaming row.
+    pub pieces: usize,
+}
+
+impl Effort {
+    /// The figures of README.md.
+    pub const FULL: Self = Self { runs: 20, turns: 200, long_turns: 1000, pieces: 50_000 };
+    /// A minute or less, for CI.
+    pub const QUICK: Self = Self { runs: 5, turns: 50, long_turns: 200, pieces: 10_000 };
+}
+
+/// How many turns at each end of the long session are compared.
+const ENDS: usize = 50;
+/// How many sessions of many turns are measured: they are long, and each gives many figures.
+const SESSIONS: usize = 3;
+/// How much slower the last turns may be than the first. They send a longer request; they must not do more.
+const FLAT: f64 = 1.5;
+
+/// Runs everything and returns the table.
+pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort) -> Result<Figures> {
+    let server = Server::start()?;
+    let place = Place::new(server.base_url().to_owned())?;
+    let bench = Bench { server, place, lathe, peers, effort };
+    let mut figures = Figures { peers: peers.iter().map(|peer| peer.name.clone()).collect(), rows: vec![] };
+    let curl = bench.curl()?;
+    figures.rows.push(bench.version()?);
+    figures.rows.extend(bench.one_answer(&curl)?);
+    figures.rows.push(bench.memory_of_one_answer(&curl)?);
+    figures.rows.push(bench.tool_turns()?);
+    figures.rows.push(bench.memory_of_tool_turns()?);
+    figures.rows.push(bench.growth()?);
+    figures.rows.push(bench.streaming()?);
+    Ok(figures)
+}
+
+struct Bench<'a> {
+    server: Server,
+    place: Place,
+    lathe: &'a Subject,
+    peers: &'a [Subject],
+    effort: Effort,
+}
+
+/// A finished run and what the server saw of it.
+struct Run {
+    finished: Finished,
+    seen: Seen,
+}
+
+impl Run {
+    fn first_request(&self) -> Result<Duration> {
+        let arrived = self.seen.arrivals.first().context("the server saw no request")?;
+        Ok(arrived.duration_since(self.finished.started))
+    }
+
+    fn total(&self) -> Duration {
+        self.finished.ended.duration_since(self.finished.started)
+    }
+
+    /// The time from each request to the next.
+    fn turns(&self) -> Vec<Duration> {
+        self.seen.arrivals.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect()
+    }
+}
+
+impl Bench<'_> {
+    fn subjects(&self) -> impl Iterator<Item = &Subject> {
+        std::iter::once(self.lathe).chain(self.peers)
+    }
+
+    /// Runs a command to its good end while the server follows a plan.
+    fn run(&self, name: &str, mut command: Command, plan: Plan) -> Result<Run> {
+        self.server.begin(plan);
+        let finished = process::run(&mut command)?;
+        finished.must_be_good(name)?;
+        Ok(Run { finished, seen: self.server.end() })
+    }
+
+    fn session(&self, subject: &Subject, plan: Plan) -> Result<Run> {
+        let detail = match plan {
+            Plan::Text | Plan::ToolTurns(_) => Detail::Messages,
+            Plan::Pieces(_) => Detail::PartialMessages,
+        };
+        let run = self.run(&subject.name, subject.session(&self.place, "go", detail), plan)?;
+        let expected = match plan {
+            Plan::Text | Plan::Pieces(_) => 1,
+            Plan::ToolTurns(turns) => turns + 1,
+        };
+        let got = run.seen.arrivals.len();
+        if got < expected {
+            bail!("{} sent {got} requests, and the plan has {expected}", subject.name);
+        }
+        Ok(run)
+    }
+
+    /// `curl` sending the very request that Lathe sends, learnt from a first run of it.
+    fn curl(&self) -> Result<Curl> {
+        let request =
+            self.session(self.lathe, Plan::Text)?.seen.first.context("the server saw no request")?;
+        let body = self.place.path("request.json");
+        fs::write(&body, &request.body).context("failed to keep the request")?;
+        Ok(Curl { request, body: format!("@{}", body.display()) })
+    }
+
+    fn version(&self) -> Result<Row> {
+        let mut times = vec![vec![]; 1 + self.peers.len()];
+        for _ in 0..self.effort.runs {
+            for (subject, times) in self.subjects().zip(&mut times) {
+                let run = self.run(&subject.name, subject.version(&self.place), Plan::Text)?;
+                times.push(run.total());
+            }
+        }
+        let figures = times.into_iter().map(median_ms).collect();
+        Ok(row("`--version`", Unit::Milliseconds, figures, None, Budget::AtMost(5.0)))
+    }
+
+    fn one_answer(&self, curl: &Curl) -> Result<[Row; 2]> {
+        let count = 1 + self.peers.len();
+        let (mut first, mut total) = (vec![vec![]; count], vec![vec![]; count]);
+        let (mut curl_first, mut curl_total) = (vec![], vec![]);
+        for _ in 0..self.effort.runs {
+            let run = self.run("curl", curl.command(&self.place), Plan::Text)?;
+            curl_first.push(run.first_request()?);
+            curl_total.push(run.total());
+            for (number, subject) in self.subjects().enumerate() {
+                let run = self.session(subject, Plan::Text)?;
+                first[number].push(run.first_request()?);
+                total[number].push(run.total());
+            }
+        }
+        let figures = |times: Vec<Vec<Duration>>| times.into_iter().map(median_ms).collect();
+        Ok([
+            row(
+                "spawn → first request (floor: curl, the same POST)",
+                Unit::Milliseconds,
+                figures(first),
+                median_ms(curl_first),
+                Budget::TimesFloor(2.0),
+            ),
+            row(
+                "spawn → exit, one answer (floor: curl)",
+                Unit::Milliseconds,
+                figures(total),
+                median_ms(curl_total),
+                Budget::Open,
+            ),
+        ])
+    }
+
+    fn memory_of_one_answer(&self, curl: &Curl) -> Result<Row> {
+        let floor = self.peak(1, Plan::Text, || curl.command(&self.place))?;
+        let what = "peak memory, one answer (floor: curl)";
+        self.memory(what, Plan::Text, SESSIONS, floor)
+    }
+
+    fn memory_of_tool_turns(&self) -> Result<Row> {
+        let turns = self.effort.turns;
+        self.memory(&format!("peak memory, {turns} tool turns"), Plan::ToolTurns(turns), 1, None)
+    }
+
+    fn memory(&self, what: &str, plan: Plan, runs: usize, floor: Option<f64>) -> Result<Row> {
+        let mut figures = vec![];
+        for subject in self.subjects() {
+            let command = || subject.session(&self.place, "go", Detail::Messages);
+            figures.push(self.peak(runs, plan, command)?);
+        }
+        Ok(row(what, Unit::Megabytes, figures, floor, Budget::AtMost(20.0)))
+    }
+
+    /// The median of peaks, in megabytes.
+    fn peak(&self, runs: usize, plan: Plan, command: impl Fn() -> Command) -> Result<Option<f64>> {
+        let mut peaks = vec![];
+        for _ in 0..runs {
+            self.server.begin(plan);
+            peaks.extend(process::peak_memory(&mut command())?.map(megabytes));
+            self.server.end();
+        }
+        Ok(median(peaks))
+    }
+
+    fn tool_turns(&self) -> Result<Row> {
+        let turns = self.effort.turns;
+        let mut times = vec![vec![]; 1 + self.peers.len()];
+        let mut bash = vec![];
+        for _ in 0..SESSIONS {
+            for _ in 0..turns {
+                let mut command = self.place.command("bash");
+                command.args(["-c", "echo hi"]);
+                bash.push(self.run("bash", command, Plan::Text)?.total());
+            }
+            for (subject, times) in self.subjects().zip(&mut times) {
+                times.extend(self.session(subject, Plan::ToolTurns(turns))?.turns());
+            }
+        }
+        let figures = times.into_iter().map(median_ms).collect();
+        let what = format!("a tool turn, median of {turns} (floor: bash -c 'echo hi')");
+        Ok(row(&what, Unit::Milliseconds, figures, median_ms(bash), Budget::AtMost(5.0)))
+    }
+
+    fn growth(&self) -> Result<Row> {
+        let turns = self.effort.long_turns;
+        let mut figures = vec![];
+        for subject in self.subjects() {
+            figures.push(growth_of(&self.session(subject, Plan::ToolTurns(turns))?.turns()));
+        }
+        let what = format!("the last {ENDS} of {turns} tool turns, compared with the first {ENDS}");
+        Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(FLAT)))
+    }
+
+    fn streaming(&self) -> Result<Row> {
+        let mut rates = vec![vec![]; 1 + self.peers.len()];
+        for _ in 0..SESSIONS {
+            for (subject, rates) in self.subjects().zip(&mut rates) {
+                let run = self.session(subject, Plan::Pieces(self.effort.pieces))?;
+                rates.extend(lines_per_second(&run.finished));
+            }
+        }
+        let what = format!("stream-json lines, {} pieces, --include-partial-messages", self.effort.pieces);
+        Ok(row(&what, Unit::LinesPerSecond, rates.into_iter().map(median).collect(), None, Budget::Open))
+    }
+}
+
+/// How to send a request once more.
+struct Curl {
+    request: Request,
+    body: String,
+}
+
+impl Curl {
+    fn command(&self, place: &Place) -> Command {
+        let mut command = place.command("curl");
+        command.args(["-q", "-sS", "-o", "/dev/null", "--data-binary", &self.body, "-H", "expect:"]);
+        for (name, value) in &self.request.headers {
+            // curl writes these itself.
+            if !["host", "content-length", "transfer-encoding", "connection"].contains(&name.as_str()) {
+                command.arg("-H").arg(format!("{name}: {value}"));
+            }
+        }
+        let path = self.request.line.split(' ').nth(1).unwrap_or("/v1/messages");
+        command.arg(format!("{}{path}", place.base_url()));
+        command
+    }
+}
+
+/// Builds a row from the figures of all subjects, Lathe first.
+fn row(what: &str, unit: Unit, mut figures: Vec<Option<f64>>, floor: Option<f64>, budget: Budget) -> Row {
+    let peers = figures.split_off(1);
+    Row { what: what.to_owned(), unit, lathe: figures[0], floor, peers, budget }
+}
+
+/// How many times longer the last turns took than the first ones.
+fn growth_of(turns: &[Duration]) -> Option<f64> {
+    if turns.len() < 2 * ENDS {
+        return None;
+    }
+    let first = median_ms(turns[..ENDS].to_vec())?;
+    let last = median_ms(turns[turns.len() - ENDS..].to_vec())?;
+    Some(last / first)
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a count of lines, shown without digits")]
+fn lines_per_second(finished: &Finished) -> Option<f64> {
+    let (first, last): (Instant, Instant) = finished.stdout.span?;
+    let lines = finished.stdout.bytes.iter().filter(|byte| **byte == b'\n').count();
+    Some(lines as f64 / last.duration_since(first).as_secs_f64())
+}
+
+fn median_ms(times: Vec<Duration>) -> Option<f64> {
+    median(times.into_iter().map(|time| time.as_secs_f64() * 1000.0).collect())
+}
+
+/// The middle of a list, or the mean of the two in the middle.
+fn median(mut figures: Vec<f64>) -> Option<f64> {
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    match figures.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(figures[middle]),
+        _ => Some(f64::midpoint(figures[middle - 1], figures[middle])),
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a size in bytes, shown with one digit")]
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / (1024.0 * 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 100.0]), Some(3.0));
+        assert_eq!(median(vec![]), None);
+    }
+
+    #[test]
+    fn growth_compares_the_ends() {
+        let mut turns = vec![Duration::from_millis(2); ENDS];
+        turns.extend(vec![Duration::from_millis(90); 7]);
+        turns.extend(vec![Duration::from_millis(3); ENDS]);
+        assert_eq!(growth_of(&turns), Some(1.5));
+        assert_eq!(growth_of(&turns[..ENDS]), None);
+    }
+}

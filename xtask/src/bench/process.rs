@@ -1,0 +1,176 @@
+//! Runs one child and says when it started and ended, what it wrote and how much memory it took.
+//!
+//! Memory is read from `/proc` while the child lives: the figure that `wait4` hands out starts with the
+//! memory of the process that forked the child, which is us. Timing and memory are measured in separate
+//! runs, because looking costs time.
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How long one run may take before it counts as hung.
+const LIMIT: Duration = Duration::from_secs(300);
+/// How often memory is looked at.
+const LOOK: Duration = Duration::from_micros(300);
+
+/// A child that has ended.
+pub struct Finished {
+    /// Just before it was started.
+    pub started: Instant,
+    /// When it was gone.
+    pub ended: Instant,
+    /// How it ended.
+    pub status: ExitStatus,
+    /// What it wrote on stdout.
+    pub stdout: Output,
+    /// What it wrote on stderr.
+    pub stderr: Output,
+}
+
+/// What came out of a pipe.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// All of it.
+    pub bytes: Vec<u8>,
+    /// When the first and the last piece were read.
+    pub span: Option<(Instant, Instant)>,
+}
+
+impl Finished {
+    /// Fails with the last words of a child that did not end well.
+    pub fn must_be_good(&self, name: &str) -> Result<()> {
+        if self.status.success() {
+            return Ok(());
+        }
+        let tail = |output: &Output| {
+            let start = output.bytes.len().saturating_sub(600);
+            String::from_utf8_lossy(&output.bytes[start..]).trim().to_owned()
+        };
+        bail!("{name} failed ({}): {} {}", self.status, tail(&self.stderr), tail(&self.stdout));
+    }
+}
+
+/// Runs a child to its end.
+pub fn run(command: &mut Command) -> Result<Finished> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let started = Instant::now();
+    let mut child = command.spawn().with_context(|| format!("failed to start {name}"))?;
+    let pid = rustix::process::Pid::from_child(&child);
+    let stdout = drain(child.stdout.take().context("the child has no stdout")?);
+    let stderr = drain(child.stderr.take().context("the child has no stderr")?);
+    let (sender, receiver) = mpsc::channel();
+    let waiter = thread::spawn(move || {
+        let status = child.wait();
+        // The receiver is gone only after the deadline.
+        let _ = sender.send((Instant::now(), status));
+    });
+    let Ok((ended, status)) = receiver.recv_timeout(LIMIT) else {
+        // The waiter has not reaped it, so the number still means this child.
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL)
+            .context("failed to end a hung child")?;
+        drop(waiter.join());
+        bail!("{name} did not end within {} s", LIMIT.as_secs());
+    };
+    let status = status.with_context(|| format!("failed to wait for {name}"))?;
+    let (Ok(stdout), Ok(stderr)) = (stdout.join(), stderr.join()) else { bail!("a reader panicked") };
+    Ok(Finished { started, ended, status, stdout, stderr })
+}
+
+fn drain(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Output> {
+    thread::spawn(move || {
+        let mut output = Output::default();
+        let mut buffer = vec![0; 256 * 1024];
+        while let Ok(count @ 1..) = pipe.read(&mut buffer) {
+            let now = Instant::now();
+            output.bytes.extend_from_slice(&buffer[..count]);
+            output.span = Some((output.span.map_or(now, |(first, _)| first), now));
+        }
+        output
+    })
+}
+
+/// Runs a child to its end and returns its peak memory in bytes; nothing where `/proc` does not tell.
+pub fn peak_memory(command: &mut Command) -> Result<Option<u64>> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let started = Instant::now();
+    let mut child = command.spawn().with_context(|| format!("failed to start {name}"))?;
+    let mut peak = None;
+    loop {
+        // The mark only ever rises, so the last look before the end is the peak.
+        peak = high_water_mark(&child).or(peak);
+        if let Some(status) = child.try_wait().with_context(|| format!("failed to wait for {name}"))? {
+            if !status.success() {
+                bail!("{name} failed ({status})");
+            }
+            return Ok(peak);
+        }
+        if started.elapsed() > LIMIT {
+            child.kill().context("failed to end a hung child")?;
+            child.wait().context("failed to wait for a hung child")?;
+            bail!("{name} did not end within {} s", LIMIT.as_secs());
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+fn high_water_mark(child: &Child) -> Option<u64> {
+    parse_high_water_mark(&fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?)
+}
+
+fn parse_high_water_mark(status: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn what_a_child_writes_and_how_it_ends_is_kept() {
+        let finished = run(&mut shell("echo out; echo err >&2; exit 3")).unwrap();
+        assert_eq!(finished.stdout.bytes, b"out\n");
+        assert_eq!(finished.stderr.bytes, b"err\n");
+        assert!(finished.started < finished.ended && finished.stdout.span.is_some());
+        let error = finished.must_be_good("it").unwrap_err().to_string();
+        assert!(error.contains("err") && error.contains('3'), "{error}");
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_named() {
+        let error = run(&mut Command::new("no-such-program-here")).err().unwrap();
+        assert!(format!("{error:#}").contains("no-such-program-here"));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_is_that_of_the_child_and_not_ours() {
+        // We hold far more than the child does, and touch it.
+        let ballast = vec![1_u8; 64 << 20];
+        let peak = peak_memory(&mut shell("read x < /proc/self/status; exit 0")).unwrap().unwrap();
+        assert!(peak > 100 << 10 && peak < 32 << 20, "{peak} with {}", ballast.len());
+    }
+
+    #[test]
+    fn the_mark_is_read_from_the_status_of_a_process() {
+        assert_eq!(
+            parse_high_water_mark("Name:\tx\nVmHWM:\t    1234 kB\nVmRSS:\t 1 kB\n"),
+            Some(1234 * 1024)
+        );
+        assert_eq!(parse_high_water_mark("Name:\tx\nState:\tZ (zombie)\n"), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! The server that the benchmark's subjects ask: it notes when each request has arrived and answers at once
+//! with bytes that were ready before.
+//!
+//! Not the scripted model, on purpose: that one parses each request to find its place in the script, which
+//! takes longer the longer the conversation is, and would be measured as growth of the subject. This one
+//! looks at the request line and counts. Subjects start in this process and arrive in it, so both times are
+//! of one clock.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use super::sse;
+
+/// What the server does during one run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// A short text to every request.
+    Text,
+    /// So many calls of the shell, then a short text.
+    ToolTurns(usize),
+    /// A text in so many pieces.
+    Pieces(usize),
+}
+
+/// A request as it came.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Request {
+    /// `POST /v1/messages HTTP/1.1`.
+    pub line: String,
+    /// Headers in the order sent.
+    pub headers: Vec<(String, String)>,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+/// What the server saw during one run.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// When each request for a message was complete.
+    pub arrivals: Vec<Instant>,
+    /// The first of them.
+    pub first: Option<Request>,
+}
+
+/// A running server. Its threads end with the process.
+pub struct Server {
+    base_url: String,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    answers: Vec<Arc<Vec<u8>>>,
+    seen: Seen,
+}
+
+impl State {
+    /// Notes a request and picks its answer; the last answer serves for all that follow.
+    fn answer(&mut self, request: Request, arrived: Instant) -> Option<Arc<Vec<u8>>> {
+        let number = self.seen.arrivals.len();
+        self.seen.arrivals.push(arrived);
+        if number == 0 {
+            self.seen.first = Some(request);
+        }
+        self.answers.get(number).or(self.answers.last()).cloned()
+    }
+}
+
+impl Server {
+    /// Listens on a free port of this machine.
+    pub fn start() -> Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").context("failed to listen")?;
+        let base_url = format!("http://{}", listener.local_addr().context("failed to listen")?);
+        let state = Arc::new(Mutex::new(State { answers: vec![], seen: Seen::default() }));
+        let shared = Arc::clone(&state);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let state = Arc::clone(&shared);
+                // A subject that goes away in the middle is noticed by its own exit.
+                thread::spawn(move || drop(serve(stream, &state)));
+            }
+        });
+        Ok(Self { base_url, state })
+    }
+
+    /// Where it listens.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// Starts a run: forgets what was seen.
+    pub fn begin(&self, plan: Plan) {
+        let answers = match plan {
+            Plan::Text => vec![sse::text()],
+            Plan::ToolTurns(turns) => (0..turns).map(sse::echo).chain([sse::text()]).collect(),
+            Plan::Pieces(count) => vec![sse::pieces(count)],
+        };
+        let answers = answers.into_iter().map(Arc::new).collect();
+        *lock(&self.state) = State { answers, seen: Seen::default() };
+    }
+
+    /// Ends a run: what was seen.
+    pub fn end(&self) -> Seen {
+        std::mem::take(&mut lock(&self.state).seen)
+    }
+}
+
+fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Answers the requests of one connection until the other side closes it.
+fn serve(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
+    stream.set_nodelay(true)?;
+    let mut writer = stream.try_clone()?;
+    let mut reader = BufReader::with_capacity(256 * 1024, stream);
+    while let Some(request) = read_request(&mut reader)? {
+        let arrived = Instant::now();
+        let path = request.line.split(' ').nth(1).unwrap_or_default();
+        let path = path.split('?').next().unwrap_or_default();
+        let reply = if request.line.starts_with("POST ") && path == "/v1/messages" {
+            let body = lock(state).answer(request, arrived).context("a request outside of a run")?;
+            reply("200 OK", "text/event-stream", &body)
+        } else if path == "/v1/messages/count_tokens" {
+            reply("200 OK", "application/json", br#"{"input_tokens":100}"#)
+        } else {
+            reply("404 Not Found", "application/json", b"{}")
+        };
+        writer.write_all(&reply)?;
+    }
+    Ok(())
+}
+
+fn reply(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
+    let mut bytes =
+        format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len())
+            .into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// Reads one request, or nothing where the connection ends between two.
+fn read_request(reader: &mut impl BufRead) -> Result<Option<Request>> {
+    let Some(line) = read_line(reader)? else { return Ok(None) };
+    let mut request = Request { line, ..Request::default() };
+    loop {
+        let header = read_line(reader)?.context("the head of a request was cut off")?;
+        if header.is_empty() {
+            break;
+        }
+        let (name, value) = header.split_once(':').context("a header has no colon")?;
+        request.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let header =
+        |name: &str| request.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
+        request.body = read_chunks(reader)?;
+    } else if let Some(length) = header("content-length") {
+        request.body = vec![0; length.parse().context("content-length is no number")?];
+        reader.read_exact(&mut request.body)?;
+    }
+    Ok(Some(request))
+}
+
+fn read_chunks(reader: &mut impl BufRead) -> Result<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let size = read_line(reader)?.context("a body was cut off")?;
+        let size = u64::from_str_radix(size.split(';').next().unwrap_or_default().trim(), 16)?;
+        let got = reader.by_ref().take(size).read_to_end(&mut body)?;
+        if got as u64 != size {
+            bail!("a body was cut off");
+        }
+        read_line(reader)?;
+        if size == 0 {
+            return Ok(body);
+        }
+    }
+}
+
+/// One line without its end, or nothing at the end of the stream.
+fn read_line(reader: &mut impl BufRead) -> Result<Option<String>> {
+    let mut line = Vec::new();
+    if reader.by_ref().take(64 * 1024).read_until(b'\n', &mut line)? == 0 {
+        return Ok(None);
+    }
+    let text = String::from_utf8(line).context("the head of a request is not UTF-8")?;
+    Ok(Some(text.trim_end().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(bytes: &[u8]) -> Result<Option<Request>> {
+        read_request(&mut &bytes[..])
+    }
+
+    #[test]
+    fn a_body_is_read_by_its_length_or_in_chunks() {
+        let plain = read(b"POST /a HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}rest").unwrap().unwrap();
+        assert_eq!(plain.body, b"{}");
+        let chunked = read(
+            b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\n{\"a\r\n1;x=y\r\n}\r\n0\r\n\r\n",
+        )
+        .unwrap();
+        assert_eq!(chunked.unwrap().body, b"{\"a}");
+    }
+
+    #[test]
+    fn a_closed_connection_is_no_request_and_a_cut_one_an_error() {
+        assert_eq!(read(b"").unwrap(), None);
+        assert!(read(b"POST /a HTTP/1.1\r\nContent-Length: 9\r\n\r\n{}").is_err());
+        assert!(read(b"POST /a HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{}").is_err());
+        assert!(read(b"POST /a HTTP/1.1\r\n").is_err());
+    }
+
+    #[test]
+    fn requests_are_counted_and_answered_in_order_on_one_connection() {
+        let server = Server::start().unwrap();
+        server.begin(Plan::ToolTurns(1));
+        let mut stream = TcpStream::connect(server.base_url().strip_prefix("http://").unwrap()).unwrap();
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        for (path, expected) in
+            [("/v1/messages?beta=true", "toolu_000000"), ("/other", "{}"), ("/v1/messages", "end_turn")]
+        {
+            write!(stream, "POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n").unwrap();
+            let answer = read_request(&mut reader).unwrap().unwrap();
+            let body = String::from_utf8(answer.body).unwrap();
+            assert!(body.contains(expected), "{path}: {body}");
+        }
+        let seen = server.end();
+        assert_eq!(seen.arrivals.len(), 2);
+        assert_eq!(seen.first.unwrap().line, "POST /v1/messages?beta=true HTTP/1.1");
+        assert!(server.end().arrivals.is_empty());
+    }
+}

@@ -1,0 +1,111 @@
+//! What is measured: a command line to which the arguments of a headless session are appended.
+//!
+//! Every subject gets the same arguments, environment and folders, and only those: a configuration of the
+//! person who runs the benchmark must not change the figures.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+/// A CLI that speaks the headless protocol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subject {
+    /// Its column in the table.
+    pub name: String,
+    words: Vec<String>,
+}
+
+/// What a session shows on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// One line a message.
+    Messages,
+    /// Every streamed piece as well.
+    PartialMessages,
+}
+
+impl Subject {
+    /// A subject that is started with these words.
+    pub fn new(name: &str, words: Vec<String>) -> Self {
+        Self { name: name.to_owned(), words }
+    }
+
+    /// A subject from one string, split at spaces; the name is the file name of its first word.
+    pub fn peer(command: &str) -> Result<Self> {
+        let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
+        let first = words.first().context("--peer needs a command")?;
+        let name =
+            Path::new(first).file_name().map_or_else(|| first.clone(), |name| name.to_string_lossy().into());
+        Ok(Self { name, words })
+    }
+
+    /// One headless session that asks `prompt`.
+    pub fn session(&self, place: &Place, prompt: &str, detail: Detail) -> Command {
+        let mut command = self.bare(place);
+        command.args(["-p", prompt, "--output-format", "stream-json", "--verbose"]);
+        command.args(["--model", super::sse::MODEL, "--allowedTools", "Bash(echo *)"]);
+        match detail {
+            Detail::Messages => {}
+            Detail::PartialMessages => {
+                command.arg("--include-partial-messages");
+            }
+        }
+        command
+    }
+
+    /// `--version`.
+    pub fn version(&self, place: &Place) -> Command {
+        let mut command = self.bare(place);
+        command.arg("--version");
+        command
+    }
+
+    fn bare(&self, place: &Place) -> Command {
+        let mut command = place.command(&self.words[0]);
+        command.args(&self.words[1..]);
+        command
+    }
+}
+
+/// Where subjects run: an empty home, an empty working folder, and the server to ask.
+pub struct Place {
+    dir: tempfile::TempDir,
+    base_url: String,
+}
+
+impl Place {
+    /// Makes the folders.
+    pub fn new(base_url: String) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("bench-").tempdir().context("failed to make a folder")?;
+        for folder in ["home", "work"] {
+            std::fs::create_dir(dir.path().join(folder)).context("failed to make a folder")?;
+        }
+        Ok(Self { dir, base_url })
+    }
+
+    /// A file in the folder.
+    pub fn path(&self, name: &str) -> std::path::PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Where the server listens.
+    pub fn base_url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// A command with the environment of a run.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.path("work")).env_clear();
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.path("home"));
+        command.env("ANTHROPIC_BASE_URL", &self.base_url);
+        command.env("ANTHROPIC_API_KEY", "bench");
+        // For peers that call home otherwise; the figures are about the model's requests.
+        for name in ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER"] {
+            command.env(name, "1");
+        }
+        command
+    }
+}

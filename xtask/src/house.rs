@@ -1,0 +1,114 @@
+//! The house rules that a program can check: `cargo xtask test --only house`.
+//!
+//! Each check is a function from text to complaints, and has its tests beside it; reading files happens
+//! here. A complaint names the file and what to do. Notes are printed too and fail nothing.
+
+mod budget;
+mod crates;
+mod exceptions;
+mod forbidden;
+mod header;
+mod scan;
+mod sizes;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::repo::Repo;
+use crate::totals::Totals;
+
+/// What one check has to say.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Broken rules. One is enough to fail.
+    pub complaints: Vec<String>,
+    /// What to look at, without failing.
+    pub notes: Vec<String>,
+}
+
+/// A file of the repository as the checks see it.
+pub struct SourceFile {
+    /// Relative to the root, with `/`.
+    pub path: String,
+    /// The whole text.
+    pub text: String,
+}
+
+impl SourceFile {
+    /// Whether the file is Rust code that is part of a crate or its tests.
+    fn is_rust(&self) -> bool {
+        Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
+    }
+
+    /// Whether the whole file is a test: size and header rules leave it alone.
+    fn is_test(&self) -> bool {
+        let mut parts = self.path.rsplit('/');
+        let name = parts.next().unwrap_or_default();
+        name == "tests.rs" || name.ends_with("_tests.rs") || parts.any(|folder| folder == "tests")
+    }
+}
+
+/// Runs every check and prints what it finds.
+pub fn run(repo: &Repo) -> Result<Totals> {
+    let files = text_files(repo)?;
+    let exceptions = exceptions::parse(include_str!("../exceptions.txt"))?;
+    let binary = repo.target_dir().join("release").join("lathe");
+    let checks = [
+        ("dependency directions", crates::check(&repo.metadata)?),
+        ("sizes", sizes::check(&files, &exceptions)),
+        ("module headers", header::check(&files)),
+        ("forbidden text", forbidden::check(&files, &repo.root)),
+        ("budgets", budget::check(&files, fs::metadata(binary).ok().map(|found| found.len()))),
+    ];
+    let mut totals = Totals::default();
+    for (name, findings) in checks {
+        let broken = !findings.complaints.is_empty();
+        println!("{name}: {}", if broken { "failed" } else { "ok" });
+        for complaint in &findings.complaints {
+            println!("  error: {complaint}");
+        }
+        for note in &findings.notes {
+            println!("  note: {note}");
+        }
+        totals += if broken { Totals::FAILED } else { Totals::PASSED };
+    }
+    Ok(totals)
+}
+
+/// Every file of the repository that is text.
+fn text_files(repo: &Repo) -> Result<Vec<SourceFile>> {
+    let mut files = Vec::new();
+    for path in repo.files()? {
+        let bytes = fs::read(repo.root.join(&path)).with_context(|| format!("failed to read {path}"))?;
+        if let Ok(text) = String::from_utf8(bytes) {
+            files.push(SourceFile { path, text });
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: &str) -> SourceFile {
+        SourceFile { path: path.to_owned(), text: String::new() }
+    }
+
+    #[test]
+    fn tests_are_known_by_their_path() {
+        for path in [
+            "crates/a/tests/b.rs",
+            "crates/a/src/b/tests.rs",
+            "crates/a/src/tests/x.rs",
+            "crates/a/src/b_tests.rs",
+        ] {
+            assert!(file(path).is_test(), "{path}");
+        }
+        for path in ["crates/testkit/src/lib.rs", "crates/a/src/latests.rs", "xtask/src/test.rs"] {
+            assert!(!file(path).is_test(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! The list of files and functions that may be larger than the rule, each with its reason.
+//!
+//! It may only shrink: an entry states the size it allows, growing beyond it fails, and so does an entry
+//! that is not needed any more (that is checked in `sizes.rs`).
+
+use anyhow::{Context, Result, bail};
+
+/// What an entry is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    File,
+    Function,
+}
+
+/// One line of `xtask/exceptions.txt`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exception {
+    /// File or function.
+    pub kind: Kind,
+    /// The path, for a function followed by `::name`.
+    pub subject: String,
+    /// How many lines it may have.
+    pub lines: usize,
+}
+
+/// Reads the list. An entry without a reason is an error.
+pub fn parse(text: &str) -> Result<Vec<Exception>> {
+    let mut entries = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        entries.push(entry(line).with_context(|| format!("xtask/exceptions.txt:{}", number + 1))?);
+    }
+    Ok(entries)
+}
+
+fn entry(line: &str) -> Result<Exception> {
+    let mut words = line.split_whitespace();
+    let kind = match words.next() {
+        Some("file") => Kind::File,
+        Some("function") => Kind::Function,
+        other => bail!("an entry starts with `file` or `function`, not {other:?}"),
+    };
+    let subject = words.next().context("the path is missing")?.to_owned();
+    let lines = words.next().context("the number of lines is missing")?;
+    let lines = lines.parse().with_context(|| format!("not a number of lines: {lines}"))?;
+    if words.next().is_none() {
+        bail!("the reason is missing");
+    }
+    Ok(Exception { kind, subject, lines })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read_and_comments_left_out() {
+        let text = "# a comment\n\nfile  a/b.rs  720  one table, one file\nfunction a/b.rs::go 130 a match\n";
+        let entries = parse(text).unwrap();
+        assert_eq!(entries[0], Exception { kind: Kind::File, subject: "a/b.rs".to_owned(), lines: 720 });
+        assert_eq!(entries[1].kind, Kind::Function);
+        assert_eq!(entries[1].subject, "a/b.rs::go");
+    }
+
+    #[test]
+    fn an_entry_must_be_whole() {
+        for line in ["file a.rs 720", "file a.rs many because", "folder a 1 because", "function"] {
+            let error = format!("{:#}", parse(line).unwrap_err());
+            assert!(error.starts_with("xtask/exceptions.txt:1: "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! `cargo xtask test`: everything that must hold before a commit, in one command.
+//!
+//! Each step runs whatever became of the one before, so that one run shows all that is wrong. Everything
+//! that can pass or fail counts once in the totals: each test, each house check, and `fmt` and `clippy` as a
+//! whole. The closing line is read by programs; its form is fixed by a test in `totals.rs`.
+
+mod conformance;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::repo::Repo;
+use crate::totals::{self, Totals};
+use crate::{Outcome, house};
+
+/// One part of the run, by the name that `--only` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Fmt,
+    Clippy,
+    House,
+    Test,
+    Conformance,
+}
+
+impl Step {
+    const ALL: [Self; 5] = [Self::Fmt, Self::Clippy, Self::House, Self::Test, Self::Conformance];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Fmt => "fmt",
+            Self::Clippy => "clippy",
+            Self::House => "house",
+            Self::Test => "test",
+            Self::Conformance => "conformance",
+        }
+    }
+
+    fn run(self, repo: &Repo) -> Result<Totals> {
+        match self {
+            Self::Fmt => one(&mut repo.cargo(&["fmt", "--all", "--check"])),
+            Self::Clippy => one(&mut repo.cargo(&[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--quiet",
+                "--",
+                "-D",
+                "warnings",
+            ])),
+            Self::House => house::run(repo),
+            Self::Test => cargo_test(repo),
+            Self::Conformance => conformance::run(repo, &lathe_binary(repo)?),
+        }
+    }
+}
+
+/// Runs the chosen steps and prints the closing line.
+pub fn run(args: &[String]) -> Result<Outcome> {
+    let steps = parse_args(args)?;
+    let repo = Repo::open()?;
+    let mut sum = Totals::default();
+    for step in steps {
+        println!("== {}", step.name());
+        let started = Instant::now();
+        let totals = step.run(&repo).unwrap_or_else(|error| {
+            println!("error: {error:#}");
+            Totals::FAILED
+        });
+        let word = if totals.failed > 0 { "failed" } else { "done" };
+        println!("-- {} {word} in {:.1} s", step.name(), started.elapsed().as_secs_f64());
+        sum += totals;
+    }
+    println!("{}", sum.closing_line());
+    Ok(if sum.failed > 0 { Outcome::Bad } else { Outcome::Good })
+}
+
+fn parse_args(args: &[String]) -> Result<Vec<Step>> {
+    let names = match args {
+        [] => return Ok(Step::ALL.to_vec()),
+        [flag, names] if flag == "--only" => names.clone(),
+        [flag] if flag.starts_with("--only=") => flag["--only=".len()..].to_owned(),
+        _ => bail!("test takes only `--only STEP,…`"),
+    };
+    let mut chosen = Vec::new();
+    for name in names.split(',') {
+        let step = Step::ALL.into_iter().find(|step| step.name() == name);
+        chosen.push(step.with_context(|| format!("no such step: {name}"))?);
+    }
+    // The order is ours, whatever the order on the command line: cheap checks come first.
+    Ok(Step::ALL.into_iter().filter(|step| chosen.contains(step)).collect())
+}
+
+/// A command that passes or fails as a whole.
+fn one(command: &mut Command) -> Result<Totals> {
+    let status = command.status().context("failed to start cargo")?;
+    Ok(if status.success() { Totals::PASSED } else { Totals::FAILED })
+}
+
+/// Builds the program, then runs the tests of every crate with `LATHE_BIN` set to it.
+fn cargo_test(repo: &Repo) -> Result<Totals> {
+    let binary = lathe_binary(repo)?;
+    let mut command = repo.cargo(&["test", "--workspace", "--no-fail-fast"]);
+    let mut child =
+        command.env("LATHE_BIN", binary).stdout(Stdio::piped()).spawn().context("failed to start cargo")?;
+    let stdout = child.stdout.take().context("cargo has no stdout")?;
+    let mut totals = Totals::default();
+    for line in BufReader::new(stdout).split(b'\n') {
+        let line = line.context("failed to read what cargo prints")?;
+        let line = String::from_utf8_lossy(&line);
+        println!("{line}");
+        totals += totals::of_libtest_line(&line).unwrap_or_default();
+    }
+    let status = child.wait().context("failed to wait for cargo")?;
+    // A test that did not compile, or a runner that crashed, leaves no line behind.
+    if !status.success() && totals.failed == 0 {
+        totals += Totals::FAILED;
+    }
+    Ok(totals)
+}
+
+/// Builds the `lathe` program and says where it is.
+///
+/// The whole workspace is built, not the one package: features are then chosen as `cargo test` chooses them,
+/// and nothing is compiled twice.
+fn lathe_binary(repo: &Repo) -> Result<PathBuf> {
+    let status =
+        repo.cargo(&["build", "--workspace", "--quiet"]).status().context("failed to start cargo")?;
+    if !status.success() {
+        bail!("the workspace does not build");
+    }
+    let binary = repo.target_dir().join("debug").join(format!("lathe{}", std::env::consts::EXE_SUFFIX));
+    if !binary.is_file() {
+        bail!("the build left no {}", binary.display());
+    }
+    Ok(binary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn steps(args: &[&str]) -> Result<Vec<Step>> {
+        parse_args(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn without_arguments_every_step_runs() {
+        assert_eq!(steps(&[]).unwrap(), Step::ALL);
+    }
+
+    #[test]
+    fn chosen_steps_run_in_our_order() {
+        assert_eq!(steps(&["--only", "house,fmt"]).unwrap(), [Step::Fmt, Step::House]);
+        assert_eq!(steps(&["--only=test"]).unwrap(), [Step::Test]);
+    }
+
+    #[test]
+    fn a_wrong_name_is_named() {
+        let error = steps(&["--only", "fmt,nope"]).unwrap_err().to_string();
+        assert_eq!(error, "no such step: nope");
+        assert!(steps(&["--everything"]).is_err());
+    }
+}
