@@ -6,8 +6,10 @@
 //! "unsupported" or "malformed" can be told by [`ControlRequestBody::TAGS`].
 
 mod answers;
+mod host;
 mod initialize;
 mod requests;
+mod responses;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,8 +18,10 @@ use crate::Extra;
 use crate::wire::nullable;
 
 pub use answers::*;
+pub use host::*;
 pub use initialize::*;
 pub use requests::*;
+pub use responses::*;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

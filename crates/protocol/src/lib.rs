@@ -21,11 +21,14 @@ mod wire;
 pub mod content;
 pub mod control;
 pub mod event;
+pub mod hooks;
 pub mod inbound;
+pub mod mcp;
 pub mod message;
 pub mod outbound;
 pub mod permission;
 pub mod result;
+pub mod settings;
 pub mod system;
 pub mod usage;
 
@@ -36,13 +39,16 @@ pub use control::{
     McpMessageRequest, PermissionResult,
 };
 pub use event::StreamEventMessage;
+pub use hooks::{HookEvent, HookInput, HookOutput};
 pub use inbound::{Inbound, InboundUser, LineError};
+pub use mcp::McpServerConfig;
 pub use message::{ApiMessage, AssistantMessage, ToolResultMeta, UserMessage};
 pub use outbound::Outbound;
 pub use permission::{
     PermissionBehavior, PermissionMode, PermissionRule, PermissionUpdate, PermissionUpdateDestination,
 };
 pub use result::{ModelUsage, PermissionDenial, ResultMessage};
+pub use settings::Settings;
 pub use system::{Init, SystemMessage};
 pub use usage::Usage;
 pub use wire::Extra;

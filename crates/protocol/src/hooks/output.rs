@@ -1,0 +1,174 @@
+//! What a hook may answer.
+//!
+//! `hookSpecificOutput` is one struct for all events: each event reads the fields it knows and leaves the
+//! others alone. [`HookOutput::parse`] is the way in; it refuses what cannot be meant.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::HookEvent;
+use crate::wire::{nullable, number};
+use crate::{Extra, PermissionUpdate};
+
+/// The answer of a hook. Empty means: no opinion.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookOutput {
+    /// The hook goes on in the background; the action proceeds at once.
+    #[serde(rename = "async", skip_serializing_if = "Option::is_none")]
+    pub async_: Option<bool>,
+    /// Milliseconds.
+    #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
+    pub async_timeout: Option<f64>,
+    /// False ends the turn.
+    #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
+    pub continue_: Option<bool>,
+    /// What to say when `continue` is false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppress_output: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<HookDecision>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// A text for the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub terminal_sequence: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hook_specific_output: Option<HookSpecificOutput>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The old way to decide, which still works for every event that can be blocked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HookDecision {
+    Approve,
+    Block,
+}
+
+/// What a hook says about a call, or about a switch of models.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HookPermissionDecision {
+    Allow,
+    Deny,
+    Ask,
+    /// End the turn here; the call runs when the session is resumed.
+    Defer,
+}
+
+/// The part of an answer that depends on the event.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookSpecificOutput {
+    pub hook_event_name: String,
+    /// PreToolUse, PreModelSwitch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission_decision: Option<HookPermissionDecision>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission_decision_reason: Option<String>,
+    /// PreToolUse: replaces the input as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub updated_input: Option<Value>,
+    /// Text for the model; most events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub additional_context: Option<String>,
+    /// PostToolUse: replaces the structured output.
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub updated_tool_output: Option<Value>,
+    #[serde(
+        rename = "updatedMCPToolOutput",
+        default,
+        deserialize_with = "nullable",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub updated_mcp_tool_output: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classifier_context: Option<String>,
+    /// PermissionRequest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<PermissionRequestDecision>,
+    /// PermissionDenied: let the model try again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry: Option<bool>,
+    /// UserPromptSubmit, SessionStart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_title: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppress_original_prompt: Option<bool>,
+    /// SessionStart.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_user_message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload_skills: Option<bool>,
+    /// SessionStart, CwdChanged, FileChanged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub watch_paths: Option<Vec<String>>,
+    /// Elicitation, ElicitationResult: `accept`, `decline` or `cancel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+    pub content: Option<Value>,
+    /// WorktreeCreate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worktree_path: Option<String>,
+    /// MessageDisplay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub display_content: Option<String>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// What a PermissionRequest hook decides in the user's place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "behavior", rename_all = "lowercase", rename_all_fields = "camelCase")]
+pub enum PermissionRequestDecision {
+    Allow {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        updated_input: Option<Value>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        updated_permissions: Option<Vec<PermissionUpdate>>,
+    },
+    Deny {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<String>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        interrupt: Option<bool>,
+    },
+}
+
+/// Why a hook's answer cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HookOutputError {
+    #[error("hook output is not an object")]
+    NotAnObject,
+    #[error("hook output does not fit: {0}")]
+    Malformed(String),
+    #[error("hook output is for `{got}`, but the event is `{expected}`")]
+    OtherEvent { expected: String, got: String },
+}
+
+impl HookOutput {
+    /// Reads an answer to an event.
+    pub fn parse(value: &Value, event: &HookEvent) -> Result<Self, HookOutputError> {
+        if !value.is_object() {
+            return Err(HookOutputError::NotAnObject);
+        }
+        let output =
+            Self::deserialize(value).map_err(|error| HookOutputError::Malformed(error.to_string()))?;
+        match &output.hook_specific_output {
+            Some(specific) if specific.hook_event_name != event.as_str() => {
+                Err(HookOutputError::OtherEvent {
+                    expected: event.to_string(),
+                    got: specific.hook_event_name.clone(),
+                })
+            }
+            Some(_) | None => Ok(output),
+        }
+    }
+}
