@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
@@ -81,6 +81,15 @@ impl Run {
 
     fn total(&self) -> Duration {
         self.finished.ended.duration_since(self.finished.started)
+    }
+
+    /// Lines on stdout, over the time from the request, which is answered at once, to the last of them.
+    #[allow(clippy::cast_precision_loss, reason = "a count of lines, shown without digits")]
+    fn lines_per_second(&self) -> Option<f64> {
+        let arrived = *self.seen.arrivals.first()?;
+        let (_, last) = self.finished.stdout.span?;
+        let lines = self.finished.stdout.bytes.iter().filter(|byte| **byte == b'\n').count();
+        Some(lines as f64 / last.duration_since(arrived).as_secs_f64())
     }
 
     /// The time from each request to the next.
@@ -238,7 +247,7 @@ impl Bench<'_> {
         for _ in 0..SESSIONS {
             for (subject, rates) in self.subjects().zip(&mut rates) {
                 let run = self.session(subject, Plan::Pieces(self.effort.pieces))?;
-                rates.extend(lines_per_second(&run.finished));
+                rates.extend(run.lines_per_second());
             }
         }
         let what = format!("stream-json lines, {} pieces, --include-partial-messages", self.effort.pieces);
@@ -282,13 +291,6 @@ fn growth_of(turns: &[Duration]) -> Option<f64> {
     let first = median_ms(turns[..ENDS].to_vec())?;
     let last = median_ms(turns[turns.len() - ENDS..].to_vec())?;
     Some(last / first)
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a count of lines, shown without digits")]
-fn lines_per_second(finished: &Finished) -> Option<f64> {
-    let (first, last): (Instant, Instant) = finished.stdout.span?;
-    let lines = finished.stdout.bytes.iter().filter(|byte| **byte == b'\n').count();
-    Some(lines as f64 / last.duration_since(first).as_secs_f64())
 }
 
 fn median_ms(times: Vec<Duration>) -> Option<f64> {

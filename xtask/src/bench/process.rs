@@ -159,10 +159,20 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn memory_is_that_of_the_child_and_not_ours() {
-        // We hold far more than the child does, and touch it.
+        // We hold far more than the child does, and have written to it.
         let ballast = vec![1_u8; 64 << 20];
-        let peak = peak_memory(&mut shell("read x < /proc/self/status; exit 0")).unwrap().unwrap();
-        assert!(peak > 100 << 10 && peak < 32 << 20, "{peak} with {}", ballast.len());
+        // It cannot end before its stdin is closed.
+        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mark = high_water_mark(&child).unwrap();
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+        assert!(mark > 100 << 10 && mark < 32 << 20, "{mark} with {}", ballast.len());
+    }
+
+    #[test]
+    fn a_child_that_fails_gives_no_figure() {
+        assert!(peak_memory(&mut shell("exit 3")).is_err());
+        assert!(peak_memory(&mut shell("exit 0")).is_ok());
     }
 
     #[test]
