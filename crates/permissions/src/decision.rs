@@ -1,0 +1,208 @@
+//! What comes out of the engine: allow, ask or deny, each with the reason, the deciding rule and the texts.
+//!
+//! Nobody is asked here. [`Decision::Ask`] is a question that hooks, a host or nobody answers;
+//! [`resolve_without_host`] is the answer when there is nobody. A decision carries two texts: `reason` is for
+//! people and programs that show why, `message` is what the model reads when the call does not run.
+
+use std::path::PathBuf;
+
+use lathe_protocol::permission::{PermissionMode, PermissionUpdate};
+
+use crate::message;
+use crate::rule::MatchedRule;
+
+/// The verdict on one call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Decision {
+    /// The call may run.
+    Allow(Allowed),
+    /// Somebody has to be asked.
+    Ask(Asked),
+    /// The call must not run, whoever is asked.
+    Deny(Denied),
+}
+
+/// A call that may run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Allowed {
+    /// What allowed it.
+    pub reason: Reason,
+}
+
+/// A call that somebody has to agree to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    /// The tool that was called.
+    pub tool: String,
+    /// What made it a question.
+    pub reason: Reason,
+    /// What the model reads when nobody agrees.
+    pub message: String,
+    /// Updates that would make this question unnecessary next time.
+    pub suggestions: Vec<PermissionUpdate>,
+    /// The path that caused the question.
+    pub blocked_path: Option<PathBuf>,
+    /// Whether the call *is* a question to a person: a hook or a rule cannot answer in their place.
+    pub requires_user_interaction: bool,
+}
+
+/// A call that must not run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Denied {
+    /// What denied it.
+    pub reason: Reason,
+    /// What the model reads.
+    pub message: String,
+    /// How the message is shown to the model.
+    pub shown_as: ShownAs,
+    /// Whether this was a question that nobody was there to answer.
+    pub was_question: bool,
+}
+
+/// How a denial reaches the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShownAs {
+    /// As a permission denial: reported to the host and listed in the result.
+    Denial,
+    /// As input that makes no sense: wrapped in `<tool_use_error>` and not listed, as the reference does for
+    /// files that a `Read` rule denies.
+    ToolUseError,
+}
+
+/// Why a decision is what it is.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reason {
+    /// Nothing in particular: the tool's own default.
+    Default,
+    /// A rule.
+    Rule(MatchedRule),
+    /// The permission mode.
+    Mode(PermissionMode),
+    /// One of several shell commands decided for all of them.
+    Subcommand {
+        /// The sub-command that decided.
+        command: String,
+        /// The rule it matched.
+        rule: MatchedRule,
+    },
+    /// A path lies outside the working directories.
+    WorkingDir(String),
+    /// A check that no allow rule lifts.
+    SafetyCheck(String),
+    /// A hook; never made here, but part of the vocabulary of those who resolve questions.
+    Hook(String),
+    /// The tool that answers permission questions; made by those who resolve them.
+    PermissionPromptTool(String),
+    /// A background agent that has nobody to ask; made by those who resolve questions.
+    AsyncAgent(String),
+    /// A call that wants out of the sandbox; made by those who run it.
+    SandboxOverride(String),
+    /// A model judged it; made by those who resolve questions.
+    Classifier(String),
+    /// Anything else, in words.
+    Other(String),
+}
+
+impl Reason {
+    /// `decision_reason_type` on the wire; absent for the tool's own default.
+    pub fn wire_type(&self) -> Option<&'static str> {
+        match self {
+            Self::Default => None,
+            Self::Rule(_) => Some("rule"),
+            Self::Mode(_) => Some("mode"),
+            Self::Subcommand { .. } => Some("subcommandResults"),
+            Self::WorkingDir(_) => Some("workingDir"),
+            Self::SafetyCheck(_) => Some("safetyCheck"),
+            Self::Hook(_) => Some("hook"),
+            Self::PermissionPromptTool(_) => Some("permissionPromptTool"),
+            Self::AsyncAgent(_) => Some("asyncAgent"),
+            Self::SandboxOverride(_) => Some("sandboxOverride"),
+            Self::Classifier(_) => Some("classifier"),
+            Self::Other(_) => Some("other"),
+        }
+    }
+
+    /// `decision_reason` on the wire: a sentence for people, where the type alone does not say it.
+    pub fn text(&self) -> Option<String> {
+        match self {
+            Self::WorkingDir(text)
+            | Self::SafetyCheck(text)
+            | Self::Hook(text)
+            | Self::PermissionPromptTool(text)
+            | Self::AsyncAgent(text)
+            | Self::SandboxOverride(text)
+            | Self::Classifier(text)
+            | Self::Other(text) => Some(text.clone()),
+            Self::Default | Self::Rule(_) | Self::Mode(_) | Self::Subcommand { .. } => None,
+        }
+    }
+
+    /// The rule that decided, if one did.
+    pub fn rule(&self) -> Option<&MatchedRule> {
+        match self {
+            Self::Rule(rule) | Self::Subcommand { rule, .. } => Some(rule),
+            Self::Default
+            | Self::Mode(_)
+            | Self::WorkingDir(_)
+            | Self::SafetyCheck(_)
+            | Self::Hook(_)
+            | Self::PermissionPromptTool(_)
+            | Self::AsyncAgent(_)
+            | Self::SandboxOverride(_)
+            | Self::Classifier(_)
+            | Self::Other(_) => None,
+        }
+    }
+}
+
+/// What a `PreToolUse` hook said about a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookVerdict {
+    /// Run it.
+    Allow,
+    /// Ask about it.
+    Ask,
+}
+
+impl Decision {
+    /// What allowed, asked or denied.
+    pub fn reason(&self) -> &Reason {
+        match self {
+            Self::Allow(allowed) => &allowed.reason,
+            Self::Ask(asked) => &asked.reason,
+            Self::Deny(denied) => &denied.reason,
+        }
+    }
+
+    /// The decision once a hook has spoken. A hook may answer a question in the user's place, but lifts
+    /// neither a deny nor an ask *rule*, and cannot be the person a question is meant for. (A hook that
+    /// denies ends the call before the engine is asked.)
+    pub fn after_hook(self, verdict: HookVerdict, tool: &str) -> Self {
+        match (self, verdict) {
+            (Self::Ask(asked), HookVerdict::Allow)
+                if asked.reason.rule().is_none() && !asked.requires_user_interaction =>
+            {
+                Self::Allow(Allowed { reason: Reason::Hook("a hook allowed it".to_owned()) })
+            }
+            (Self::Allow(_), HookVerdict::Ask) => Self::Ask(Asked {
+                tool: tool.to_owned(),
+                reason: Reason::Hook(message::HOOK_ASKED.to_owned()),
+                message: message::HOOK_ASKED.to_owned(),
+                suggestions: Vec::new(),
+                blocked_path: None,
+                requires_user_interaction: false,
+            }),
+            (decision, HookVerdict::Allow | HookVerdict::Ask) => decision,
+        }
+    }
+}
+
+/// The answer to a question when nobody can be asked: no host, or the mode says not to.
+pub fn resolve_without_host(asked: &Asked, mode: PermissionMode) -> Denied {
+    let (reason, message) = if mode == PermissionMode::DontAsk {
+        (Reason::Mode(mode), message::dont_ask(&asked.tool))
+    } else {
+        (asked.reason.clone(), asked.message.clone())
+    };
+    Denied { reason, message, shown_as: ShownAs::Denial, was_question: true }
+}

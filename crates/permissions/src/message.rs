@@ -1,0 +1,125 @@
+//! Every sentence that a model or a person reads about a decision.
+//!
+//! Openings that clients look for (`Claude requested permissions to …`, `This command requires approval`,
+//! `Permission to use … has been denied`) stay as the reference spells them; the rest is ours.
+
+use std::path::Path;
+
+/// A hook turned an allowed call into a question.
+pub(crate) const HOOK_ASKED: &str = "A hook wants this call to be approved first.";
+
+/// A shell command that is on no list.
+pub(crate) const COMMAND: &str = "This command requires approval";
+
+/// A path outside the working directories, as a reason.
+pub(crate) const OUTSIDE: &str = "Path is outside allowed working directories";
+
+/// A file that a `Read` rule denies.
+pub(crate) const READ_DENIED: &str = "File is in a directory that is denied by your permission settings.";
+
+/// Editing a file that a `Read` rule denies.
+pub(crate) const EDIT_OF_READ_DENIED: &str =
+    "File is covered by a Read deny rule in your permission settings and cannot be edited.";
+
+/// What a file tool wants to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+pub(crate) fn not_granted(access: Access, path: &Path) -> String {
+    let verb = match access {
+        Access::Read => "read from",
+        Access::Write => "write to",
+    };
+    format!("Claude requested permissions to {verb} {}, but you haven't granted it yet.", path.display())
+}
+
+pub(crate) fn tool_not_granted(tool: &str) -> String {
+    format!("Claude requested permissions to use {tool}, but you haven't granted it yet.")
+}
+
+pub(crate) fn sensitive(path: &Path) -> String {
+    format!("Claude requested permissions to edit {} which is a sensitive file.", path.display())
+}
+
+pub(crate) fn through_link(path: &Path, target: &Path) -> String {
+    format!(
+        "{} resolves through a symlink to {}, which is outside the allowed working directories",
+        path.display(),
+        target.display()
+    )
+}
+
+pub(crate) fn denied_command(command: &str) -> String {
+    format!("Permission to use Bash with command {command} has been denied.")
+}
+
+pub(crate) fn denied_tool(tool: &str) -> String {
+    format!("Permission to use {tool} has been denied.")
+}
+
+pub(crate) fn denied_parameter(tool: &str, parameter: &str) -> String {
+    format!("Permission to use {tool} with {parameter} has been denied.")
+}
+
+pub(crate) fn denied_agent(kind: &str, rule: &str, source: &str) -> String {
+    format!("Agent type '{kind}' has been denied by permission rule '{rule}' from {source}.")
+}
+
+pub(crate) fn plan_write(path: &Path) -> String {
+    format!("Cannot write to {} while in plan mode.", path.display())
+}
+
+pub(crate) fn plan_command() -> String {
+    "Cannot run this command while in plan mode: it is not known to be read-only. Look around with read-only \
+     commands, and leave what changes something for after the plan is approved."
+        .to_owned()
+}
+
+pub(crate) fn dont_ask(tool: &str) -> String {
+    format!(
+        "Permission to use {tool} has been denied because the session runs in don't ask mode: what would need \
+         a question is refused. Another tool that is allowed and suits the same purpose may be used. Do not try \
+         to get around the refusal by disguising the call. If the task cannot be done without it, stop and \
+         tell the user which permission is missing."
+    )
+}
+
+pub(crate) fn critical_removal(program: &str, target: &str) -> String {
+    format!(
+        "Dangerous {program} operation detected: '{target}'\n\nThis would remove a directory that the system, the \
+         user or this session depends on. It needs explicit approval; no permission rule or mode allows it."
+    )
+}
+
+pub(crate) fn critical_reason(program: &str, target: &str) -> String {
+    format!("Dangerous {program} operation on critical path: {target}")
+}
+
+pub(crate) fn change_inside(what: &str, path: &Path, root: &Path) -> String {
+    format!(
+        "{what} '{}' needs approval. The path is inside the working directories ('{}'), where a shell command \
+         may change files only with approval.",
+        path.display(),
+        root.display()
+    )
+}
+
+pub(crate) fn change_outside(what: &str, path: &Path, root: &Path) -> String {
+    format!(
+        "{what} '{}' needs approval. The path is outside the working directories of this session ('{}').",
+        path.display(),
+        root.display()
+    )
+}
+
+pub(crate) fn read_outside(program: &str, path: &Path, root: &Path) -> String {
+    format!(
+        "{program} in '{}' was blocked. Without approval, shell commands read only inside the working \
+         directories of this session: '{}'.",
+        path.display(),
+        root.display()
+    )
+}
