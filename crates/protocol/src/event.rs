@@ -115,8 +115,20 @@ pub struct RateLimitInfo {
     pub overage_disabled_reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub is_using_overage: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overage_in_use: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overage_enabled: Option<bool>,
     #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
     pub surpassed_threshold: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_scope: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub can_user_purchase_credits: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub has_chargeable_saved_payment_method: Option<bool>,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -1,7 +1,8 @@
 //! The two sides of the conversation as they leave on stdout: `assistant` (one line per completed block)
 //! and `user` (tool results, synthetic turns, replay acknowledgements).
 //!
-//! Whoever builds these fills in `uuid`, `session_id` and `timestamp`: nothing here knows the time.
+//! Only what a reader cannot do without is required, so that a frame of an old or a made-up CLI is still a
+//! frame; what was missing is written as an empty value. Whoever builds these fills in `uuid`, `session_id` and `timestamp`: nothing here knows the time.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -18,7 +19,9 @@ pub struct AssistantMessage {
     pub message: ApiMessage,
     /// The `Agent` call this belongs to; null for the main conversation.
     pub parent_tool_use_id: Option<String>,
+    #[serde(default)]
     pub session_id: String,
+    #[serde(default)]
     pub uuid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
@@ -74,16 +77,19 @@ pub struct AssistantMessage {
 /// A message of the Messages API.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ApiMessage {
+    #[serde(default)]
     pub id: String,
     /// Always `message`.
-    #[serde(rename = "type")]
+    #[serde(rename = "type", default)]
     pub kind: String,
+    #[serde(default)]
     pub role: String,
     pub model: String,
     pub content: Vec<ContentBlock>,
     /// Null while streaming: the final reason stands on `result` only.
     pub stop_reason: Option<String>,
     pub stop_sequence: Option<String>,
+    #[serde(default)]
     pub usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
     pub context_management: Option<Value>,
@@ -113,7 +119,9 @@ impl Default for ApiMessage {
 pub struct UserMessage {
     pub message: UserTurn,
     pub parent_tool_use_id: Option<String>,
+    #[serde(default)]
     pub session_id: String,
+    #[serde(default)]
     pub uuid: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
@@ -145,6 +153,7 @@ pub struct UserMessage {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserTurn {
     /// `user`. A client may send something else, which the receiver has to refuse.
+    #[serde(default)]
     pub role: String,
     pub content: UserContent,
     #[serde(flatten)]

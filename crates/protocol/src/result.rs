@@ -32,9 +32,10 @@ pub struct ResultMessage {
     pub stop_reason: Option<String>,
     pub session_id: String,
     /// Cumulative over the process, and over a resumed session's saved total.
-    #[serde(with = "number")]
+    #[serde(default, with = "number")]
     pub total_cost_usd: f64,
     /// Main loop only, this turn only.
+    #[serde(default)]
     pub usage: Usage,
     /// Cumulative, by model.
     #[serde(rename = "modelUsage", default)]
@@ -42,6 +43,7 @@ pub struct ResultMessage {
     /// Every call of the turn that was not permitted.
     #[serde(default)]
     pub permission_denials: Vec<PermissionDenial>,
+    #[serde(default)]
     pub uuid: String,
 
     /// Why the loop stopped; absent when it never ran.

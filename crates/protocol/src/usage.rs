@@ -31,9 +31,10 @@ fn null_is_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Er
 }
 
 impl Usage {
-    /// A usage of nothing, with every field that `result.usage` shows.
-    pub fn result_shape() -> Self {
-        let Value::Object(extra) = json!({
+    /// This usage with every field that `result.usage` shows; counters that are missing are zero.
+    pub fn result_shape(&self) -> Self {
+        let mut shaped = Self::default();
+        let Value::Object(fields) = json!({
             "output_tokens_details": { "thinking_tokens": 0 },
             "server_tool_use": { "web_search_requests": 0, "web_fetch_requests": 0 },
             "service_tier": "standard",
@@ -45,15 +46,19 @@ impl Usage {
         }) else {
             unreachable!("the literal is an object")
         };
-        Self { extra, ..Self::default() }
+        shaped.extra = fields;
+        shaped.add(self);
+        shaped
     }
 
     /// Adds another answer to this one, nested counters included.
     pub fn add(&mut self, other: &Usage) {
-        self.input_tokens += other.input_tokens;
-        self.cache_creation_input_tokens += other.cache_creation_input_tokens;
-        self.cache_read_input_tokens += other.cache_read_input_tokens;
-        self.output_tokens += other.output_tokens;
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.cache_creation_input_tokens =
+            self.cache_creation_input_tokens.saturating_add(other.cache_creation_input_tokens);
+        self.cache_read_input_tokens =
+            self.cache_read_input_tokens.saturating_add(other.cache_read_input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         merge(&mut self.extra, &other.extra);
     }
 

@@ -129,8 +129,8 @@ pub struct RewindFilesResponse {
     pub deletions: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub skipped_links: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skipped_links: Option<u64>,
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -243,8 +243,9 @@ pub struct ListedRule {
     pub behavior: String,
     pub source: String,
     pub rule: String,
+    /// `{prefix, emphasis}`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
+    pub description: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub editability: Option<String>,
     #[serde(flatten)]
