@@ -6,6 +6,7 @@
 mod budget;
 mod crates;
 mod exceptions;
+mod flags;
 mod forbidden;
 mod header;
 mod scan;
@@ -60,6 +61,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
         ("sizes", sizes::check(&files, &exceptions)),
         ("module headers", header::check(&files)),
         ("forbidden text", forbidden::check(&files, &repo.root)),
+        ("flags", flags::check(&files)),
         ("budgets", budget::check(&files, fs::metadata(binary).ok().map(|found| found.len()))),
     ];
     let mut totals = Totals::default();

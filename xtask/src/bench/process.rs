@@ -132,6 +132,8 @@ fn parse_high_water_mark(status: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use super::*;
 
     fn shell(script: &str) -> Command {
@@ -161,10 +163,14 @@ mod tests {
     fn memory_is_that_of_the_child_and_not_ours() {
         // We hold far more than the child does, and have written to it.
         let ballast = vec![1_u8; 64 << 20];
-        // It cannot end before its stdin is closed.
-        let mut child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let mut command = Command::new("cat");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // It has answered, so it is up, and cannot end before its stdin is closed.
+        let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        stdin.write_all(b"x").unwrap();
+        stdout.read_exact(&mut [0]).unwrap();
         let mark = high_water_mark(&child).unwrap();
-        drop(child.stdin.take());
+        drop(stdin);
         assert!(child.wait().unwrap().success());
         assert!(mark > 100 << 10 && mark < 32 << 20, "{mark} with {}", ballast.len());
     }
