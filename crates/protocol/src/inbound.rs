@@ -89,3 +89,54 @@ pub struct InboundUser {
     #[serde(flatten)]
     pub extra: Extra,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::ControlRequestBody;
+
+    #[test]
+    fn only_what_is_no_object_is_an_error() {
+        for line in ["", "{", "nonsense", "{\"type\":\"user\"} trailing"] {
+            assert!(matches!(Inbound::parse_line(line), Err(LineError::NotJson(_))), "{line}");
+        }
+        for line in ["[]", "1", "null", "\"user\"", "[\"keep_alive\"]"] {
+            assert!(matches!(Inbound::parse_line(line), Err(LineError::NotAnObject)), "{line}");
+        }
+        for line in ["{}", r#"{"type":5}"#, r#"{"type":"later"}"#] {
+            assert!(matches!(Inbound::parse_line(line), Ok(Inbound::Unknown(_))), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_known_type_that_does_not_fit_is_kept_raw() {
+        let value = json!({ "type": "user", "message": "hello" });
+        let inbound = Inbound::parse_line(&value.to_string()).unwrap();
+        assert_eq!(inbound.tag(), "user");
+        assert_eq!(inbound, Inbound::Unknown(value));
+    }
+
+    #[test]
+    fn a_wrong_role_is_read_and_left_to_the_receiver() {
+        let line =
+            r#"{"type":"user","message":{"role":"assistant","content":"hi"},"parent_tool_use_id":null}"#;
+        let Ok(Inbound::User(user)) = Inbound::parse_line(line) else { panic!("not a user line") };
+        assert_eq!(user.message.role, "assistant");
+    }
+
+    #[test]
+    fn a_malformed_request_can_be_told_from_an_unknown_one() {
+        let body = |line: &str| match Inbound::parse_line(line) {
+            Ok(Inbound::ControlRequest(request)) => request.request,
+            other => panic!("{other:?}"),
+        };
+        let malformed =
+            body(r#"{"type":"control_request","request_id":"r","request":{"subtype":"stop_task"}}"#);
+        let unknown = body(r#"{"type":"control_request","request_id":"r","request":{"subtype":"dance"}}"#);
+        assert!(matches!(malformed, ControlRequestBody::Unknown(_)));
+        assert!(ControlRequestBody::TAGS.contains(&malformed.tag()));
+        assert!(!ControlRequestBody::TAGS.contains(&unknown.tag()));
+    }
+}

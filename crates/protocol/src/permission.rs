@@ -122,6 +122,19 @@ pub enum PermissionUpdateDestination {
     CliArg,
 }
 
+impl PermissionUpdateDestination {
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::UserSettings => "userSettings",
+            Self::ProjectSettings => "projectSettings",
+            Self::LocalSettings => "localSettings",
+            Self::Session => "session",
+            Self::CliArg => "cliArg",
+        }
+    }
+}
+
 open_enum! {
     /// A change to rules, mode or directories. An update nobody knows is kept, and ignored by those who
     /// apply updates.
@@ -161,4 +174,44 @@ pub struct DirectoriesUpdate {
     pub destination: PermissionUpdateDestination,
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn modes_are_named_alike_by_serde_and_by_hand() {
+        for mode in PermissionMode::ALL {
+            assert_eq!(json!(mode), json!(mode.as_str()));
+            assert_eq!(mode.as_str().parse(), Ok(mode));
+        }
+        assert_eq!(PermissionMode::parse("manual"), Ok(PermissionMode::Default));
+        assert_eq!(PermissionMode::parse("Plan"), Err(UnknownMode("Plan".to_owned())));
+        assert_eq!(
+            PermissionMode::parse("delegate").unwrap_err().to_string(),
+            "unknown permission mode `delegate`"
+        );
+    }
+
+    #[test]
+    fn behaviours_and_destinations_are_named_alike_by_serde_and_by_hand() {
+        for behavior in [PermissionBehavior::Allow, PermissionBehavior::Deny, PermissionBehavior::Ask] {
+            assert_eq!(json!(behavior), json!(behavior.as_str()));
+        }
+        use PermissionUpdateDestination::*;
+        for destination in [UserSettings, ProjectSettings, LocalSettings, Session, CliArg] {
+            assert_eq!(json!(destination), json!(destination.as_str()));
+        }
+    }
+
+    #[test]
+    fn an_update_with_a_mode_nobody_knows_is_kept_raw() {
+        let value = json!({ "type": "setMode", "mode": "yolo", "destination": "session" });
+        let update = PermissionUpdate::deserialize(&value).unwrap();
+        assert_eq!(update, PermissionUpdate::Unknown(value));
+        assert_eq!(update.tag(), "setMode");
+    }
 }

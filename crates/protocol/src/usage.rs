@@ -103,3 +103,59 @@ fn merge(into: &mut Extra, from: &Extra) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(value: Value) -> Usage {
+        Usage::deserialize(value).unwrap()
+    }
+
+    #[test]
+    fn adding_sums_the_nested_counters_too() {
+        let answer = usage(json!({
+            "input_tokens": 10, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 5,
+            "cache_creation": { "ephemeral_5m_input_tokens": 1, "ephemeral_1h_input_tokens": 2 },
+            "server_tool_use": { "web_search_requests": 1 },
+            "output_tokens_details": { "thinking_tokens": 4 },
+            "service_tier": "standard",
+        }));
+        let mut sum = Usage::default();
+        sum.add(&answer);
+        sum.add(&answer);
+        assert_eq!((sum.input_tokens, sum.output_tokens), (20, 10));
+        assert_eq!((sum.cache_creation_input_tokens, sum.cache_read_input_tokens), (6, 4));
+        assert_eq!((sum.cache_creation_5m(), sum.cache_creation_1h()), (2, 4));
+        assert_eq!((sum.web_search_requests(), sum.thinking_tokens()), (2, 8));
+        assert_eq!(sum.extra["service_tier"], "standard");
+    }
+
+    #[test]
+    fn a_null_never_wipes_what_was_there() {
+        let mut sum =
+            usage(json!({ "output_tokens": 1, "cache_creation": { "ephemeral_5m_input_tokens": 1 } }));
+        sum.add(&usage(json!({ "output_tokens": null, "cache_creation": null, "service_tier": null })));
+        assert_eq!((sum.output_tokens, sum.cache_creation_5m()), (1, 1));
+        assert_eq!(sum.extra["service_tier"], Value::Null);
+    }
+
+    #[test]
+    fn the_shape_of_a_result_fills_in_zeros_and_keeps_what_is_counted() {
+        let shaped = usage(json!({
+            "input_tokens": 7, "server_tool_use": { "web_search_requests": 2 }, "service_tier": null,
+        }))
+        .result_shape();
+        assert_eq!((shaped.input_tokens, shaped.web_search_requests()), (7, 2));
+        assert_eq!(shaped.extra["server_tool_use"]["web_fetch_requests"], 0);
+        assert_eq!(shaped.extra["service_tier"], "standard");
+        assert_eq!(shaped.result_shape(), shaped);
+    }
+
+    #[test]
+    fn counters_that_overflow_stop_at_the_top() {
+        let mut sum = Usage { input_tokens: u64::MAX, ..Default::default() };
+        sum.add(&Usage { input_tokens: 1, ..Default::default() });
+        assert_eq!(sum.input_tokens, u64::MAX);
+    }
+}

@@ -169,3 +169,57 @@ macro_rules! from_payloads {
     (@wrap $payload:ident boxed) => { Box::new($payload) };
     (@wrap $payload:ident) => { $payload };
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::{Deserialize, Serialize};
+    use serde_json::json;
+
+    use super::{nullable, number};
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Numbers {
+        #[serde(with = "number")]
+        plain: f64,
+        #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
+        maybe: Option<f64>,
+    }
+
+    #[test]
+    fn whole_numbers_are_written_without_a_fraction() {
+        let numbers = Numbers { plain: 0.0, maybe: Some(2.5) };
+        assert_eq!(serde_json::to_string(&numbers).unwrap(), r#"{"plain":0,"maybe":2.5}"#);
+        assert_eq!(serde_json::from_str::<Numbers>(r#"{"plain":0.0,"maybe":2.5}"#).unwrap(), numbers);
+        assert_eq!(serde_json::to_string(&Numbers { plain: -3.0, maybe: None }).unwrap(), r#"{"plain":-3}"#);
+        assert_eq!(
+            serde_json::to_string(&Numbers { plain: 1e300, maybe: None }).unwrap(),
+            r#"{"plain":1e+300}"#
+        );
+    }
+
+    #[test]
+    fn integers_that_a_float_would_round_do_not_fit() {
+        assert!(serde_json::from_str::<Numbers>(r#"{"plain":9007199254740991}"#).is_ok());
+        assert!(serde_json::from_str::<Numbers>(r#"{"plain":9007199254740993}"#).is_err());
+        assert!(serde_json::from_str::<Numbers>(r#"{"plain":0,"maybe":18446744073709551615}"#).is_err());
+    }
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Both {
+        #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
+        field: Option<Option<u8>>,
+    }
+
+    #[test]
+    fn null_and_absent_stay_apart() {
+        for (value, field) in [
+            (json!({}), None),
+            (json!({ "field": null }), Some(None)),
+            (json!({ "field": 1 }), Some(Some(1))),
+        ] {
+            let both = Both::deserialize(&value).unwrap();
+            assert_eq!(both, Both { field });
+            assert_eq!(json!(both), value);
+        }
+    }
+}

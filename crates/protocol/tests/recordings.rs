@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use common::{unknown_in_inbound, unknown_in_outbound};
 use lathe_protocol::control::*;
 use lathe_protocol::hooks::HookEventInput;
-use lathe_protocol::{HookInput, HookOutput, Inbound, Outbound};
+use lathe_protocol::{HookInput, HookOutput, Outbound, Usage};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -235,14 +235,25 @@ fn check_hook_output(input: &Value, value: &Value) -> Option<String> {
 }
 
 #[test]
-fn recorded_lines_are_outbound_or_inbound_from_text_and_from_values() {
+fn text_and_values_read_alike_and_the_type_is_written_first() {
     let Some(folder) = recordings() else { return };
-    let file = folder.join("wire/basic_tool/stdout.jsonl");
-    for value in json_lines(&file) {
+    for value in json_lines(&folder.join("wire/basic_tool/stdout.jsonl")) {
         let from_text: Outbound = serde_json::from_str(&value.to_string()).unwrap();
-        let from_value: Outbound = serde_json::from_value(value.clone()).unwrap();
+        let from_value: Outbound = serde_json::from_value(value).unwrap();
         assert_eq!(from_text, from_value);
         assert!(serde_json::to_string(&from_text).unwrap().starts_with(r#"{"type":""#));
     }
-    assert!(Inbound::parse_line("nonsense").is_err());
+}
+
+#[test]
+fn the_usage_of_a_result_has_the_recorded_fields_in_their_order() {
+    let Some(folder) = recordings() else { return };
+    let lines = json_lines(&folder.join("wire/basic_tool/stdout.jsonl"));
+    let result = lines.iter().find(|line| line["type"] == "result").unwrap();
+    let usage: Usage = serde_json::from_value(result["usage"].clone()).unwrap();
+    assert_eq!(usage.result_shape(), usage);
+
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let shaped = serde_json::to_value(Usage::default().result_shape()).unwrap();
+    assert_eq!(keys(&shaped), keys(&result["usage"]));
 }

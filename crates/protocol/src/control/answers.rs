@@ -135,3 +135,46 @@ pub struct McpMessageResponse {
     #[serde(flatten)]
     pub extra: Extra,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_that_cannot_be_meant_says_why() {
+        let error = |value: Value| PermissionResult::parse(&value).unwrap_err();
+        assert_eq!(error(json!("yes")), PermissionResultError::NotAnObject);
+        assert_eq!(error(json!({})), PermissionResultError::Behavior);
+        assert_eq!(error(json!({ "behavior": "maybe" })), PermissionResultError::Behavior);
+        assert_eq!(error(json!({ "behavior": "deny" })), PermissionResultError::NoMessage);
+        assert_eq!(error(json!({ "behavior": "deny", "message": 5 })), PermissionResultError::NoMessage);
+        let malformed = error(json!({ "behavior": "deny", "message": "no", "interrupt": "yes" }));
+        assert!(matches!(malformed, PermissionResultError::Malformed(_)));
+        let malformed = error(json!({ "behavior": "allow", "updatedPermissions": "all" }));
+        assert!(matches!(malformed, PermissionResultError::Malformed(_)));
+    }
+
+    #[test]
+    fn an_update_nobody_knows_does_not_spoil_an_allow() {
+        let value = json!({ "behavior": "allow", "updatedPermissions": [{ "type": "nope" }], "note": 1 });
+        let Ok(PermissionResult::Allow(allow)) = PermissionResult::parse(&value) else {
+            panic!("not allowed")
+        };
+        assert!(matches!(allow.updated_permissions.as_deref(), Some([PermissionUpdate::Unknown(_)])));
+        assert_eq!(serde_json::to_value(PermissionResult::Allow(allow)).unwrap(), value);
+    }
+
+    #[test]
+    fn there_is_a_limit_to_updates() {
+        let answer = |rules: usize| {
+            let rules = vec![json!({ "toolName": "Bash" }); rules];
+            let update =
+                json!({ "type": "addRules", "rules": rules, "behavior": "allow", "destination": "session" });
+            PermissionResult::parse(&json!({ "behavior": "allow", "updatedPermissions": [update] }))
+        };
+        assert!(answer(PermissionResult::MAX_UPDATES - 1).is_ok());
+        assert_eq!(answer(PermissionResult::MAX_UPDATES), Err(PermissionResultError::TooMany));
+    }
+}

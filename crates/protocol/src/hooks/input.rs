@@ -10,9 +10,20 @@ use crate::{Extra, PermissionUpdate};
 /// The input of a hook: one flat object on the wire.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HookInput {
+    #[serde(flatten)]
+    pub base: HookBase,
+    /// `hook_event_name` and what goes with it. Fields nobody knows are in the payload's `extra`.
+    #[serde(flatten)]
+    pub event: HookEventInput,
+}
+
+/// What every hook is told.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct HookBase {
     pub session_id: String,
     pub transcript_path: String,
     pub cwd: String,
+    /// Absent before the first prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -24,9 +35,6 @@ pub struct HookInput {
     pub agent_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<HookEffort>,
-    /// `hook_event_name` and what goes with it. Fields nobody knows are in the payload's `extra`.
-    #[serde(flatten)]
-    pub event: HookEventInput,
 }
 
 impl HookInput {

@@ -172,3 +172,32 @@ impl HookOutput {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_order_that_makes_no_sense_is_refused() {
+        let parse = |value: Value| HookOutput::parse(&value, &HookEvent::PreToolUse);
+        assert_eq!(parse(json!([])), Err(HookOutputError::NotAnObject));
+        for value in [
+            json!({ "decision": "wat" }),
+            json!({ "continue": "no" }),
+            json!({ "hookSpecificOutput": {} }),
+            json!({ "hookSpecificOutput": { "hookEventName": "PreToolUse", "permissionDecision": "perhaps" } }),
+        ] {
+            assert!(matches!(parse(value.clone()), Err(HookOutputError::Malformed(_))), "{value}");
+        }
+        let other = parse(json!({ "hookSpecificOutput": { "hookEventName": "Stop" } })).unwrap_err();
+        assert_eq!(other.to_string(), "hook output is for `Stop`, but the event is `PreToolUse`");
+    }
+
+    #[test]
+    fn an_empty_answer_has_no_opinion() {
+        let output = HookOutput::parse(&json!({}), &HookEvent::Stop);
+        assert_eq!(output, Ok(HookOutput::default()));
+    }
+}
