@@ -20,7 +20,64 @@ pub struct ModelError {
     pub request_id: Option<String>,
 }
 
-/// The sorts of failure. `error` on the wire is [`ErrorKind::wire_name`].
+impl ModelError {
+    /// A failure of which only the sort and our own message are known.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            status: None,
+            api_type: None,
+            message: message.into(),
+            retry_after: None,
+            request_id: None,
+        }
+    }
+
+    /// What the API says in an error object: the `error` member of an error response or event.
+    /// `status` is absent for an event inside a stream, whose HTTP status was 200.
+    pub fn from_api(status: Option<u16>, api_type: Option<&str>, message: &str) -> Self {
+        let kind = match status {
+            Some(status) => kind_of_status(status, api_type, message),
+            None => kind_of_type(api_type, message),
+        };
+        Self { status, api_type: api_type.map(str::to_owned), ..Self::new(kind, message) }
+    }
+}
+
+fn kind_of_status(status: u16, api_type: Option<&str>, message: &str) -> ErrorKind {
+    match status {
+        401 | 403 => ErrorKind::Authentication,
+        404 => ErrorKind::ModelNotFound,
+        413 => ErrorKind::TooLarge,
+        429 => ErrorKind::RateLimit,
+        529 => ErrorKind::Overloaded,
+        _ if api_type == Some("overloaded_error") => ErrorKind::Overloaded,
+        408 | 409 | 500.. => ErrorKind::Server,
+        400 if says_too_long(message) => ErrorKind::PromptTooLong,
+        300..500 => ErrorKind::InvalidRequest,
+        _ => ErrorKind::Protocol,
+    }
+}
+
+fn kind_of_type(api_type: Option<&str>, message: &str) -> ErrorKind {
+    match api_type.unwrap_or("") {
+        "overloaded_error" => ErrorKind::Overloaded,
+        "rate_limit_error" => ErrorKind::RateLimit,
+        "authentication_error" | "permission_error" => ErrorKind::Authentication,
+        "not_found_error" => ErrorKind::ModelNotFound,
+        "request_too_large" => ErrorKind::TooLarge,
+        "invalid_request_error" if says_too_long(message) => ErrorKind::PromptTooLong,
+        "invalid_request_error" | "billing_error" => ErrorKind::InvalidRequest,
+        _ => ErrorKind::StreamError,
+    }
+}
+
+/// The API has no error type of its own for this; the text is all there is to go by.
+fn says_too_long(message: &str) -> bool {
+    message.to_ascii_lowercase().contains("prompt is too long")
+}
+
+/// The sorts of failure. `error` of an `api_retry` frame is [`ErrorKind::wire_name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// No credential at all: nothing was sent.
@@ -72,5 +129,65 @@ impl ErrorKind {
             | Self::ModelNotFound
             | Self::TooLarge => false,
         }
+    }
+
+    /// The `error` of an `api_retry` frame. The failure a turn ends with is named differently here and
+    /// there (an overloaded server is a `server_error` then): see [`crate::failure::ApiFailure`].
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::NoCredentials | Self::Authentication => "authentication_failed",
+            Self::PromptTooLong | Self::TooLarge => "invalid_request",
+            Self::ModelNotFound => "model_not_found",
+            Self::RateLimit => "rate_limit",
+            Self::Overloaded => "overloaded",
+            Self::Server | Self::StreamError => "server_error",
+            Self::InvalidRequest | Self::Connection | Self::StreamCut | Self::Stalled | Self::Protocol => {
+                "unknown"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_says_what_may_be_done() {
+        let kind = |status| ModelError::from_api(Some(status), None, "scripted").kind;
+        assert_eq!([400, 402, 422, 307].map(kind), [ErrorKind::InvalidRequest; 4]);
+        assert_eq!([401, 403].map(kind), [ErrorKind::Authentication; 2]);
+        assert_eq!([408, 409, 500, 502, 503, 599].map(kind), [ErrorKind::Server; 6]);
+        assert_eq!(
+            [404, 413, 429, 529, 204].map(kind),
+            [
+                ErrorKind::ModelNotFound,
+                ErrorKind::TooLarge,
+                ErrorKind::RateLimit,
+                ErrorKind::Overloaded,
+                ErrorKind::Protocol,
+            ]
+        );
+        let overloaded = ModelError::from_api(Some(503), Some("overloaded_error"), "busy");
+        assert_eq!(overloaded.kind, ErrorKind::Overloaded);
+    }
+
+    #[test]
+    fn a_prompt_that_does_not_fit_is_told_from_other_bad_requests() {
+        let text = "prompt is too long: 210000 tokens > 200000 maximum";
+        assert_eq!(ModelError::from_api(Some(400), None, text).kind, ErrorKind::PromptTooLong);
+        let event = ModelError::from_api(None, Some("invalid_request_error"), text);
+        assert_eq!(event.kind, ErrorKind::PromptTooLong);
+        assert!(!event.kind.is_retryable());
+    }
+
+    #[test]
+    fn an_event_inside_a_stream_is_sorted_by_its_type() {
+        let kind = |name| ModelError::from_api(None, Some(name), "scripted").kind;
+        assert_eq!(kind("overloaded_error"), ErrorKind::Overloaded);
+        assert_eq!(kind("rate_limit_error"), ErrorKind::RateLimit);
+        assert_eq!(kind("api_error"), ErrorKind::StreamError);
+        assert_eq!(kind("something_new"), ErrorKind::StreamError);
+        assert_eq!(ModelError::from_api(None, None, "").kind, ErrorKind::StreamError);
     }
 }

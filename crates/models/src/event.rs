@@ -18,15 +18,40 @@ pub struct ModelEvent {
 #[derive(Debug, Clone)]
 pub enum StreamEvent {
     /// The answer begins; `message` holds id, model and the first usage, with empty content.
-    MessageStart { message: Value, usage: Usage },
+    MessageStart {
+        /// The message as far as it is known.
+        message: Value,
+        /// Its first usage.
+        usage: Usage,
+    },
     /// Block `index` begins, with whatever fields the API gave it.
-    ContentBlockStart { index: usize, block: Value },
+    ContentBlockStart {
+        /// Which block.
+        index: usize,
+        /// The block as it begins.
+        block: Value,
+    },
     /// More of block `index`.
-    ContentBlockDelta { index: usize, delta: ContentDelta },
+    ContentBlockDelta {
+        /// Which block.
+        index: usize,
+        /// What is added.
+        delta: ContentDelta,
+    },
     /// Block `index` is complete.
-    ContentBlockStop { index: usize },
+    ContentBlockStop {
+        /// Which block.
+        index: usize,
+    },
     /// Why the answer ended, and its final usage (fields that are absent keep their earlier value).
-    MessageDelta { stop_reason: Option<String>, stop_sequence: Option<String>, usage: Option<Usage> },
+    MessageDelta {
+        /// Why the answer ended.
+        stop_reason: Option<String>,
+        /// The stop sequence that ended it, if one did.
+        stop_sequence: Option<String>,
+        /// The final usage.
+        usage: Option<Usage>,
+    },
     /// The answer is complete.
     MessageStop,
     /// Anything else.
@@ -36,9 +61,13 @@ pub enum StreamEvent {
 /// What a delta adds to its block.
 #[derive(Debug, Clone)]
 pub enum ContentDelta {
+    /// More of a `text` block.
     Text(String),
+    /// More of a `thinking` block.
     Thinking(String),
+    /// The signature of a `thinking` block.
     Signature(String),
+    /// More of a tool's input, as a piece of JSON text.
     InputJson(String),
     /// A kind we do not know: it is relayed, and lost from the assembled block.
     Unknown,

@@ -6,18 +6,36 @@
 //! Tools, sessions and permissions are none of this crate's business, and it reads no environment:
 //! credentials and addresses are handed in.
 
+pub mod anthropic;
+pub mod betas;
+pub mod body;
+pub mod catalog;
+pub mod credentials;
 pub mod error;
 pub mod event;
+pub mod failure;
+pub mod prices;
 pub mod request;
+pub mod retry;
+pub mod secret;
+pub mod sse;
+pub mod table;
+#[cfg(test)]
+mod testing;
 
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::BoxStream;
 
+pub use anthropic::{AnthropicClient, ClientConfig, Credential};
 pub use error::{ErrorKind, ModelError};
 pub use event::{ContentDelta, ModelEvent, StreamEvent};
+pub use failure::ApiFailure;
+pub use prices::{Cost, price};
 pub use request::{CacheTtl, ModelRequest, Role, SystemPart, Thinking, WireMessage};
+pub use retry::{RetryDecision, RetryPolicy};
+pub use secret::Secret;
 
 /// A source of answers: the Messages API, a script, later other vendors.
 pub trait Model: Send + Sync {
@@ -36,7 +54,8 @@ pub trait Model: Send + Sync {
 pub struct ModelStream {
     /// The vendor's id of the request, for support and for `request_id` on the wire.
     pub request_id: Option<String>,
-    /// The events in order. `ping` is swallowed; an API `error` event arrives as an `Err`.
+    /// The events in order. `ping` is swallowed; an API `error` event arrives as an `Err`. Reading to the end
+    /// (`None`, right behind `MessageStop`) gives the connection back for the next turn.
     pub events: BoxStream<'static, Result<ModelEvent, ModelError>>,
 }
 

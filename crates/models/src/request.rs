@@ -1,16 +1,21 @@
 //! A request to a model. Messages are serialised once, when they enter the history, and sent as they
-//! are ever after: assembling turn 1,000 costs what turn 1 did.
+//! are ever after: assembling turn 1,000 costs what turn 1 did. How a request becomes the bytes of one HTTP
+//! body is the business of [`crate::body`].
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// Everything one attempt needs. Built by the loop, shared by its retries.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// Resolved model id, e.g. `claude-opus-5-5`.
+    /// Resolved model id, e.g. `claude-opus-5-5`. A `[1m]` behind it is not sent but turned into its beta.
     pub model: String,
+    /// Longest answer wanted.
     pub max_tokens: u32,
     /// System prompt parts, in order.
     pub system: Vec<SystemPart>,
@@ -18,15 +23,19 @@ pub struct ModelRequest {
     pub tools: Arc<str>,
     /// The conversation, oldest first.
     pub messages: Vec<WireMessage>,
+    /// How it may think.
     pub thinking: Thinking,
     /// `output_config.effort`, for models that take it.
     pub effort: Option<String>,
     /// `metadata.user_id`.
     pub user_id: Option<String>,
-    /// Values of the `anthropic-beta` header.
+    /// Values of the `anthropic-beta` header that the user asked for. What the features of this request
+    /// need is added by itself.
     pub betas: Vec<String>,
+    /// Cache breakpoints: behind the system parts marked `cached`, and behind the last message.
     pub cache: CacheTtl,
-    /// Further top-level keys of the body (`CLAUDE_CODE_EXTRA_BODY`).
+    /// Further top-level keys of the body (`CLAUDE_CODE_EXTRA_BODY`). They replace ours, except `messages`
+    /// and `stream`.
     pub extra_body: serde_json::Map<String, serde_json::Value>,
     /// Who asks (`main`, or a subagent's type). Never sent; scripts choose turns by it.
     pub agent: Arc<str>,
@@ -35,31 +44,40 @@ pub struct ModelRequest {
 /// One part of the system prompt.
 #[derive(Debug, Clone)]
 pub struct SystemPart {
+    /// The text; an empty part is left out.
     pub text: String,
-    /// Put a cache breakpoint behind this part.
+    /// Put a cache breakpoint behind this part. The API takes four in all, and one is the last message's.
     pub cached: bool,
 }
 
 /// How the model may think.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Thinking {
+    /// Nothing is asked for.
     Disabled,
+    /// The model decides.
     Adaptive,
+    /// At most so many tokens, and always fewer than `max_tokens`.
     Budget(u32),
 }
 
 /// Whether and how long the API may keep the prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CacheTtl {
+    /// No breakpoints.
     Off,
+    /// The default of the API.
     FiveMinutes,
+    /// Dearer to write, kept longer.
     OneHour,
 }
 
 /// Who speaks in a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
+    /// The user, tools included.
     User,
+    /// The model.
     Assistant,
 }
 
@@ -70,7 +88,20 @@ pub enum Role {
 pub struct WireMessage {
     role: Role,
     bytes: Bytes,
+    /// The same bytes with a comma before them, so that a list of messages needs no pieces in between.
+    with_comma: Bytes,
+    breakpoint: Breakpoint,
 }
+
+/// Whether a message may carry the cache breakpoint behind its last block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Breakpoint {
+    Possible,
+    Never,
+}
+
+/// What follows the last block's own members: the end of the block, of the list and of the message.
+pub(crate) const MESSAGE_END: &[u8] = b"}]}";
 
 impl WireMessage {
     /// Serialises a message. `blocks` must not be empty and each must be a JSON object.
@@ -79,13 +110,35 @@ impl WireMessage {
             Role::User => "user",
             Role::Assistant => "assistant",
         };
-        let mut bytes = format!(r#"{{"role":"{name}","content":"#).into_bytes();
-        serde_json::to_writer(&mut bytes, blocks)?;
-        bytes.push(b'}');
-        debug_assert!(bytes.ends_with(b"}]}"), "a message ends with an object block");
-        Ok(Self { role, bytes: bytes.into() })
+        let mut bytes = format!(r#",{{"role":"{name}","content":["#).into_bytes();
+        let mut last_block = 0;
+        for (index, block) in blocks.iter().enumerate() {
+            if index > 0 {
+                bytes.push(b',');
+            }
+            last_block = bytes.len();
+            serde_json::to_writer(&mut bytes, block)?;
+            if bytes.get(last_block) != Some(&b'{') {
+                return Err(serde_json::Error::custom("a content block must be an object"));
+            }
+        }
+        if blocks.is_empty() {
+            return Err(serde_json::Error::custom("a message needs at least one content block"));
+        }
+        let breakpoint = LastBlock::breakpoint(&bytes[last_block..]);
+        bytes.extend_from_slice(b"]}");
+        let with_comma = Bytes::from(bytes);
+        Ok(Self { role, bytes: with_comma.slice(1..), with_comma, breakpoint })
     }
 
+    /// The same message, never chosen for the cache breakpoint: the instruction behind a history that will
+    /// be asked for again leaves the breakpoint to the message before it.
+    pub fn without_breakpoint(mut self) -> Self {
+        self.breakpoint = Breakpoint::Never;
+        self
+    }
+
+    /// Who speaks.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -93,5 +146,91 @@ impl WireMessage {
     /// The message as JSON.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+
+    pub(crate) fn bytes_with_comma(&self) -> &Bytes {
+        &self.with_comma
+    }
+
+    pub(crate) fn breakpoint(&self) -> Breakpoint {
+        self.breakpoint
+    }
+}
+
+/// As much of a content block as says whether it takes a `cache_control`.
+#[derive(Deserialize)]
+struct LastBlock<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: &'a RawValue,
+    #[serde(borrow)]
+    text: Option<&'a RawValue>,
+    cache_control: Option<IgnoredAny>,
+}
+
+impl LastBlock<'_> {
+    /// The API refuses a breakpoint on thinking and on empty text; one that the block brought along stays
+    /// the only one.
+    fn breakpoint(block: &[u8]) -> Breakpoint {
+        let Ok(block) = serde_json::from_slice::<LastBlock<'_>>(block) else { return Breakpoint::Never };
+        let thinking = matches!(block.kind.get(), r#""thinking""# | r#""redacted_thinking""#);
+        let empty = block.text.is_some_and(|text| text.get() == r#""""#);
+        if thinking || empty || block.cache_control.is_some() {
+            Breakpoint::Never
+        } else {
+            Breakpoint::Possible
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn a_message_is_what_was_given() {
+        let blocks = [json!({"type": "text", "text": "a"}), json!({"type": "text", "text": "b\"}]}"})];
+        let message = WireMessage::new(Role::User, &blocks).unwrap();
+        let value: Value = serde_json::from_slice(message.bytes()).unwrap();
+        assert_eq!(value, json!({"role": "user", "content": blocks}));
+        assert_eq!(message.role(), Role::User);
+        assert!(message.bytes().ends_with(MESSAGE_END));
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused() {
+        assert!(WireMessage::new::<Value>(Role::User, &[]).is_err());
+        assert!(WireMessage::new(Role::User, &["text"]).is_err());
+        assert!(WireMessage::new(Role::User, &[json!({"type": "text"}), json!(["x"])]).is_err());
+    }
+
+    #[test]
+    fn only_blocks_that_take_a_breakpoint_may_get_one() {
+        let breakpoint = |block: Value| WireMessage::new(Role::User, &[block]).unwrap().breakpoint();
+        assert_eq!(breakpoint(json!({"type": "text", "text": "x"})), Breakpoint::Possible);
+        assert_eq!(breakpoint(json!({"type": "tool_result", "content": []})), Breakpoint::Possible);
+        for block in [
+            json!({}),
+            json!({"type": "text", "text": ""}),
+            json!({"type": "thinking", "thinking": "x"}),
+            json!({"type": "redacted_thinking", "data": "x"}),
+            json!({"type": "text", "text": "x", "cache_control": {"type": "ephemeral"}}),
+        ] {
+            assert_eq!(breakpoint(block.clone()), Breakpoint::Never, "{block}");
+        }
+        let plain = WireMessage::new(Role::User, &[json!({"type": "text", "text": "x"})]).unwrap();
+        assert_eq!(plain.without_breakpoint().breakpoint(), Breakpoint::Never);
+    }
+
+    #[test]
+    fn blocks_written_elsewhere_stay_byte_for_byte() {
+        let raw = RawValue::from_string(r#"{ "type" : "text",  "text": "\u0041 1.0" }"#.to_owned()).unwrap();
+        let message = WireMessage::new(Role::Assistant, &[&raw]).unwrap();
+        assert_eq!(
+            &message.bytes()[..],
+            br#"{"role":"assistant","content":[{ "type" : "text",  "text": "\u0041 1.0" }]}"#
+        );
+        assert_eq!(message.breakpoint(), Breakpoint::Possible);
     }
 }

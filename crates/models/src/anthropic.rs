@@ -1,0 +1,206 @@
+//! The Anthropic Messages client: one attempt per call, no retry but one.
+//!
+//! Here a request is addressed, authorised, sent and answered; what its body is made of is in
+//! [`crate::body`], how an answer's events are read in [`events`], what a refusal means in [`response`].
+//! The one retry inside is a 401 with a helper's key: the helper is asked again, once.
+//!
+//! Making a client costs next to nothing: TLS and its root certificates are loaded by the first request,
+//! and for an `http://` address never.
+
+mod auth;
+mod config;
+mod events;
+mod headers;
+mod http;
+mod lookup;
+mod response;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Method, Request, Response, StatusCode, Url};
+use serde_json::Value;
+
+use crate::body::{self, ChunkedBody, Purpose};
+use crate::error::{ErrorKind, ModelError};
+use crate::request::ModelRequest;
+use crate::{CompleteMessage, Model, ModelStream, betas};
+
+use auth::{Auth, AuthHeaders};
+pub use config::{
+    ClientConfig, ClientError, Credential, CredentialSource, DEFAULT_BASE_URL, DEFAULT_HELPER_TTL,
+    HelperCredential, ProxyConfig, Timeouts,
+};
+use events::EventReader;
+pub use headers::CustomHeaders;
+
+/// What Lathe calls itself.
+pub const USER_AGENT: &str = concat!("lathe/", env!("CARGO_PKG_VERSION"));
+
+const VERSION: (HeaderName, HeaderValue) =
+    (HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
+const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+
+/// Slowest upload that is still waited for, beside the time to the first byte.
+const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 * 1024;
+
+/// A client for one address and one credential. Cheap to share; connections are kept between turns.
+pub struct AnthropicClient {
+    config: ClientConfig,
+    auth: Auth,
+    base: Url,
+    http: OnceLock<Result<reqwest::Client, ModelError>>,
+}
+
+/// One request as it will be sent.
+struct Call {
+    method: Method,
+    url: Url,
+    accept: &'static str,
+    betas: Option<HeaderValue>,
+    body: Option<Vec<Bytes>>,
+    /// How long to wait for the head of the answer.
+    patience: Duration,
+}
+
+impl AnthropicClient {
+    /// Checks the configuration. Nothing is opened or read before the first request.
+    pub fn new(config: ClientConfig) -> Result<Self, ClientError> {
+        let base = config.parse_base_url()?;
+        config.proxy.check(&base)?;
+        let auth = Auth::new(&config.credential, &config.custom_headers)?;
+        Ok(Self { config, auth, base, http: OnceLock::new() })
+    }
+
+    /// Loads now what the first request would load: worth doing beside other work when the address is
+    /// `https://`. A failure is reported by the request.
+    pub fn prepare(&self) {
+        let _ = self.http();
+    }
+
+    fn http(&self) -> Result<&reqwest::Client, ModelError> {
+        self.http.get_or_init(|| http::build(&self.config, &self.base)).as_ref().map_err(Clone::clone)
+    }
+
+    fn endpoint(&self, path: &str) -> Url {
+        let mut url = self.base.clone();
+        let prefix = url.path().trim_end_matches('/').to_owned();
+        url.set_path(&format!("{prefix}{path}"));
+        url.set_query(Some("beta=true"));
+        url
+    }
+
+    fn post(&self, path: &str, request: &ModelRequest, purpose: Purpose) -> Result<Call, ModelError> {
+        let chunks = body::chunks(request, purpose, self.config.betas);
+        let upload = Duration::from_secs(body::total_len(&chunks) / SLOWEST_UPLOAD_BYTES_PER_SECOND);
+        let timeouts = &self.config.timeouts;
+        let (accept, patience) = match purpose {
+            Purpose::Stream => ("text/event-stream", timeouts.first_byte),
+            Purpose::Complete | Purpose::CountTokens => ("application/json", timeouts.request),
+        };
+        let names = betas::betas_of(request, self.config.betas).join(",");
+        let betas = match names.as_str() {
+            "" => None,
+            names => Some(HeaderValue::from_str(names).map_err(|_| {
+                ModelError::new(ErrorKind::InvalidRequest, format!("a beta name cannot be sent: {names:?}"))
+            })?),
+        };
+        let url = self.endpoint(path);
+        let patience = patience.saturating_add(upload);
+        Ok(Call { method: Method::POST, url, accept, betas, body: Some(chunks), patience })
+    }
+
+    /// Sends the call and returns an answer with status 200; anything else is an error.
+    async fn send(&self, call: Call) -> Result<Response, ModelError> {
+        let key = self.auth.current().await?;
+        let response = self.attempt(&call, &key).await?;
+        let response = match response.status() {
+            StatusCode::UNAUTHORIZED => match self.auth.refreshed(&key).await? {
+                Some(fresh) => self.attempt(&call, &fresh).await?,
+                None => response,
+            },
+            _ => response,
+        };
+        if response.status() == StatusCode::OK {
+            return Ok(response);
+        }
+        Err(response::refusal(response, self.config.timeouts.idle).await)
+    }
+
+    async fn attempt(&self, call: &Call, key: &AuthHeaders) -> Result<Response, ModelError> {
+        let mut request = Request::new(call.method.clone(), call.url.clone());
+        self.fill_headers(request.headers_mut(), call, key);
+        *request.body_mut() = call.body.clone().map(|chunks| reqwest::Body::wrap(ChunkedBody::new(chunks)));
+        match tokio::time::timeout(call.patience, self.http()?.execute(request)).await {
+            Ok(Ok(response)) => Ok(response),
+            Ok(Err(error)) => Err(response::unreachable(&self.base, error)),
+            Err(_) => Err(ModelError::new(
+                ErrorKind::Stalled,
+                format!("no answer from {} within {} s", host(&self.base), call.patience.as_secs_f32()),
+            )),
+        }
+    }
+
+    fn fill_headers(&self, headers: &mut HeaderMap, call: &Call, key: &AuthHeaders) {
+        headers.insert(header::ACCEPT, HeaderValue::from_static(call.accept));
+        headers.insert(VERSION.0, VERSION.1);
+        if call.body.is_some() {
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        if let Some(betas) = &call.betas {
+            headers.insert(BETA, betas.clone());
+        }
+        for (name, value) in key.headers.iter().chain(self.config.custom_headers.iter()) {
+            headers.insert(name, value.clone());
+        }
+    }
+
+    async fn open_stream(&self, request: &ModelRequest) -> Result<ModelStream, ModelError> {
+        let response = self.send(self.post("/v1/messages", request, Purpose::Stream)?).await?;
+        let request_id = response::request_id(&response);
+        let mut reader = EventReader::open(response, self.config.timeouts.idle).await?;
+        // The first event is waited for here, so that a failure before it is an error of the request and
+        // not of an answer.
+        let first = reader.next().await.unwrap_or_else(|| Err(events::cut("nothing was sent")))?;
+        let rest = stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)));
+        Ok(ModelStream { request_id, events: stream::iter([Ok(first)]).chain(rest).boxed() })
+    }
+
+    async fn whole_message(&self, request: &ModelRequest) -> Result<CompleteMessage, ModelError> {
+        let response = self.send(self.post("/v1/messages", request, Purpose::Complete)?).await?;
+        let request_id = response::request_id(&response);
+        let message = self.json(response).await?;
+        if message["type"] != "message" {
+            return Err(ModelError::new(ErrorKind::Protocol, "the answer is not a message"));
+        }
+        Ok(CompleteMessage { request_id, message })
+    }
+
+    async fn json(&self, response: Response) -> Result<Value, ModelError> {
+        response::json(response, self.config.timeouts.request).await
+    }
+}
+
+impl Model for AnthropicClient {
+    fn stream(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        async move { self.open_stream(&request).await }.boxed()
+    }
+
+    fn complete(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<CompleteMessage, ModelError>> {
+        async move { self.whole_message(&request).await }.boxed()
+    }
+}
+
+/// The address as it may be shown: no user, no path.
+fn host(url: &Url) -> String {
+    let host = url.host_str().unwrap_or("?");
+    match url.port() {
+        Some(port) => format!("{host}:{port}"),
+        None => host.to_owned(),
+    }
+}

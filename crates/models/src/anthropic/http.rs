@@ -1,0 +1,90 @@
+#![allow(clippy::disallowed_methods, reason = "this is the module that makes the client of the model API")]
+//! Makes the HTTP client: TLS only where it is needed, HTTP/1.1, no redirects.
+//!
+//! HTTP/1.1 is on purpose: a stalled HTTP/2 connection would be shared by the retry that is meant to get
+//! away from it. Redirects are not followed at all, so a credential never travels to another address.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::{Client, NoProxy, Proxy, Url, redirect, retry};
+use rustls::crypto::CryptoProvider;
+use rustls::{ClientConfig as TlsConfig, RootCertStore};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use rustls_platform_verifier::Verifier;
+
+use super::USER_AGENT;
+use super::config::ClientConfig;
+use crate::error::{ErrorKind, ModelError};
+
+/// Idle connections kept per address; beyond it they are closed after use.
+const MAX_IDLE_CONNECTIONS: usize = 32;
+const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
+
+pub(super) fn build(config: &ClientConfig, base: &Url) -> Result<Client, ModelError> {
+    let proxy = config.proxy.for_base(base);
+    let needs_tls = base.scheme() == "https" || proxy.is_some_and(|proxy| proxy.starts_with("https:"));
+    let tls = if needs_tls { trusting_tls(config.extra_ca_file.as_deref())? } else { idle_tls()? };
+    let mut builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .tls_backend_preconfigured(tls)
+        .http1_only()
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false)
+        .tcp_nodelay(true)
+        .connect_timeout(config.timeouts.connect)
+        .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS)
+        .pool_idle_timeout(MAX_IDLE_TIME)
+        .no_proxy();
+    if let Some(address) = proxy {
+        let proxy = Proxy::all(address).map_err(|error| unusable("the proxy", &error.without_url()))?;
+        let direct = config.proxy.no_proxy.as_deref().and_then(NoProxy::from_string);
+        builder = builder.proxy(proxy.no_proxy(direct));
+    }
+    builder.build().map_err(|error| unusable("the HTTP client", &error))
+}
+
+/// TLS that is never used: no certificate is read, because reading them all takes longer than everything
+/// else before the first request.
+fn idle_tls() -> Result<TlsConfig, ModelError> {
+    let builder = TlsConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| unusable("TLS", &error))?;
+    Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+}
+
+/// TLS that trusts what the system trusts, and the user's own file.
+fn trusting_tls(extra_ca_file: Option<&Path>) -> Result<TlsConfig, ModelError> {
+    let extra = extra_ca_file.map(read_certificates).transpose()?.unwrap_or_default();
+    let verifier = Verifier::new_with_extra_roots(extra, provider())
+        .map_err(|error| unusable("the system's certificates", &error))?;
+    let builder = TlsConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| unusable("TLS", &error))?;
+    let mut tls =
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier)).with_no_client_auth();
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(tls)
+}
+
+fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ModelError> {
+    let what = format!("the certificate file {}", file.display());
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(file).map_err(|error| unusable(&what, &error))?.collect();
+    let found = found.map_err(|error| unusable(&what, &error))?;
+    if found.is_empty() {
+        return Err(ModelError::new(ErrorKind::InvalidRequest, format!("{what} holds no certificate")));
+    }
+    Ok(found)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+/// Trying again would not help, hence the kind.
+fn unusable(what: &str, error: &dyn std::error::Error) -> ModelError {
+    let reason = super::response::describe(error);
+    ModelError::new(ErrorKind::InvalidRequest, format!("{what} cannot be used: {reason}"))
+}

@@ -1,0 +1,107 @@
+//! The `anthropic-beta` header: what the user asked for and what the features of one request need, no more.
+
+use crate::catalog;
+use crate::request::{CacheTtl, ModelRequest, Thinking};
+use crate::table::{self, LONG_WINDOW};
+
+pub(crate) const EFFORT: &str = "effort-2025-11-24";
+pub(crate) const EXTENDED_CACHE_TTL: &str = "extended-cache-ttl-2025-04-11";
+const INTERLEAVED_THINKING: &str = "interleaved-thinking-2025-05-14";
+const LONG_CONTEXT: &str = "context-1m-2025-08-07";
+
+/// Whether betas may be sent that the user did not name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BetaPolicy {
+    /// Those that the request's features need.
+    #[default]
+    WhenNeeded,
+    /// None (`CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS`): some gateways refuse what they do not know. The
+    /// features that depend on them are left out of the body as well.
+    OnlyGiven,
+}
+
+impl BetaPolicy {
+    /// Whether `beta` may be sent with `request`.
+    pub(crate) fn allows(self, beta: &str, request: &ModelRequest) -> bool {
+        match self {
+            Self::WhenNeeded => true,
+            Self::OnlyGiven => request.betas.iter().any(|given| given.trim() == beta),
+        }
+    }
+}
+
+/// Whether a beta stands for another product rather than for a feature. Those are not sent even when given:
+/// Lathe goes by its own name.
+pub fn is_foreign_identity(beta: &str) -> bool {
+    beta.starts_with("claude-code-") || beta.starts_with("oauth-")
+}
+
+/// The values of the header for one request, without repetition.
+pub(crate) fn betas_of(request: &ModelRequest, policy: BetaPolicy) -> Vec<&str> {
+    let mut betas: Vec<&str> = Vec::new();
+    let given = request.betas.iter().map(|beta| beta.trim());
+    let needed = needed_by(request).into_iter().filter(|beta| policy.allows(beta, request));
+    for beta in given.filter(|beta| !beta.is_empty() && !is_foreign_identity(beta)).chain(needed) {
+        if !betas.contains(&beta) {
+            betas.push(beta);
+        }
+    }
+    betas
+}
+
+fn needed_by(request: &ModelRequest) -> Vec<&'static str> {
+    let (model, wants_long) = table::split_long_context(&request.model);
+    let native_long =
+        table::facts(model).is_some_and(|_| catalog::capabilities(model).context_window >= LONG_WINDOW);
+    let has_tools = !matches!(request.tools.trim(), "" | "[]");
+    let rows = [
+        (INTERLEAVED_THINKING, has_tools && matches!(request.thinking, Thinking::Budget(_))),
+        (EFFORT, request.effort.is_some()),
+        (EXTENDED_CACHE_TTL, request.cache == CacheTtl::OneHour),
+        (LONG_CONTEXT, wants_long && !native_long),
+    ];
+    rows.into_iter().filter(|(_, needed)| *needed).map(|(beta, _)| beta).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::request;
+
+    #[test]
+    fn a_plain_request_needs_none() {
+        assert!(betas_of(&request(), BetaPolicy::WhenNeeded).is_empty());
+    }
+
+    #[test]
+    fn each_feature_brings_its_own() {
+        let mut asked = request();
+        asked.model = "claude-sonnet-4-5[1m]".into();
+        asked.thinking = Thinking::Budget(5000);
+        asked.tools = r#"[{"name":"Bash"}]"#.into();
+        asked.effort = Some("high".into());
+        asked.cache = CacheTtl::OneHour;
+        asked.betas = vec!["mine-1".into(), EFFORT.into(), " ".into()];
+        assert_eq!(
+            betas_of(&asked, BetaPolicy::WhenNeeded),
+            ["mine-1", EFFORT, INTERLEAVED_THINKING, EXTENDED_CACHE_TTL, LONG_CONTEXT]
+        );
+        assert_eq!(betas_of(&asked, BetaPolicy::OnlyGiven), ["mine-1", EFFORT]);
+    }
+
+    #[test]
+    fn a_window_that_is_long_anyway_needs_no_beta() {
+        let mut asked = request();
+        asked.model = "claude-opus-5-5[1m]".into();
+        assert!(betas_of(&asked, BetaPolicy::WhenNeeded).is_empty());
+        asked.model = "somebody-elses-model[1m]".into();
+        assert_eq!(betas_of(&asked, BetaPolicy::WhenNeeded), [LONG_CONTEXT]);
+    }
+
+    #[test]
+    fn no_other_products_identity_is_sent() {
+        let mut asked = request();
+        asked.betas = vec!["claude-code-20250219".into(), "oauth-2025-04-20".into()];
+        assert!(betas_of(&asked, BetaPolicy::WhenNeeded).is_empty());
+    }
+}

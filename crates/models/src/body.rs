@@ -1,0 +1,253 @@
+//! A request as the pieces of one HTTP body.
+//!
+//! Only the head is written anew for each request; tools and messages are the allocations they have been
+//! since they entered the history. The last message is sent in two pieces with the cache breakpoint between
+//! them, because the breakpoint moves on with every turn and must not stay in the stored bytes.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::betas::{self, BetaPolicy};
+use crate::request::{Breakpoint, CacheTtl, MESSAGE_END, ModelRequest, Thinking, WireMessage};
+use crate::table::{self, MIN_THINKING_BUDGET};
+
+/// The most an answer that is not streamed may be asked for: a longer one outlasts idle connections.
+pub const MAX_TOKENS_UNSTREAMED: u32 = 64_000;
+
+/// What the body is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Stream,
+    Complete,
+    CountTokens,
+}
+
+/// The pieces of the body, in order.
+pub(crate) fn chunks(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> Vec<Bytes> {
+    let mut writer = BodyWriter::new(request, purpose);
+    let cache_control = cache_control(request, policy);
+    writer.field("model", &table::split_long_context(&request.model).0);
+    if purpose != Purpose::CountTokens {
+        writer.field("max_tokens", &max_tokens(request, purpose));
+    }
+    let system = system_blocks(request, cache_control.as_ref());
+    if !system.is_empty() {
+        writer.field("system", &system);
+    }
+    if let Some(thinking) = thinking(request, purpose) {
+        writer.field("thinking", &thinking);
+    }
+    if purpose != Purpose::CountTokens {
+        if let Some(effort) = &request.effort
+            && policy.allows(betas::EFFORT, request)
+        {
+            writer.field("output_config", &json!({ "effort": effort }));
+        }
+        if let Some(user_id) = &request.user_id {
+            writer.field("metadata", &json!({ "user_id": user_id }));
+        }
+        writer.extra_fields();
+        writer.own_field("stream", &(purpose == Purpose::Stream));
+    }
+    writer.tools();
+    writer.messages(cache_control.as_ref());
+    writer.chunks
+}
+
+fn max_tokens(request: &ModelRequest, purpose: Purpose) -> u32 {
+    match purpose {
+        Purpose::Stream | Purpose::CountTokens => request.max_tokens,
+        Purpose::Complete => request.max_tokens.min(MAX_TOKENS_UNSTREAMED),
+    }
+}
+
+fn thinking(request: &ModelRequest, purpose: Purpose) -> Option<Value> {
+    match request.thinking {
+        Thinking::Disabled => None,
+        Thinking::Adaptive => Some(json!({ "type": "adaptive" })),
+        Thinking::Budget(budget) => {
+            let budget = budget.min(max_tokens(request, purpose).saturating_sub(1));
+            let enough = budget >= MIN_THINKING_BUDGET;
+            enough.then(|| json!({ "type": "enabled", "budget_tokens": budget }))
+        }
+    }
+}
+
+fn cache_control(request: &ModelRequest, policy: BetaPolicy) -> Option<Value> {
+    match request.cache {
+        CacheTtl::Off => None,
+        CacheTtl::OneHour if policy.allows(betas::EXTENDED_CACHE_TTL, request) => {
+            Some(json!({ "type": "ephemeral", "ttl": "1h" }))
+        }
+        CacheTtl::FiveMinutes | CacheTtl::OneHour => Some(json!({ "type": "ephemeral" })),
+    }
+}
+
+#[derive(Serialize)]
+struct SystemBlock<'a> {
+    r#type: &'static str,
+    text: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cache_control: Option<&'a Value>,
+}
+
+fn system_blocks<'a>(request: &'a ModelRequest, cache_control: Option<&'a Value>) -> Vec<SystemBlock<'a>> {
+    let parts = request.system.iter().filter(|part| !part.text.is_empty());
+    parts
+        .map(|part| SystemBlock {
+            r#type: "text",
+            text: &part.text,
+            cache_control: cache_control.filter(|_| part.cached),
+        })
+        .collect()
+}
+
+/// Keys of `extra_body` that would break the request rather than change it.
+const PROTECTED: [&str; 2] = ["messages", "stream"];
+
+struct BodyWriter<'a> {
+    request: &'a ModelRequest,
+    purpose: Purpose,
+    chunks: Vec<Bytes>,
+    /// What has been written since the last finished piece.
+    open: Vec<u8>,
+    has_fields: bool,
+}
+
+impl<'a> BodyWriter<'a> {
+    fn new(request: &'a ModelRequest, purpose: Purpose) -> Self {
+        let system: usize = request.system.iter().map(|part| part.text.len()).sum();
+        let mut open = Vec::with_capacity(system + system / 8 + 512);
+        open.push(b'{');
+        let chunks = Vec::with_capacity(request.messages.len() + 5);
+        Self { request, purpose, chunks, open, has_fields: false }
+    }
+
+    /// A field of ours, unless the user brought their own.
+    fn field(&mut self, key: &str, value: &impl Serialize) {
+        if !self.is_replaced(key) {
+            self.own_field(key, value);
+        }
+    }
+
+    fn is_replaced(&self, key: &str) -> bool {
+        self.purpose != Purpose::CountTokens && self.request.extra_body.contains_key(key)
+    }
+
+    fn own_field(&mut self, key: &str, value: &impl Serialize) {
+        self.key(key);
+        serde_json::to_writer(&mut self.open, value).expect("strings, numbers and JSON values serialise");
+    }
+
+    fn key(&mut self, key: &str) {
+        if std::mem::replace(&mut self.has_fields, true) {
+            self.open.push(b',');
+        }
+        serde_json::to_writer(&mut self.open, key).expect("a string serialises");
+        self.open.push(b':');
+    }
+
+    fn extra_fields(&mut self) {
+        let extra = self.request.extra_body.iter();
+        for (key, value) in extra.filter(|(key, _)| !PROTECTED.contains(&key.as_str())) {
+            self.own_field(key, value);
+        }
+    }
+
+    fn tools(&mut self) {
+        let none = matches!(self.request.tools.trim(), "" | "[]");
+        if none || self.is_replaced("tools") {
+            return;
+        }
+        self.key("tools");
+        self.finish_piece();
+        self.chunks.push(Bytes::from_owner(SharedText(Arc::clone(&self.request.tools))));
+    }
+
+    fn messages(&mut self, cache_control: Option<&Value>) {
+        self.key("messages");
+        self.open.push(b'[');
+        self.finish_piece();
+        let messages = &self.request.messages;
+        let marked = cache_control.and_then(|_| messages.iter().rposition(takes_breakpoint));
+        for (index, message) in messages.iter().enumerate() {
+            let bytes = if index == 0 { message.bytes() } else { message.bytes_with_comma() };
+            match cache_control {
+                Some(control) if marked == Some(index) => {
+                    self.chunks.push(bytes.slice(..bytes.len() - MESSAGE_END.len()));
+                    self.chunks.push(format!(r#","cache_control":{control}}}]}}"#).into());
+                }
+                Some(_) | None => self.chunks.push(bytes.clone()),
+            }
+        }
+        self.chunks.push(Bytes::from_static(b"]}"));
+    }
+
+    fn finish_piece(&mut self) {
+        self.chunks.push(std::mem::take(&mut self.open).into());
+    }
+}
+
+fn takes_breakpoint(message: &WireMessage) -> bool {
+    message.breakpoint() == Breakpoint::Possible
+}
+
+/// Lets the tools be sent from the allocation they live in.
+struct SharedText(Arc<str>);
+
+impl AsRef<[u8]> for SharedText {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// The pieces as a body of known length, so the request goes out with a `content-length`.
+#[derive(Debug)]
+pub(crate) struct ChunkedBody {
+    chunks: std::vec::IntoIter<Bytes>,
+    remaining: u64,
+}
+
+impl ChunkedBody {
+    pub(crate) fn new(chunks: Vec<Bytes>) -> Self {
+        Self { remaining: total_len(&chunks), chunks: chunks.into_iter() }
+    }
+}
+
+/// The length of the body.
+pub(crate) fn total_len(chunks: &[Bytes]) -> u64 {
+    chunks.iter().map(|chunk| chunk.len() as u64).sum()
+}
+
+impl http_body::Body for ChunkedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.chunks.next().map(|chunk| {
+            self.remaining -= chunk.len() as u64;
+            Ok(Frame::data(chunk))
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.chunks.as_slice().is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.remaining)
+    }
+}
+
+#[cfg(test)]
+mod tests;
