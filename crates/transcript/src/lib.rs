@@ -1,1 +1,40 @@
-//! (being written)
+//! Session files: `<config>/projects/<project>/<session id>.jsonl`, one JSON record per line.
+//!
+//! The file is a log. One writer appends ([`writer`]); readers load whatever is still whole
+//! ([`resume`], [`sessions`]). Nothing is ever rewritten: a rewind is a new branch, a compaction is a
+//! boundary behind which the old records stay, a title is one more record. The format is shared with
+//! other programs that read and append to the same files, so names and orders here are facts, not taste.
+//!
+//! This crate reads no environment and no clock: directories, ids and times are handed in. It calls no
+//! model and knows no tool; messages pass through as the JSON they are.
+
+pub mod error;
+pub mod export;
+pub mod fork;
+mod head;
+pub mod history;
+mod index;
+pub mod lines;
+mod message;
+pub mod paths;
+mod peek;
+mod raw;
+pub mod reader;
+pub mod record;
+pub mod resume;
+pub mod sessions;
+pub mod verify;
+pub mod writer;
+
+pub use error::{Result, TranscriptError};
+pub use export::{ExportFormat, export};
+pub use fork::{ForkIds, ForkPlan, fork};
+pub use history::{DanglingCall, HistoryMessage, Role};
+pub use paths::{SessionPaths, is_session_id, project_key};
+pub use peek::SessionInfo;
+pub use reader::{AgentMeta, MessageRow, list_subagents, session_messages, subagent_messages};
+pub use record::{Line, Record, SideRecord};
+pub use resume::{PromptIds, ResumeAt, Resumed, Warning, load_for_resume};
+pub use sessions::{Page, Scope, Sessions};
+pub use verify::{Report, verify};
+pub use writer::{Appended, Durability, TranscriptWriter};

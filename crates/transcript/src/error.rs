@@ -1,0 +1,116 @@
+//! Everything that can go wrong with session files, sorted by what the caller can do about it: refuse
+//! the session (in use, not found), go on without persistence (read-only), or go on and try again later
+//! (disk full). Damage inside a file is never an error: readers report it as a warning and load the rest.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A failed operation on a session file.
+#[derive(Debug, thiserror::Error)]
+pub enum TranscriptError {
+    /// There is no such file, or it is empty, which counts as absent.
+    #[error("no session file at {}", path.display())]
+    NotFound {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A new session was to be written where one already is.
+    #[error("session file {} already exists", path.display())]
+    AlreadyExists {
+        /// The file that is there.
+        path: PathBuf,
+    },
+    /// Another process (or another writer of this one) has the session open.
+    #[error("session file {} is in use{}", path.display(), in_use_by(*holder))]
+    Locked {
+        /// The locked file.
+        path: PathBuf,
+        /// Process id of the holder, where the system tells.
+        holder: Option<u32>,
+    },
+    /// Disk, quota or file size limit is exhausted. The writer keeps the record and tries again.
+    #[error("no space left on the filesystem of {}", path.display())]
+    NoSpace {
+        /// The file that could not grow.
+        path: PathBuf,
+    },
+    /// The place cannot be written at all: read-only filesystem or missing permission.
+    #[error("no permission to write {}", path.display())]
+    ReadOnly {
+        /// What could not be written.
+        path: PathBuf,
+    },
+    /// The file was removed or replaced while we wrote to it; further records would reach nobody.
+    #[error("session file {} was deleted while in use", path.display())]
+    Deleted {
+        /// Where the file was.
+        path: PathBuf,
+    },
+    /// The disk stayed full for so long that the waiting records passed their bound.
+    #[error("gave up on {}: more than {limit} bytes waited for space on the disk", path.display())]
+    BacklogFull {
+        /// The file that could not grow.
+        path: PathBuf,
+        /// The bound that was passed.
+        limit: usize,
+    },
+    /// Any other failure of the file system.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried, e.g. `open`.
+        action: &'static str,
+        /// On what.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// A record could not be turned into JSON.
+    #[error("serialise a record: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A session id that is not a UUID; such ids never become part of a path.
+    #[error("`{0}` is not a session id (a UUID)")]
+    BadSessionId(String),
+    /// A title that is blank.
+    #[error("a session title cannot be empty")]
+    EmptyTitle,
+    /// `--resume-session-at` (or a fork point) names a record that is not there. The text is the one
+    /// that clients of the reference match.
+    #[error("No message found with message.uuid of: {0}")]
+    NoSuchMessage(String),
+    /// `--resume-drops-turn`: the cut would drop more than the named turn. Clients match the beginning.
+    #[error(
+        "Resume rejected by --resume-drops-turn: resuming at {at} would discard entries not attributable to \
+         turn {turn}: {reason}"
+    )]
+    DropsTurn {
+        /// The record of `--resume-session-at`.
+        at: String,
+        /// The prompt of `--resume-drops-turn`.
+        turn: String,
+        /// Which record is in the way.
+        reason: String,
+    },
+}
+
+fn in_use_by(holder: Option<u32>) -> String {
+    holder.map(|pid| format!(" by process {pid}")).unwrap_or_default()
+}
+
+impl TranscriptError {
+    /// Sorts an I/O error by what the caller can do about it.
+    pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::NotFound { path },
+            // The size limit of a process (RLIMIT_FSIZE) acts like a quota.
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                Self::NoSpace { path }
+            }
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Self::ReadOnly { path },
+            _ => Self::Io { action, path, source },
+        }
+    }
+}
+
+/// Shorthand of this crate.
+pub type Result<T, E = TranscriptError> = std::result::Result<T, E>;

@@ -1,0 +1,81 @@
+//! Writes a conversation out for people and for other programs.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::error::{Result, TranscriptError};
+use crate::reader::{MessageRow, session_messages};
+
+/// How to write it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExportFormat {
+    /// One message per line, as [`MessageRow`].
+    JsonLines,
+    /// Headings and text, calls and results as code.
+    Markdown,
+}
+
+/// Longest result in Markdown; the session file has the rest.
+const RESULT_CHARS: usize = 2000;
+
+/// Writes the conversation of the session at `path` to `out`.
+pub fn export(path: &Path, format: ExportFormat, out: &mut dyn Write) -> Result<()> {
+    for row in session_messages(path)? {
+        let text = match format {
+            ExportFormat::JsonLines => serde_json::to_string(&row)? + "\n",
+            ExportFormat::Markdown => markdown(&row),
+        };
+        out.write_all(text.as_bytes()).map_err(|error| TranscriptError::io("export", path, error))?;
+    }
+    Ok(())
+}
+
+fn markdown(row: &MessageRow) -> String {
+    let message: Value = serde_json::from_str(row.message.get()).unwrap_or_default();
+    let blocks = match &message["content"] {
+        Value::String(text) => vec![text.clone()],
+        Value::Array(blocks) => blocks.iter().map(block_markdown).collect(),
+        _ => Vec::new(),
+    };
+    let is_result = message["content"][0]["type"] == "tool_result";
+    let heading = match row.kind.as_str() {
+        "user" if is_result => "## Result",
+        "user" => "## User",
+        _ => "## Assistant",
+    };
+    format!("{heading}\n\n{}\n\n", blocks.join("\n\n"))
+}
+
+fn block_markdown(block: &Value) -> String {
+    let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
+    match block["type"].as_str().unwrap_or_default() {
+        "text" => text("text"),
+        "thinking" => format!("> {}", text("thinking").replace('\n', "\n> ")),
+        "tool_use" => fenced(&format!("{} {}", text("name"), block["input"])),
+        "tool_result" => fenced(&result_text(&block["content"])),
+        other => format!("[{other}]"),
+    }
+}
+
+fn result_text(content: &Value) -> String {
+    let whole = match content {
+        Value::String(text) => text.clone(),
+        Value::Array(blocks) => {
+            blocks.iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
+        _ => String::new(),
+    };
+    match whole.char_indices().nth(RESULT_CHARS) {
+        Some((cut, _)) => format!("{}\n… {} more bytes", &whole[..cut], whole.len() - cut),
+        None => whole,
+    }
+}
+
+/// A code block whose fence is longer than any run of backticks in it.
+fn fenced(text: &str) -> String {
+    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("{fence}\n{text}\n{fence}")
+}

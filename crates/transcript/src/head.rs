@@ -1,0 +1,214 @@
+//! The few fields of a record that decide where it stands, read in one pass over its bytes without
+//! building the rest. A field of the wrong type reads as absent and a repeated key as its last value:
+//! files of other versions and damaged files must load.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// What the index needs to know about a record.
+#[derive(Debug, Default)]
+pub(crate) struct Head<'a> {
+    pub kind: Option<Cow<'a, str>>,
+    pub uuid: Option<Cow<'a, str>>,
+    pub parent: Option<Cow<'a, str>>,
+    pub session_id: Option<Cow<'a, str>>,
+    pub is_sidechain: bool,
+    pub is_meta: bool,
+    pub is_summary: bool,
+    pub is_team: bool,
+    pub has_ai_title: bool,
+    /// `message.id`: shared by all blocks of one answer.
+    pub message_id: Option<Cow<'a, str>>,
+    /// `attachment.source_uuid`: the prompt that a `queued_command` delivered.
+    pub queued_uuid: Option<Cow<'a, str>>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Head<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(HeadVisitor)
+    }
+}
+
+struct HeadVisitor;
+
+impl<'de> Visitor<'de> for HeadVisitor {
+    type Value = Head<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut head = Head::default();
+        while let Some(Key(key)) = map.next_key()? {
+            match &*key {
+                "type" => head.kind = map.next_value::<Loose>()?.text(),
+                "uuid" => head.uuid = map.next_value::<Loose>()?.text(),
+                "parentUuid" => head.parent = map.next_value::<Loose>()?.text(),
+                "sessionId" => head.session_id = map.next_value::<Loose>()?.text(),
+                "isSidechain" => head.is_sidechain = map.next_value::<Loose>()?.is_true(),
+                "isMeta" => head.is_meta = map.next_value::<Loose>()?.is_true(),
+                "isCompactSummary" => head.is_summary = map.next_value::<Loose>()?.is_true(),
+                "teamName" => {
+                    head.is_team = map.next_value::<Loose>()?.text().is_some_and(|name| !name.is_empty())
+                }
+                "aiTitle" => head.has_ai_title = map.next_value::<Loose>()?.text().is_some(),
+                "message" => head.message_id = map.next_value::<Loose>()?.member("id"),
+                "attachment" => head.queued_uuid = map.next_value::<Loose>()?.member("source_uuid"),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(head)
+    }
+}
+
+/// An object key, borrowed where it has no escapes.
+struct Key<'a>(Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Key(Loose::deserialize(deserializer)?.text().unwrap_or_default()))
+    }
+}
+
+/// Any JSON value, of which only this much is kept.
+pub(crate) enum Loose<'a> {
+    Text(Cow<'a, str>),
+    True,
+    /// An object: its members that are strings and might be asked for.
+    Object(Vec<(&'static str, Cow<'a, str>)>),
+    Other,
+}
+
+/// Members of nested objects that somebody asks for.
+const MEMBERS: [&str; 5] = ["id", "source_uuid", "type", "tool_use_id", "name"];
+
+impl<'a> Loose<'a> {
+    pub(crate) fn text(self) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Text(text) => Some(text),
+            Self::True | Self::Object(_) | Self::Other => None,
+        }
+    }
+
+    pub(crate) fn is_true(&self) -> bool {
+        matches!(self, Self::True)
+    }
+
+    /// A string member of an object; `name` must be one of [`MEMBERS`].
+    pub(crate) fn member(self, name: &str) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Object(members) => {
+                members.into_iter().rev().find(|(key, _)| *key == name).map(|(_, text)| text)
+            }
+            Self::Text(_) | Self::True | Self::Other => None,
+        }
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Loose<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LooseVisitor)
+    }
+}
+
+struct LooseVisitor;
+
+impl<'de> Visitor<'de> for LooseVisitor {
+    type Value = Loose<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(Loose::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Loose::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(if value { Loose::True } else { Loose::Other })
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(Loose::Other)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(Loose::Other)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(Loose::Other)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(Loose::Other)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Loose::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(Key(key)) = map.next_key()? {
+            match MEMBERS.iter().find(|name| **name == key) {
+                Some(name) => members.extend(map.next_value::<Scalar>()?.0.map(|text| (*name, text))),
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(Loose::Object(members))
+    }
+}
+
+/// A string member; nested objects are not looked into.
+struct Scalar<'a>(Option<Cow<'a, str>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Scalar(Loose::deserialize(deserializer)?.text()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_types_read_as_absent_and_the_last_key_wins() {
+        let json = r#"{"type":7,"uuid":"a","uuid":"b","parentUuid":null,"isMeta":"true","isSidechain":true,
+            "message":["id"],"attachment":{"source_uuid":{"id":"x"}},"extra":{"uuid":"no"}}"#;
+        let head: Head = serde_json::from_str(json).unwrap();
+        assert_eq!(head.uuid.as_deref(), Some("b"));
+        assert!(head.kind.is_none() && head.parent.is_none() && head.message_id.is_none());
+        assert!(head.queued_uuid.is_none());
+        assert!(head.is_sidechain && !head.is_meta);
+    }
+
+    #[test]
+    fn nested_ids_are_found() {
+        let json =
+            r#"{"type":"assistant","message":{"content":[{"id":"toolu"}],"id":"msg_1"},"aiTitle":"t"}"#;
+        let head: Head = serde_json::from_str(json).unwrap();
+        assert_eq!(head.message_id.as_deref(), Some("msg_1"));
+        assert!(head.has_ai_title);
+    }
+
+    #[test]
+    fn only_objects_are_records() {
+        for json in ["[]", "1", "\"{}\"", "null"] {
+            assert!(serde_json::from_str::<Head>(json).is_err(), "{json}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One streaming pass over a session file that keeps, per chain record, its place and its links (about
+//! sixty bytes), and of the side records the places of the last ones. Whoever needs a record reads it by
+//! its place. This is what keeps a 100 MB transcript cheap: only what the conversation needs is parsed.
+//!
+//! The conversation is a walk from the newest leaf along `parentUuid` to a root. Two things are not in
+//! the links. A compaction boundary has no parent, so the walk ends there by itself. And an answer with
+//! several tool calls forks the file, so the walk passes one branch and the others must be put back
+//! ([`Index::with_siblings`]).
+//!
+//! A link to a record that is not in the file (it was damaged) is bridged to the record before it: one
+//! broken line must not cost the whole history behind it.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use crate::error::{Result, TranscriptError};
+use crate::head::Head;
+use crate::lines::{self, Damage, MAX_LINE_BYTES, Span};
+use crate::message;
+use crate::raw::RawObject;
+
+/// A record id in sixteen bytes: the value of a UUID, or a hash of any other text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Id(u128);
+
+impl Id {
+    pub(crate) fn of(text: &str) -> Self {
+        Self(uuid_value(text).unwrap_or_else(|| {
+            let half = |salt: u8| {
+                let mut hasher = DefaultHasher::new();
+                (salt, text).hash(&mut hasher);
+                u128::from(hasher.finish())
+            };
+            half(0) << 64 | half(1)
+        }))
+    }
+}
+
+/// The value of a UUID in lower case; other spellings are other ids.
+fn uuid_value(text: &str) -> Option<u128> {
+    if text.len() != 36 {
+        return None;
+    }
+    let mut value = 0_u128;
+    for (at, byte) in text.bytes().enumerate() {
+        let digit = match (at, byte) {
+            (8 | 13 | 18 | 23, b'-') => continue,
+            (8 | 13 | 18 | 23, _) => return None,
+            (_, b'0'..=b'9') => byte - b'0',
+            (_, b'a'..=b'f') => byte - b'a' + 10,
+            _ => return None,
+        };
+        value = value << 4 | u128::from(digit);
+    }
+    Some(value)
+}
+
+/// The type of a link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    User,
+    Assistant,
+    System,
+    Attachment,
+    Progress,
+    /// A type of another version: followed, never shown.
+    Other,
+}
+
+/// One chain record.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub span: Span,
+    pub id: Id,
+    pub parent: Option<Id>,
+    /// The answer that an assistant block belongs to.
+    pub response: Option<Id>,
+    pub kind: Kind,
+    pub is_sidechain: bool,
+    pub is_meta: bool,
+    pub is_summary: bool,
+    pub is_team: bool,
+}
+
+impl Entry {
+    pub(crate) fn is_message(&self) -> bool {
+        matches!(self.kind, Kind::User | Kind::Assistant)
+    }
+}
+
+/// Where the last side record of each kind is.
+#[derive(Debug, Default)]
+pub(crate) struct Sides {
+    pub title: Option<Span>,
+    pub ai_title: Option<Span>,
+    pub tag: Option<Span>,
+    pub mode: Option<Span>,
+    pub cost: Option<Span>,
+    pub agent_name: Option<Span>,
+    pub agent_setting: Option<Span>,
+    pub last_prompt: Option<Span>,
+    pub content_replacements: Vec<Span>,
+}
+
+/// Positions in [`Index::entries`].
+pub(crate) type At = usize;
+
+/// A session file, indexed.
+pub(crate) struct Index {
+    file: File,
+    pub entries: Vec<Entry>,
+    pub sides: Sides,
+    pub damage: Damage,
+    /// Prompts that were delivered by an attachment instead of a user record.
+    pub queued: Vec<Id>,
+    /// Records of any sort.
+    pub records: u64,
+    /// Uuids that were seen more than once; the last one counts.
+    pub duplicates: u64,
+    by_id: HashMap<Id, u32>,
+}
+
+impl Index {
+    /// Reads the file once.
+    pub(crate) fn open(path: &Path) -> Result<Self> {
+        let failed = |error| TranscriptError::io("read", path, error);
+        let file = File::open(path).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() == 0 {
+            return Err(TranscriptError::NotFound { path: path.to_owned() });
+        }
+        Self::build(file).map_err(failed)
+    }
+
+    fn build(file: File) -> io::Result<Self> {
+        let mut index = Self {
+            entries: Vec::new(),
+            sides: Sides::default(),
+            damage: Damage::default(),
+            queued: Vec::new(),
+            records: 0,
+            duplicates: 0,
+            by_id: HashMap::new(),
+            file: file.try_clone()?,
+        };
+        index.damage = lines::scan(file, MAX_LINE_BYTES, |span, head, _| index.add(span, &head))?;
+        Ok(index)
+    }
+
+    fn add(&mut self, span: Span, head: &Head<'_>) {
+        self.records += 1;
+        let kind = head.kind.as_deref().unwrap_or_default();
+        let Some(uuid) = &head.uuid else {
+            self.sides.note(kind, span, head);
+            return;
+        };
+        let kind = match kind {
+            "user" => Kind::User,
+            "assistant" => Kind::Assistant,
+            "system" => Kind::System,
+            "attachment" => Kind::Attachment,
+            "progress" => Kind::Progress,
+            _ => Kind::Other,
+        };
+        let id = Id::of(uuid);
+        self.queued.extend(head.queued_uuid.as_deref().map(Id::of));
+        if self.by_id.insert(id, self.entries.len() as u32).is_some() {
+            self.duplicates += 1;
+        }
+        self.entries.push(Entry {
+            span,
+            id,
+            parent: head.parent.as_deref().map(Id::of),
+            response: head.message_id.as_deref().filter(|_| kind == Kind::Assistant).map(Id::of),
+            kind,
+            is_sidechain: head.is_sidechain,
+            is_meta: head.is_meta,
+            is_summary: head.is_summary,
+            is_team: head.is_team,
+        });
+    }
+
+    /// Where the record with this uuid is.
+    pub(crate) fn position(&self, uuid: &str) -> Option<At> {
+        self.by_id.get(&Id::of(uuid)).map(|at| *at as At)
+    }
+
+    /// The text of a record.
+    pub(crate) fn read(&self, span: Span) -> io::Result<String> {
+        let mut bytes = vec![0; span.length as usize];
+        self.file.read_exact_at(&mut bytes, span.offset)?;
+        Ok(lines::clean(bytes))
+    }
+
+    /// The record before `at` in the conversation.
+    pub(crate) fn parent(&self, at: At) -> Option<At> {
+        let entry = &self.entries[at];
+        let parent = entry.parent?;
+        match self.by_id.get(&parent) {
+            Some(found) => Some(*found as At),
+            None => (0..at).rev().find(|before| self.entries[*before].is_sidechain == entry.is_sidechain),
+        }
+    }
+
+    /// Whether no later record took the uuid of `at`.
+    pub(crate) fn is_current(&self, at: At) -> bool {
+        self.by_id.get(&self.entries[at].id) == Some(&(at as u32))
+    }
+
+    /// Whether a user record holds tool results; a prompt may follow an answer directly, too.
+    fn is_tool_result(&self, at: At) -> bool {
+        let Ok(text) = self.read(self.entries[at].span) else { return false };
+        RawObject::parse(&text).is_ok_and(|record| message::has_tool_result(&record))
+    }
+
+    /// Whether the parent of `at` is named but missing.
+    pub(crate) fn is_bridged(&self, at: At) -> bool {
+        self.entries[at].parent.is_some_and(|parent| !self.by_id.contains_key(&parent))
+    }
+
+    /// The record the conversation stands at: of all records that nobody follows, the one whose nearest
+    /// message is latest in the file. `may_lead` says which messages count.
+    pub(crate) fn leaf(&self, may_lead: impl Fn(&Entry) -> bool) -> Option<At> {
+        let mut is_followed = vec![false; self.entries.len()];
+        for at in 0..self.entries.len() {
+            if let Some(parent) = self.parent(at).filter(|parent| *parent != at) {
+                is_followed[parent] = true;
+            }
+        }
+        let tips = (0..self.entries.len()).filter(|at| !is_followed[*at]);
+        let with_message = tips.filter_map(|tip| {
+            let message = self.walk_up(tip).find(|at| self.entries[*at].is_message())?;
+            may_lead(&self.entries[message]).then_some((message, tip))
+        });
+        with_message.max().map(|(_, tip)| tip)
+    }
+
+    /// The records from `tip` to its root, newest first.
+    pub(crate) fn walk_up(&self, tip: At) -> impl Iterator<Item = At> + '_ {
+        // A damaged or hostile file may hold a ring; a walk longer than the file is in one.
+        std::iter::successors(Some(tip), |at| self.parent(*at)).take(self.entries.len())
+    }
+
+    /// The conversation that ends at `tip`, oldest first.
+    pub(crate) fn chain(&self, tip: At) -> Vec<At> {
+        let mut seen = HashSet::new();
+        let mut chain: Vec<At> = self.walk_up(tip).take_while(|at| seen.insert(*at)).collect();
+        chain.reverse();
+        chain
+    }
+
+    /// Puts back what a walk misses of answers with several tool calls: the blocks and results that lie
+    /// on other branches, behind the last block that is on this one. Only records before `limit` count.
+    pub(crate) fn with_siblings(&self, chain: &[At], limit: At) -> Vec<At> {
+        let mut last_block: HashMap<Id, At> = HashMap::new();
+        for at in chain {
+            if let Some(response) = self.entries[*at].response {
+                last_block.insert(response, *at);
+            }
+        }
+        let on_chain: HashSet<At> = chain.iter().copied().collect();
+        let mut missed: HashMap<At, (Vec<At>, Vec<At>)> = HashMap::new();
+        for at in (0..self.entries.len().min(limit)).filter(|at| !on_chain.contains(at)) {
+            let entry = &self.entries[at];
+            let call = if entry.kind == Kind::User { self.parent(at) } else { Some(at) };
+            let response = call.filter(|_| self.is_current(at)).and_then(|call| self.entries[call].response);
+            let Some(anchor) = response.and_then(|response| last_block.get(&response)) else { continue };
+            if entry.kind != Kind::User {
+                missed.entry(*anchor).or_default().0.push(at);
+            } else if self.is_tool_result(at) {
+                missed.entry(*anchor).or_default().1.push(at);
+            }
+        }
+        let mut whole = Vec::with_capacity(chain.len());
+        for at in chain {
+            whole.push(*at);
+            if let Some((blocks, results)) = missed.remove(at) {
+                whole.extend(blocks);
+                whole.extend(results);
+            }
+        }
+        whole
+    }
+}
+
+impl Sides {
+    fn note(&mut self, kind: &str, span: Span, head: &Head<'_>) {
+        let place = match kind {
+            "custom-title" => &mut self.title,
+            "tag" => &mut self.tag,
+            "mode" => &mut self.mode,
+            "cost-state" => &mut self.cost,
+            "agent-name" => &mut self.agent_name,
+            "agent-setting" => &mut self.agent_setting,
+            "last-prompt" => &mut self.last_prompt,
+            "content-replacement" => return self.content_replacements.push(span),
+            _ if head.has_ai_title => &mut self.ai_title,
+            _ => return,
+        };
+        *place = Some(span);
+    }
+}

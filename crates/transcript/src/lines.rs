@@ -1,0 +1,187 @@
+//! Reads the lines of a session file, whatever has happened to them. A good line is one JSON object; a
+//! damaged file may hold torn lines, two records on one line, runs of NULs after a power cut, bytes that
+//! are no UTF-8, and lines of any length. Everything that is still a whole record is found, the rest is
+//! counted, and nothing here is an error except a failing disk.
+
+use std::io::{self, BufRead, BufReader, Read};
+use std::ops::Range;
+
+use crate::head::Head;
+
+/// Longer lines are skipped, so that memory stays bounded. Ten times the largest picture the API takes.
+pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Objects that fail to parse, per line, before the rest of it is given up.
+const MAX_FAILED_STARTS: usize = 64;
+
+/// What was wrong with a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Damage {
+    /// Lines of which at least a part could not be read.
+    pub bad_lines: u64,
+    /// Number of the first of them, from 1.
+    pub first_bad_line: Option<u64>,
+    /// Lines that held more than one record.
+    pub joined_lines: u64,
+    /// Lines that were skipped for their length; they count as bad as well.
+    pub oversized_lines: u64,
+    /// The file ends in the middle of a record.
+    pub torn_tail: bool,
+}
+
+/// A record's place in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub offset: u64,
+    pub length: u32,
+}
+
+/// Passes every record of `source` to `sink`, in order, with its place and its line number.
+pub(crate) fn scan(
+    source: impl Read,
+    max_line: usize,
+    mut sink: impl FnMut(Span, Head<'_>, u64),
+) -> io::Result<Damage> {
+    let mut reader = BufReader::with_capacity(256 * 1024, source);
+    let mut damage = Damage::default();
+    let mut line = Vec::new();
+    let mut offset = 0_u64;
+    let mut number = 0_u64;
+    loop {
+        line.clear();
+        let read = reader.by_ref().take(max_line as u64 + 1).read_until(b'\n', &mut line)?;
+        if read == 0 {
+            return Ok(damage);
+        }
+        number += 1;
+        let start = offset;
+        offset += read as u64;
+        let is_whole = line.last() == Some(&b'\n');
+        if !is_whole && read > max_line {
+            offset += reader.skip_until(b'\n')? as u64;
+            damage.oversized_lines += 1;
+            damage.note_bad(number);
+            continue;
+        }
+        let found = records_in(&line, |range, head| {
+            let span = Span { offset: start + range.start as u64, length: range.len() as u32 };
+            sink(span, head, number);
+        });
+        if found.records > 1 {
+            damage.joined_lines += 1;
+        }
+        if found.is_bad {
+            damage.note_bad(number);
+            damage.torn_tail |= !is_whole;
+        }
+    }
+}
+
+impl Damage {
+    fn note_bad(&mut self, line: u64) {
+        self.bad_lines += 1;
+        self.first_bad_line.get_or_insert(line);
+    }
+}
+
+struct Found {
+    records: usize,
+    is_bad: bool,
+}
+
+/// Finds the records in one line.
+fn records_in(line: &[u8], mut sink: impl FnMut(Range<usize>, Head<'_>)) -> Found {
+    let mut found = Found { records: 0, is_bad: false };
+    let mut at = 0;
+    let mut failed_starts = 0;
+    while let Some(start) = next_token(line, at) {
+        match parse_one(&line[start..]) {
+            Ok((head, length)) => {
+                // Inside a damaged line only what names its session is a record; any other object is a
+                // part of the record that broke.
+                if !found.is_bad || head.session_id.is_some() {
+                    found.records += 1;
+                    sink(start..start + length, head);
+                }
+                at = start + length;
+            }
+            Err(()) => {
+                if found.records == 0
+                    && !found.is_bad
+                    && parse_lossy(&line[start..], |head| sink(start..line.len(), head))
+                {
+                    found.records = 1;
+                    return found;
+                }
+                found.is_bad = true;
+                failed_starts += 1;
+                match next_object(line, start + 1).filter(|_| failed_starts < MAX_FAILED_STARTS) {
+                    Some(next) => at = next,
+                    None => break,
+                }
+            }
+        }
+        if found.is_bad {
+            // Between the parts of a broken record stand brackets and commas: go to the next object.
+            match next_object(line, at) {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+    }
+    found
+}
+
+fn parse_one(bytes: &[u8]) -> Result<(Head<'_>, usize), ()> {
+    let mut stream = serde_json::Deserializer::from_slice(bytes).into_iter::<Head<'_>>();
+    match stream.next() {
+        Some(Ok(head)) => Ok((head, stream.byte_offset())),
+        Some(Err(_)) | None => Err(()),
+    }
+}
+
+/// A line that is JSON but not UTF-8 is read with replacement characters, if it is one record.
+fn parse_lossy(bytes: &[u8], sink: impl FnOnce(Head<'_>)) -> bool {
+    if std::str::from_utf8(bytes).is_ok() {
+        return false;
+    }
+    let text = String::from_utf8_lossy(bytes);
+    match serde_json::from_str::<Head<'_>>(text.trim_end_matches(is_filler_char)) {
+        Ok(head) => {
+            sink(head);
+            true
+        }
+        Err(_) => false,
+    }
+}
+
+/// Where the next thing that is neither white space nor NUL starts.
+fn next_token(line: &[u8], from: usize) -> Option<usize> {
+    line.get(from..)?.iter().position(|byte| !is_filler(*byte)).map(|skip| from + skip)
+}
+
+/// Where the next `{"` starts: every record begins so.
+fn next_object(line: &[u8], from: usize) -> Option<usize> {
+    line.get(from..)?.windows(2).position(|pair| pair == b"{\"").map(|skip| from + skip)
+}
+
+fn is_filler(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0)
+}
+
+fn is_filler_char(c: char) -> bool {
+    u8::try_from(c).is_ok_and(is_filler)
+}
+
+/// The text of a record as it was found: replacement characters where it is no UTF-8, no filler.
+pub(crate) fn clean(bytes: Vec<u8>) -> String {
+    let text = String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+    let trimmed = text.trim_end_matches(is_filler_char).len();
+    let mut text = text;
+    text.truncate(trimmed);
+    text
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+//! Looks into the API message of a record: its content blocks as text, and of each block the little that
+//! decides how it may be sent again.
+
+use serde_json::value::RawValue;
+
+use crate::head::Loose;
+use crate::raw::RawObject;
+
+/// One content block.
+#[derive(Debug, Clone)]
+pub(crate) struct Block {
+    pub raw: Box<RawValue>,
+    pub kind: BlockKind,
+}
+
+/// What a block is, as far as it matters for a valid conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum BlockKind {
+    ToolUse {
+        id: String,
+        name: String,
+    },
+    ToolResult {
+        call: String,
+    },
+    /// Thinking, which may not stand last in a message.
+    Thinking,
+    /// Text without anything to read, which the API refuses.
+    Blank,
+    Other,
+}
+
+/// The content of a record's message as blocks. A plain string is one text block; anything that is not
+/// content at all is none.
+pub(crate) fn blocks(record: &RawObject<'_>) -> Vec<Block> {
+    let Some(content) = content(record) else { return Vec::new() };
+    blocks_of(&content)
+}
+
+/// Content that stands elsewhere, e.g. the prompt of a `queued_command`.
+pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
+    let text = content.get();
+    if text.starts_with('"') {
+        return text_block(text).into_iter().collect();
+    }
+    let Ok(blocks) = serde_json::from_str::<Vec<Box<RawValue>>>(text) else { return Vec::new() };
+    blocks.into_iter().filter_map(|raw| block_kind(&raw).map(|kind| Block { raw, kind })).collect()
+}
+
+/// A text block around a string that is already JSON.
+fn text_block(json_string: &str) -> Option<Block> {
+    let raw = RawValue::from_string(format!(r#"{{"type":"text","text":{json_string}}}"#)).ok()?;
+    let kind = block_kind(&raw)?;
+    Some(Block { raw, kind })
+}
+
+/// A text block of our own.
+pub(crate) fn made_up_text(text: &str) -> Option<Block> {
+    text_block(&serde_json::to_string(text).ok()?)
+}
+
+/// `None` for what is not an object: it cannot be sent.
+fn block_kind(raw: &RawValue) -> Option<BlockKind> {
+    let object = RawObject::parse(raw.get()).ok()?;
+    let text = |key| object.text(key).unwrap_or_default();
+    Some(match text("type").as_str() {
+        "tool_use" => BlockKind::ToolUse { id: text("id"), name: text("name") },
+        "tool_result" => BlockKind::ToolResult { call: text("tool_use_id") },
+        "thinking" | "redacted_thinking" => BlockKind::Thinking,
+        "text" if is_blank(object.get("text")) => BlockKind::Blank,
+        _ => BlockKind::Other,
+    })
+}
+
+fn is_blank(text: Option<&RawValue>) -> bool {
+    let Some(raw) = text else { return true };
+    // Long texts are not blank, and unescaping them only to find that out would cost.
+    raw.get().len() < 64 && serde_json::from_str::<String>(raw.get()).is_ok_and(|text| text.trim().is_empty())
+}
+
+/// Whether the message holds a tool result.
+pub(crate) fn has_tool_result(record: &RawObject<'_>) -> bool {
+    let Some(content) = content(record) else { return false };
+    let Ok(blocks) = serde_json::from_str::<Vec<Loose<'_>>>(content.get()) else { return false };
+    blocks.into_iter().any(|block| block.member("type").is_some_and(|kind| kind == "tool_result"))
+}
+
+fn content(record: &RawObject<'_>) -> Option<Box<RawValue>> {
+    let message = RawObject::parse(record.get("message")?.get()).ok()?;
+    message.get("content").map(ToOwned::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kinds(content: &str) -> Vec<BlockKind> {
+        let record = format!(r#"{{"message":{{"role":"user","content":{content}}}}}"#);
+        blocks(&RawObject::parse(&record).unwrap()).into_iter().map(|block| block.kind).collect()
+    }
+
+    #[test]
+    fn a_string_is_a_text_block_with_its_escapes_kept() {
+        let record = r#"{"message":{"content":"a\n\ud83d"}}"#;
+        let blocks = blocks(&RawObject::parse(record).unwrap());
+        assert_eq!(blocks[0].raw.get(), r#"{"type":"text","text":"a\n\ud83d"}"#);
+    }
+
+    #[test]
+    fn blocks_are_sorted_by_what_the_api_demands_of_them() {
+        let content = r#"[{"type":"thinking"},{"type":"text","text":" \n"},{"type":"text","text":"x"},
+            {"type":"tool_use","id":"t","name":"Bash"},{"tool_use_id":"t","type":"tool_result"},{"type":"new"},7]"#;
+        assert_eq!(
+            kinds(content),
+            [
+                BlockKind::Thinking,
+                BlockKind::Blank,
+                BlockKind::Other,
+                BlockKind::ToolUse { id: "t".into(), name: "Bash".into() },
+                BlockKind::ToolResult { call: "t".into() },
+                BlockKind::Other,
+            ]
+        );
+        assert!(kinds("null").is_empty() && kinds("7").is_empty() && kinds("{}").is_empty());
+        assert_eq!(kinds(r#""""#), [BlockKind::Blank]);
+    }
+}

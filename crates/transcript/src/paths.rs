@@ -1,0 +1,181 @@
+//! Where session files live: `<config>/projects/<project key>/<session id>.jsonl`, with a directory of
+//! the same name beside it for subagents and large tool results. Only names are made here; nothing is
+//! created or read, except that a project's path is resolved before it becomes a key.
+//!
+//! The surprising thing: keys are not unique. `/a_b` and `/a-b` share one, and paths longer than 200
+//! characters end in a hash that other programs may compute differently, so a reader also accepts any
+//! directory with the same first 200 characters.
+
+use std::path::{Path, PathBuf};
+
+/// Longest key that is used as it is.
+const KEY_CHARS: usize = 200;
+
+/// The directory name for the sessions of a working directory. The path is resolved first; a path that
+/// cannot be resolved is used as given. (The reference also normalises it to NFC, which only matters on
+/// file systems that hand out decomposed names.)
+pub fn project_key(cwd: &Path) -> String {
+    let resolved = std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned());
+    key_of(&resolved.to_string_lossy())
+}
+
+/// The key of a path that is already resolved.
+pub(crate) fn key_of(path: &str) -> String {
+    let mut key: String = path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    if key.len() > KEY_CHARS {
+        key.truncate(KEY_CHARS);
+        key.push('-');
+        key.push_str(&path_hash(path));
+    }
+    key
+}
+
+/// The prefix by which directories of a long path are found whatever hash they end in.
+pub(crate) fn long_key_prefix(key: &str) -> Option<&str> {
+    (key.len() > KEY_CHARS).then(|| &key[..=KEY_CHARS])
+}
+
+/// `h * 31 + unit` over UTF-16 units in 32 bits, absolute value, base 36.
+fn path_hash(path: &str) -> String {
+    let hash = path.encode_utf16().fold(0_i32, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)));
+    base36(hash.unsigned_abs())
+}
+
+fn base36(mut value: u32) -> String {
+    let mut digits = Vec::new();
+    loop {
+        digits.push(char::from_digit(value % 36, 36).expect("a remainder of 36 is a base-36 digit"));
+        value /= 36;
+        if value == 0 {
+            return digits.iter().rev().collect();
+        }
+    }
+}
+
+/// Whether `id` is a UUID in its usual spelling. Ids are checked before they become part of a path.
+pub fn is_session_id(id: &str) -> bool {
+    id.len() == 36
+        && id.bytes().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+/// The files of one session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionPaths {
+    project_dir: PathBuf,
+    session_id: String,
+}
+
+impl SessionPaths {
+    /// The files that session `session_id`, started in `cwd`, has under `config_dir`.
+    pub fn new(config_dir: &Path, cwd: &Path, session_id: &str) -> Self {
+        Self::in_project_dir(&projects_dir(config_dir).join(project_key(cwd)), session_id)
+    }
+
+    /// The same in a project directory that is known.
+    pub fn in_project_dir(project_dir: &Path, session_id: &str) -> Self {
+        Self { project_dir: project_dir.to_owned(), session_id: session_id.to_owned() }
+    }
+
+    /// The files that belong to a transcript, by its path.
+    pub fn of_transcript(transcript: &Path) -> Self {
+        let stem = transcript.file_stem().unwrap_or_default().to_string_lossy();
+        Self::in_project_dir(transcript.parent().unwrap_or(Path::new("")), &stem)
+    }
+
+    /// The id these paths are made of.
+    pub fn session_id(&self) -> &str {
+        &self.session_id
+    }
+
+    /// The transcript.
+    pub fn transcript(&self) -> PathBuf {
+        self.project_dir.join(format!("{}.jsonl", self.session_id))
+    }
+
+    /// The directory for everything else of the session.
+    pub fn dir(&self) -> PathBuf {
+        self.project_dir.join(&self.session_id)
+    }
+
+    /// Where the transcripts of subagents are.
+    pub fn subagents(&self) -> PathBuf {
+        self.dir().join("subagents")
+    }
+
+    /// The transcript of a subagent.
+    pub fn subagent(&self, agent_id: &str) -> PathBuf {
+        self.subagents().join(format!("agent-{agent_id}.jsonl"))
+    }
+
+    /// The sidecar that says what a subagent is.
+    pub fn subagent_meta(&self, agent_id: &str) -> PathBuf {
+        self.subagents().join(format!("agent-{agent_id}.meta.json"))
+    }
+
+    /// Where outputs too large for the conversation are kept.
+    pub fn tool_results(&self) -> PathBuf {
+        self.dir().join("tool-results")
+    }
+}
+
+/// The directory above all project directories.
+pub fn projects_dir(config_dir: &Path) -> PathBuf {
+    config_dir.join("projects")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_character_outside_ascii_letters_and_digits_becomes_a_dash() {
+        assert_eq!(key_of("/tmp/a_b"), "-tmp-a-b");
+        assert_eq!(key_of("/tmp/é/x.y"), "-tmp---x-y");
+    }
+
+    /// Expected values come from the official Python SDK (0.2.182).
+    #[test]
+    fn long_paths_are_cut_and_hashed_as_the_sdks_do() {
+        let ascii = format!("/tmp/{}", "a".repeat(250));
+        assert_eq!(key_of(&ascii), format!("-tmp-{}-bxbzwn", "a".repeat(195)));
+        let accented = format!("/tmp/{}/{}", "é".repeat(120), "b".repeat(100));
+        assert!(key_of(&accented).ends_with("-ss1duw"), "{}", key_of(&accented));
+        assert_eq!(long_key_prefix(&key_of(&ascii)), Some(format!("-tmp-{}-", "a".repeat(195)).as_str()));
+        assert_eq!(long_key_prefix("-tmp"), None);
+    }
+
+    #[test]
+    fn a_symlinked_project_has_the_key_of_its_target() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().join("real");
+        std::fs::create_dir(&real).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        assert_eq!(project_key(&link), project_key(&real));
+    }
+
+    #[test]
+    fn only_uuids_are_session_ids() {
+        assert!(is_session_id("00000000-0000-0000-0000-000000000009"));
+        for bad in [
+            "",
+            "../../etc/passwd",
+            "00000000-0000-0000-0000-00000000000g",
+            "0000000000000000000000000000000000-0",
+        ] {
+            assert!(!is_session_id(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn files_of_a_session_lie_beside_its_transcript() {
+        let paths = SessionPaths::in_project_dir(Path::new("/c/projects/-p"), "ID");
+        assert_eq!(paths.transcript(), Path::new("/c/projects/-p/ID.jsonl"));
+        assert_eq!(paths.subagent("a1"), Path::new("/c/projects/-p/ID/subagents/agent-a1.jsonl"));
+        assert_eq!(paths.tool_results(), Path::new("/c/projects/-p/ID/tool-results"));
+        assert_eq!(SessionPaths::of_transcript(&paths.transcript()), paths);
+    }
+}

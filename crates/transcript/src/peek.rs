@@ -1,0 +1,206 @@
+//! What a list of sessions shows, found without reading the files: only the first and the last 64 KiB
+//! are looked at, and fields are found by searching the text, because the cut may lie inside a record.
+//! The rules are those of the official SDKs, so that all programs show the same list.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// How much of each end is read.
+const END_BYTES: u64 = 64 * 1024;
+
+/// Longest prompt in a list.
+const PROMPT_CHARS: usize = 200;
+
+/// One session in a list.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SessionInfo {
+    /// Its id.
+    pub session_id: String,
+    /// What to show: the title, else the last prompt, else the first.
+    pub summary: String,
+    /// When the file last changed, in ms since 1970.
+    pub last_modified: u64,
+    /// Bytes.
+    pub file_size: u64,
+    /// The title.
+    pub custom_title: Option<String>,
+    /// The first prompt that a person wrote.
+    pub first_prompt: Option<String>,
+    /// The branch it last worked on.
+    pub git_branch: Option<String>,
+    /// Where it was started.
+    pub cwd: Option<String>,
+    /// Its tag.
+    pub tag: Option<String>,
+    /// Time of its first record, in ms since 1970.
+    pub created_at: Option<u64>,
+    /// The session file.
+    #[serde(skip)]
+    pub path: PathBuf,
+}
+
+/// Looks at a session file. `None` if it is nothing to show: empty, a subagent's, or without a word.
+pub(crate) fn peek(path: &Path) -> io::Result<Option<SessionInfo>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    let size = metadata.len();
+    let head = read_text(&file, 0, size.min(END_BYTES))?;
+    let tail = if size > END_BYTES { read_text(&file, size - END_BYTES, END_BYTES)? } else { head.clone() };
+    let first_line = head.lines().next().unwrap_or_default();
+    if first_line.contains(r#""isSidechain":true"#) || first_line.contains(r#""isSidechain": true"#) {
+        return Ok(None);
+    }
+    let either = |key| last_text(&tail, key).or_else(|| last_text(&head, key));
+    let custom_title = either("customTitle").or_else(|| either("aiTitle"));
+    let first_prompt = first_prompt(&head);
+    let summary = custom_title
+        .clone()
+        .or_else(|| last_text(&tail, "lastPrompt"))
+        .or_else(|| last_text(&tail, "summary"))
+        .or_else(|| first_prompt.clone());
+    let Some(summary) = summary else { return Ok(None) };
+    let modified = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Some(SessionInfo {
+        session_id: path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        summary,
+        last_modified: modified.as_millis() as u64,
+        file_size: size,
+        custom_title,
+        first_prompt,
+        git_branch: last_text(&tail, "gitBranch").or_else(|| first_text(&head, "gitBranch")),
+        cwd: first_text(&head, "cwd"),
+        tag: tag(&tail),
+        created_at: first_text(&head, "timestamp").and_then(|time| epoch_millis(&time)),
+        path: path.to_owned(),
+    }))
+}
+
+fn read_text(file: &File, offset: u64, length: u64) -> io::Result<String> {
+    let mut bytes = vec![0; length as usize];
+    let mut read = 0;
+    // The file may shrink or grow while we look: what is there is enough.
+    while read < bytes.len() {
+        match file.read_at(&mut bytes[read..], offset + read as u64) {
+            Ok(0) => break,
+            Ok(count) => read += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    bytes.truncate(read);
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The text behind the first `"key":"`.
+fn first_text(text: &str, key: &str) -> Option<String> {
+    values(text, key).next()
+}
+
+/// The text behind the last `"key":"`; an empty one counts as none.
+fn last_text(text: &str, key: &str) -> Option<String> {
+    values(text, key).last().filter(|value| !value.is_empty())
+}
+
+/// All strings that follow `"key":`, with or without a space, in order.
+fn values<'a>(text: &'a str, key: &str) -> impl Iterator<Item = String> + 'a {
+    let name = format!("\"{key}\":");
+    let starts: Vec<usize> = text.match_indices(&name).map(|(at, _)| at + name.len()).collect();
+    starts.into_iter().filter_map(|start| {
+        let rest = &text[start..];
+        string_at(rest.strip_prefix(' ').unwrap_or(rest))
+    })
+}
+
+/// The JSON string that `text` begins with.
+fn string_at(text: &str) -> Option<String> {
+    let body = text.strip_prefix('"')?;
+    let mut is_escaped = false;
+    let end = body.bytes().position(|byte| {
+        let is_end = byte == b'"' && !is_escaped;
+        is_escaped = byte == b'\\' && !is_escaped;
+        is_end
+    })?;
+    serde_json::from_str(&text[..end + 2]).ok()
+}
+
+fn tag(tail: &str) -> Option<String> {
+    let line = tail.lines().rfind(|line| line.starts_with(r#"{"type":"tag""#))?;
+    last_text(line, "tag")
+}
+
+/// Milliseconds since 1970 of an ISO time.
+fn epoch_millis(time: &str) -> Option<u64> {
+    let parsed: jiff::Timestamp = time.parse().ok()?;
+    u64::try_from(parsed.as_millisecond()).ok()
+}
+
+/// The first thing a person said. A slash command counts only if nothing else was said.
+fn first_prompt(head: &str) -> Option<String> {
+    let mut command = None;
+    for line in
+        head.lines().filter(|line| line.contains(r#""type":"user""#) || line.contains(r#""type": "user""#))
+    {
+        let Ok(record) = serde_json::from_str::<Value>(line) else { continue };
+        let is_prompt =
+            record["type"] == "user" && record["isMeta"] != true && record["isCompactSummary"] != true;
+        if !is_prompt {
+            continue;
+        }
+        for text in texts(&record["message"]["content"]) {
+            let text = text.replace('\n', " ").trim().to_owned();
+            if let Some(name) = between(&text, "<command-name>", "</command-name>") {
+                command.get_or_insert(name);
+            } else if !text.is_empty() && !is_machine_text(&text) {
+                return Some(shorten(&text));
+            }
+        }
+    }
+    command
+}
+
+/// The texts of a prompt; none if it carries tool results.
+fn texts(content: &Value) -> Vec<&str> {
+    match content {
+        Value::String(text) => vec![text],
+        Value::Array(blocks) if blocks.iter().all(|block| block["type"] != "tool_result") => blocks
+            .iter()
+            .filter(|block| block["type"] == "text")
+            .filter_map(|block| block["text"].as_str())
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Text that was put in the user's mouth.
+fn is_machine_text(text: &str) -> bool {
+    let starts = [
+        "<local-command-stdout>",
+        "<session-start-hook>",
+        "<tick>",
+        "<goal>",
+        "[Request interrupted by user",
+    ];
+    let is_only = |tag: &str| text.starts_with(&format!("<{tag}>")) && text.ends_with(&format!("</{tag}>"));
+    starts.iter().any(|start| text.starts_with(start))
+        || is_only("ide_opened_file")
+        || is_only("ide_selection")
+}
+
+fn between(text: &str, start: &str, end: &str) -> Option<String> {
+    let (_, rest) = text.split_once(start)?;
+    rest.split_once(end).map(|(inner, _)| inner.to_owned())
+}
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= PROMPT_CHARS {
+        return text.to_owned();
+    }
+    let cut: String = text.chars().take(PROMPT_CHARS).collect();
+    format!("{}…", cut.trim_end())
+}

@@ -1,0 +1,121 @@
+//! A JSON object whose values stay the text they were. Records of other versions pass through here
+//! unchanged: number spellings, lone surrogates and key order survive, which a parsed value would not
+//! promise.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
+
+/// An object in the order of its text.
+#[derive(Debug, Clone)]
+pub(crate) struct RawObject<'a>(Vec<(Cow<'a, str>, Part<'a>)>);
+
+#[derive(Debug, Clone)]
+enum Part<'a> {
+    Found(&'a RawValue),
+    Set(Box<RawValue>),
+}
+
+impl<'a> RawObject<'a> {
+    pub(crate) fn parse(json: &'a str) -> serde_json::Result<Self> {
+        serde_json::from_str(json)
+    }
+
+    /// A member's text; of a repeated key the last.
+    pub(crate) fn get(&self, key: &str) -> Option<&RawValue> {
+        self.0.iter().rev().find(|(name, _)| name == key).map(|(_, part)| match part {
+            Part::Found(raw) => *raw,
+            Part::Set(raw) => raw,
+        })
+    }
+
+    /// A member that is a string.
+    pub(crate) fn text(&self, key: &str) -> Option<String> {
+        serde_json::from_str(self.get(key)?.get()).ok()
+    }
+
+    /// A member that is `true`.
+    pub(crate) fn is_true(&self, key: &str) -> bool {
+        self.get(key).is_some_and(|raw| raw.get() == "true")
+    }
+
+    /// A member as a value.
+    pub(crate) fn value(&self, key: &str) -> Option<serde_json::Value> {
+        serde_json::from_str(self.get(key)?.get()).ok()
+    }
+
+    /// Sets a member where it stands, or at the end.
+    pub(crate) fn set(&mut self, key: &'static str, value: &impl Serialize) -> serde_json::Result<()> {
+        let raw = Part::Set(serde_json::value::to_raw_value(value)?);
+        match self.0.iter_mut().rev().find(|(name, _)| name == key) {
+            Some((_, part)) => *part = raw,
+            None => self.0.push((Cow::Borrowed(key), raw)),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, key: &str) {
+        self.0.retain(|(name, _)| name != key);
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawObject<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(RawObjectVisitor)
+    }
+}
+
+struct RawObjectVisitor;
+
+impl<'de> Visitor<'de> for RawObjectVisitor {
+    type Value = RawObject<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut members = Vec::new();
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            members.push((key, Part::Found(map.next_value()?)));
+        }
+        Ok(RawObject(members))
+    }
+}
+
+impl Serialize for RawObject<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (key, part) in &self.0 {
+            match part {
+                Part::Found(raw) => map.serialize_entry(key, raw)?,
+                Part::Set(raw) => map.serialize_entry(key, raw)?,
+            }
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_touched_stays_as_it_was() {
+        let json = r#"{"b":1.50,"a":"\ud83d","n":123456789012345678901234567890,"x":null}"#;
+        let mut object = RawObject::parse(json).unwrap();
+        assert_eq!(serde_json::to_string(&object).unwrap(), json);
+        assert_eq!(object.text("a"), None);
+        object.set("b", &"new").unwrap();
+        object.set("z", &true).unwrap();
+        object.remove("x");
+        assert!(object.is_true("z"));
+        assert_eq!(
+            serde_json::to_string(&object).unwrap(),
+            r#"{"b":"new","a":"\ud83d","n":123456789012345678901234567890,"z":true}"#
+        );
+    }
+}

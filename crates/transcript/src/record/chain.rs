@@ -1,0 +1,434 @@
+//! Chain records as a session writes them: an [`Envelope`] that is the same for all of a run, a [`Link`]
+//! that places the record in the conversation, and a body by type.
+//!
+//! The one rule that is easy to get wrong: a tool result follows *its own call*, not the newest record.
+//! Answers with several calls therefore fork the file; the next turn goes on from the result that
+//! finished last, and readers put the others back in place.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::Line;
+use crate::error::Result;
+
+/// What all chain records of a run have in common.
+#[derive(Debug, Clone, Default)]
+pub struct Envelope {
+    /// The session.
+    pub session_id: String,
+    /// Working directory.
+    pub cwd: String,
+    /// Version of the writing program.
+    pub version: String,
+    /// Branch, where the directory is a repository.
+    pub git_branch: Option<String>,
+    /// `cli`, `sdk-cli`, `sdk-ts`, `sdk-py`, …
+    pub entrypoint: String,
+    /// The subagent that writes its own file; its records are marked as a sidechain.
+    pub agent_id: Option<String>,
+    /// The team of a teammate.
+    pub team_name: Option<String>,
+}
+
+/// Where a record stands in the conversation.
+#[derive(Debug, Clone, Copy)]
+pub struct Link<'a> {
+    /// Its id; on stdout the same message carries the same one.
+    pub uuid: &'a str,
+    /// The record it follows; `None` at a root.
+    pub parent: Option<&'a str>,
+    /// ISO time with milliseconds, UTC.
+    pub timestamp: &'a str,
+}
+
+/// The part of a chain record that depends on its type.
+pub trait ChainBody: Serialize {
+    /// `type` in the file.
+    const KIND: &'static str;
+}
+
+impl Envelope {
+    /// A finished line.
+    pub fn line<B: ChainBody>(&self, link: Link<'_>, body: &B) -> Result<Line> {
+        Line::of(&ChainLine {
+            parent_uuid: link.parent,
+            is_sidechain: self.agent_id.is_some(),
+            agent_id: self.agent_id.as_deref(),
+            kind: B::KIND,
+            body,
+            uuid: link.uuid,
+            timestamp: link.timestamp,
+            user_type: "external",
+            entrypoint: &self.entrypoint,
+            cwd: &self.cwd,
+            session_id: &self.session_id,
+            version: &self.version,
+            git_branch: self.git_branch.as_deref(),
+            team_name: self.team_name.as_deref(),
+        })
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ChainLine<'a, B> {
+    parent_uuid: Option<&'a str>,
+    is_sidechain: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_id: Option<&'a str>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(flatten)]
+    body: &'a B,
+    uuid: &'a str,
+    timestamp: &'a str,
+    user_type: &'static str,
+    entrypoint: &'a str,
+    cwd: &'a str,
+    session_id: &'a str,
+    version: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    git_branch: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    team_name: Option<&'a str>,
+}
+
+/// A `user` record: a prompt, a tool result, a summary. Make it with a constructor, then set what else
+/// is known.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserBody<'a, M> {
+    /// The API message (`{"role":"user","content":…}`), as anything that serialises to it.
+    pub message: &'a M,
+    /// Id of the turn, shared by all user records of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_id: Option<&'a str>,
+    /// Permission mode a prompt was given in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission_mode: Option<&'a str>,
+    /// Where a prompt came from, e.g. `sdk`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_source: Option<&'a str>,
+    /// What started the turn, e.g. `sdk`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn_origin: Option<&'a str>,
+    /// Which prompt of the session it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turn_position: Option<TurnPosition>,
+    /// For the model, not for people.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_meta: bool,
+    /// The summary that stands for everything before a compaction boundary.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_compact_summary: bool,
+    /// Not shown as something a person wrote.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_visible_in_transcript_only: bool,
+    /// The structured outcome of a tool call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_result: Option<&'a Value>,
+    /// Why a call was refused, e.g. `user-rejected`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_denial_kind: Option<&'a str>,
+    /// Whether the call ran in the sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sandboxed: Option<bool>,
+    /// The record with the call.
+    #[serde(rename = "sourceToolAssistantUUID", skip_serializing_if = "Option::is_none")]
+    pub source_tool_assistant_uuid: Option<&'a str>,
+    /// How the call was permitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permission_decision: Option<&'a Value>,
+    /// Provenance of a prompt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub origin: Option<&'a Value>,
+}
+
+/// `turnPosition` of a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnPosition {
+    /// 0 in every run seen.
+    pub prompt_index: u64,
+    /// Counts the prompts of the session from 1.
+    pub turn_index: u64,
+}
+
+impl<M: Serialize> ChainBody for UserBody<'_, M> {
+    const KIND: &'static str = "user";
+}
+
+impl<'a, M: Serialize> UserBody<'a, M> {
+    /// A prompt.
+    pub fn prompt(message: &'a M) -> Self {
+        Self {
+            message,
+            prompt_id: None,
+            permission_mode: None,
+            prompt_source: None,
+            turn_origin: None,
+            turn_position: None,
+            is_meta: false,
+            is_compact_summary: false,
+            is_visible_in_transcript_only: false,
+            tool_use_result: None,
+            tool_denial_kind: None,
+            sandboxed: None,
+            source_tool_assistant_uuid: None,
+            permission_decision: None,
+            origin: None,
+        }
+    }
+
+    /// The result of a call. `call_uuid` is the assistant record with the call, and must be the link's
+    /// parent as well.
+    pub fn tool_result(message: &'a M, call_uuid: &'a str, result: &'a Value) -> Self {
+        Self {
+            source_tool_assistant_uuid: Some(call_uuid),
+            tool_use_result: Some(result),
+            ..Self::prompt(message)
+        }
+    }
+
+    /// The summary after a compaction boundary.
+    pub fn compact_summary(message: &'a M) -> Self {
+        Self { is_compact_summary: true, is_visible_in_transcript_only: true, ..Self::prompt(message) }
+    }
+}
+
+/// An `assistant` record: one content block, with the id, usage and final stop reason of its answer.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssistantBody<'a, M> {
+    /// The API message with this one block as its content.
+    pub message: &'a M,
+    /// Which block of the answer it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_block_index: Option<usize>,
+    /// The vendor's request id.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<&'a str>,
+    /// The model that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_model: Option<&'a str>,
+    /// Effort asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub effort: Option<&'a str>,
+    /// Sort of failure, on a message we made up for a failed request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'a str>,
+    /// Such a message; the model never sees it again.
+    #[serde(skip_serializing_if = "is_false")]
+    pub is_api_error_message: bool,
+    /// HTTP status of that failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub api_error_status: Option<u16>,
+}
+
+impl<M: Serialize> ChainBody for AssistantBody<'_, M> {
+    const KIND: &'static str = "assistant";
+}
+
+impl<'a, M: Serialize> AssistantBody<'a, M> {
+    /// A block of an answer.
+    pub fn block(message: &'a M, index: usize) -> Self {
+        Self { api_block_index: Some(index), ..Self::made_up(message) }
+    }
+
+    /// The message that stands for a failed request. `error` is its sort, e.g. `rate_limit`.
+    pub fn api_error(message: &'a M, error: &'a str) -> Self {
+        Self { error: Some(error), is_api_error_message: true, ..Self::made_up(message) }
+    }
+
+    /// A message that no model wrote, e.g. the output of a local command.
+    pub fn made_up(message: &'a M) -> Self {
+        Self {
+            message,
+            api_block_index: None,
+            request_id: None,
+            requested_model: None,
+            effort: None,
+            error: None,
+            is_api_error_message: false,
+            api_error_status: None,
+        }
+    }
+}
+
+/// A `system` record.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SystemBody<'a> {
+    /// The record the conversation really followed, where `parentUuid` is null on purpose.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logical_parent_uuid: Option<&'a str>,
+    /// What happened, e.g. `compact_boundary`.
+    pub subtype: &'a str,
+    /// The same for people.
+    pub content: &'a str,
+    /// `info`, `warning`, `error`.
+    pub level: &'a str,
+    /// Never true in what was seen; present because readers look at it.
+    pub is_meta: bool,
+    /// What a compaction did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compact_metadata: Option<&'a CompactMetadata>,
+    /// Further fields of the subtype.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl ChainBody for SystemBody<'_> {
+    const KIND: &'static str = "system";
+}
+
+impl<'a> SystemBody<'a> {
+    /// Any subtype.
+    pub fn new(subtype: &'a str, content: &'a str, level: &'a str) -> Self {
+        Self {
+            logical_parent_uuid: None,
+            subtype,
+            content,
+            level,
+            is_meta: false,
+            compact_metadata: None,
+            extra: Map::new(),
+        }
+    }
+
+    /// The end of what a summary replaces. The link must have no parent: that is what makes readers
+    /// stop here, while the records before it stay in the file.
+    pub fn compact_boundary(metadata: &'a CompactMetadata, logical_parent: Option<&'a str>) -> Self {
+        Self {
+            logical_parent_uuid: logical_parent,
+            compact_metadata: Some(metadata),
+            ..Self::new("compact_boundary", "Everything before this point is summarised below", "info")
+        }
+    }
+}
+
+/// `compactMetadata` of a boundary.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CompactMetadata {
+    /// `manual` or `auto`.
+    pub trigger: String,
+    /// Tokens before.
+    pub pre_tokens: u64,
+    /// Tokens after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub post_tokens: Option<u64>,
+    /// How long it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// Tokens dropped by all compactions so far.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cumulative_dropped_tokens: Option<u64>,
+    /// Records from before the boundary that stay in the conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preserved_messages: Option<PreservedMessages>,
+}
+
+/// Which records a compaction kept word for word.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreservedMessages {
+    /// The record they follow now: the summary.
+    pub anchor_uuid: String,
+    /// The records, oldest first.
+    pub uuids: Vec<String>,
+}
+
+/// An `attachment` record: context that was put in front of the model.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AttachmentBody<'a> {
+    /// `{"type":…}` and what it needs.
+    pub attachment: &'a Value,
+    /// The text the model read. With the role `user` it comes back at its place after a resume;
+    /// with `system` it is left to the new run, which describes its own surroundings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rendered: Option<&'a str>,
+    /// `user` or `system`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rendered_role: Option<&'a str>,
+}
+
+impl ChainBody for AttachmentBody<'_> {
+    const KIND: &'static str = "attachment";
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use serde_json::value::RawValue;
+
+    fn envelope() -> Envelope {
+        Envelope {
+            session_id: "S".into(),
+            cwd: "/w".into(),
+            version: "1".into(),
+            git_branch: Some("main".into()),
+            entrypoint: "sdk-cli".into(),
+            ..Envelope::default()
+        }
+    }
+
+    fn parsed(line: &Line) -> Value {
+        serde_json::from_str(line.json()).unwrap()
+    }
+
+    #[test]
+    fn a_tool_result_carries_its_call() {
+        let message = RawValue::from_string(r#"{"role":"user","content":[]}"#.into()).unwrap();
+        let outcome = json!({ "stdout": "x" });
+        let link = Link { uuid: "r", parent: Some("a"), timestamp: "T" };
+        let line = envelope().line(link, &UserBody::tool_result(&message, "a", &outcome)).unwrap();
+        assert_eq!(
+            parsed(&line),
+            json!({
+                "parentUuid": "a", "isSidechain": false, "type": "user", "message": { "role": "user", "content": [] },
+                "toolUseResult": { "stdout": "x" }, "sourceToolAssistantUUID": "a", "uuid": "r", "timestamp": "T",
+                "userType": "external", "entrypoint": "sdk-cli", "cwd": "/w", "sessionId": "S", "version": "1",
+                "gitBranch": "main"
+            })
+        );
+    }
+
+    #[test]
+    fn a_subagent_writes_a_sidechain() {
+        let envelope = Envelope { agent_id: Some("a1".into()), git_branch: None, ..envelope() };
+        let link = Link { uuid: "u", parent: None, timestamp: "T" };
+        let line = parsed(&envelope.line(link, &UserBody::prompt(&json!({}))).unwrap());
+        assert_eq!((&line["isSidechain"], &line["agentId"]), (&json!(true), &json!("a1")));
+        assert_eq!((&line["parentUuid"], line.get("gitBranch")), (&Value::Null, None));
+    }
+
+    #[test]
+    fn a_boundary_names_its_logical_parent() {
+        let metadata =
+            CompactMetadata { trigger: "auto".into(), pre_tokens: 9, ..CompactMetadata::default() };
+        let link = Link { uuid: "b", parent: None, timestamp: "T" };
+        let line =
+            parsed(&envelope().line(link, &SystemBody::compact_boundary(&metadata, Some("old"))).unwrap());
+        assert_eq!(line["subtype"], "compact_boundary");
+        assert_eq!(line["logicalParentUuid"], "old");
+        assert_eq!(line["compactMetadata"], json!({ "trigger": "auto", "preTokens": 9 }));
+    }
+
+    #[test]
+    fn error_messages_are_marked() {
+        let message = json!({ "model": "<synthetic>" });
+        let body =
+            AssistantBody { api_error_status: Some(529), ..AssistantBody::api_error(&message, "overloaded") };
+        let link = Link { uuid: "e", parent: Some("u"), timestamp: "T" };
+        let line = parsed(&envelope().line(link, &body).unwrap());
+        assert_eq!((&line["isApiErrorMessage"], &line["apiErrorStatus"]), (&json!(true), &json!(529)));
+        assert_eq!(line.get("apiBlockIndex"), None);
+    }
+}

@@ -1,0 +1,170 @@
+//! What the lines of a session file say. Two families: *chain* records (`user`, `assistant`, `system`,
+//! `attachment`) form the conversation by `uuid` and `parentUuid`; *side* records (titles, tags, costs …)
+//! are facts about the session, the last one of a kind counts.
+//!
+//! [`chain`] builds what a session writes, [`side`] holds the side records for both directions, and
+//! [`Record`] is what any line reads as. Ids and times are always the caller's. Nothing is refused for
+//! being unknown: a record we do not understand keeps all its fields.
+
+pub mod chain;
+pub mod side;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::error::Result;
+pub use chain::{AssistantBody, AttachmentBody, ChainBody, Envelope, Link, SystemBody, UserBody};
+pub use side::SideRecord;
+
+/// One record as it stands in the file: compact JSON and a newline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line(String);
+
+impl Line {
+    /// Serialises a record.
+    pub fn of(record: &impl Serialize) -> Result<Self> {
+        let mut json = serde_json::to_string(record)?;
+        // Raw JSON that was handed through may have been pretty-printed by its source. Between tokens a
+        // line break is only white space, and inside a string it cannot stand.
+        if json.contains(['\n', '\r']) {
+            json = json.replace(['\n', '\r'], " ");
+        }
+        json.push('\n');
+        Ok(Self(json))
+    }
+
+    /// The record without its newline, for whoever mirrors the file.
+    pub fn json(&self) -> &str {
+        &self.0[..self.0.len() - 1]
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+/// Any line, read.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    /// A link of the conversation.
+    Chain(ChainRecord),
+    /// A fact about the session.
+    Side(SideRecord),
+}
+
+/// The types of chain records. A type we do not know is still a link if it has a `uuid`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChainKind {
+    /// A prompt, a tool result, or a synthetic turn.
+    User,
+    /// One content block of an answer.
+    Assistant,
+    /// Compaction boundaries, local commands, errors.
+    System,
+    /// Context that was put in front of the model.
+    Attachment,
+    /// Progress of a tool, written by older versions.
+    Progress,
+    /// A newer type.
+    Other(String),
+}
+
+/// A chain record with all its fields.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChainRecord {
+    /// What it is.
+    pub kind: ChainKind,
+    /// The whole record, `type` included.
+    pub fields: Map<String, Value>,
+}
+
+impl ChainRecord {
+    /// The record's id.
+    pub fn uuid(&self) -> &str {
+        self.text("uuid").unwrap_or_default()
+    }
+
+    /// The record it follows; `None` at a root.
+    pub fn parent_uuid(&self) -> Option<&str> {
+        self.text("parentUuid")
+    }
+
+    /// Whether it belongs to a subagent.
+    pub fn is_sidechain(&self) -> bool {
+        self.fields.get("isSidechain") == Some(&Value::Bool(true))
+    }
+
+    /// The API message of a user or assistant record.
+    pub fn message(&self) -> Option<&Value> {
+        self.fields.get("message")
+    }
+
+    /// A field that holds a string.
+    pub fn text(&self, key: &str) -> Option<&str> {
+        self.fields.get(key)?.as_str()
+    }
+}
+
+impl Record {
+    /// Reads one line. Only what is no JSON object at all is an error.
+    pub fn parse(json: &str) -> Result<Self> {
+        let fields: Map<String, Value> = serde_json::from_str(json)?;
+        Ok(Self::from_fields(fields))
+    }
+
+    fn from_fields(fields: Map<String, Value>) -> Self {
+        let is_link = fields.get("uuid").is_some_and(Value::is_string);
+        let kind = match fields.get("type").and_then(Value::as_str).unwrap_or_default() {
+            "user" => ChainKind::User,
+            "assistant" => ChainKind::Assistant,
+            "system" => ChainKind::System,
+            "attachment" => ChainKind::Attachment,
+            "progress" => ChainKind::Progress,
+            other => ChainKind::Other(other.to_owned()),
+        };
+        if is_link {
+            Self::Chain(ChainRecord { kind, fields })
+        } else {
+            Self::Side(SideRecord::from_fields(fields))
+        }
+    }
+
+    /// The record as JSON again, nothing lost.
+    pub fn to_value(&self) -> Value {
+        match self {
+            Self::Chain(chain) => Value::Object(chain.fields.clone()),
+            Self::Side(side) => side.to_value(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use serde_json::value::RawValue;
+
+    #[test]
+    fn a_line_is_one_line_even_when_its_source_was_pretty_printed() {
+        let raw = RawValue::from_string("{\n  \"a\": \"x\\ny\"\r\n}".to_owned()).unwrap();
+        let line = Line::of(&json!({ "type": "t", "m": 1 })).unwrap();
+        assert_eq!(line.json(), r#"{"type":"t","m":1}"#);
+        let line = Line::of(&raw).unwrap();
+        assert_eq!(line.bytes().iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(serde_json::from_str::<Value>(line.json()).unwrap(), json!({ "a": "x\ny" }));
+    }
+
+    #[test]
+    fn unknown_records_keep_everything() {
+        let link = r#"{"type":"future","uuid":"u","parentUuid":"p","x":{"y":[1,2.5]}}"#;
+        let Record::Chain(record) = Record::parse(link).unwrap() else { panic!("a uuid makes a link") };
+        assert_eq!(record.kind, ChainKind::Other("future".into()));
+        assert_eq!((record.uuid(), record.parent_uuid()), ("u", Some("p")));
+        let side = r#"{"type":"custom-title","customTitle":7,"z":null}"#;
+        for text in [link, side, "{}"] {
+            let value: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(Record::parse(text).unwrap().to_value(), value);
+        }
+        assert!(Record::parse("[1]").is_err());
+    }
+}

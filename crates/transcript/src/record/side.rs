@@ -1,0 +1,296 @@
+//! Side records: facts about a session that stand beside the conversation. Readers of other programs
+//! find some of them by searching the text of the file's last 64 KiB, which works only while `type` is
+//! the first key and the JSON is compact; the internal tag of the enum below guarantees the former,
+//! [`Line::of`](super::Line::of) the latter.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// One side record. Each keeps fields it does not know in `extra`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum SideRecord {
+    /// A prompt entered or left the queue.
+    QueueOperation {
+        /// `enqueue`, `dequeue`, `remove`, …
+        operation: String,
+        /// When.
+        timestamp: String,
+        /// Whose queue.
+        session_id: String,
+        /// The prompt, on `enqueue`.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        content: Option<Value>,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// The newest prompt, for lists of sessions.
+    LastPrompt {
+        /// Its text.
+        last_prompt: String,
+        /// The record the conversation stood at.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        leaf_uuid: Option<String>,
+        /// The session.
+        session_id: String,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// The title a person gave.
+    CustomTitle {
+        /// The title.
+        custom_title: String,
+        /// The session.
+        session_id: String,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// A tag; the empty one clears it.
+    Tag {
+        /// The tag.
+        tag: String,
+        /// The session.
+        session_id: String,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// The session's display name among agents.
+    AgentName {
+        /// The name.
+        agent_name: String,
+        /// The session.
+        session_id: String,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// The session's mode (`normal` in all runs seen; the permission mode stands on prompts instead).
+    Mode {
+        /// The mode.
+        mode: String,
+        /// The session.
+        session_id: String,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// Every tool called so far.
+    ToolsUsed {
+        /// Their names.
+        tools: Vec<String>,
+        /// The session.
+        session_id: String,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// What the session has cost, to go on counting after a resume.
+    CostState(CostState),
+    /// The files as they were before a prompt.
+    FileHistorySnapshot {
+        /// Uuid of the prompt.
+        message_id: String,
+        /// The tracked files and their backups.
+        snapshot: Value,
+        /// Whether it replaces an earlier snapshot of the same prompt.
+        is_snapshot_update: bool,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// One more file backed up after the snapshot.
+    FileHistoryDelta {
+        /// Uuid of the record that edits the file.
+        message_id: String,
+        /// Uuid of the prompt whose snapshot grows.
+        snapshot_message_id: String,
+        /// The file, relative to the project.
+        tracking_path: String,
+        /// Where its content was saved.
+        backup: Value,
+        /// When.
+        timestamp: String,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// Contents that were replaced by something shorter.
+    ContentReplacement {
+        /// The session.
+        session_id: String,
+        /// What by what.
+        replacements: Vec<Value>,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// A generated title of an older version.
+    Summary {
+        /// The title.
+        summary: String,
+        /// The record it was made at.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        leaf_uuid: Option<String>,
+        /// Fields of other versions.
+        #[serde(flatten)]
+        extra: Map<String, Value>,
+    },
+    /// Anything else, whole.
+    #[serde(untagged)]
+    Unknown(Map<String, Value>),
+}
+
+/// Running totals of a session. Durations are milliseconds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CostState {
+    /// The session.
+    pub session_id: String,
+    /// Dollars so far.
+    #[serde(rename = "totalCostUSD")]
+    pub total_cost_usd: f64,
+    /// Time spent in requests.
+    #[serde(rename = "totalAPIDuration")]
+    pub total_api_duration: u64,
+    /// The same without failed attempts.
+    #[serde(rename = "totalAPIDurationWithoutRetries")]
+    pub total_api_duration_without_retries: u64,
+    /// Time spent in tools.
+    pub total_tool_duration: u64,
+    /// Lines added by edits.
+    pub total_lines_added: u64,
+    /// Lines removed by edits.
+    pub total_lines_removed: u64,
+    /// Wall time of all runs.
+    pub total_duration: u64,
+    /// When the session began, in ms since 1970.
+    pub start_time: u64,
+    /// Tokens and dollars by model.
+    pub model_usage: Map<String, Value>,
+    /// Whether a model without a known price was used.
+    pub has_unknown_model_cost: bool,
+    /// Fields of other versions.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+impl SideRecord {
+    /// `last-prompt`.
+    pub fn last_prompt(session_id: &str, prompt: &str, leaf_uuid: &str) -> Self {
+        Self::LastPrompt {
+            last_prompt: prompt.to_owned(),
+            leaf_uuid: Some(leaf_uuid.to_owned()),
+            session_id: session_id.to_owned(),
+            extra: Map::new(),
+        }
+    }
+
+    /// `custom-title`.
+    pub fn custom_title(session_id: &str, title: &str) -> Self {
+        Self::CustomTitle {
+            custom_title: title.to_owned(),
+            session_id: session_id.to_owned(),
+            extra: Map::new(),
+        }
+    }
+
+    /// `tag`; an empty one clears the tag.
+    pub fn tag(session_id: &str, tag: &str) -> Self {
+        Self::Tag { tag: tag.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
+    }
+
+    /// `agent-name`.
+    pub fn agent_name(session_id: &str, name: &str) -> Self {
+        Self::AgentName { agent_name: name.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
+    }
+
+    /// `mode`.
+    pub fn mode(session_id: &str, mode: &str) -> Self {
+        Self::Mode { mode: mode.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
+    }
+
+    /// `tools-used`.
+    pub fn tools_used(session_id: &str, tools: &[String]) -> Self {
+        Self::ToolsUsed { tools: tools.to_vec(), session_id: session_id.to_owned(), extra: Map::new() }
+    }
+
+    /// `queue-operation` for a prompt that joins the queue.
+    pub fn enqueue(session_id: &str, timestamp: &str, content: Value) -> Self {
+        Self::queue_operation(session_id, timestamp, "enqueue", Some(content))
+    }
+
+    /// `queue-operation` for a prompt whose turn has come.
+    pub fn dequeue(session_id: &str, timestamp: &str) -> Self {
+        Self::queue_operation(session_id, timestamp, "dequeue", None)
+    }
+
+    fn queue_operation(session_id: &str, timestamp: &str, operation: &str, content: Option<Value>) -> Self {
+        Self::QueueOperation {
+            operation: operation.to_owned(),
+            timestamp: timestamp.to_owned(),
+            session_id: session_id.to_owned(),
+            content,
+            extra: Map::new(),
+        }
+    }
+
+    pub(super) fn from_fields(fields: Map<String, Value>) -> Self {
+        // A known type with a field of another shape is kept whole rather than refused.
+        serde_json::from_value(Value::Object(fields.clone())).unwrap_or(Self::Unknown(fields))
+    }
+
+    pub(super) fn to_value(&self) -> Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::{Line, Record};
+    use serde_json::json;
+
+    #[test]
+    fn side_records_are_compact_with_the_type_first() {
+        let cases = [
+            (
+                SideRecord::custom_title("S", "a \"b\""),
+                r#"{"type":"custom-title","customTitle":"a \"b\"","sessionId":"S"}"#,
+            ),
+            (SideRecord::tag("S", ""), r#"{"type":"tag","tag":"","sessionId":"S"}"#),
+            (
+                SideRecord::last_prompt("S", "p", "L"),
+                r#"{"type":"last-prompt","lastPrompt":"p","leafUuid":"L","sessionId":"S"}"#,
+            ),
+            (
+                SideRecord::dequeue("S", "T"),
+                r#"{"type":"queue-operation","operation":"dequeue","timestamp":"T","sessionId":"S"}"#,
+            ),
+        ];
+        for (record, json) in cases {
+            assert_eq!(Line::of(&record).unwrap().json(), json);
+            assert_eq!(Record::parse(json).unwrap(), Record::Side(record));
+        }
+    }
+
+    #[test]
+    fn a_cost_state_keeps_its_numbers_and_what_it_does_not_know() {
+        let json = json!({
+            "type": "cost-state", "sessionId": "S", "totalCostUSD": 0.0024000000000000002, "totalAPIDuration": 871,
+            "modelUsage": { "m": { "inputTokens": 100 } }, "newField": [1]
+        });
+        let Record::Side(SideRecord::CostState(state)) = Record::parse(&json.to_string()).unwrap() else {
+            panic!("a cost state")
+        };
+        assert_eq!(state.total_cost_usd, 0.0024000000000000002);
+        assert_eq!(state.total_api_duration, 871);
+        assert_eq!(state.extra["newField"], json!([1]));
+        assert!(
+            Line::of(&SideRecord::CostState(state)).unwrap().json().starts_with(r#"{"type":"cost-state","#)
+        );
+    }
+}

@@ -1,0 +1,357 @@
+//! Loads a session so that it can go on: the conversation as the model must see it, the record the next
+//! one follows, and the state that side records keep.
+//!
+//! Only what the model still needs is parsed: everything before the last compaction boundary stays in
+//! the file and out of memory. Context that other runs put in front of the model (`attachment` records)
+//! is left out, because the new run describes its own surroundings; prompts that were delivered that way
+//! are conversation and come back.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::error::{Result, TranscriptError};
+use crate::history::{self, DanglingCall, HistoryMessage, Piece, Role};
+use crate::index::{At, Entry, Id, Index, Kind};
+use crate::lines::{Damage, Span};
+use crate::message::{self, BlockKind};
+use crate::raw::RawObject;
+
+/// Where to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResumeAt<'a> {
+    /// At the end.
+    Latest,
+    /// Behind the record with this uuid; what followed it becomes an abandoned branch.
+    Message {
+        /// `--resume-session-at`.
+        uuid: &'a str,
+        /// `--resume-drops-turn`: refuse unless everything that is dropped belongs to the turn of this prompt.
+        drops_turn: Option<&'a str>,
+    },
+}
+
+/// A session, ready to go on.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The conversation, oldest first. Roles alternate, every call has its result.
+    pub messages: Vec<HistoryMessage>,
+    /// Parent of the next record.
+    pub last_uuid: Option<String>,
+    /// Uuids of all prompts in the file: one that comes again is a duplicate.
+    pub prompts: PromptIds,
+    /// Number of the last prompt (`turnPosition.turnIndex`); 0 if none is numbered.
+    pub turn_index: u64,
+    /// Permission mode of the last prompt.
+    pub permission_mode: Option<String>,
+    /// Title given by a person, else a generated one.
+    pub title: Option<String>,
+    /// `agent-name`.
+    pub agent_name: Option<String>,
+    /// `tag`; an empty one reads as none.
+    pub tag: Option<String>,
+    /// `mode`.
+    pub mode: Option<String>,
+    /// The whole `agent-setting` record.
+    pub agent_setting: Option<Value>,
+    /// The whole `cost-state` record.
+    pub cost_state: Option<Value>,
+    /// `todos` of the last TodoWrite call.
+    pub todos: Option<Value>,
+    /// Calls whose results were made up.
+    pub dangling: Vec<DanglingCall>,
+    /// What was wrong with the file, each sort once.
+    pub warnings: Vec<Warning>,
+}
+
+/// The prompts of a session, by uuid.
+#[derive(Debug, Clone, Default)]
+pub struct PromptIds(HashSet<Id>);
+
+impl PromptIds {
+    /// Whether a prompt with this uuid is in the transcript.
+    pub fn contains(&self, uuid: &str) -> bool {
+        self.0.contains(&Id::of(uuid))
+    }
+
+    /// Notes a new prompt. Says whether it was new.
+    pub fn insert(&mut self, uuid: &str) -> bool {
+        self.0.insert(Id::of(uuid))
+    }
+}
+
+/// Something about the file that a person may want to know. Nothing here keeps the session from going on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Warning {
+    /// Lines that could not be read.
+    BadLines {
+        /// How many.
+        count: u64,
+        /// Number of the first, from 1.
+        first: u64,
+    },
+    /// Records whose parent is missing; the record before them in the file was taken for it.
+    MissingParents(usize),
+    /// Tool calls without a result.
+    DanglingCalls(usize),
+    /// Tool results without a call, which were left out.
+    OrphanResults(usize),
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BadLines { count, first } => {
+                write!(f, "skipped {count} unreadable line(s) of the transcript, the first is line {first}")
+            }
+            Self::MissingParents(count) => write!(f, "bridged {count} gap(s) in the transcript"),
+            Self::DanglingCalls(count) => write!(f, "{count} tool call(s) had no recorded result"),
+            Self::OrphanResults(count) => write!(f, "left out {count} tool result(s) without a call"),
+        }
+    }
+}
+
+impl Warning {
+    pub(crate) fn of_damage(damage: &Damage) -> Option<Self> {
+        damage.first_bad_line.map(|first| Self::BadLines { count: damage.bad_lines, first })
+    }
+}
+
+/// Loads the session at `path`.
+pub fn load_for_resume(path: &Path, at: ResumeAt<'_>) -> Result<Resumed> {
+    let index = Index::open(path)?;
+    let tip = match at {
+        ResumeAt::Latest => leaf_for_model(&index),
+        ResumeAt::Message { uuid, drops_turn } => {
+            let tip = index.position(uuid).ok_or_else(|| TranscriptError::NoSuchMessage(uuid.to_owned()))?;
+            if let Some(turn) = drops_turn {
+                check_dropped(&index, tip, uuid, turn).map_err(|error| error.into_error(path))?;
+            }
+            Some(tip)
+        }
+    };
+    Loader { index: &index, state: State::default() }
+        .load(tip, at)
+        .map_err(|error| TranscriptError::io("read", path, error))
+}
+
+/// The leaf of a session, or of a subagent's file, where everything is a sidechain.
+pub(crate) fn leaf_for_model(index: &Index) -> Option<At> {
+    index.leaf(|entry| !entry.is_sidechain).or_else(|| index.leaf(|_| true))
+}
+
+/// What is picked up on the way through the conversation.
+#[derive(Default)]
+struct State {
+    permission_mode: Option<String>,
+    turn_index: u64,
+    todos: Option<Value>,
+}
+
+struct Loader<'a> {
+    index: &'a Index,
+    state: State,
+}
+
+impl Loader<'_> {
+    fn load(mut self, tip: Option<At>, at: ResumeAt<'_>) -> io::Result<Resumed> {
+        let index = self.index;
+        let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
+        let limit = match at {
+            ResumeAt::Latest => index.entries.len(),
+            ResumeAt::Message { .. } => tip.map_or(0, |tip| tip + 1),
+        };
+        let mut pieces = Vec::new();
+        for at in self.needed(&chain, limit)? {
+            pieces.extend(self.piece(at)?);
+        }
+        let history = history::build(pieces);
+        let gaps = chain.iter().filter(|at| index.is_bridged(**at)).count();
+        let warnings = [
+            Warning::of_damage(&index.damage),
+            (gaps > 0).then_some(Warning::MissingParents(gaps)),
+            (!history.dangling.is_empty()).then_some(Warning::DanglingCalls(history.dangling.len())),
+            (history.orphan_results > 0).then_some(Warning::OrphanResults(history.orphan_results)),
+        ];
+        let state = std::mem::take(&mut self.state);
+        let sides = &index.sides;
+        let users = index.entries.iter().filter(|entry| entry.kind == Kind::User).map(|entry| entry.id);
+        Ok(Resumed {
+            messages: history.messages,
+            last_uuid: tip.map(|tip| self.field(index.entries[tip].span, "uuid")).transpose()?.flatten(),
+            prompts: PromptIds(users.chain(index.queued.iter().copied()).collect()),
+            turn_index: state.turn_index,
+            permission_mode: state.permission_mode,
+            title: match self.side(sides.title, "customTitle")? {
+                Some(title) => Some(title),
+                None => self.side(sides.ai_title, "aiTitle")?,
+            },
+            agent_name: self.side(sides.agent_name, "agentName")?,
+            tag: self.side(sides.tag, "tag")?.filter(|tag| !tag.is_empty()),
+            mode: self.side(sides.mode, "mode")?,
+            agent_setting: self.side_value(sides.agent_setting)?,
+            cost_state: self.side_value(sides.cost)?,
+            todos: state.todos,
+            dangling: history.dangling,
+            warnings: warnings.into_iter().flatten().collect(),
+        })
+    }
+
+    /// The records the model needs: from the last summary on, with the records that a compaction kept
+    /// word for word put behind it.
+    fn needed(&self, chain: &[At], limit: At) -> io::Result<Vec<At>> {
+        let start = chain.iter().rposition(|at| self.index.entries[*at].is_summary).unwrap_or(0);
+        let mut needed = self.index.with_siblings(&chain[start..], limit);
+        if start > 0 {
+            let kept = self.kept_by_compaction(chain[start - 1])?;
+            needed.splice(1..1, kept);
+        }
+        Ok(needed)
+    }
+
+    /// What a compaction boundary says it kept: a list of records, or a stretch of the old chain.
+    fn kept_by_compaction(&self, boundary: At) -> io::Result<Vec<At>> {
+        let index = self.index;
+        let text = index.read(index.entries[boundary].span)?;
+        let Ok(record) = RawObject::parse(&text) else { return Ok(Vec::new()) };
+        let metadata = record.value("compactMetadata").unwrap_or_default();
+        if let Some(uuids) = metadata["preservedMessages"]["uuids"].as_array() {
+            return Ok(uuids.iter().filter_map(|uuid| index.position(uuid.as_str()?)).collect());
+        }
+        let ends =
+            |key: &str| metadata["preservedSegment"][key].as_str().and_then(|uuid| index.position(uuid));
+        let (Some(head), Some(tail)) = (ends("headUuid"), ends("tailUuid")) else { return Ok(Vec::new()) };
+        let stretch = index.chain(tail);
+        let from = stretch.iter().position(|at| *at == head).unwrap_or(stretch.len());
+        Ok(index.with_siblings(&stretch[from..], boundary))
+    }
+
+    /// What a record adds to the conversation, if anything.
+    fn piece(&mut self, at: At) -> io::Result<Option<Piece>> {
+        let entry = &self.index.entries[at];
+        let role = match entry.kind {
+            Kind::User => Role::User,
+            Kind::Assistant => Role::Assistant,
+            Kind::Attachment => return self.attachment(entry),
+            Kind::System | Kind::Progress | Kind::Other => return Ok(None),
+        };
+        let text = self.index.read(entry.span)?;
+        let Ok(record) = RawObject::parse(&text) else { return Ok(None) };
+        let is_for_people = record.is_true("isApiErrorMessage")
+            || (record.is_true("isVisibleInTranscriptOnly") && !entry.is_summary);
+        if is_for_people {
+            return Ok(None);
+        }
+        let blocks = message::blocks(&record);
+        self.state.note(role, &record, &blocks);
+        Ok(Some(Piece { role, uuid: record.text("uuid").unwrap_or_default(), blocks }))
+    }
+
+    /// Attachments that are conversation: prompts that were queued while a turn ran, and text that was
+    /// shown in the user's name.
+    fn attachment(&self, entry: &Entry) -> io::Result<Option<Piece>> {
+        let text = self.index.read(entry.span)?;
+        let Ok(record) = RawObject::parse(&text) else { return Ok(None) };
+        let body = record.get("attachment").and_then(|raw| RawObject::parse(raw.get()).ok());
+        let prompt = body.filter(|body| body.text("type").as_deref() == Some("queued_command"));
+        let content = match &prompt {
+            Some(body) => body.get("prompt"),
+            None if record.text("renderedRole").as_deref() == Some("user") => record.get("rendered"),
+            None => None,
+        };
+        let uuid = record.text("uuid").unwrap_or_default();
+        Ok(content.map(|content| Piece { role: Role::User, uuid, blocks: message::blocks_of(content) }))
+    }
+
+    fn field(&self, span: Span, key: &str) -> io::Result<Option<String>> {
+        let text = self.index.read(span)?;
+        Ok(RawObject::parse(&text).ok().and_then(|record| record.text(key)))
+    }
+
+    fn side(&self, span: Option<Span>, key: &str) -> io::Result<Option<String>> {
+        span.map_or(Ok(None), |span| self.field(span, key))
+    }
+
+    fn side_value(&self, span: Option<Span>) -> io::Result<Option<Value>> {
+        let Some(span) = span else { return Ok(None) };
+        Ok(serde_json::from_str(&self.index.read(span)?).ok())
+    }
+}
+
+impl State {
+    fn note(&mut self, role: Role, record: &RawObject<'_>, blocks: &[message::Block]) {
+        if role == Role::User {
+            if let Some(mode) = record.text("permissionMode") {
+                self.permission_mode = Some(mode);
+            }
+            if let Some(turn) =
+                record.value("turnPosition").and_then(|position| position["turnIndex"].as_u64())
+            {
+                self.turn_index = turn;
+            }
+        }
+        let is_todo_call = |block: &&message::Block| matches!(&block.kind, BlockKind::ToolUse { name, .. } if name == "TodoWrite");
+        if let Some(call) = blocks.iter().rfind(is_todo_call)
+            && let Ok(mut call) = serde_json::from_str::<Value>(call.raw.get())
+        {
+            self.todos = Some(call["input"]["todos"].take());
+        }
+    }
+}
+
+enum DropCheck {
+    Refused { at: String, turn: String, reason: String },
+    Io(io::Error),
+}
+
+impl DropCheck {
+    fn into_error(self, path: &Path) -> TranscriptError {
+        match self {
+            Self::Refused { at, turn, reason } => TranscriptError::DropsTurn { at, turn, reason },
+            Self::Io(error) => TranscriptError::io("read", path, error),
+        }
+    }
+}
+
+/// Checks that everything behind `cut` on the current branch belongs to the turn of prompt `turn`: it
+/// must begin with that prompt, and no other prompt may follow.
+fn check_dropped(index: &Index, cut: At, at: &str, turn: &str) -> Result<(), DropCheck> {
+    let refused = |reason| DropCheck::Refused { at: at.to_owned(), turn: turn.to_owned(), reason };
+    let chain = leaf_for_model(index).map(|tip| index.chain(tip)).unwrap_or_default();
+    let Some(position) = chain.iter().position(|entry| *entry == cut) else {
+        return Err(refused("the message is not part of the current conversation".to_owned()));
+    };
+    let dropped = chain[position + 1..].iter().filter(|at| index.entries[**at].is_message());
+    let mut turn_id = None;
+    for (nth, at) in dropped.enumerate() {
+        let entry = &index.entries[*at];
+        let text = index.read(entry.span).map_err(DropCheck::Io)?;
+        let Ok(record) = RawObject::parse(&text) else { continue };
+        let uuid = record.text("uuid").unwrap_or_default();
+        let prompt_id = record.text("promptId");
+        if nth == 0 && uuid != turn {
+            let kind = record.text("type").unwrap_or_default();
+            let reason = format!(
+                "the first discarded entry is not the prompt of that turn [type={kind}, uuid={uuid}]"
+            );
+            return Err(refused(reason));
+        }
+        if nth == 0 {
+            turn_id = prompt_id;
+            continue;
+        }
+        let belongs = entry.kind == Kind::Assistant
+            || entry.is_meta
+            || (prompt_id.is_some() && prompt_id == turn_id)
+            || message::has_tool_result(&record);
+        if !belongs {
+            return Err(refused(format!(
+                "discarded entry {nth} starts another turn [type=user, uuid={uuid}]"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,205 @@
+//! The sessions under a configuration directory: finding, listing, renaming, tagging, deleting.
+//!
+//! A rename or a tag is one more record, appended without the session's lock: one append cannot split
+//! another, and a person may rename a session that is running. Deleting does ask for the lock, because
+//! the running session would write to a file that is gone.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use crate::error::{Result, TranscriptError};
+use crate::paths::{self, SessionPaths, is_session_id};
+use crate::peek::{self, SessionInfo};
+use crate::record::{Line, SideRecord};
+use crate::writer;
+
+/// All sessions of a configuration directory.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    config_dir: PathBuf,
+}
+
+/// Which sessions to look at.
+#[derive(Debug, Clone, Copy)]
+pub enum Scope<'a> {
+    /// Those of these directories: the working directory, and the other worktrees of its repository if
+    /// they are wanted.
+    Projects(&'a [&'a Path]),
+    /// All.
+    Everywhere,
+}
+
+/// Which part of a list.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Page {
+    /// How many to leave out.
+    pub offset: usize,
+    /// How many at most.
+    pub limit: Option<usize>,
+}
+
+/// A session file that may be one.
+struct Candidate {
+    path: PathBuf,
+    modified: SystemTime,
+}
+
+impl Sessions {
+    /// The sessions under `config_dir`.
+    pub fn new(config_dir: &Path) -> Self {
+        Self { config_dir: config_dir.to_owned() }
+    }
+
+    /// Where a session that is started in `cwd` keeps its files.
+    pub fn paths(&self, cwd: &Path, session_id: &str) -> Result<SessionPaths> {
+        check_id(session_id)?;
+        Ok(SessionPaths::new(&self.config_dir, cwd, session_id))
+    }
+
+    /// The sessions in `scope`, the last changed first.
+    pub fn list(&self, scope: Scope<'_>, page: Page) -> Vec<SessionInfo> {
+        let shown =
+            self.candidates(scope).into_iter().filter_map(|candidate| peek::peek(&candidate.path).ok()?);
+        shown.skip(page.offset).take(page.limit.unwrap_or(usize::MAX)).collect()
+    }
+
+    /// The session that changed last in the project of `cwd` (`--continue`).
+    pub fn newest_for_cwd(&self, cwd: &Path) -> Option<SessionInfo> {
+        self.list(Scope::Projects(&[cwd]), Page { offset: 0, limit: Some(1) }).pop()
+    }
+
+    /// A session by its id, in the project of `cwd` or, failing that, in any other.
+    pub fn find_by_id_anywhere(&self, cwd: &Path, session_id: &str) -> Result<SessionPaths> {
+        check_id(session_id)?;
+        let here = self.project_dirs(cwd).into_iter();
+        let found = here.chain(self.all_project_dirs()).find_map(|dir| {
+            let paths = SessionPaths::in_project_dir(&dir, session_id);
+            // A file of no bytes counts as absent.
+            paths.transcript().metadata().is_ok_and(|file| file.is_file() && file.len() > 0).then_some(paths)
+        });
+        found.ok_or_else(|| TranscriptError::NotFound {
+            path: SessionPaths::new(&self.config_dir, cwd, session_id).transcript(),
+        })
+    }
+
+    /// The last changed session with this title, in the project of `cwd` or, failing that, anywhere.
+    pub fn find_by_title(&self, cwd: &Path, title: &str) -> Option<SessionInfo> {
+        let title = title.trim();
+        let in_scope = |scope| {
+            let mut shown = self
+                .candidates(scope)
+                .into_iter()
+                .filter_map(|candidate| peek::peek(&candidate.path).ok()?);
+            shown.find(|session| session.custom_title.as_deref() == Some(title))
+        };
+        if title.is_empty() {
+            return None;
+        }
+        in_scope(Scope::Projects(&[cwd])).or_else(|| in_scope(Scope::Everywhere))
+    }
+
+    /// What a list would show of one session; `None` if it would not show it.
+    pub fn info(&self, cwd: &Path, session_id: &str) -> Result<Option<SessionInfo>> {
+        let path = self.find_by_id_anywhere(cwd, session_id)?.transcript();
+        peek::peek(&path).map_err(|error| TranscriptError::io("read", &path, error))
+    }
+
+    /// All project directories that may hold the sessions of `cwd`: usually one, for long paths every
+    /// one with the same first 200 characters.
+    fn project_dirs(&self, cwd: &Path) -> Vec<PathBuf> {
+        let key = paths::project_key(cwd);
+        let exact = paths::projects_dir(&self.config_dir).join(&key);
+        let Some(prefix) = paths::long_key_prefix(&key) else { return vec![exact] };
+        let has_prefix =
+            |dir: &PathBuf| dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+        let mut dirs: Vec<PathBuf> = self.all_project_dirs().into_iter().filter(has_prefix).collect();
+        dirs.sort_by_key(|dir| *dir != exact);
+        dirs
+    }
+
+    fn all_project_dirs(&self) -> Vec<PathBuf> {
+        let Ok(entries) = std::fs::read_dir(paths::projects_dir(&self.config_dir)) else { return Vec::new() };
+        let mut dirs: Vec<PathBuf> =
+            entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+        dirs.sort();
+        dirs
+    }
+
+    /// Session files in `scope`, the last changed first, each id once.
+    fn candidates(&self, scope: Scope<'_>) -> Vec<Candidate> {
+        let dirs = match scope {
+            Scope::Projects(cwds) => cwds.iter().flat_map(|cwd| self.project_dirs(cwd)).collect(),
+            Scope::Everywhere => self.all_project_dirs(),
+        };
+        let mut newest: HashMap<String, Candidate> = HashMap::new();
+        for dir in dirs {
+            let Ok(entries) = std::fs::read_dir(dir) else { continue };
+            for entry in entries.flatten() {
+                let path = entry.path();
+                let Some(id) = session_id_of(&path) else { continue };
+                let Ok(modified) = path.metadata().and_then(|file| file.modified()) else { continue };
+                if newest.get(&id).is_none_or(|known| known.modified < modified) {
+                    newest.insert(id, Candidate { path, modified });
+                }
+            }
+        }
+        let mut found: Vec<Candidate> = newest.into_values().collect();
+        found.sort_by(|a, b| b.modified.cmp(&a.modified).then_with(|| a.path.cmp(&b.path)));
+        found
+    }
+}
+
+fn session_id_of(path: &Path) -> Option<String> {
+    let id = path.file_stem()?.to_str()?;
+    (path.extension()? == "jsonl" && is_session_id(id)).then(|| id.to_owned())
+}
+
+fn check_id(session_id: &str) -> Result<()> {
+    if is_session_id(session_id) { Ok(()) } else { Err(TranscriptError::BadSessionId(session_id.to_owned())) }
+}
+
+/// Gives a session a title.
+pub fn rename(session: &SessionPaths, title: &str) -> Result<()> {
+    let title = title.trim();
+    if title.is_empty() {
+        return Err(TranscriptError::EmptyTitle);
+    }
+    let record = SideRecord::custom_title(session.session_id(), title);
+    writer::append_unlocked(&session.transcript(), &Line::of(&record)?)
+}
+
+/// Tags a session; `None`, or a tag that nothing visible is left of, clears the tag.
+pub fn set_tag(session: &SessionPaths, tag: Option<&str>) -> Result<()> {
+    let record = SideRecord::tag(session.session_id(), &visible(tag.unwrap_or_default()));
+    writer::append_unlocked(&session.transcript(), &Line::of(&record)?)
+}
+
+/// Deletes a session with everything that belongs to it. Refused while the session runs.
+pub fn delete(session: &SessionPaths) -> Result<()> {
+    let path = session.transcript();
+    let failed = |error| TranscriptError::io("delete", &path, error);
+    let file = OpenOptions::new().read(true).open(&path).map_err(failed)?;
+    writer::lock(&file, &path)?;
+    std::fs::remove_file(&path).map_err(failed)?;
+    match std::fs::remove_dir_all(session.dir()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(TranscriptError::io("delete", &session.dir(), error))
+        }
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// A tag without what cannot be seen: control, formatting and private characters, which would let two
+/// tags look the same. (The SDKs also fold compatibility forms, for which the standard library has no
+/// tables; such a tag is stored as typed.)
+fn visible(tag: &str) -> String {
+    let is_hidden = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}' | '\u{e000}'..='\u{f8ff}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{10ffff}')
+    };
+    tag.chars().filter(|c| !is_hidden(*c)).collect::<String>().trim().to_owned()
+}

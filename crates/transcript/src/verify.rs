@@ -1,0 +1,70 @@
+//! Looks a session file over and says what is wrong with it, without changing anything.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::error::Result;
+use crate::index::Index;
+use crate::resume::{ResumeAt, load_for_resume};
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Records that could be read.
+    pub records: u64,
+    /// Those of them that are part of a conversation.
+    pub chain_records: u64,
+    /// Messages the model would get after a resume.
+    pub messages: u64,
+    /// Lines that could not be read, or only in part.
+    pub bad_lines: u64,
+    /// Number of the first of them, from 1.
+    pub first_bad_line: Option<u64>,
+    /// Lines with more than one record.
+    pub joined_lines: u64,
+    /// Lines too long to read.
+    pub oversized_lines: u64,
+    /// The file ends inside a record.
+    pub torn_tail: bool,
+    /// Uuids that occur more than once.
+    pub duplicate_uuids: u64,
+    /// Records whose parent is not in the file.
+    pub missing_parents: u64,
+    /// Tool calls of the current conversation without a result.
+    pub dangling_calls: u64,
+    /// Whether the session can be resumed with something in it.
+    pub is_resumable: bool,
+}
+
+impl Report {
+    /// Whether nothing is wrong. A dangling call is no damage: it is a session that was interrupted.
+    pub fn is_sound(&self) -> bool {
+        self.bad_lines == 0
+            && self.joined_lines == 0
+            && self.duplicate_uuids == 0
+            && self.missing_parents == 0
+            && self.is_resumable
+    }
+}
+
+/// Checks the session file at `path`.
+pub fn verify(path: &Path) -> Result<Report> {
+    let index = Index::open(path)?;
+    let missing = (0..index.entries.len()).filter(|at| index.is_bridged(*at)).count();
+    let resumed = load_for_resume(path, ResumeAt::Latest)?;
+    Ok(Report {
+        records: index.records,
+        chain_records: index.entries.len() as u64,
+        messages: resumed.messages.len() as u64,
+        bad_lines: index.damage.bad_lines,
+        first_bad_line: index.damage.first_bad_line,
+        joined_lines: index.damage.joined_lines,
+        oversized_lines: index.damage.oversized_lines,
+        torn_tail: index.damage.torn_tail,
+        duplicate_uuids: index.duplicates,
+        missing_parents: missing as u64,
+        dangling_calls: resumed.dangling.len() as u64,
+        is_resumable: !resumed.messages.is_empty(),
+    })
+}

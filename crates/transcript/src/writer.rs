@@ -1,0 +1,308 @@
+//! Appends records to one session file. Each record is one `write` to a file opened for appending, so a
+//! killed process leaves at most one torn line, at the end, and records of others are never split.
+//!
+//! The lock is an advisory `flock` on the session file itself: other programs read (and append a title)
+//! undisturbed, and it dies with its holder, so no stale lock can exist. The file is created at the first
+//! record; a session that says nothing leaves nothing.
+//!
+//! The surprising thing: [`append`](TranscriptWriter::append) fails once per trouble, not once per record.
+//! When the disk is full the error is returned once, records are held in memory, and written in order when
+//! there is room again; when writing is hopeless the error is returned once and the writer is off. The
+//! session warns on every `Err` and otherwise goes on.
+
+use std::collections::VecDeque;
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Result, TranscriptError};
+use crate::record::Line;
+
+/// How much may wait in memory for a full disk before the writer gives up.
+pub const BACKLOG_BYTES: usize = 32 * 1024 * 1024;
+
+/// What a crash may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Nothing that was written is lost when the process dies; a power cut may take the last seconds.
+    #[default]
+    ProcessCrash,
+    /// A power cut takes at most the running turn: data is forced to the disk when a turn ends.
+    FsyncPerTurn,
+}
+
+/// Where a record went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Appended {
+    /// Into the file.
+    Written,
+    /// Into memory, until the disk has room.
+    Held,
+    /// Nowhere: the writer was switched off by an earlier error.
+    Off,
+}
+
+enum Target {
+    /// Nothing written yet.
+    Lazy,
+    Open(File),
+    Off,
+}
+
+/// The one writer of a session.
+pub struct TranscriptWriter {
+    path: PathBuf,
+    target: Target,
+    durability: Durability,
+    backlog: VecDeque<Line>,
+    backlog_bytes: usize,
+    /// A failed write left part of a line behind that could not be taken back.
+    torn: bool,
+    /// Something was written since the last sync.
+    dirty: bool,
+    /// The directory entry is not yet known to be on the disk.
+    new_entry: bool,
+}
+
+impl TranscriptWriter {
+    /// A writer for a new session. Fails if there is one at `path`; creates nothing before the first record.
+    pub fn create(path: &Path, durability: Durability) -> Result<Self> {
+        match path.metadata() {
+            Ok(found) if found.len() > 0 => Err(TranscriptError::AlreadyExists { path: path.to_owned() }),
+            Ok(_) | Err(_) => Ok(Self::with(path, Target::Lazy, durability)),
+        }
+    }
+
+    /// A writer for a session that is resumed: locks the file and ends a torn last line, so that the next
+    /// record starts on its own. Load the session after this, not before: then nobody else can add to it
+    /// in between.
+    pub fn open_existing(path: &Path, durability: Durability) -> Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .open(path)
+            .map_err(|error| TranscriptError::io("open", path, error))?;
+        lock(&file, path)?;
+        if !end_torn_line(&file).map_err(|error| TranscriptError::io("repair", path, error))? {
+            return Err(TranscriptError::NotFound { path: path.to_owned() });
+        }
+        Ok(Self::with(path, Target::Open(file), durability))
+    }
+
+    fn with(path: &Path, target: Target, durability: Durability) -> Self {
+        Self {
+            path: path.to_owned(),
+            target,
+            durability,
+            backlog: VecDeque::new(),
+            backlog_bytes: 0,
+            torn: false,
+            dirty: false,
+            new_entry: false,
+        }
+    }
+
+    /// The session file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends one record, behind those that still wait.
+    pub fn append(&mut self, line: &Line) -> Result<Appended> {
+        if let Target::Off = self.target {
+            return Ok(Appended::Off);
+        }
+        if !self.backlog.is_empty() {
+            self.hold(line)?;
+            return match self.write_backlog() {
+                Ok(()) => Ok(Appended::Written),
+                // Said already, when the first record had to wait.
+                Err(TranscriptError::NoSpace { .. }) => Ok(Appended::Held),
+                Err(error) => Err(self.switch_off(error)),
+            };
+        }
+        match self.write_line(line) {
+            Ok(()) => Ok(Appended::Written),
+            Err(error @ TranscriptError::NoSpace { .. }) => {
+                self.hold(line)?;
+                Err(error)
+            }
+            Err(error) => Err(self.switch_off(error)),
+        }
+    }
+
+    /// Marks the end of a turn: tries again what waits, and forces data to the disk if that was asked for.
+    pub fn end_turn(&mut self) -> Result<()> {
+        match self.write_backlog() {
+            Ok(()) | Err(TranscriptError::NoSpace { .. }) => {}
+            Err(error) => return Err(self.switch_off(error)),
+        }
+        if self.durability == Durability::FsyncPerTurn && self.dirty {
+            self.sync().map_err(|error| TranscriptError::io("sync", &self.path, error))?;
+            self.dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Records that wait for room on the disk.
+    pub fn held(&self) -> usize {
+        self.backlog.len()
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        let Target::Open(file) = &self.target else { return Ok(()) };
+        file.sync_data()?;
+        if std::mem::take(&mut self.new_entry)
+            && let Some(dir) = self.path.parent()
+        {
+            File::open(dir)?.sync_all()?;
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, line: &Line) -> Result<()> {
+        self.backlog_bytes += line.bytes().len();
+        if self.backlog_bytes > BACKLOG_BYTES {
+            // A record missing in the middle would break the chain for good; a file that ends early does not.
+            let error = TranscriptError::BacklogFull { path: self.path.clone(), limit: BACKLOG_BYTES };
+            return Err(self.switch_off(error));
+        }
+        self.backlog.push_back(line.clone());
+        Ok(())
+    }
+
+    fn write_backlog(&mut self) -> Result<()> {
+        while let Some(line) = self.backlog.pop_front() {
+            if let Err(error) = self.write_line(&line) {
+                self.backlog.push_front(line);
+                return Err(error);
+            }
+            self.backlog_bytes -= line.bytes().len();
+        }
+        Ok(())
+    }
+
+    fn switch_off(&mut self, error: TranscriptError) -> TranscriptError {
+        self.target = Target::Off;
+        self.backlog.clear();
+        self.backlog_bytes = 0;
+        error
+    }
+
+    fn write_line(&mut self, line: &Line) -> Result<()> {
+        if let Target::Lazy = self.target {
+            self.target = Target::Open(create_file(&self.path)?);
+            self.new_entry = true;
+        }
+        let Target::Open(file) = &mut self.target else { return Ok(()) };
+        let failed = |error| TranscriptError::io("write", &self.path, error);
+        if file.metadata().map_err(failed)?.nlink() == 0 {
+            return Err(TranscriptError::Deleted { path: self.path.clone() });
+        }
+        if self.torn {
+            write_whole(file, &[b"\n", line.bytes()].concat(), &mut self.torn).map_err(failed)?;
+        } else {
+            write_whole(file, line.bytes(), &mut self.torn).map_err(failed)?;
+        }
+        self.dirty = true;
+        Ok(())
+    }
+}
+
+/// Writes `bytes` in one go. If the system takes only a part of it, that part is taken back, or, failing
+/// that, `torn` is set, so that the next line starts with a line break.
+fn write_whole(file: &mut File, bytes: &[u8], torn: &mut bool) -> io::Result<()> {
+    let written = loop {
+        match file.write(bytes) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            outcome => break outcome?,
+        }
+    };
+    if written == bytes.len() {
+        *torn = false;
+        return Ok(());
+    }
+    // A short write of a regular file means that the disk (or a limit) is full.
+    let end = file.stream_position()?;
+    let is_ours = end == file.metadata()?.len();
+    if written > 0 && !(is_ours && file.set_len(end - written as u64).is_ok()) {
+        *torn = true;
+    }
+    Err(io::Error::from(io::ErrorKind::StorageFull))
+}
+
+/// Creates (or takes over an empty) session file and locks it. Of two that create the same session, the
+/// lock lets one through, and the length tells the other if the first has already come and gone.
+pub(crate) fn create_file(path: &Path) -> Result<File> {
+    let failed = |error| TranscriptError::io("create", path, error);
+    if let Some(dir) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    }
+    let file =
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+    lock(&file, path)?;
+    if file.metadata().map_err(failed)?.len() > 0 {
+        return Err(TranscriptError::AlreadyExists { path: path.to_owned() });
+    }
+    Ok(file)
+}
+
+/// Takes the session lock without waiting. A file system that has no locks is used without.
+pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            Err(TranscriptError::Locked { path: path.to_owned(), holder: lock_holder(file) })
+        }
+        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(error)) => Err(TranscriptError::io("lock", path, error)),
+    }
+}
+
+/// Who holds the lock, by the kernel's list; `None` where there is no such list.
+fn lock_holder(file: &File) -> Option<u32> {
+    let inode = file.metadata().ok()?.ino().to_string();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // `1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF`
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_ours = fields.get(1) == Some(&"FLOCK") && fields.get(5)?.rsplit(':').next()? == inode;
+        if is_ours { fields.get(4)?.parse().ok().filter(|pid| *pid != 0) } else { None }
+    })
+}
+
+/// Ends a last line that has no newline. It is never cut off: it may be a whole record that only lacks
+/// its newline, and if another program is just writing it, our newline still comes after its end.
+/// Says whether there was anything in the file.
+fn end_torn_line(mut file: &File) -> io::Result<bool> {
+    let length = file.seek(SeekFrom::End(0))?;
+    if length == 0 {
+        return Ok(false);
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0_u8];
+    file.read_exact(&mut last)?;
+    if last != *b"\n" {
+        file.write_all(b"\n")?;
+    }
+    Ok(true)
+}
+
+/// Appends one record to a session that somebody else may be writing: a title or a tag. Takes no lock,
+/// because one append cannot split another, and never creates the file.
+pub(crate) fn append_unlocked(path: &Path, line: &Line) -> Result<()> {
+    let failed = |error| TranscriptError::io("append to", path, error);
+    let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(failed)?;
+    let length = file.metadata().map_err(failed)?.len();
+    if length == 0 {
+        return Err(TranscriptError::NotFound { path: path.to_owned() });
+    }
+    let mut last = [0_u8];
+    file.seek(SeekFrom::End(-1)).and_then(|_| file.read_exact(&mut last)).map_err(failed)?;
+    let prefix: &[u8] = if last == *b"\n" { b"" } else { b"\n" };
+    write_whole(&mut file, &[prefix, line.bytes()].concat(), &mut false).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests;
