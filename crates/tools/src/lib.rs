@@ -4,8 +4,43 @@
 //! and nothing here is ever called but by the agent's `toolrun.rs`. Tools read no environment: the
 //! [`Workspace`] carries directories, limits and the variables that children get.
 
+mod edit;
+mod files;
+mod glob;
+mod grep;
+mod notebook;
+mod notebook_edit;
+mod read;
+mod schema;
+mod search;
+mod stoppable;
 mod tool;
+mod toolset;
 mod workspace;
+mod write;
 
+use std::sync::Arc;
+
+pub use edit::Edit;
+pub use files::seen::{SeenFiles, Shown};
+pub use glob::Glob;
+pub use grep::Grep;
+pub use notebook_edit::NotebookEdit;
+pub use read::Read;
+pub use schema::{InvalidInput, validate};
 pub use tool::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
-pub use workspace::{Limits, Workspace};
+pub use toolset::{Selection, ToolSet};
+pub use workspace::{GlobScope, Limits, ReadBeforeEdit, Workspace};
+pub use write::Write;
+
+/// Every built-in tool of this crate, in the order of their names.
+pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
+    vec![
+        Arc::new(Edit),
+        Arc::new(Glob),
+        Arc::new(Grep),
+        Arc::new(NotebookEdit),
+        Arc::new(Read),
+        Arc::new(Write),
+    ]
+}

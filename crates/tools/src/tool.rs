@@ -10,6 +10,7 @@ use crate::Workspace;
 
 /// One tool that the model can call. Inputs reach it already checked against its schema.
 pub trait Tool: Send + Sync {
+    /// The name the model calls it by.
     fn name(&self) -> &str;
 
     /// What the model reads about the tool. Short: it is paid for in every request.
@@ -70,7 +71,9 @@ pub struct ToolOutput {
 /// Content of a `tool_result` block.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Content {
+    /// A plain string.
     Text(String),
+    /// Content blocks: text, image, document.
     Blocks(Vec<Value>),
 }
 
@@ -83,4 +86,30 @@ pub enum ToolFailure {
     Failed(String),
     /// It was cancelled before it ended.
     Interrupted,
+}
+
+impl ToolFailure {
+    /// Content of the `tool_result` block; `None` for an interruption, whose text is the turn's.
+    pub fn content(&self) -> Option<String> {
+        match self {
+            Self::Rejected(text) => Some(format!("<tool_use_error>{text}</tool_use_error>")),
+            Self::Failed(text) => Some(text.clone()),
+            Self::Interrupted => None,
+        }
+    }
+
+    /// The `tool_use_result` string; `None` as above. A text that already calls itself an error is not
+    /// called so twice.
+    pub fn result(&self) -> Option<String> {
+        match self {
+            Self::Rejected(text) | Self::Failed(text) => {
+                Some(if text.starts_with("Error: ") || text.starts_with("Error calling tool") {
+                    text.clone()
+                } else {
+                    format!("Error: {text}")
+                })
+            }
+            Self::Interrupted => None,
+        }
+    }
 }

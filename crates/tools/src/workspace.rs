@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use lathe_exec::Ledger;
 
+use crate::files::seen::SeenFiles;
+
 /// One agent's place of work.
 pub struct Workspace {
     /// The project directory: where the session was started.
@@ -22,16 +24,53 @@ pub struct Workspace {
     pub child_env: Vec<(String, String)>,
     /// The shell that runs Bash calls.
     pub shell: PathBuf,
+    /// Bounds and policies of the tools.
     pub limits: Limits,
+    /// The files the model has read or written.
+    pub seen: SeenFiles,
 }
 
 /// Bounds on what a call may take or return.
 #[derive(Debug, Clone)]
 pub struct Limits {
+    /// Time of a Bash call that does not say its own.
     pub bash_default_timeout: Duration,
+    /// The longest time a Bash call may ask for.
     pub bash_max_timeout: Duration,
     /// Characters of output that go to the model directly; more is kept in a file.
     pub bash_output_chars: usize,
+    /// Bytes of text that one Read returns.
+    pub read_bytes: u64,
+    /// The same with `allow_large`.
+    pub read_large_bytes: u64,
+    /// Bytes of a file that Edit and Write still compare with the new content.
+    pub edit_bytes: u64,
+    /// Whether files must be read before they are changed; a matter of the model.
+    pub read_before_edit: ReadBeforeEdit,
+    /// Time of one Glob or Grep call.
+    pub search_timeout: Duration,
+    /// Bytes that one Grep returns at most, whatever its `head_limit`.
+    pub search_bytes: usize,
+    /// What Glob looks at.
+    pub glob_scope: GlobScope,
+}
+
+/// Whether Edit and Write insist that the file was read before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadBeforeEdit {
+    /// An unread file is not changed.
+    Required,
+    /// It may be; the result says that the model does not know the rest of it.
+    Advisory,
+}
+
+/// Files that Glob finds besides ordinary ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GlobScope {
+    /// Names that begin with a dot.
+    pub hidden: bool,
+    /// Files that `.gitignore` and the like exclude.
+    pub ignored: bool,
 }
 
 impl Default for Limits {
@@ -40,6 +79,13 @@ impl Default for Limits {
             bash_default_timeout: Duration::from_millis(120_000),
             bash_max_timeout: Duration::from_millis(600_000),
             bash_output_chars: 30_000,
+            read_bytes: 256 << 10,
+            read_large_bytes: 4 << 20,
+            edit_bytes: 16 << 20,
+            read_before_edit: ReadBeforeEdit::Advisory,
+            search_timeout: Duration::from_secs(20),
+            search_bytes: 512 << 10,
+            glob_scope: GlobScope { hidden: true, ignored: true },
         }
     }
 }
@@ -56,6 +102,7 @@ impl Workspace {
             child_env: Vec::new(),
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),
+            seen: SeenFiles::default(),
         }
     }
 

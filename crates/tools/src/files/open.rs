@@ -1,0 +1,213 @@
+//! Opens files for reading without ever blocking and without trusting the path twice.
+//!
+//! The type is looked at before opening (opening some devices has effects) and again on the open file, so a
+//! swap in between is noticed. Surprising: `/proc/self/fd/3` and the like are refused by the kernel itself
+//! (`openat2` with no magic links), because what they lead to is not what their name says.
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Component, Path};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::FileError;
+
+/// An open regular file.
+pub(crate) struct Opened {
+    pub file: File,
+    pub stamp: Stamp,
+}
+
+/// What a file looked like at one moment: enough to notice that it is another one now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    pub device: u64,
+    pub inode: u64,
+    pub size: u64,
+    /// Seconds and nanoseconds.
+    pub modified: (i64, u64),
+    pub mode: u32,
+    pub owner: u32,
+    pub group: u32,
+}
+
+impl Stamp {
+    #[allow(
+        clippy::unnecessary_cast,
+        clippy::useless_conversion,
+        reason = "the field types differ between platforms"
+    )]
+    pub fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev as u64,
+            inode: stat.st_ino as u64,
+            size: stat.st_size as u64,
+            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
+            mode: stat.st_mode as u32,
+            owner: stat.st_uid as u32,
+            group: stat.st_gid as u32,
+        }
+    }
+
+    /// Whether it is still the same file with, as far as a stat can tell, the same content.
+    pub fn same_content(&self, other: &Self) -> bool {
+        (self.device, self.inode, self.size, self.modified)
+            == (other.device, other.inode, other.size, other.modified)
+    }
+}
+
+/// Opens the regular file at an absolute path, following symlinks.
+pub(crate) fn open_regular(path: &Path) -> Result<Opened, FileError> {
+    if names_special(path) {
+        return Err(FileError::Special);
+    }
+    open_at(CWD, path, OFlags::empty(), AtFlags::empty())
+}
+
+/// As [`open_regular`], the last step from an open directory and without following a symlink there.
+pub(crate) fn open_regular_at(dir: BorrowedFd<'_>, name: &Path) -> Result<Opened, FileError> {
+    open_at(dir, name, OFlags::NOFOLLOW, AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn open_at(
+    dir: BorrowedFd<'_>,
+    path: &Path,
+    extra: OFlags,
+    stat_flags: AtFlags,
+) -> Result<Opened, FileError> {
+    let failed = |errno| FileError::from_errno(errno, "open");
+    check_type(&rustix::fs::statat(dir, path, stat_flags).map_err(failed)?)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | extra;
+    let fd = open_without_magic(dir, path, flags).map_err(failed)?;
+    let stat = rustix::fs::fstat(&fd).map_err(failed)?;
+    check_type(&stat)?;
+    if is_kernel_file_system(fd.as_fd()) {
+        return Err(FileError::Special);
+    }
+    Ok(Opened { file: File::from(fd), stamp: Stamp::of(&stat) })
+}
+
+fn check_type(stat: &Stat) -> Result<(), FileError> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(()),
+        FileType::Directory => Err(FileError::Directory),
+        FileType::Symlink => Err(FileError::from_errno(Errno::LOOP, "open")),
+        FileType::Fifo
+        | FileType::Socket
+        | FileType::CharacterDevice
+        | FileType::BlockDevice
+        | FileType::Unknown => Err(FileError::Special),
+    }
+}
+
+/// Opens a path whose symlinks are followed, but for the magic ones of `/proc`.
+#[cfg(target_os = "linux")]
+pub(crate) fn open_without_magic(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    use rustix::fs::ResolveFlags;
+    let result = rustix::fs::openat2(dir, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
+    match result {
+        // Old kernels, and containers whose filter does not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(dir, path, flags, Mode::empty()),
+        result => result,
+    }
+}
+
+/// Other systems have no magic links.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn open_without_magic(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(dir, path, flags, Mode::empty())
+}
+
+/// `/proc`, and the tracing file systems, whose "regular files" may block or never end.
+#[cfg(target_os = "linux")]
+fn is_kernel_file_system(fd: BorrowedFd<'_>) -> bool {
+    const DEBUGFS: i64 = 0x6462_6720;
+    const TRACEFS: i64 = 0x7472_6163;
+    #[allow(clippy::unnecessary_cast, reason = "the field type differs between platforms")]
+    rustix::fs::fstatfs(fd).is_ok_and(|stat| {
+        let kind = stat.f_type as i64;
+        kind == rustix::fs::PROC_SUPER_MAGIC as i64 || kind == DEBUGFS || kind == TRACEFS
+    })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_kernel_file_system(_fd: BorrowedFd<'_>) -> bool {
+    false
+}
+
+/// Whether the name alone says that this is no ordinary file: under `/proc` or `/dev` (shared memory aside).
+pub(crate) fn names_special(path: &Path) -> bool {
+    let mut parts: Vec<&std::ffi::OsStr> = Vec::new();
+    if !path.is_absolute() {
+        return false;
+    }
+    for component in path.components() {
+        match component {
+            Component::Normal(part) => parts.push(part),
+            Component::ParentDir => drop(parts.pop()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    match parts.as_slice() {
+        [first, ..] if *first == "proc" => true,
+        [first, second, ..] if *first == "dev" => *second != "shm",
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests look at the real file system")]
+
+    use super::*;
+
+    fn error(path: &Path) -> FileError {
+        open_regular(path).err().expect("must not open")
+    }
+
+    #[test]
+    fn names_of_devices_and_processes_are_known() {
+        for special in ["/dev/zero", "/proc/self/environ", "/tmp/../dev/./tty", "/dev/fd/0"] {
+            assert!(names_special(Path::new(special)), "{special}");
+        }
+        for plain in ["/tmp/dev/zero", "/dev/shm/x", "/process", "dev/zero", "/dev", "/"] {
+            assert!(!names_special(Path::new(plain)), "{plain}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_without_blocking() {
+        let dir = tempfile::tempdir().unwrap();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert_eq!(error(&fifo), FileError::Special);
+        let socket = dir.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert_eq!(error(&socket), FileError::Special);
+        assert_eq!(error(dir.path()), FileError::Directory);
+        assert_eq!(error(&dir.path().join("none")), FileError::Missing);
+        let looped = dir.path().join("loop");
+        std::os::unix::fs::symlink("loop", &looped).unwrap();
+        assert_eq!(error(&looped), FileError::from_errno(Errno::LOOP, "open"));
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn links_into_proc_are_refused_whatever_they_are_called() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = |name: &str, target: &str| {
+            let path = dir.path().join(name);
+            std::os::unix::fs::symlink(target, &path).unwrap();
+            path
+        };
+        assert_eq!(error(&link("a.txt", "/proc/self/environ")), FileError::Special);
+        assert_eq!(error(&link("b.txt", "/dev/zero")), FileError::Special);
+        let plain = dir.path().join("plain");
+        std::fs::write(&plain, "x").unwrap();
+        let held = File::open(&plain).unwrap();
+        let magic = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
+        assert!(open_regular(&link("c.txt", &magic)).is_err());
+        assert!(open_regular(&link("d.txt", "plain")).is_ok());
+    }
+}

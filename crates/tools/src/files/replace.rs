@@ -1,0 +1,352 @@
+//! Replaces a file as a whole: after any crash it has the old content or the new one, never a mix.
+//!
+//! The new content goes to a temporary file beside the target, which then takes its name. Symlinks are
+//! resolved first and the file they lead to is replaced, not the link. Surprising: all steps go through the
+//! open directory, so a parent that is swapped meanwhile cannot redirect the write; and a file that others
+//! changed since it was read is left alone ([`FileError::Changed`]).
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use super::FileError;
+use super::open::{Stamp, names_special, open_regular_at, open_without_magic};
+
+/// Symlinks that are followed to find the file to write.
+const MAX_LINKS: usize = 40;
+
+/// A file that is to be read and then replaced.
+pub(crate) struct Target {
+    dir: OwnedFd,
+    name: OsString,
+    /// Where it really is, symlinks resolved: the key of what is remembered about it.
+    pub path: PathBuf,
+}
+
+/// What is at the target now.
+pub(crate) struct Original {
+    pub bytes: Vec<u8>,
+    pub stamp: Stamp,
+}
+
+/// What to do about directories that do not exist.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Parents {
+    Create,
+    MustExist,
+}
+
+/// What must still be true at the moment of replacing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Expected<'a> {
+    Absent,
+    Unchanged(&'a Stamp),
+}
+
+impl Target {
+    /// Finds the file behind an absolute path.
+    pub fn resolve(path: &Path, parents: Parents) -> Result<Self, FileError> {
+        let mut path = path.to_owned();
+        for _ in 0..MAX_LINKS {
+            if names_special(&path) {
+                return Err(FileError::Special);
+            }
+            let Some(name) = path.file_name().map(OsStr::to_owned) else {
+                return Err(FileError::Directory);
+            };
+            let parent = path.parent().unwrap_or(Path::new("/")).to_owned();
+            let dir = open_dir(&parent, parents)?;
+            match rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+                    let link = rustix::fs::readlinkat(&dir, &name, Vec::new())
+                        .map_err(|errno| FileError::from_errno(errno, "readlink"))?;
+                    path = parent.join(OsString::from_vec(link.into_bytes()));
+                }
+                Ok(_) | Err(Errno::NOENT) => {
+                    let parent = std::fs::canonicalize(&parent).unwrap_or(parent);
+                    return Ok(Self { dir, path: parent.join(&name), name });
+                }
+                Err(errno) => return Err(FileError::from_errno(errno, "open")),
+            }
+        }
+        Err(FileError::from_errno(Errno::LOOP, "open"))
+    }
+
+    /// The content, up to `max_bytes`; `None` if there is no file yet.
+    pub fn read(&self, max_bytes: u64) -> Result<Option<Original>, FileError> {
+        let opened = match open_regular_at(self.dir.as_fd(), Path::new(&self.name)) {
+            Ok(opened) => opened,
+            Err(FileError::Missing) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let size = opened.stamp.size;
+        if size > max_bytes {
+            return Err(FileError::TooLarge { size });
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+        opened
+            .file
+            .take(max_bytes + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| FileError::from_io(&error, "read"))?;
+        if bytes.len() as u64 > max_bytes {
+            return Err(FileError::TooLarge { size: bytes.len() as u64 });
+        }
+        Ok(Some(Original { bytes, stamp: opened.stamp }))
+    }
+
+    /// What is there, without reading it; `None` if there is nothing.
+    pub fn stamp(&self) -> Result<Option<Stamp>, FileError> {
+        match rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile => Ok(Some(Stamp::of(&stat))),
+                FileType::Directory => Err(FileError::Directory),
+                FileType::Symlink => Err(FileError::Changed),
+                FileType::Fifo
+                | FileType::Socket
+                | FileType::CharacterDevice
+                | FileType::BlockDevice
+                | FileType::Unknown => Err(FileError::Special),
+            },
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(FileError::from_errno(errno, "open")),
+        }
+    }
+
+    /// Puts `content` in place, with the mode and, where possible, the owner of what was there.
+    pub fn replace(&self, content: &[u8], expected: Expected<'_>) -> Result<Stamp, FileError> {
+        if let Expected::Unchanged(_) = expected {
+            // A rename would not ask whether the file itself may be written.
+            rustix::fs::accessat(&self.dir, &self.name, Access::WRITE_OK, AtFlags::empty()).map_err(
+                |errno| match errno {
+                    Errno::NOENT => FileError::Changed,
+                    errno => FileError::from_errno(errno, "open"),
+                },
+            )?;
+        }
+        let temporary = Temporary::create(self, expected)?;
+        temporary.fill(content)?;
+        if let Expected::Unchanged(stamp) = expected {
+            temporary.take_on(stamp)?;
+        }
+        match (expected, self.stamp()?) {
+            (Expected::Absent, None) => {}
+            (Expected::Unchanged(before), Some(now)) if before.same_content(&now) => {}
+            (Expected::Absent | Expected::Unchanged(_), _) => return Err(FileError::Changed),
+        }
+        temporary.take_name(expected)
+    }
+}
+
+/// Opens a directory for the `*at` calls.
+fn open_dir(path: &Path, parents: Parents) -> Result<OwnedFd, FileError> {
+    #[cfg(target_os = "linux")]
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    #[cfg(not(target_os = "linux"))]
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match open_without_magic(CWD, path, flags) {
+        Err(Errno::NOENT) if parents == Parents::Create => {
+            std::fs::create_dir_all(path).map_err(|error| FileError::from_io(&error, "mkdir"))?;
+            open_without_magic(CWD, path, flags).map_err(|errno| FileError::from_errno(errno, "open"))
+        }
+        result => result.map_err(|errno| FileError::from_errno(errno, "open")),
+    }
+}
+
+/// The new content under a name of its own; removed again unless it takes the target's name.
+struct Temporary<'a> {
+    target: &'a Target,
+    name: String,
+    file: File,
+    keep: std::cell::Cell<bool>,
+}
+
+impl<'a> Temporary<'a> {
+    fn create(target: &'a Target, expected: Expected<'_>) -> Result<Self, FileError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        // A new file gets what the umask leaves; one that replaces another is private until it has the
+        // other's mode.
+        let mode = match expected {
+            Expected::Absent => Mode::from_raw_mode(0o666),
+            Expected::Unchanged(_) => Mode::RUSR | Mode::WUSR,
+        };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".lathe-{}-{number}.tmp", std::process::id());
+            match rustix::fs::openat(&target.dir, &name, flags, mode) {
+                Ok(fd) => {
+                    let keep = std::cell::Cell::new(false);
+                    return Ok(Self { target, name, file: File::from(fd), keep });
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(FileError::from_errno(errno, "open")),
+            }
+        }
+    }
+
+    fn fill(&self, content: &[u8]) -> Result<(), FileError> {
+        (&self.file).write_all(content).map_err(|error| FileError::from_io(&error, "write"))
+    }
+
+    /// Mode and owner of the file that is replaced. The owner cannot always be kept; the mode can, and is set
+    /// last because a change of owner clears bits of it.
+    fn take_on(&self, stamp: &Stamp) -> Result<(), FileError> {
+        let owner = Some(rustix::fs::Uid::from_raw(stamp.owner));
+        let group = Some(rustix::fs::Gid::from_raw(stamp.group));
+        if rustix::fs::fchown(&self.file, owner, group).is_err() {
+            let _only_root_may = rustix::fs::fchown(&self.file, None, group);
+        }
+        rustix::fs::fchmod(&self.file, Mode::from_raw_mode(stamp.mode & 0o7777))
+            .map_err(|errno| FileError::from_errno(errno, "chmod"))
+    }
+
+    fn take_name(&self, expected: Expected<'_>) -> Result<Stamp, FileError> {
+        let dir = &self.target.dir;
+        let target = &self.target.name;
+        let renamed = match expected {
+            Expected::Unchanged(_) => rustix::fs::renameat(dir, &self.name, dir, target),
+            Expected::Absent => {
+                match rustix::fs::renameat_with(dir, &self.name, dir, target, RenameFlags::NOREPLACE) {
+                    // File systems that cannot promise it; the look just before has to do.
+                    Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(dir, &self.name, dir, target),
+                    result => result,
+                }
+            }
+        };
+        renamed.map_err(|errno| match errno {
+            Errno::EXIST => FileError::Changed,
+            errno => FileError::from_errno(errno, "rename"),
+        })?;
+        self.keep.set(true);
+        let stat = rustix::fs::fstat(&self.file).map_err(|errno| FileError::from_errno(errno, "stat"))?;
+        Ok(Stamp::of(&stat))
+    }
+}
+
+impl Drop for Temporary<'_> {
+    fn drop(&mut self) {
+        if !self.keep.get() {
+            let _nothing_more_to_do = rustix::fs::unlinkat(&self.target.dir, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests look at the real file system")]
+
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+
+    use super::*;
+
+    fn put(path: &Path, content: &str) -> Result<(), FileError> {
+        let target = Target::resolve(path, Parents::Create)?;
+        let original = target.read(1 << 20)?;
+        let expected = match &original {
+            Some(original) => Expected::Unchanged(&original.stamp),
+            None => Expected::Absent,
+        };
+        target.replace(content.as_bytes(), expected).map(drop)
+    }
+
+    fn names(dir: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn directories_are_made_and_the_umask_decides_the_mode() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/new.txt");
+        put(&path, "x").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "x");
+        let by_std = dir.path().join("std");
+        fs::write(&by_std, "").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode();
+        assert_eq!(mode(&path), mode(&by_std));
+        assert_eq!(names(path.parent().unwrap()), ["new.txt"]);
+    }
+
+    #[test]
+    fn mode_is_kept_and_links_stay_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().join("real.sh");
+        fs::write(&real, "old").unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o751)).unwrap();
+        symlink("real.sh", dir.path().join("one")).unwrap();
+        symlink(dir.path().join("one"), dir.path().join("two")).unwrap();
+        put(&dir.path().join("two"), "new").unwrap();
+        assert_eq!(fs::read_to_string(&real).unwrap(), "new");
+        assert_eq!(fs::metadata(&real).unwrap().mode() & 0o7777, 0o751);
+        assert!(fs::symlink_metadata(dir.path().join("two")).unwrap().is_symlink());
+        assert_eq!(names(dir.path()), ["one", "real.sh", "two"]);
+    }
+
+    #[test]
+    fn a_dangling_link_creates_its_target_and_a_loop_is_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        symlink("there", dir.path().join("link")).unwrap();
+        put(&dir.path().join("link"), "x").unwrap();
+        assert_eq!(fs::read_to_string(dir.path().join("there")).unwrap(), "x");
+        symlink("loop", dir.path().join("loop")).unwrap();
+        assert_eq!(put(&dir.path().join("loop"), "x"), Err(FileError::from_errno(Errno::LOOP, "open")));
+    }
+
+    #[test]
+    fn what_others_changed_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "one").unwrap();
+        let target = Target::resolve(&path, Parents::MustExist).unwrap();
+        let original = target.read(100).unwrap().unwrap();
+        fs::write(&path, "someone else").unwrap();
+        let outcome = target.replace(b"mine", Expected::Unchanged(&original.stamp));
+        assert_eq!(outcome.err(), Some(FileError::Changed));
+        assert_eq!(target.replace(b"mine", Expected::Absent).err(), Some(FileError::Changed));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "someone else");
+        fs::remove_file(&path).unwrap();
+        let outcome = target.replace(b"mine", Expected::Unchanged(&original.stamp));
+        assert_eq!(outcome.err(), Some(FileError::Changed));
+        assert!(names(dir.path()).is_empty(), "no temporary file is left");
+    }
+
+    #[test]
+    fn directories_devices_and_missing_parents_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(put(dir.path(), "x"), Err(FileError::Directory));
+        assert_eq!(put(Path::new("/"), "x"), Err(FileError::Directory));
+        assert_eq!(put(Path::new("/dev/null"), "x"), Err(FileError::Special));
+        let missing = Target::resolve(&dir.path().join("no/f"), Parents::MustExist);
+        assert_eq!(missing.err(), Some(FileError::Missing));
+        fs::write(dir.path().join("file"), "").unwrap();
+        let below = put(&dir.path().join("file/f"), "x");
+        assert_eq!(below, Err(FileError::from_errno(Errno::NOTDIR, "open")));
+    }
+
+    #[test]
+    fn the_directory_counts_not_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let inside = dir.path().join("inside");
+        fs::create_dir(&inside).unwrap();
+        let target = Target::resolve(&inside.join("f"), Parents::MustExist).unwrap();
+        fs::rename(&inside, dir.path().join("moved")).unwrap();
+        fs::create_dir(dir.path().join("elsewhere")).unwrap();
+        symlink("elsewhere", &inside).unwrap();
+        target.replace(b"x", Expected::Absent).unwrap();
+        assert!(names(&dir.path().join("elsewhere")).is_empty());
+        assert_eq!(names(&dir.path().join("moved")), ["f"]);
+    }
+}

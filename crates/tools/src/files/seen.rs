@@ -1,0 +1,186 @@
+//! What the model has seen of which file: the base for "read it before you change it" and for noticing that
+//! a file changed in between.
+//!
+//! Keys are real paths (symlinks resolved), so two names of one file share an entry. Bounded: the entries
+//! touched longest ago go first, which makes such a file count as unread, never the other way round.
+
+use std::collections::HashMap;
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use super::open::{Stamp, open_regular};
+
+/// Files that are remembered at most.
+const MAX_FILES: usize = 4096;
+
+/// Size up to which a file that a shell command showed is looked at again for its hash.
+const MAX_NOTED_BYTES: u64 = 1 << 20;
+
+/// The files that one agent has read or written.
+#[derive(Default)]
+pub struct SeenFiles {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    files: HashMap<PathBuf, (u64, Seen)>,
+    /// Counts up with every entry that is touched.
+    clock: u64,
+}
+
+/// What is remembered of one file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub view: View,
+    stamp: Stamp,
+    /// Hash of all bytes, where all bytes were looked at.
+    hash: Option<u64>,
+}
+
+/// How much of the current content the model knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum View {
+    Whole,
+    /// Some lines of it.
+    Part,
+    /// Nothing, or not what others changed: it was edited without having been read.
+    Blind,
+}
+
+impl Seen {
+    /// A file all of whose bytes were at hand.
+    pub fn of_bytes(view: View, stamp: Stamp, bytes: &[u8]) -> Self {
+        Self { view, stamp, hash: Some(hash_of(bytes)) }
+    }
+
+    /// A file of which only a part was looked at.
+    pub fn of_part(stamp: Stamp) -> Self {
+        Self { view: View::Part, stamp, hash: None }
+    }
+
+    /// Whether the file still has the content that was seen.
+    pub fn is_current(&self, stamp: &Stamp, bytes: &[u8]) -> bool {
+        match self.hash {
+            Some(hash) => hash == hash_of(bytes),
+            None => self.stamp.same_content(stamp),
+        }
+    }
+
+    /// As [`Self::is_current`] when the bytes are not at hand.
+    pub fn is_current_by_stamp(&self, stamp: &Stamp) -> bool {
+        self.stamp.same_content(stamp)
+    }
+}
+
+fn hash_of(bytes: &[u8]) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
+impl SeenFiles {
+    pub(crate) fn record(&self, path: PathBuf, seen: Seen) {
+        let mut inner = self.inner.lock().expect("seen files lock");
+        inner.clock += 1;
+        let clock = inner.clock;
+        inner.files.insert(path, (clock, seen));
+        if inner.files.len() > MAX_FILES {
+            let oldest = inner.files.iter().min_by_key(|(_, (clock, _))| *clock);
+            if let Some(path) = oldest.map(|(path, _)| path.clone()) {
+                inner.files.remove(&path);
+            }
+        }
+    }
+
+    pub(crate) fn get(&self, path: &Path) -> Option<Seen> {
+        let inner = self.inner.lock().expect("seen files lock");
+        inner.files.get(path).map(|(_, seen)| *seen)
+    }
+
+    /// Notes that the model has read a file by other means: a shell command that showed it (`cat`, `sed -n`),
+    /// or an attachment. Nothing happens if it cannot be opened.
+    pub fn note_read(&self, path: &Path, shown: Shown) {
+        let (Ok(opened), Ok(path)) = (open_regular(path), std::fs::canonicalize(path)) else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        let whole = shown == Shown::Whole
+            && opened.stamp.size <= MAX_NOTED_BYTES
+            && std::io::Read::read_to_end(
+                &mut std::io::Read::take(&opened.file, MAX_NOTED_BYTES),
+                &mut bytes,
+            )
+            .is_ok();
+        let seen = if whole {
+            Seen::of_bytes(View::Whole, opened.stamp, &bytes)
+        } else {
+            Seen::of_part(opened.stamp)
+        };
+        self.record(path, seen);
+    }
+
+    /// The files touched last, newest first: what is worth giving back after a compaction.
+    pub fn recent(&self, count: usize) -> Vec<PathBuf> {
+        let inner = self.inner.lock().expect("seen files lock");
+        let mut files: Vec<(u64, &PathBuf)> =
+            inner.files.iter().map(|(path, (clock, _))| (*clock, path)).collect();
+        files.sort_unstable_by_key(|(clock, _)| std::cmp::Reverse(*clock));
+        files.into_iter().take(count).map(|(_, path)| path.clone()).collect()
+    }
+
+    /// Forgets everything: the context that knew the files is gone.
+    pub fn clear(&self) {
+        self.inner.lock().expect("seen files lock").files.clear();
+    }
+}
+
+/// How much of a file was shown to the model by other means than Read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shown {
+    /// All of it.
+    Whole,
+    /// Some lines.
+    Part,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::disallowed_methods, reason = "tests look at the real file system")]
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_entry_goes_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("f");
+        std::fs::write(&file, "x").unwrap();
+        let stamp = open_regular(&file).unwrap().stamp;
+        let seen = SeenFiles::default();
+        for n in 0..=MAX_FILES {
+            seen.record(PathBuf::from(n.to_string()), Seen::of_part(stamp));
+        }
+        assert_eq!(seen.get(Path::new("0")), None);
+        assert!(seen.get(Path::new("1")).is_some());
+        assert_eq!(seen.recent(1), [PathBuf::from(MAX_FILES.to_string())]);
+        seen.clear();
+        assert!(seen.recent(1).is_empty());
+    }
+
+    #[test]
+    fn what_a_shell_command_showed_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().canonicalize().unwrap().join("f");
+        std::fs::write(&file, "x").unwrap();
+        let seen = SeenFiles::default();
+        seen.note_read(&file, Shown::Whole);
+        let entry = seen.get(&file).unwrap();
+        assert_eq!(entry.view, View::Whole);
+        let stamp = open_regular(&file).unwrap().stamp;
+        assert!(entry.is_current(&stamp, b"x"));
+        assert!(!entry.is_current(&stamp, b"y"));
+        seen.note_read(&dir.path().join("none"), Shown::Part);
+        assert_eq!(seen.recent(9), [file]);
+    }
+}

@@ -1,0 +1,174 @@
+//! Glob: files by the pattern of their name, newest last.
+//!
+//! Patterns are those of `.gitignore`: without a slash they match at any depth, with one they start at the
+//! search root. The literal directories a pattern begins with are walked into directly, so `src/**/*.rs`
+//! does not read the rest of the tree, and absolute patterns and `../` work.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::{LazyLock, Mutex};
+use std::time::{Instant, SystemTime};
+
+use futures_util::future::BoxFuture;
+use ignore::WalkState;
+use ignore::overrides::{Override, OverrideBuilder};
+use serde_json::{Value, json};
+
+use crate::search::{Best, Place, StartAt, Vcs, walk};
+use crate::stoppable::{self, Stop, StopReason};
+use crate::workspace::GlobScope;
+use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+
+/// Files that are listed.
+const MAX_FILES: usize = 100;
+
+/// The Glob tool.
+#[derive(Debug, Default)]
+pub struct Glob;
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object",
+        "properties": {
+            "pattern": { "type": "string", "description": "For example **/*.rs or src/*.{ts,tsx}" },
+            "path": { "type": "string", "description": "Directory to search; default: the working directory" },
+        },
+        "required": ["pattern"],
+        "additionalProperties": false,
+    })
+});
+
+impl Tool for Glob {
+    fn name(&self) -> &str {
+        "Glob"
+    }
+
+    fn description(&self) -> &str {
+        "Finds files by name pattern. A pattern without a slash matches at any depth. Hidden and ignored files \
+         are included. Lists up to 100 files, the most recently changed last."
+    }
+
+    fn input_schema(&self) -> &Value {
+        &SCHEMA
+    }
+
+    fn effect(&self, _input: &Value) -> Effect {
+        Effect::ReadOnly
+    }
+
+    fn call<'a>(
+        &'a self,
+        input: &'a Value,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
+        Box::pin(async move {
+            let started = Instant::now();
+            let place = Place::of(input["path"].as_str(), StartAt::Directory, context)?;
+            let pattern = input["pattern"].as_str().unwrap_or_default();
+            let search = Search::new(pattern, &place, context.workspace.limits.glob_scope)?;
+            let time = context.workspace.limits.search_timeout;
+            let (best, stopped) = stoppable::run(&context.cancel, time, move |stop| search.run(stop)).await?;
+            Ok(output(&place, best, stopped, started))
+        })
+    }
+}
+
+/// A pattern made ready.
+struct Search {
+    base: PathBuf,
+    pattern: Override,
+    vcs: Vcs,
+    scope: GlobScope,
+}
+
+/// Newest first, so that the best are the newest.
+type Newest = Best<(std::cmp::Reverse<SystemTime>, PathBuf), ()>;
+
+impl Search {
+    fn new(pattern: &str, place: &Place, scope: GlobScope) -> Result<Self, ToolFailure> {
+        let (base, rest) = split(pattern);
+        let base = match base {
+            Some(base) => place.root.join(base),
+            None => place.root.clone(),
+        };
+        let bad = |error: ignore::Error| ToolFailure::Failed(format!("Invalid glob: {error}"));
+        let mut builder = OverrideBuilder::new(&base);
+        builder.add(&rest).map_err(bad)?;
+        let compiled = builder.build().map_err(bad)?;
+        Ok(Self { base, pattern: compiled, vcs: Vcs::named_in(pattern), scope })
+    }
+
+    fn run(self, stop: &Stop) -> (Newest, Option<StopReason>) {
+        let found = Mutex::new(Best::new(MAX_FILES));
+        let mut builder = walk(&self.base, self.vcs);
+        builder.overrides(self.pattern).hidden(!self.scope.hidden);
+        if self.scope.ignored {
+            builder.ignore(false).git_ignore(false).git_exclude(false).parents(false);
+        }
+        builder.build_parallel().run(|| {
+            Box::new(|entry| {
+                if stop.is_set() {
+                    return WalkState::Quit;
+                }
+                let Ok(entry) = entry else { return WalkState::Continue };
+                if entry.file_type().is_some_and(|kind| kind.is_file()) {
+                    let modified = entry
+                        .metadata()
+                        .ok()
+                        .and_then(|metadata| metadata.modified().ok())
+                        .unwrap_or(SystemTime::UNIX_EPOCH);
+                    let key = (std::cmp::Reverse(modified), entry.into_path());
+                    found.lock().expect("glob results lock").add(key, ());
+                }
+                WalkState::Continue
+            })
+        });
+        (found.into_inner().expect("glob results lock"), stop.reason())
+    }
+}
+
+/// The literal directories at the start of a pattern, and the rest, which is then bound to that place.
+fn split(pattern: &str) -> (Option<PathBuf>, String) {
+    let is_literal = |part: &Component<'_>| match part {
+        Component::Normal(name) => !name.to_string_lossy().contains(['*', '?', '[', '{', '\\', '!']),
+        Component::RootDir | Component::CurDir | Component::ParentDir | Component::Prefix(_) => true,
+    };
+    let parts: Vec<Component<'_>> = Path::new(pattern).components().collect();
+    let directories = &parts[..parts.len().saturating_sub(1)];
+    let literal = directories.iter().take_while(|part| is_literal(part)).count();
+    let (base, rest) = parts.split_at(literal);
+    let (base, rest): (PathBuf, PathBuf) = (base.iter().collect(), rest.iter().collect());
+    if base.as_os_str().is_empty() {
+        return (None, pattern.to_owned());
+    }
+    let slash = if pattern.ends_with('/') { "/" } else { "" };
+    (Some(base), format!("/{}{slash}", rest.display()))
+}
+
+fn output(place: &Place, best: Newest, stopped: Option<StopReason>, started: Instant) -> ToolOutput {
+    let total = best.total;
+    let filenames: Vec<String> = best.into_entries().rev().map(|((_, path), ())| place.name(&path)).collect();
+    let shown = filenames.len();
+    let truncated = (shown as u64) < total;
+    let mut content = if filenames.is_empty() { "No files found".to_owned() } else { filenames.join("\n") };
+    if truncated {
+        content.push_str(&format!(
+            "\n(Showing the {shown} most recently changed of {total} files; a narrower pattern or path shows others.)"
+        ));
+    }
+    let mut result = json!({
+        "filenames": filenames,
+        "durationMs": u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "numFiles": shown,
+        "truncated": truncated,
+        "totalMatches": total,
+        "countIsComplete": stopped.is_none(),
+    });
+    if stopped.is_some() {
+        content.push_str("\n(The search ran out of time; there may be more files.)");
+        result["timedOut"] = json!(true);
+    }
+    ToolOutput { content: Content::Text(content), is_error: None, result }
+}
+
+#[cfg(test)]
+mod tests;

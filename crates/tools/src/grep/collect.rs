@@ -1,0 +1,258 @@
+//! What is found: the lines of one file while it is searched, and the files of the whole search.
+//!
+//! Only as much is kept as the wanted page can show; the rest is counted.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use grep_matcher::Matcher;
+use grep_regex::RegexMatcher;
+use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
+
+use super::query::{Mode, Query};
+use crate::search::Best;
+
+/// Characters of a line that are shown.
+const LINE_CHARS: usize = 500;
+
+/// Lines kept may have this many times the bytes that are shown: the skipped ones before them count too.
+const KEPT_BYTES_FACTOR: usize = 8;
+
+const BREAK: &str = "--";
+
+/// The results of one file.
+pub(super) struct Lines {
+    matcher: RegexMatcher,
+    mode: Mode,
+    line_numbers: bool,
+    only_matching: bool,
+    capacity: usize,
+    /// For modes that list files: when it was changed.
+    pub modified: Option<SystemTime>,
+    /// Set when the file is done.
+    pub name: String,
+    kept: Vec<Line>,
+    total: u64,
+    matches: u64,
+}
+
+/// One line of output, without the file's name.
+struct Line {
+    kind: LineKind,
+    number: Option<u64>,
+    text: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LineKind {
+    Match,
+    Context,
+    Break,
+}
+
+impl Lines {
+    pub fn new(query: &Query) -> Self {
+        Self {
+            matcher: query.matcher.clone(),
+            mode: query.mode,
+            line_numbers: query.line_numbers,
+            only_matching: query.only_matching,
+            capacity: query.page.reach(),
+            modified: None,
+            name: String::new(),
+            kept: Vec::new(),
+            total: 0,
+            matches: 0,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.matches == 0
+    }
+
+    pub fn sink(&mut self) -> LineSink<'_> {
+        LineSink(self)
+    }
+
+    fn push(&mut self, kind: LineKind, number: Option<u64>, bytes: &[u8]) {
+        self.total += 1;
+        if self.kept.len() < self.capacity {
+            let number = if self.line_numbers { number } else { None };
+            self.kept.push(Line { kind, number, text: cut(bytes) });
+        }
+    }
+
+    /// Pushes the lines of a match, which is one line unless matches may span lines.
+    fn push_match(&mut self, matched: &SinkMatch<'_>) -> Result<(), std::io::Error> {
+        if !self.only_matching {
+            for (line, number) in matched.lines().zip(matched.line_number().unwrap_or(0)..) {
+                self.push(LineKind::Match, Some(number), line);
+            }
+            return Ok(());
+        }
+        let bytes = matched.bytes();
+        let mut parts = Vec::new();
+        self.matcher
+            .find_iter(bytes, |part| {
+                parts.push(part);
+                true
+            })
+            .map_err(std::io::Error::other)?;
+        for part in parts {
+            let above = memchr::memchr_iter(b'\n', &bytes[..part.start()]).count() as u64;
+            let first = matched.line_number().unwrap_or(0) + above;
+            for (line, number) in bytes[part].split(|byte| *byte == b'\n').zip(first..) {
+                self.push(LineKind::Match, Some(number), line);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line without its end, not too long, as text.
+fn cut(bytes: &[u8]) -> String {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    // Four bytes a character at most: no need to look at all of a very long line.
+    let head = &bytes[..bytes.len().min(LINE_CHARS * 4)];
+    let text = String::from_utf8_lossy(head);
+    match text.char_indices().nth(LINE_CHARS) {
+        Some((end, _)) => format!("{}… [line of {} bytes cut]", &text[..end], bytes.len()),
+        None => text.into_owned(),
+    }
+}
+
+/// Takes what the searcher reports.
+pub(super) struct LineSink<'a>(&'a mut Lines);
+
+impl Sink for LineSink<'_> {
+    type Error = std::io::Error;
+
+    fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> Result<bool, Self::Error> {
+        self.0.matches += 1;
+        match self.0.mode {
+            Mode::Files => Ok(false),
+            Mode::Count => Ok(true),
+            Mode::Content => self.0.push_match(matched).map(|()| true),
+        }
+    }
+
+    fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
+        self.0.push(LineKind::Context, context.line_number(), context.bytes());
+        Ok(true)
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> Result<bool, Self::Error> {
+        self.0.push(LineKind::Break, None, b"");
+        Ok(true)
+    }
+}
+
+/// The results of all files.
+pub(super) struct Found {
+    pub total_files: u64,
+    pub total_matches: u64,
+    pub total_lines: u64,
+    has_context: bool,
+    mode: Mode,
+    /// Names, the newest first.
+    newest: Best<(std::cmp::Reverse<SystemTime>, String), ()>,
+    /// Matches by name.
+    counts: Best<String, u64>,
+    /// Lines by name, and how much that is.
+    lines: BTreeMap<String, Vec<Line>>,
+    kept_lines: usize,
+    kept_bytes: usize,
+    max_lines: usize,
+    max_bytes: usize,
+}
+
+impl Found {
+    pub fn new(query: &Query) -> Self {
+        let reach = query.page.reach();
+        Self {
+            total_files: 0,
+            total_matches: 0,
+            total_lines: 0,
+            has_context: query.has_context(),
+            mode: query.mode,
+            newest: Best::new(reach),
+            counts: Best::new(reach),
+            lines: BTreeMap::new(),
+            kept_lines: 0,
+            kept_bytes: 0,
+            max_lines: reach,
+            max_bytes: query.page.max_bytes.saturating_mul(KEPT_BYTES_FACTOR),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.total_files == 0
+    }
+
+    pub fn add(&mut self, lines: Lines) {
+        self.total_files += 1;
+        self.total_matches += lines.matches;
+        match self.mode {
+            Mode::Files => {
+                let modified = lines.modified.unwrap_or(SystemTime::UNIX_EPOCH);
+                self.newest.add((std::cmp::Reverse(modified), lines.name), ());
+            }
+            Mode::Count => self.counts.add(lines.name, lines.matches),
+            Mode::Content => self.add_lines(lines),
+        }
+    }
+
+    fn add_lines(&mut self, lines: Lines) {
+        // The files are set apart like groups of lines.
+        let breaks = u64::from(self.has_context && self.total_lines > 0);
+        self.total_lines += lines.total + breaks;
+        self.kept_lines += lines.kept.len();
+        self.kept_bytes += size(&lines.kept);
+        self.lines.insert(lines.name, lines.kept);
+        while let Some(last) = self.lines.last_entry() {
+            let without = self.kept_lines - last.get().len();
+            let too_big = self.kept_bytes > self.max_bytes && without > 0;
+            if without < self.max_lines && !too_big {
+                break;
+            }
+            self.kept_lines = without;
+            self.kept_bytes -= size(last.get());
+            last.remove();
+        }
+    }
+
+    pub fn into_names(self) -> impl Iterator<Item = String> {
+        self.newest.into_entries().map(|((_, name), ())| name)
+    }
+
+    pub fn into_counts(self) -> impl Iterator<Item = String> {
+        self.counts.into_entries().map(|(name, count)| format!("{name}:{count}"))
+    }
+
+    pub fn into_lines(self) -> impl Iterator<Item = String> {
+        let has_context = self.has_context;
+        self.lines.into_iter().enumerate().flat_map(move |(index, (name, lines))| {
+            let apart = (has_context && index > 0).then(|| BREAK.to_owned());
+            apart.into_iter().chain(lines.into_iter().map(move |line| line.named(&name)))
+        })
+    }
+}
+
+fn size(lines: &[Line]) -> usize {
+    lines.iter().map(|line| line.text.len() + std::mem::size_of::<Line>()).sum()
+}
+
+impl Line {
+    fn named(self, name: &str) -> String {
+        let mark = match self.kind {
+            LineKind::Match => ':',
+            LineKind::Context => '-',
+            LineKind::Break => return BREAK.to_owned(),
+        };
+        match self.number {
+            Some(number) => format!("{name}{mark}{number}{mark}{}", self.text),
+            None => format!("{name}{mark}{}", self.text),
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Grep: file contents by regular expression, with ripgrep's own parts.
+//!
+//! `query.rs` turns the input into matcher and walk, `collect.rs` holds what is found within bounds, and
+//! this file searches and puts the outcome into words. Surprising: every matching file is looked at even when
+//! only some lines are wanted, because the result says how many there are; results are in a fixed order
+//! whatever thread was first.
+
+mod collect;
+mod query;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use grep_searcher::{BinaryDetection, Searcher};
+use ignore::{DirEntry, WalkState};
+use rustix::fs::{CWD, Mode as FileMode, OFlags};
+use serde_json::{Map, Value, json};
+
+use crate::search::{Place, StartAt};
+use crate::stoppable::{self, Stop, StopReason};
+use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+use collect::{Found, Lines};
+use query::{Mode, Page, Query};
+
+/// The Grep tool.
+#[derive(Debug, Default)]
+pub struct Grep;
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object",
+        "properties": {
+            "pattern": { "type": "string", "description": "Regular expression (ripgrep syntax)" },
+            "path": { "type": "string", "description": "File or directory; default: the working directory" },
+            "glob": { "type": "string", "description": "Only files like this, e.g. *.{ts,tsx}" },
+            "type": { "type": "string", "description": "Only files of this type, e.g. rust, py" },
+            "output_mode": { "type": "string", "enum": ["content", "files_with_matches", "count"], "description": "Default: files_with_matches" },
+            "-A": { "type": "integer", "description": "Lines after a match" },
+            "-B": { "type": "integer", "description": "Lines before" },
+            "-C": { "type": "integer", "description": "Lines around" },
+            "context": { "type": "integer", "description": "Same as -C" },
+            "-n": { "type": "boolean", "description": "Line numbers; default: true" },
+            "-i": { "type": "boolean", "description": "Ignore case" },
+            "-o": { "type": "boolean", "description": "Only the matching parts" },
+            "multiline": { "type": "boolean", "description": "Let matches span lines" },
+            "head_limit": { "type": "integer", "description": "Results shown; default 250, 0: all" },
+            "offset": { "type": "integer", "description": "Results skipped" },
+        },
+        "required": ["pattern"],
+        "additionalProperties": false,
+    })
+});
+
+impl Tool for Grep {
+    fn name(&self) -> &str {
+        "Grep"
+    }
+
+    fn description(&self) -> &str {
+        "Searches file contents by regular expression. Hidden files are searched, files in .gitignore are not. \
+         Gives file names (newest first), matching lines or counts."
+    }
+
+    fn input_schema(&self) -> &Value {
+        &SCHEMA
+    }
+
+    fn effect(&self, _input: &Value) -> Effect {
+        Effect::ReadOnly
+    }
+
+    fn call<'a>(
+        &'a self,
+        input: &'a Value,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
+        Box::pin(async move {
+            let place = Place::of(input["path"].as_str(), StartAt::FileOrDirectory, context)?;
+            let limits = &context.workspace.limits;
+            let query = Query::of(input, &place, limits.search_bytes).map_err(ToolFailure::Failed)?;
+            let time = limits.search_timeout;
+            let outcome = stoppable::run(&context.cancel, time, move |stop| {
+                let outcome = search(&query, &place, stop);
+                (query, outcome)
+            });
+            let (query, outcome) = outcome.await?;
+            report(&query, outcome, time)
+        })
+    }
+}
+
+/// What a search gave.
+struct Outcome {
+    found: Found,
+    /// Files and directories that could not be read.
+    unreadable: u64,
+    stopped: Option<StopReason>,
+}
+
+fn search(query: &Query, place: &Place, stop: &Stop) -> Outcome {
+    let found = std::sync::Mutex::new(Found::new(query));
+    let unreadable = AtomicU64::new(0);
+    query.walk.build_parallel().run(|| {
+        let mut searcher = query.searcher();
+        let (found, unreadable) = (&found, &unreadable);
+        Box::new(move |entry| {
+            if stop.is_set() {
+                return WalkState::Quit;
+            }
+            let searched = entry
+                .map_err(drop)
+                .and_then(|entry| search_entry(query, place, &entry, &mut searcher, stop).map_err(drop));
+            match searched {
+                Ok(None) => {}
+                Ok(Some(lines)) => found.lock().expect("grep results lock").add(lines),
+                Err(()) if stop.is_set() => return WalkState::Quit,
+                Err(()) => drop(unreadable.fetch_add(1, Ordering::Relaxed)),
+            }
+            WalkState::Continue
+        })
+    });
+    Outcome {
+        found: found.into_inner().expect("grep results lock"),
+        unreadable: unreadable.into_inner(),
+        stopped: stop.reason(),
+    }
+}
+
+/// Searches one file; `None` if nothing matched or it is no file.
+fn search_entry(
+    query: &Query,
+    place: &Place,
+    entry: &DirEntry,
+    searcher: &mut Searcher,
+    stop: &Stop,
+) -> std::io::Result<Option<Lines>> {
+    if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+        return Ok(None);
+    }
+    // A file that was named is searched to its end even if it is binary, one that was met is not.
+    searcher.set_binary_detection(if entry.depth() == 0 {
+        BinaryDetection::convert(0)
+    } else {
+        BinaryDetection::quit(0)
+    });
+    let file = open(entry.path())?;
+    let mut lines = Lines::new(query);
+    let reader = Watched { file: &file, stop };
+    searcher.search_reader(&query.matcher, reader, lines.sink())?;
+    if lines.is_empty() {
+        return Ok(None);
+    }
+    lines.name = place.name(entry.path());
+    if query.mode == Mode::Files {
+        lines.modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
+    }
+    Ok(Some(lines))
+}
+
+/// Opens a file that a moment ago was a regular one; should it be something else now, nothing blocks.
+fn open(path: &Path) -> std::io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::openat(CWD, path, flags, FileMode::empty())?))
+}
+
+/// A file that reads as broken once the search is to stop: so one endless file cannot hold it.
+struct Watched<'a> {
+    file: &'a File,
+    stop: &'a Stop,
+}
+
+impl Read for Watched<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        if self.stop.is_set() {
+            return Err(std::io::Error::other("the search was stopped"));
+        }
+        self.file.read(buffer)
+    }
+}
+
+fn report(query: &Query, outcome: Outcome, time: Duration) -> Result<ToolOutput, ToolFailure> {
+    let Outcome { found, unreadable, stopped } = outcome;
+    if stopped.is_some() && found.is_empty() {
+        return Err(ToolFailure::Failed(format!(
+            "The search found nothing within {} s and was stopped. Search a smaller part of the tree.",
+            time.as_secs()
+        )));
+    }
+    let nothing_found = found.is_empty();
+    let mut output = match query.mode {
+        Mode::Files => files_output(found, query.page),
+        Mode::Content => content_output(found, query.page),
+        Mode::Count => count_output(found, query.page),
+    };
+    if let Content::Text(text) = &mut output.content {
+        if stopped.is_some() {
+            text.push_str(&format!(
+                "\n[The search was stopped after {} s; there may be more results]",
+                time.as_secs()
+            ));
+        }
+        if nothing_found && unreadable > 0 {
+            text.push_str(&format!("\n[{unreadable} files or directories could not be read]"));
+        }
+    }
+    Ok(output)
+}
+
+fn files_output(found: Found, page: Page) -> ToolOutput {
+    let total = found.total_files;
+    let (filenames, cut) = page.of_items(found.into_names(), total);
+    let text = if total == 0 {
+        "No files found".to_owned()
+    } else {
+        let note = cut.in_words().map(|words| format!(" {words}")).unwrap_or_default();
+        let lines = filenames.join("\n");
+        format!("Found {}{note}\n{lines}", counted(filenames.len() as u64, "file"))
+    };
+    let result = json!({
+        "mode": "files_with_matches",
+        "filenames": filenames,
+        "numFiles": filenames.len(),
+        "totalFiles": total,
+    });
+    finish(text, result, cut)
+}
+
+fn content_output(found: Found, page: Page) -> ToolOutput {
+    let total = found.total_lines;
+    let (lines, cut) = page.of_items(found.into_lines(), total);
+    let content = lines.join("\n");
+    let mut text = if total == 0 { "No matches found".to_owned() } else { content.clone() };
+    if let Some(words) = cut.in_words() {
+        text.push_str(&format!("\n\n[Showing results with pagination = {words}]"));
+    }
+    let result = json!({
+        "mode": "content",
+        "numFiles": 0,
+        "filenames": [],
+        "content": content,
+        "numLines": lines.len(),
+        "totalLines": total,
+    });
+    finish(text, result, cut)
+}
+
+fn count_output(found: Found, page: Page) -> ToolOutput {
+    let (matches, files) = (found.total_matches, found.total_files);
+    let (lines, cut) = page.of_items(found.into_counts(), files);
+    let content = lines.join("\n");
+    let shown = if files == 0 { "No matches found" } else { &content };
+    let note = cut.in_words().map(|words| format!(" with pagination = {words}")).unwrap_or_default();
+    let text = format!(
+        "{shown}\n\nFound {} across {}.{note}",
+        counted(matches, "total occurrence"),
+        counted(files, "file"),
+    );
+    let result = json!({
+        "mode": "count",
+        "numFiles": files,
+        "filenames": [],
+        "content": content,
+        "numMatches": matches,
+    });
+    finish(text, result, cut)
+}
+
+/// `1 file`, `2 files`.
+fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// What was left out of the results.
+#[derive(Debug, Clone, Copy, Default)]
+struct Cut {
+    /// Set if there were more.
+    limit: Option<usize>,
+    offset: Option<usize>,
+}
+
+impl Cut {
+    fn in_words(self) -> Option<String> {
+        match (self.limit, self.offset) {
+            (None, None) => None,
+            (Some(limit), None) => Some(format!("limit: {limit}")),
+            (None, Some(offset)) => Some(format!("offset: {offset}")),
+            (Some(limit), Some(offset)) => Some(format!("limit: {limit}, offset: {offset}")),
+        }
+    }
+}
+
+fn finish(text: String, mut result: Value, cut: Cut) -> ToolOutput {
+    let empty = &mut Map::new();
+    let fields = result.as_object_mut().unwrap_or(empty);
+    if let Some(limit) = cut.limit {
+        fields.insert("appliedLimit".into(), json!(limit));
+    }
+    if let Some(offset) = cut.offset {
+        fields.insert("appliedOffset".into(), json!(offset));
+    }
+    ToolOutput { content: Content::Text(text), is_error: None, result }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! NotebookEdit: one cell of a notebook is replaced, inserted or deleted.
+//!
+//! The notebook must have been read, whatever the model: its cells are addressed by ids that are only known
+//! from reading. Everything else in the file stays, in its order; the layout becomes the usual one of
+//! notebooks (indented by one space).
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::files::FileError;
+use crate::files::replace::{Expected, Parents, Target};
+use crate::files::seen::{Seen, View};
+use crate::notebook::{cell_id, source_of};
+use crate::read::missing_text;
+use crate::write::{NOT_READ, is_notebook};
+use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+
+/// The NotebookEdit tool.
+#[derive(Debug, Default)]
+pub struct NotebookEdit;
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object",
+        "properties": {
+            "notebook_path": { "type": "string", "description": "Path of the .ipynb file" },
+            "cell_id": { "type": "string", "description": "The cell; for insert, the one to insert after (none: at the top)" },
+            "new_source": { "type": "string" },
+            "cell_type": { "type": "string", "enum": ["code", "markdown"], "description": "Needed for insert" },
+            "edit_mode": { "type": "string", "enum": ["replace", "insert", "delete"], "description": "Default: replace" },
+        },
+        "required": ["notebook_path", "new_source"],
+        "additionalProperties": false,
+    })
+});
+
+/// What is asked for.
+struct Request<'a> {
+    path: &'a str,
+    cell: Option<&'a str>,
+    source: &'a str,
+    cell_type: Option<&'a str>,
+    mode: Mode,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Replace,
+    Insert,
+    Delete,
+}
+
+impl Mode {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Replace => "replace",
+            Self::Insert => "insert",
+            Self::Delete => "delete",
+        }
+    }
+}
+
+impl<'a> Request<'a> {
+    fn of(input: &'a Value) -> Self {
+        Self {
+            path: input["notebook_path"].as_str().unwrap_or_default(),
+            cell: input["cell_id"].as_str(),
+            source: input["new_source"].as_str().unwrap_or_default(),
+            cell_type: input["cell_type"].as_str(),
+            mode: match input["edit_mode"].as_str() {
+                Some("insert") => Mode::Insert,
+                Some("delete") => Mode::Delete,
+                Some(_) | None => Mode::Replace,
+            },
+        }
+    }
+}
+
+impl Tool for NotebookEdit {
+    fn name(&self) -> &str {
+        "NotebookEdit"
+    }
+
+    fn description(&self) -> &str {
+        "Replaces, inserts or deletes one cell of a Jupyter notebook. Read the notebook first: that gives the \
+         cell ids."
+    }
+
+    fn input_schema(&self) -> &Value {
+        &SCHEMA
+    }
+
+    fn effect(&self, _input: &Value) -> Effect {
+        Effect::Writes
+    }
+
+    fn check(&self, input: &Value) -> Result<(), ToolFailure> {
+        let request = Request::of(input);
+        if !is_notebook(request.path) {
+            return Err(rejected(
+                "File must be a Jupyter notebook (.ipynb file). For other files use the Edit tool.",
+            ));
+        }
+        if request.mode == Mode::Insert && request.cell_type.is_none() {
+            return Err(rejected("Cell type is required when using edit_mode=insert."));
+        }
+        if request.mode != Mode::Insert && request.cell.is_none() {
+            return Err(rejected("Cell ID must be specified when not inserting a new cell."));
+        }
+        Ok(())
+    }
+
+    fn call<'a>(
+        &'a self,
+        input: &'a Value,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
+        Box::pin(async move {
+            self.check(input)?;
+            edit(&Request::of(input), context)
+        })
+    }
+}
+
+fn rejected(text: impl Into<String>) -> ToolFailure {
+    ToolFailure::Rejected(text.into())
+}
+
+fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+    let failed = |error: FileError| match error {
+        FileError::Missing => rejected(missing_text(context)),
+        error => ToolFailure::Failed(error.in_words(Path::new(request.path))),
+    };
+    let path = context.workspace.resolve(request.path);
+    let target = match Target::resolve(&path, Parents::MustExist) {
+        Err(FileError::Missing) => return Err(rejected(NOT_READ)),
+        result => result.map_err(failed)?,
+    };
+    let Some(seen) = context.workspace.seen.get(&target.path) else {
+        return Err(rejected(NOT_READ));
+    };
+    let original = target
+        .read(context.workspace.limits.edit_bytes)
+        .map_err(failed)?
+        .ok_or_else(|| failed(FileError::Missing))?;
+    if !seen.is_current(&original.stamp, &original.bytes) {
+        return Err(rejected(
+            "File has been modified since it was read. Read it again before writing to it.",
+        ));
+    }
+    let mut notebook: Value = serde_json::from_slice(&original.bytes)
+        .map_err(|error| rejected(format!("Notebook is not valid JSON: {error}")))?;
+    let done = change(request, &mut notebook, &context.tool_use_id)?;
+    let updated = written(&notebook)?;
+    let stamp = target.replace(updated.as_bytes(), Expected::Unchanged(&original.stamp)).map_err(failed)?;
+    context
+        .workspace
+        .seen
+        .record(target.path.clone(), Seen::of_bytes(View::Whole, stamp, updated.as_bytes()));
+    let before = String::from_utf8_lossy(&original.bytes).into_owned();
+    Ok(output(request, &notebook, done, before, updated))
+}
+
+/// What was done to which cell.
+struct Done {
+    cell_id: String,
+    cell_type: String,
+    old_source: Option<String>,
+}
+
+fn change(request: &Request<'_>, notebook: &mut Value, salt: &str) -> Result<Done, ToolFailure> {
+    let has_ids = has_cell_ids(notebook);
+    let cells = notebook["cells"].as_array_mut().ok_or_else(|| rejected("Notebook has no list of cells."))?;
+    let index = match request.cell {
+        None => None,
+        Some(id) => Some(
+            cells
+                .iter()
+                .enumerate()
+                .position(|(index, cell)| cell_id(cell, index) == id)
+                .ok_or_else(|| rejected(format!("Cell with ID {id:?} not found in notebook.")))?,
+        ),
+    };
+    match (request.mode, index) {
+        (Mode::Insert, index) => {
+            let at = index.map_or(0, |index| index + 1);
+            Ok(insert(request, cells, at, has_ids.then_some(salt)))
+        }
+        (Mode::Delete, Some(index)) => {
+            let id = cell_id(&cells[index], index);
+            let cell = cells.remove(index);
+            Ok(Done {
+                cell_id: id,
+                cell_type: cell["cell_type"].as_str().unwrap_or("code").to_owned(),
+                old_source: Some(source_of(&cell)),
+            })
+        }
+        (Mode::Replace, Some(index)) => Ok(replace(request, &mut cells[index], index)),
+        (Mode::Replace | Mode::Delete, None) => {
+            Err(rejected("Cell ID must be specified when not inserting a new cell."))
+        }
+    }
+}
+
+/// Cells have ids since version 4.5 of the format; older readers stumble over them.
+fn has_cell_ids(notebook: &Value) -> bool {
+    let version = (notebook["nbformat"].as_u64(), notebook["nbformat_minor"].as_u64());
+    version >= (Some(4), Some(5))
+}
+
+fn insert(request: &Request<'_>, cells: &mut Vec<Value>, at: usize, salt: Option<&str>) -> Done {
+    let cell_type = request.cell_type.unwrap_or("code");
+    let mut cell = Map::new();
+    cell.insert("cell_type".into(), json!(cell_type));
+    let id = match salt {
+        Some(salt) => {
+            let id = new_id(salt, request.source, cells);
+            cell.insert("id".into(), json!(id));
+            id
+        }
+        None => format!("cell-{at}"),
+    };
+    cell.insert("source".into(), json!(request.source));
+    cell.insert("metadata".into(), json!({}));
+    if cell_type == "code" {
+        cell.insert("execution_count".into(), Value::Null);
+        cell.insert("outputs".into(), json!([]));
+    }
+    cells.insert(at, Value::Object(cell));
+    Done { cell_id: id, cell_type: cell_type.to_owned(), old_source: None }
+}
+
+/// Eight hex digits that no cell has. From the call and not from chance, so that runs can be repeated.
+fn new_id(salt: &str, source: &str, cells: &[Value]) -> String {
+    let mut hasher = DefaultHasher::new();
+    (salt, source, cells.len()).hash(&mut hasher);
+    let mut number = hasher.finish();
+    loop {
+        let id = format!("{:08x}", number & 0xFFFF_FFFF);
+        if cells.iter().all(|cell| cell["id"] != json!(id)) {
+            return id;
+        }
+        number = number.wrapping_add(1);
+    }
+}
+
+/// New text makes what the old one printed wrong, so outputs go.
+fn replace(request: &Request<'_>, cell: &mut Value, index: usize) -> Done {
+    let old_source = source_of(cell);
+    let id = cell_id(cell, index);
+    let old_type = cell["cell_type"].as_str().unwrap_or("code").to_owned();
+    let cell_type = request.cell_type.unwrap_or(&old_type).to_owned();
+    if let Some(cell) = cell.as_object_mut() {
+        cell.insert("source".into(), json!(request.source));
+        cell.insert("cell_type".into(), json!(cell_type));
+        if cell_type == "code" {
+            cell.insert("execution_count".into(), Value::Null);
+            cell.insert("outputs".into(), json!([]));
+        } else {
+            cell.shift_remove("execution_count");
+            cell.shift_remove("outputs");
+        }
+    }
+    Done { cell_id: id, cell_type, old_source: Some(old_source) }
+}
+
+fn written(notebook: &Value) -> Result<String, ToolFailure> {
+    let mut bytes = Vec::new();
+    let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, formatter);
+    notebook
+        .serialize(&mut serializer)
+        .map_err(|error| ToolFailure::Failed(format!("Notebook cannot be written: {error}")))?;
+    String::from_utf8(bytes)
+        .map_err(|error| ToolFailure::Failed(format!("Notebook cannot be written: {error}")))
+}
+
+fn output(request: &Request<'_>, notebook: &Value, done: Done, before: String, after: String) -> ToolOutput {
+    let Done { cell_id, cell_type, old_source } = done;
+    let source = request.source;
+    let said = match request.mode {
+        Mode::Replace => format!("Updated cell {cell_id} with {source}"),
+        Mode::Insert => format!("Inserted cell {cell_id} with {source}"),
+        Mode::Delete => format!("Deleted cell {cell_id}"),
+    };
+    let mut result = Map::new();
+    result.insert("new_source".into(), json!(source));
+    if let Some(old_source) = old_source {
+        result.insert("old_source".into(), json!(old_source));
+    }
+    let language = notebook["metadata"]["language_info"]["name"].as_str().unwrap_or("python");
+    result.insert("cell_type".into(), json!(cell_type));
+    result.insert("language".into(), json!(language));
+    result.insert("edit_mode".into(), json!(request.mode.name()));
+    result.insert("cell_id".into(), json!(cell_id));
+    result.insert("error".into(), json!(""));
+    result.insert("notebook_path".into(), json!(request.path));
+    result.insert("original_file".into(), json!(before));
+    result.insert("updated_file".into(), json!(after));
+    ToolOutput { content: Content::Text(said), is_error: None, result: Value::Object(result) }
+}
+
+#[cfg(test)]
+mod tests;

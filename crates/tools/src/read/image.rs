@@ -1,0 +1,160 @@
+//! Pictures: as they are when they are small enough for the API, else scaled down and encoded anew.
+//!
+//! The format is told by the first bytes, not by the extension: the API refuses data that is not what it is
+//! said to be. Decoding is bounded in pixels and memory, so a small file that unpacks to a huge picture is an
+//! error and not an outage.
+
+use std::io::Cursor;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use image::codecs::jpeg::JpegEncoder;
+use image::imageops::FilterType;
+use image::{DynamicImage, ImageFormat, ImageReader};
+use serde_json::json;
+
+use super::{Request, TIME, failure, read_all};
+use crate::files::open::Opened;
+use crate::stoppable;
+use crate::{Content, ToolContext, ToolFailure, ToolOutput};
+
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+/// Longest side that is sent; more adds cost, not detail.
+const MAX_SIDE: u32 = 2000;
+
+/// A picture with more bytes is encoded anew.
+const MAX_SENT_BYTES: usize = 500 * 1024;
+
+/// Longest side and memory of a picture that is decoded at all.
+const MAX_DECODED_SIDE: u32 = 20_000;
+const MAX_DECODED_BYTES: u64 = 512 << 20;
+
+/// JPEG qualities, tried in turn until the picture is small enough.
+const QUALITIES: [u8; 4] = [80, 60, 40, 20];
+
+/// A picture ready to be sent.
+struct Picture {
+    bytes: Vec<u8>,
+    format: ImageFormat,
+    original: (u32, u32),
+    shown: (u32, u32),
+}
+
+pub(super) async fn read(
+    request: &Request,
+    opened: Opened,
+    context: &ToolContext,
+) -> Result<ToolOutput, ToolFailure> {
+    let bytes = read_all(&opened, MAX_FILE_BYTES).map_err(|error| failure(error, &request.path, context))?;
+    let original_size = bytes.len();
+    let refused = |why: String| ToolFailure::Failed(format!("{why}: {}", request.path));
+    if bytes.is_empty() {
+        return Err(refused("Image file is empty".to_owned()));
+    }
+    let (format, dimensions) = header(&bytes).map_err(refused)?;
+    let picture = if bytes.len() <= MAX_SENT_BYTES && dimensions.0.max(dimensions.1) <= MAX_SIDE {
+        Picture { bytes, format, original: dimensions, shown: dimensions }
+    } else {
+        let work = move |_: &stoppable::Stop| shrink(&bytes, format, dimensions);
+        stoppable::run(&context.cancel, TIME, work).await?.map_err(refused)?
+    };
+    Ok(output(&picture, original_size))
+}
+
+/// Format and size in pixels, from the first bytes.
+fn header(bytes: &[u8]) -> Result<(ImageFormat, (u32, u32)), String> {
+    let unreadable = |error: image::ImageError| format!("Image cannot be read ({error})");
+    let format = image::guess_format(bytes).map_err(unreadable)?;
+    let dimensions =
+        ImageReader::with_format(Cursor::new(bytes), format).into_dimensions().map_err(unreadable)?;
+    Ok((format, dimensions))
+}
+
+fn shrink(bytes: &[u8], format: ImageFormat, original: (u32, u32)) -> Result<Picture, String> {
+    let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
+    let mut limits = image::Limits::default();
+    limits.max_image_width = Some(MAX_DECODED_SIDE);
+    limits.max_image_height = Some(MAX_DECODED_SIDE);
+    limits.max_alloc = Some(MAX_DECODED_BYTES);
+    reader.limits(limits);
+    let decoded = reader.decode().map_err(|error| format!("Image cannot be read ({error})"))?;
+    let mut side = MAX_SIDE;
+    loop {
+        let scaled = if decoded.width().max(decoded.height()) > side {
+            decoded.resize(side, side, FilterType::Triangle)
+        } else {
+            decoded.clone()
+        };
+        if let Some((bytes, format)) = encode(&scaled, format)? {
+            let shown = (scaled.width(), scaled.height());
+            return Ok(Picture { bytes, format, original, shown });
+        }
+        side /= 2;
+    }
+}
+
+/// The picture in few enough bytes: as PNG if it was one (sharp text stays sharp), else as JPEG. `None` if no
+/// quality is low enough; that ends, because a few pixels always are.
+fn encode(picture: &DynamicImage, was: ImageFormat) -> Result<Option<(Vec<u8>, ImageFormat)>, String> {
+    let failed = |error: image::ImageError| format!("Image cannot be encoded ({error})");
+    if was == ImageFormat::Png {
+        let mut out = Vec::new();
+        picture.write_to(&mut Cursor::new(&mut out), ImageFormat::Png).map_err(failed)?;
+        if out.len() <= MAX_SENT_BYTES {
+            return Ok(Some((out, ImageFormat::Png)));
+        }
+    }
+    let opaque = on_white(picture);
+    for quality in QUALITIES {
+        let mut out = Vec::new();
+        opaque.write_with_encoder(JpegEncoder::new_with_quality(&mut out, quality)).map_err(failed)?;
+        if out.len() <= MAX_SENT_BYTES {
+            return Ok(Some((out, ImageFormat::Jpeg)));
+        }
+    }
+    Ok(None)
+}
+
+/// JPEG knows no transparency; what was clear becomes white.
+fn on_white(picture: &DynamicImage) -> DynamicImage {
+    if !picture.color().has_alpha() {
+        return DynamicImage::ImageRgb8(picture.to_rgb8());
+    }
+    let source = picture.to_rgba8();
+    let mut out = image::RgbImage::new(source.width(), source.height());
+    for (from, to) in source.pixels().zip(out.pixels_mut()) {
+        let alpha = u16::from(from[3]);
+        for channel in 0..3 {
+            let mixed = (u16::from(from[channel]) * alpha + 255 * (255 - alpha)) / 255;
+            to[channel] = u8::try_from(mixed).unwrap_or(u8::MAX);
+        }
+    }
+    DynamicImage::ImageRgb8(out)
+}
+
+fn output(picture: &Picture, original_size: usize) -> ToolOutput {
+    let data = BASE64.encode(&picture.bytes);
+    let media_type = picture.format.to_mime_type();
+    ToolOutput {
+        content: Content::Blocks(vec![json!({
+            "type": "image",
+            "source": { "type": "base64", "data": data, "media_type": media_type },
+        })]),
+        is_error: None,
+        result: json!({
+            "type": "image",
+            "file": {
+                "base64": data,
+                "type": media_type,
+                "originalSize": original_size,
+                "dimensions": {
+                    "originalWidth": picture.original.0,
+                    "originalHeight": picture.original.1,
+                    "displayWidth": picture.shown.0,
+                    "displayHeight": picture.shown.1,
+                },
+            },
+        }),
+    }
+}

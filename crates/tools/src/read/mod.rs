@@ -1,0 +1,205 @@
+//! Read: a file as the model can take it — numbered lines, a picture, a notebook's cells, a PDF document.
+//!
+//! The kind is decided by the extension, here; each kind has its file. All of them get the file already open
+//! and known to be regular. Small files are read where we are; anything that can take long goes to a thread.
+
+mod image;
+mod notebook;
+mod pdf;
+mod text;
+
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+
+use crate::files::FileError;
+use crate::files::open::{Opened, names_special, open_regular};
+use crate::{Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+
+/// A file larger than this is read on a thread of its own.
+const INLINE_BYTES: u64 = 1 << 20;
+
+/// How long reading one file may take.
+const TIME: Duration = Duration::from_secs(30);
+
+/// The Read tool.
+#[derive(Debug, Default)]
+pub struct Read;
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object",
+        "properties": {
+            "file_path": { "type": "string", "description": "Path of the file, best absolute" },
+            "offset": { "type": "integer", "description": "First line to read, counted from 1" },
+            "limit": { "type": "integer", "description": "Number of lines to read" },
+            "pages": { "type": "string", "description": "PDF only: a page (\"3\") or a range (\"1-5\"), at most 20 pages" },
+            "allow_large": { "type": "boolean", "description": "Read a file over the size limit all the same" },
+        },
+        "required": ["file_path"],
+        "additionalProperties": false,
+    })
+});
+
+/// What to read of a file.
+#[derive(Debug, Clone)]
+struct Request {
+    /// As the model wrote it; it gets it back like that.
+    path: String,
+    offset: Option<i64>,
+    limit: Option<u64>,
+    pages: Option<pdf::Pages>,
+    allow_large: bool,
+}
+
+impl Request {
+    fn of(input: &Value) -> Result<Self, ToolFailure> {
+        let pages = match input["pages"].as_str() {
+            Some(text) => Some(text.parse().map_err(ToolFailure::Rejected)?),
+            None => None,
+        };
+        Ok(Self {
+            path: input["file_path"].as_str().unwrap_or_default().to_owned(),
+            offset: input["offset"].as_f64().map(|offset| offset as i64),
+            limit: input["limit"].as_f64().filter(|limit| *limit > 0.0).map(|limit| limit as u64),
+            pages,
+            allow_large: input["allow_large"] == json!(true),
+        })
+    }
+}
+
+/// The kinds of files that are shown differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Text,
+    Image,
+    Notebook,
+    Pdf,
+    /// Known by its extension to be nothing a model can read.
+    Binary,
+}
+
+impl Kind {
+    fn of(path: &str) -> Self {
+        let extension = extension(path);
+        match extension.as_str() {
+            "png" | "jpg" | "jpeg" | "gif" | "webp" => Self::Image,
+            "ipynb" => Self::Notebook,
+            "pdf" => Self::Pdf,
+            other if BINARY_EXTENSIONS.contains(&other) => Self::Binary,
+            _text_until_shown_otherwise => Self::Text,
+        }
+    }
+}
+
+/// Sorted by what they are: programs, archives, media, fonts, data, documents.
+const BINARY_EXTENSIONS: &[&str] = &[
+    "exe", "dll", "so", "dylib", "a", "o", "obj", "lib", "bin", "class", "jar", "war", "pyc", "pyo", "wasm",
+    "node", "zip", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar", "tar", "iso", "dmg", "img", "deb", "rpm",
+    "apk", "mp3", "mp4", "m4a", "mov", "avi", "mkv", "webm", "flac", "wav", "ogg", "bmp", "ico", "tiff",
+    "tif", "heic", "psd", "woff", "woff2", "ttf", "otf", "eot", "dat", "db", "sqlite", "sqlite3", "parquet",
+    "pickle", "pkl", "npy", "npz", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "odt", "ods", "odp",
+];
+
+fn extension(path: &str) -> String {
+    let extension = Path::new(path).extension().unwrap_or_default();
+    extension.to_string_lossy().to_ascii_lowercase()
+}
+
+impl Tool for Read {
+    fn name(&self) -> &str {
+        "Read"
+    }
+
+    fn description(&self) -> &str {
+        "Reads a file. Text comes with line numbers (number, tab, line), whole unless offset and limit are \
+         given. Images are shown, notebooks come as cells with outputs, PDFs as documents. Not for directories."
+    }
+
+    fn input_schema(&self) -> &Value {
+        &SCHEMA
+    }
+
+    fn effect(&self, _input: &Value) -> Effect {
+        Effect::ReadOnly
+    }
+
+    fn check(&self, input: &Value) -> Result<(), ToolFailure> {
+        let request = Request::of(input)?;
+        if Kind::of(&request.path) == Kind::Binary {
+            return Err(ToolFailure::Rejected(binary_text(&request.path)));
+        }
+        if names_special(Path::new(&request.path)) {
+            return Err(ToolFailure::Rejected(FileError::Special.in_words(Path::new(&request.path))));
+        }
+        Ok(())
+    }
+
+    fn call<'a>(
+        &'a self,
+        input: &'a Value,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
+        Box::pin(async move {
+            self.check(input)?;
+            let request = Request::of(input)?;
+            let path = context.workspace.resolve(&request.path);
+            let opened = open_regular(&path).map_err(|error| failure(error, &request.path, context))?;
+            match Kind::of(&request.path) {
+                Kind::Text => text::read(request, opened, &path, context).await,
+                Kind::Image => image::read(&request, opened, context).await,
+                Kind::Notebook => notebook::read(&request, opened, &path, context).await,
+                Kind::Pdf => pdf::read(&request, opened, context).await,
+                Kind::Binary => Err(ToolFailure::Rejected(binary_text(&request.path))),
+            }
+        })
+    }
+}
+
+/// The first sentence is what programs know; programs other than models cannot act on the rest.
+fn binary_text(path: &str) -> String {
+    format!(
+        "This tool cannot read binary files. The file appears to be a binary .{} file. \
+         Look at it with a shell command or a script that knows the format.",
+        extension(path)
+    )
+}
+
+fn failure(error: FileError, path: &str, context: &ToolContext) -> ToolFailure {
+    match error {
+        FileError::Missing => ToolFailure::Failed(missing_text(context)),
+        FileError::Special => ToolFailure::Rejected(error.in_words(Path::new(path))),
+        FileError::Directory | FileError::TooLarge { .. } | FileError::Changed | FileError::System { .. } => {
+            ToolFailure::Failed(error.in_words(Path::new(path)))
+        }
+    }
+}
+
+pub(crate) fn missing_text(context: &ToolContext) -> String {
+    let cwd = context.workspace.cwd();
+    format!("File does not exist. Note: your current working directory is {}.", cwd.display())
+}
+
+/// All bytes of a file of at most `max` bytes.
+fn read_all(opened: &Opened, max: u64) -> Result<Vec<u8>, FileError> {
+    use std::io::Read as _;
+    let size = opened.stamp.size;
+    if size > max {
+        return Err(FileError::TooLarge { size });
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(size).unwrap_or_default());
+    (&opened.file)
+        .take(max + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| FileError::from_io(&error, "read"))?;
+    if bytes.len() as u64 > max {
+        return Err(FileError::TooLarge { size: bytes.len() as u64 });
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+//! Notebooks: the cells in order, each with its id, code with what it printed.
+//!
+//! Pictures among the outputs become image blocks. Long printed outputs are cut; the file itself has them.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use super::{Request, failure, read_all};
+use crate::files::seen::{Seen, View};
+use crate::notebook::{cell_id, source_of};
+use crate::{Content, ToolContext, ToolFailure, ToolOutput};
+
+/// Notebooks carry pictures, so more than of plain text is read; what is shown is far less.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Characters of one cell's printed output that are shown.
+const OUTPUT_CHARS: usize = 10_000;
+
+pub(super) async fn read(
+    request: &Request,
+    opened: super::Opened,
+    path: &Path,
+    context: &ToolContext,
+) -> Result<ToolOutput, ToolFailure> {
+    let bytes = read_all(&opened, MAX_BYTES).map_err(|error| failure(error, &request.path, context))?;
+    let notebook: Value = serde_json::from_slice(&bytes).map_err(|error| {
+        ToolFailure::Failed(format!("Notebook is not valid JSON: {error}. File: {}", request.path))
+    })?;
+    let language = notebook["metadata"]["language_info"]["name"].as_str().unwrap_or("python");
+    let cells: Vec<Value> = notebook["cells"]
+        .as_array()
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+        .iter()
+        .enumerate()
+        .map(|(index, cell)| described(cell, index, language))
+        .collect();
+    if let Ok(path) = std::fs::canonicalize(path) {
+        let seen = Seen::of_bytes(View::Whole, opened.stamp, &bytes);
+        context.workspace.seen.record(path, seen);
+    }
+    Ok(ToolOutput {
+        content: Content::Blocks(blocks(&cells)),
+        is_error: None,
+        result: json!({
+            "type": "notebook",
+            "file": { "filePath": request.path, "cells": cells },
+        }),
+    })
+}
+
+/// One cell as programs get it.
+fn described(cell: &Value, index: usize, language: &str) -> Value {
+    let kind = cell["cell_type"].as_str().unwrap_or("code");
+    let mut out = Map::new();
+    out.insert("cellType".into(), json!(kind));
+    out.insert("source".into(), json!(source_of(cell)));
+    let is_code = kind == "code";
+    if is_code && !cell["execution_count"].is_null() {
+        out.insert("execution_count".into(), cell["execution_count"].clone());
+    }
+    out.insert("cell_id".into(), json!(cell_id(cell, index)));
+    if is_code {
+        out.insert("language".into(), json!(language));
+        let outputs: Vec<Value> = cell["outputs"]
+            .as_array()
+            .map(|outputs| outputs.iter().filter_map(described_output).collect())
+            .unwrap_or_default();
+        if !outputs.is_empty() {
+            out.insert("outputs".into(), json!(outputs));
+        }
+    }
+    Value::Object(out)
+}
+
+fn described_output(output: &Value) -> Option<Value> {
+    let kind = output["output_type"].as_str()?;
+    let text = match kind {
+        "stream" => joined(&output["text"]),
+        "execute_result" | "display_data" => joined(&output["data"]["text/plain"]),
+        "error" => {
+            let name = output["ename"].as_str().unwrap_or_default();
+            let value = output["evalue"].as_str().unwrap_or_default();
+            let trace: Vec<&str> = output["traceback"]
+                .as_array()
+                .map(|lines| lines.iter().filter_map(Value::as_str).collect())
+                .unwrap_or_default();
+            Some(format!("{name}: {value}\n{}", trace.join("\n")))
+        }
+        _unknown_kind => None,
+    };
+    let mut out = Map::new();
+    out.insert("output_type".into(), json!(kind));
+    if let Some(text) = text {
+        out.insert("text".into(), json!(cut(text)));
+    }
+    for media_type in ["image/png", "image/jpeg"] {
+        if let Some(data) = joined(&output["data"][media_type]) {
+            let data: String = data.split_whitespace().collect();
+            out.insert("image".into(), json!({ "image_data": data, "media_type": media_type }));
+            break;
+        }
+    }
+    Some(Value::Object(out))
+}
+
+/// A string, or the list of lines that notebooks write instead of one.
+fn joined(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(lines) => Some(lines.iter().filter_map(Value::as_str).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => None,
+    }
+}
+
+fn cut(text: String) -> String {
+    match text.char_indices().nth(OUTPUT_CHARS) {
+        Some((end, _)) => {
+            format!("{}\n[output cut here; it has {} bytes]", &text[..end], text.len())
+        }
+        None => text,
+    }
+}
+
+/// What the model gets: texts that follow each other are one block.
+fn blocks(cells: &[Value]) -> Vec<Value> {
+    let mut blocks = Blocks::default();
+    for cell in cells {
+        let id = cell["cell_id"].as_str().unwrap_or_default();
+        let kind = match cell["cellType"].as_str() {
+            Some("code") | None => String::new(),
+            Some(kind) => format!("<cell_type>{kind}</cell_type>"),
+        };
+        let source = cell["source"].as_str().unwrap_or_default();
+        blocks.text(&format!("<cell id=\"{id}\">{kind}{source}</cell id=\"{id}\">"));
+        for output in cell["outputs"].as_array().map(Vec::as_slice).unwrap_or_default() {
+            if let Some(text) = output["text"].as_str() {
+                blocks.text(&format!("\n{text}"));
+            }
+            if let Some(image) = output["image"].as_object() {
+                blocks.image(&image["media_type"], &image["image_data"]);
+            }
+        }
+    }
+    blocks.finish()
+}
+
+#[derive(Default)]
+struct Blocks {
+    done: Vec<Value>,
+    open: Option<String>,
+}
+
+impl Blocks {
+    fn text(&mut self, text: &str) {
+        match &mut self.open {
+            Some(open) => {
+                open.push('\n');
+                open.push_str(text);
+            }
+            None => self.open = Some(text.to_owned()),
+        }
+    }
+
+    fn image(&mut self, media_type: &Value, data: &Value) {
+        self.close();
+        self.done.push(json!({
+            "type": "image",
+            "source": { "type": "base64", "data": data, "media_type": media_type },
+        }));
+    }
+
+    fn close(&mut self) {
+        if let Some(text) = self.open.take() {
+            self.done.push(json!({ "type": "text", "text": text }));
+        }
+    }
+
+    fn finish(mut self) -> Vec<Value> {
+        if self.done.is_empty() && self.open.is_none() {
+            self.text("The notebook has no cells.");
+        }
+        self.close();
+        self.done
+    }
+}

@@ -1,0 +1,105 @@
+//! PDF files: handed to the model as a document, whole.
+//!
+//! Some pages of a longer one need a program that renders them; until that goes through `lathe-exec`, asking
+//! for pages is a clear error. Pages are counted by a look for page objects, which newer files may hide
+//! in compressed parts: then the size alone decides.
+
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::json;
+
+use super::{Request, failure, read_all};
+use crate::files::error::human_size;
+use crate::files::open::Opened;
+use crate::{Content, ToolContext, ToolFailure, ToolOutput};
+
+/// Pages that are sent whole.
+const MAX_WHOLE_PAGES: usize = 10;
+
+/// Pages that may be asked for at once.
+const MAX_PAGES: u32 = 20;
+
+/// The API takes 32 MB a request; base64 adds a third.
+const MAX_BYTES: u64 = 20 << 20;
+
+/// First and last page, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Pages {
+    first: u32,
+    last: u32,
+}
+
+impl FromStr for Pages {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let trimmed = text.trim();
+        let (first, last) = trimmed.split_once('-').unwrap_or((trimmed, trimmed));
+        let number = |text: &str| text.trim().parse::<u32>().ok().filter(|page| *page > 0);
+        match (number(first), number(last)) {
+            (Some(first), Some(last)) if first <= last && last - first < MAX_PAGES => {
+                Ok(Self { first, last })
+            }
+            (Some(first), Some(last)) if first <= last => Err(format!(
+                "Invalid pages parameter: {text:?}. That is {} pages; ask for at most {MAX_PAGES} at once.",
+                last - first + 1
+            )),
+            _ => Err(format!(
+                "Invalid pages parameter: {text:?}. It must be one page (\"3\") or one range (\"1-5\"), counted from 1."
+            )),
+        }
+    }
+}
+
+pub(super) async fn read(
+    request: &Request,
+    opened: Opened,
+    context: &ToolContext,
+) -> Result<ToolOutput, ToolFailure> {
+    let refused = |why: String| Err(ToolFailure::Failed(why));
+    if let Some(Pages { first, last }) = request.pages {
+        return refused(format!(
+            "Rendering PDF pages ({first}-{last}) is not supported yet. Read the file without pages, or use \
+             a shell command such as pdftotext."
+        ));
+    }
+    let bytes = read_all(&opened, MAX_BYTES).map_err(|error| failure(error, &request.path, context))?;
+    if !bytes.starts_with(b"%PDF-") {
+        return refused(format!("File is not a valid PDF: {}", request.path));
+    }
+    let pages = page_count(&bytes);
+    if pages > MAX_WHOLE_PAGES {
+        return refused(format!(
+            "PDF has {pages} pages, too many to read at once. Set pages to a range of at most {MAX_PAGES}."
+        ));
+    }
+    let size = bytes.len();
+    let data = BASE64.encode(&bytes);
+    let said = format!("PDF file read: {} ({})", request.path, human_size(size as u64));
+    Ok(ToolOutput {
+        content: Content::Blocks(vec![
+            json!({ "type": "text", "text": said }),
+            json!({
+                "type": "document",
+                "source": { "type": "base64", "media_type": "application/pdf", "data": data },
+            }),
+        ]),
+        is_error: None,
+        result: json!({
+            "type": "pdf",
+            "file": { "filePath": request.path, "base64": data, "originalSize": size },
+        }),
+    })
+}
+
+/// Objects of the type `/Page`; 0 if none can be seen.
+fn page_count(bytes: &[u8]) -> usize {
+    memchr::memmem::find_iter(bytes, b"/Page")
+        .filter(|at| {
+            let ends = bytes.get(at + b"/Page".len()).is_none_or(|byte| !byte.is_ascii_alphabetic());
+            ends && bytes[..*at].trim_ascii_end().ends_with(b"/Type")
+        })
+        .count()
+}

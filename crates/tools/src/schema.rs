@@ -1,0 +1,316 @@
+//! Checks a tool input against the tool's own JSON Schema, strictly, before anything else sees it.
+//!
+//! Understands the part of JSON Schema that tools use: types, `properties`, `required`, `enum`, bounds,
+//! `items`, `additionalProperties: false` and `default`. Other keywords are ignored, so a schema from
+//! outside is checked as far as it is understood. Surprising: two things are mended instead of refused,
+//! because models do them all the time and the meaning is plain: a number sent as a string, and a missing
+//! parameter that has a default.
+
+use serde_json::{Map, Value, json};
+
+/// An input that does not fit the schema.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the input does not fit the schema: {message}")]
+pub struct InvalidInput {
+    /// What the model reads after `InputValidationError: `.
+    pub message: String,
+    /// What programs read after `InputValidationError: `: the issues as a JSON array, or a short note when
+    /// the input was not JSON at all.
+    pub issues_json: String,
+}
+
+impl InvalidInput {
+    /// Content of the `tool_result` block.
+    pub fn content(&self) -> String {
+        format!("<tool_use_error>InputValidationError: {}</tool_use_error>", self.message)
+    }
+
+    /// The `tool_use_result` string.
+    pub fn result(&self) -> String {
+        format!("InputValidationError: {}", self.issues_json)
+    }
+
+    /// One issue of a tool's own making, in the shape of schema issues: for checks that a schema cannot say.
+    pub fn custom(parameter: &str, problem: &str) -> Self {
+        let issues = json!([{ "code": "custom", "path": [parameter], "message": problem }]);
+        let text = pretty(&issues);
+        Self { message: text.clone(), issues_json: text }
+    }
+
+    /// The input of this call was cut or broken and is not JSON.
+    pub fn unparsable(tool_name: &str, raw: &str) -> Self {
+        let shown: &str = match raw.char_indices().nth(UNPARSABLE_SHOWN) {
+            Some((end, _)) => &raw[..end],
+            None => raw,
+        };
+        Self {
+            message: format!(
+                "{tool_name} was called with input that could not be parsed as JSON.\n\
+                 You sent (first {} of {} bytes): {shown}\n\
+                 Send the call again as one valid JSON object; check backslashes, control characters and the end of the input.",
+                shown.len(),
+                raw.len(),
+            ),
+            issues_json: format!("JSON parse failed ({} bytes)", raw.len()),
+        }
+    }
+}
+
+/// Characters of an unparsable input that are quoted back.
+const UNPARSABLE_SHOWN: usize = 200;
+
+/// Checks `input` and returns it mended: numbers out of numeric strings, defaults filled in.
+pub fn validate(tool_name: &str, schema: &Value, mut input: Value) -> Result<Value, InvalidInput> {
+    let mut issues = Issues::default();
+    check(schema, &mut input, &mut Vec::new(), &mut issues);
+    if issues.raw.is_empty() {
+        return Ok(input);
+    }
+    let issues_json = pretty(&Value::Array(issues.raw));
+    let message = match issues.prose {
+        Some(lines) => {
+            let noun = if lines.len() == 1 { "issue" } else { "issues" };
+            format!("{tool_name} failed due to the following {noun}:\n{}", lines.join("\n"))
+        }
+        None => issues_json.clone(),
+    };
+    Err(InvalidInput { message, issues_json })
+}
+
+/// What was found so far. `prose` stays `Some` while every issue is a missing or an unexpected parameter.
+struct Issues {
+    raw: Vec<Value>,
+    prose: Option<Vec<String>>,
+}
+
+impl Default for Issues {
+    fn default() -> Self {
+        Self { raw: Vec::new(), prose: Some(Vec::new()) }
+    }
+}
+
+impl Issues {
+    fn plain(&mut self, issue: Value) {
+        self.raw.push(issue);
+        self.prose = None;
+    }
+
+    fn in_words(&mut self, issue: Value, lines: impl IntoIterator<Item = String>) {
+        self.raw.push(issue);
+        if let Some(prose) = &mut self.prose {
+            prose.extend(lines);
+        }
+    }
+}
+
+fn check(schema: &Value, value: &mut Value, path: &mut Vec<Value>, issues: &mut Issues) {
+    if let Some(kind) = schema["type"].as_str() {
+        mend(kind, value);
+        if !fits(kind, value) {
+            issues.plain(type_issue(kind, path, type_name(value)));
+            return;
+        }
+    }
+    if let Some(allowed) = schema["enum"].as_array()
+        && !allowed.contains(value)
+    {
+        issues.plain(enum_issue(allowed, path));
+        return;
+    }
+    match value {
+        Value::Object(object) => check_object(schema, object, path, issues),
+        Value::Array(items) => {
+            check_size(schema, ["minItems", "maxItems"], Size::items(items.len()), path, issues);
+            for (index, item) in items.iter_mut().enumerate() {
+                path.push(json!(index));
+                check(&schema["items"], item, path, issues);
+                path.pop();
+            }
+        }
+        Value::String(text) => {
+            let length = text.encode_utf16().count();
+            check_size(schema, ["minLength", "maxLength"], Size::characters(length), path, issues);
+        }
+        Value::Number(number) => {
+            let size = Size::number(number.as_f64().unwrap_or_default());
+            check_size(schema, ["minimum", "maximum"], size, path, issues);
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+fn check_object(schema: &Value, object: &mut Map<String, Value>, path: &mut Vec<Value>, issues: &mut Issues) {
+    let empty = Map::new();
+    let properties = schema["properties"].as_object().unwrap_or(&empty);
+    let required =
+        |key: &str| schema["required"].as_array().is_some_and(|keys| keys.iter().any(|k| k == key));
+    for (key, property) in properties {
+        path.push(json!(key));
+        match object.get_mut(key) {
+            Some(value) => check(property, value, path, issues),
+            None if property.get("default").is_some() => {
+                object.insert(key.clone(), property["default"].clone());
+            }
+            None if required(key) => {
+                let issue = match property["enum"].as_array() {
+                    Some(allowed) => enum_issue(allowed, path),
+                    None => type_issue(property["type"].as_str().unwrap_or("nonoptional"), path, "undefined"),
+                };
+                let words = format!("The required parameter `{}` is missing", in_words(path));
+                issues.in_words(issue, [words]);
+            }
+            None => {}
+        }
+        path.pop();
+    }
+    if schema["additionalProperties"] == json!(false) {
+        let unknown: Vec<&String> = object.keys().filter(|key| !properties.contains_key(*key)).collect();
+        if !unknown.is_empty() {
+            issues.in_words(
+                unknown_keys_issue(&unknown, path),
+                unknown.iter().map(|key| format!("An unexpected parameter `{key}` was provided")),
+            );
+        }
+    }
+}
+
+/// A measured value and how the bounds speak about it.
+struct Size {
+    value: f64,
+    origin: &'static str,
+    /// `to be` for numbers, `to have` for things that are counted.
+    verb: &'static str,
+    unit: &'static str,
+}
+
+impl Size {
+    fn items(count: usize) -> Self {
+        Self { value: count as f64, origin: "array", verb: "to have", unit: " items" }
+    }
+
+    fn characters(count: usize) -> Self {
+        Self { value: count as f64, origin: "string", verb: "to have", unit: " characters" }
+    }
+
+    fn number(value: f64) -> Self {
+        Self { value, origin: "number", verb: "to be", unit: "" }
+    }
+}
+
+fn check_size(schema: &Value, [low, high]: [&str; 2], size: Size, path: &[Value], issues: &mut Issues) {
+    let Size { value, origin, verb, unit } = size;
+    if let Some(minimum) = schema[low].as_f64()
+        && value < minimum
+    {
+        let bound = &schema[low];
+        issues.plain(json!({
+            "origin": origin, "code": "too_small", "minimum": bound, "inclusive": true, "path": path,
+            "message": format!("Too small: expected {origin} {verb} >={bound}{unit}"),
+        }));
+    }
+    if let Some(maximum) = schema[high].as_f64()
+        && value > maximum
+    {
+        let bound = &schema[high];
+        issues.plain(json!({
+            "origin": origin, "code": "too_big", "maximum": bound, "inclusive": true, "path": path,
+            "message": format!("Too big: expected {origin} {verb} <={bound}{unit}"),
+        }));
+    }
+}
+
+/// Turns a numeric string into the number it says.
+fn mend(kind: &str, value: &mut Value) {
+    if !matches!(kind, "number" | "integer") {
+        return;
+    }
+    let Value::String(text) = value else { return };
+    let text = text.trim();
+    if !text.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'-' | b'.')) {
+        return;
+    }
+    if let Ok(whole) = text.parse::<i64>() {
+        *value = json!(whole);
+    } else if let Ok(number) = text.parse::<f64>() {
+        *value = json!(number);
+    }
+}
+
+fn fits(kind: &str, value: &Value) -> bool {
+    match kind {
+        "object" => value.is_object(),
+        "array" => value.is_array(),
+        "string" => value.is_string(),
+        "boolean" => value.is_boolean(),
+        "null" => value.is_null(),
+        "number" => value.is_number(),
+        "integer" => value.as_f64().is_some_and(|number| number.fract() == 0.0),
+        _unknown_keyword => true,
+    }
+}
+
+fn type_name(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn type_issue(kind: &str, path: &[Value], received: &str) -> Value {
+    if kind == "integer" && received == "number" {
+        return json!({
+            "expected": "int", "format": "safeint", "code": "invalid_type", "path": path,
+            "message": "Invalid input: expected int, received number",
+        });
+    }
+    let expected = if kind == "integer" { "number" } else { kind };
+    json!({
+        "expected": expected, "code": "invalid_type", "path": path,
+        "message": format!("Invalid input: expected {expected}, received {received}"),
+    })
+}
+
+fn enum_issue(allowed: &[Value], path: &[Value]) -> Value {
+    let options: Vec<String> = allowed.iter().map(Value::to_string).collect();
+    let message = match options.as_slice() {
+        [only] => format!("Invalid input: expected {only}"),
+        many => format!("Invalid option: expected one of {}", many.join("|")),
+    };
+    json!({ "code": "invalid_value", "values": allowed, "path": path, "message": message })
+}
+
+fn unknown_keys_issue(unknown: &[&String], path: &[Value]) -> Value {
+    let quoted: Vec<String> = unknown.iter().map(|key| json!(key).to_string()).collect();
+    let noun = if unknown.len() == 1 { "key" } else { "keys" };
+    json!({
+        "code": "unrecognized_keys", "keys": unknown, "path": path,
+        "message": format!("Unrecognized {noun}: {}", quoted.join(", ")),
+    })
+}
+
+/// `todos[0].content` out of `["todos", 0, "content"]`.
+fn in_words(path: &[Value]) -> String {
+    let mut words = String::new();
+    for step in path {
+        match step.as_str() {
+            Some(key) if words.is_empty() => words.push_str(key),
+            Some(key) => {
+                words.push('.');
+                words.push_str(key);
+            }
+            None => words.push_str(&format!("[{step}]")),
+        }
+    }
+    words
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).expect("a JSON value can be written")
+}
+
+#[cfg(test)]
+mod tests;

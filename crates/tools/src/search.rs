@@ -1,0 +1,156 @@
+//! What Glob and Grep share: where to look, walking in parallel, keeping the best few results.
+//!
+//! Never walked into: directories of version control, and the kernel's own (`/proc`, `/sys`, `/dev`) unless
+//! the search starts there. Symlinks are not followed, so no loop can catch a walk.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use ignore::{DirEntry, WalkBuilder};
+
+use crate::{ToolContext, ToolFailure};
+
+/// Threads of one walk at most; more do not help a disk.
+const MAX_THREADS: usize = 12;
+
+const VCS_DIRS: [&str; 6] = [".git", ".svn", ".hg", ".bzr", ".jj", ".sl"];
+
+const KERNEL_DIRS: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// Where a search starts and how its results are named.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub root: PathBuf,
+    cwd: PathBuf,
+}
+
+/// What a search may start at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StartAt {
+    Directory,
+    FileOrDirectory,
+}
+
+impl Place {
+    /// The place that the input names, or where the shell stands.
+    pub fn of(path: Option<&str>, start: StartAt, context: &ToolContext) -> Result<Self, ToolFailure> {
+        let cwd = context.workspace.cwd();
+        let Some(path) = path.filter(|path| !path.is_empty()) else {
+            return Ok(Self { root: cwd.clone(), cwd });
+        };
+        let root = context.workspace.resolve(path);
+        let missing = match start {
+            StartAt::Directory => "Directory does not exist",
+            StartAt::FileOrDirectory => "Path does not exist",
+        };
+        let metadata = std::fs::metadata(&root).map_err(|error| {
+            ToolFailure::Rejected(match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    format!("{missing}: {path}. Note: your current working directory is {}.", cwd.display())
+                }
+                _ => format!("Cannot search {path}: {error}"),
+            })
+        })?;
+        match start {
+            StartAt::Directory if !metadata.is_dir() => {
+                Err(ToolFailure::Rejected(format!("Path is not a directory: {path}")))
+            }
+            StartAt::FileOrDirectory if !metadata.is_dir() && !metadata.is_file() => {
+                Err(ToolFailure::Rejected(format!("Path is not a file or directory: {path}")))
+            }
+            StartAt::Directory | StartAt::FileOrDirectory => Ok(Self { root, cwd }),
+        }
+    }
+
+    /// A found path for the model: from where the shell stands, if it is below.
+    pub fn name(&self, path: &Path) -> String {
+        let shown = path.strip_prefix(&self.cwd).unwrap_or(path);
+        shown.to_string_lossy().into_owned()
+    }
+}
+
+/// Whether directories of version control are part of a walk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Vcs {
+    Skip,
+    Enter,
+}
+
+impl Vcs {
+    /// A pattern that names such a directory means it.
+    pub fn named_in(pattern: &str) -> Self {
+        if pattern.split('/').any(|part| VCS_DIRS.contains(&part)) { Self::Enter } else { Self::Skip }
+    }
+}
+
+/// A walk below `root` that sees hidden files and uses every core.
+pub(crate) fn walk(root: &Path, vcs: Vcs) -> WalkBuilder {
+    let mut builder = WalkBuilder::new(root);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+    builder
+        .hidden(false)
+        .follow_links(false)
+        // The user's own ignore file is found through the environment, which libraries do not read.
+        .git_global(false)
+        .threads(threads)
+        .filter_entry(move |entry| is_entered(entry, vcs));
+    builder
+}
+
+fn is_entered(entry: &DirEntry, vcs: Vcs) -> bool {
+    if entry.depth() == 0 {
+        return true;
+    }
+    let name = entry.file_name();
+    if vcs == Vcs::Skip && name.as_encoded_bytes().first() == Some(&b'.') {
+        return !VCS_DIRS.iter().any(|dir| name == *dir);
+    }
+    entry.depth() > 1 || !KERNEL_DIRS.iter().any(|dir| entry.path() == Path::new(dir))
+}
+
+/// The `capacity` entries with the smallest keys, in order, and how many there were in all.
+#[derive(Debug)]
+pub(crate) struct Best<K, V> {
+    entries: BTreeMap<K, V>,
+    capacity: usize,
+    pub total: u64,
+}
+
+impl<K: Ord, V> Best<K, V> {
+    pub fn new(capacity: usize) -> Self {
+        Self { entries: BTreeMap::new(), capacity, total: 0 }
+    }
+
+    pub fn add(&mut self, key: K, value: V) {
+        self.total += 1;
+        if self.entries.len() >= self.capacity {
+            match self.entries.last_key_value() {
+                Some((last, _)) if *last > key => drop(self.entries.pop_last()),
+                Some(_) | None => return,
+            }
+        }
+        self.entries.insert(key, value);
+    }
+
+    pub fn into_entries(self) -> impl DoubleEndedIterator<Item = (K, V)> {
+        self.entries.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_best_are_kept_in_order() {
+        let mut best = Best::new(2);
+        for key in [5, 1, 4, 2, 3] {
+            best.add(key, ());
+        }
+        assert_eq!(best.total, 5);
+        assert_eq!(best.into_entries().map(|(key, ())| key).collect::<Vec<_>>(), [1, 2]);
+        let mut none = Best::new(0);
+        none.add(1, ());
+        assert_eq!((none.total, none.into_entries().count()), (1, 0));
+    }
+}

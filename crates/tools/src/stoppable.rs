@@ -1,0 +1,144 @@
+//! Long file work on a thread of its own that ends soon after it is no longer wanted.
+//!
+//! The work polls a [`Stop`]; the waiting side sets it when the call is cancelled, when time is up, or when
+//! the call's future is dropped. Work that sits in a system call that does not return is left behind after
+//! [`GRACE`]: the turn must not hang with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::ToolFailure;
+
+/// How long a cancelled call waits for its work to notice.
+const GRACE: Duration = Duration::from_millis(80);
+
+/// Tells work to end, and why.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicU8>);
+
+/// Why work should end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    Cancelled,
+    TimedOut,
+}
+
+impl Stop {
+    /// Why to stop now; cheap enough to ask for every block that is read.
+    pub fn reason(&self) -> Option<StopReason> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            1 => Some(StopReason::Cancelled),
+            _ => Some(StopReason::TimedOut),
+        }
+    }
+
+    /// Whether to go on is over.
+    pub fn is_set(&self) -> bool {
+        self.reason().is_some()
+    }
+
+    fn set(&self, reason: StopReason) {
+        let value = match reason {
+            StopReason::Cancelled => 1,
+            StopReason::TimedOut => 2,
+        };
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
+
+/// Sets the stop when the call's future is dropped before the work ended.
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if !self.0.is_set() {
+            self.0.set(StopReason::Cancelled);
+        }
+    }
+}
+
+/// Runs `work` on a blocking thread. When `time` is up the work is told so and its outcome is still used;
+/// when `cancel` fires the outcome is [`ToolFailure::Interrupted`].
+pub(crate) async fn run<T: Send + 'static>(
+    cancel: &CancellationToken,
+    time: Duration,
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
+) -> Result<T, ToolFailure> {
+    let stop = StopOnDrop(Stop::default());
+    let for_work = stop.0.clone();
+    let mut handle = tokio::task::spawn_blocking(move || work(&for_work));
+    let joined = tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            stop.0.set(StopReason::Cancelled);
+            let _ended_or_left_behind = tokio::time::timeout(GRACE, handle).await;
+            return Err(ToolFailure::Interrupted);
+        }
+        joined = &mut handle => joined,
+        () = tokio::time::sleep(time) => {
+            stop.0.set(StopReason::TimedOut);
+            match tokio::time::timeout(GRACE, handle).await {
+                Ok(joined) => joined,
+                Err(_still_stuck) => {
+                    let text = format!("The file system did not answer within {} s.", time.as_secs());
+                    return Err(ToolFailure::Failed(text));
+                }
+            }
+        }
+    };
+    joined.map_err(|error| ToolFailure::Failed(format!("The tool broke off: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn spin(stop: &Stop) -> Option<StopReason> {
+        while !stop.is_set() {
+            std::thread::yield_now();
+        }
+        stop.reason()
+    }
+
+    #[tokio::test]
+    async fn cancelled_work_ends_at_once() {
+        let cancel = CancellationToken::new();
+        let soon = cancel.clone();
+        let started = Instant::now();
+        let (outcome, ()) = tokio::join!(run(&cancel, Duration::from_secs(60), spin), async move {
+            tokio::task::yield_now().await;
+            soon.cancel();
+        });
+        assert_eq!(outcome, Err(ToolFailure::Interrupted));
+        assert!(started.elapsed() < Duration::from_millis(500));
+    }
+
+    #[tokio::test]
+    async fn work_out_of_time_still_gives_what_it_has() {
+        let cancel = CancellationToken::new();
+        let outcome = run(&cancel, Duration::from_millis(5), spin).await;
+        assert_eq!(outcome, Ok(Some(StopReason::TimedOut)));
+    }
+
+    #[tokio::test]
+    async fn stuck_work_is_left_behind() {
+        let cancel = CancellationToken::new();
+        let (send, receive) = std::sync::mpsc::channel::<()>();
+        let outcome = run(&cancel, Duration::from_millis(5), move |_| receive.recv().is_ok()).await;
+        assert!(matches!(outcome, Err(ToolFailure::Failed(_))), "{outcome:?}");
+        drop(send);
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_a_failure_of_the_call() {
+        let cancel = CancellationToken::new();
+        let outcome = run(&cancel, Duration::from_secs(60), |_| if true { panic!("oh") } else { 1 }).await;
+        assert!(matches!(outcome, Err(ToolFailure::Failed(_))), "{outcome:?}");
+    }
+}

@@ -1,0 +1,166 @@
+//! The tools of one session: looked up by name, filtered, and written once as the API's `tools` array.
+//!
+//! The array is kept as text, because it goes into every request unchanged.
+
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use crate::Tool;
+
+/// Names under which tools are still called, and what they are now.
+const ALIASES: [(&str, &str); 2] = [("Task", "Agent"), ("KillShell", "TaskStop")];
+
+/// A set of tools in a fixed order.
+#[derive(Clone, Default)]
+pub struct ToolSet {
+    tools: Vec<Arc<dyn Tool>>,
+    api_json: OnceLock<Arc<str>>,
+}
+
+/// Which tools of a set are taken over.
+#[derive(Debug, Clone, Copy)]
+pub enum Selection<'a> {
+    /// Only those with these names; names without a tool are passed over.
+    Only(&'a [String]),
+    /// All but those with these names.
+    Except(&'a [String]),
+}
+
+impl ToolSet {
+    /// A set of these tools; of two with the same name the first counts.
+    pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        let mut set = Self::default();
+        for tool in tools {
+            if set.tools.iter().all(|known| known.name() != tool.name()) {
+                set.tools.push(tool);
+            }
+        }
+        set
+    }
+
+    /// The tool with this name or alias.
+    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        let named = |name: &str| self.tools.iter().find(|tool| tool.name() == name);
+        named(name).or_else(|| named(canonical_name(name)?))
+    }
+
+    /// The names, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tools.iter().map(|tool| tool.name())
+    }
+
+    /// The tools, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.tools.iter()
+    }
+
+    /// A part of this set. Aliases in the lists mean the tools they stand for.
+    pub fn select(&self, selection: Selection<'_>) -> Self {
+        let listed = |names: &[String], tool: &Arc<dyn Tool>| {
+            names.iter().any(|name| name == tool.name() || canonical_name(name) == Some(tool.name()))
+        };
+        let tools = self.tools.iter().filter(|tool| match selection {
+            Selection::Only(names) => listed(names, tool),
+            Selection::Except(names) => !listed(names, tool),
+        });
+        Self { tools: tools.cloned().collect(), api_json: OnceLock::new() }
+    }
+
+    /// The `tools` array of a request: name, description and schema of each. Made when first asked for.
+    pub fn api_json(&self) -> Arc<str> {
+        self.api_json
+            .get_or_init(|| {
+                let tools: Vec<Value> = self
+                    .tools
+                    .iter()
+                    .map(|tool| {
+                        json!({
+                            "name": tool.name(),
+                            "description": tool.description(),
+                            "input_schema": tool.input_schema(),
+                        })
+                    })
+                    .collect();
+                Value::Array(tools).to_string().into()
+            })
+            .clone()
+    }
+}
+
+/// What an alias stands for.
+fn canonical_name(alias: &str) -> Option<&'static str> {
+    ALIASES.iter().find(|(old, _)| *old == alias).map(|(_, new)| *new)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::{Effect, ToolContext, ToolFailure, ToolOutput, builtin_tools};
+
+    struct Named(&'static str);
+
+    impl Tool for Named {
+        fn name(&self) -> &str {
+            self.0
+        }
+
+        fn description(&self) -> &str {
+            "a tool"
+        }
+
+        fn input_schema(&self) -> &Value {
+            &Value::Null
+        }
+
+        fn effect(&self, _: &Value) -> Effect {
+            Effect::ReadOnly
+        }
+
+        fn call<'a>(
+            &'a self,
+            _: &'a Value,
+            _: &'a ToolContext,
+        ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
+            Box::pin(async { Err(ToolFailure::Interrupted) })
+        }
+    }
+
+    fn set(names: &[&'static str]) -> ToolSet {
+        ToolSet::new(names.iter().map(|name| Arc::new(Named(name)) as Arc<dyn Tool>))
+    }
+
+    #[test]
+    fn aliases_find_their_tool() {
+        let set = set(&["Agent", "Read", "Read"]);
+        assert_eq!(set.names().collect::<Vec<_>>(), ["Agent", "Read"]);
+        assert_eq!(set.get("Task").map(|tool| tool.name().to_owned()), Some("Agent".to_owned()));
+        assert!(set.get("KillShell").is_none());
+        assert!(set.get("MultiEdit").is_none());
+    }
+
+    #[test]
+    fn lists_select() {
+        let set = set(&["Agent", "Bash", "Read"]);
+        let names =
+            |selection: Selection<'_>| set.select(selection).names().map(str::to_owned).collect::<Vec<_>>();
+        let list = ["Task".to_owned(), "Read".to_owned(), "Nothing".to_owned()];
+        assert_eq!(names(Selection::Only(&list)), ["Agent", "Read"]);
+        assert_eq!(names(Selection::Except(&list)), ["Bash"]);
+        assert!(names(Selection::Only(&[])).is_empty());
+    }
+
+    #[test]
+    fn the_builtin_tools_fit_their_budget() {
+        let set = ToolSet::new(builtin_tools());
+        let json = set.api_json();
+        let tools: Value = serde_json::from_str(&json).unwrap();
+        for tool in tools.as_array().unwrap() {
+            assert_eq!(tool["input_schema"]["type"], "object", "{}", tool["name"]);
+            assert_eq!(tool["input_schema"]["additionalProperties"], false, "{}", tool["name"]);
+        }
+        assert!(json.len() < 9_000, "the tools take {} bytes of every request", json.len());
+    }
+}
