@@ -1,5 +1,28 @@
-//! (being written)
+//! Child processes: started, watched, bounded, killed as a tree.
+//!
+//! Every child of a session is on its [`Ledger`]. It runs under a small supervisor process of its own
+//! (`supervisor.rs`), which kills the whole tree, `setsid` and double-forked daemons included, as soon as
+//! its owner lets go: on purpose, by a panic, or because somebody killed it with signal 9.
+//! [`Ledger::run`] runs a command to its end with bounded capture; [`Ledger::spawn`] hands out the pipes.
+//! Whether a command may run is decided elsewhere; nothing here knows about permissions.
+//!
+//! Everything works on a current-thread tokio runtime with I/O and time enabled. There is no thread per
+//! child and no helper program on disk.
 
-/// Every child of a session.
-#[derive(Clone, Default)]
-pub struct Ledger {}
+mod capture;
+mod error;
+mod launch;
+mod ledger;
+mod run;
+mod running;
+mod spec;
+mod supervisor;
+
+pub use capture::{Captured, Spilled};
+pub use error::ExecError;
+pub use ledger::{Ledger, LiveProcess};
+pub use run::{Ended, Finished};
+pub use running::{Exit, Running};
+pub use spec::{Capture, Leftovers, OutputLimit, OutputMode, RunLimits, Spec, SpillFile, StdinSource};
+/// The pipe ends that [`Running`] hands out.
+pub use tokio::net::unix::pipe::{Receiver as OutputPipe, Sender as InputPipe};

@@ -1,0 +1,34 @@
+//! Why a child could not be started. What a child does once it runs is never an error here: see `Exit`.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A command that did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecError {
+    /// The kernel refused the program: missing, not executable, arguments too long, too many processes.
+    #[error("start {}: {source}", program.display())]
+    Start {
+        /// What was to be run.
+        program: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The directory to run in is missing or closed to us.
+    #[error("enter the working directory {}: {source}", cwd.display())]
+    WorkingDirectory {
+        /// Where the command was to run.
+        cwd: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Pipes could not be made: usually out of file descriptors.
+    #[error("make pipes for {}: {source}", program.display())]
+    Pipes {
+        /// What was to be run.
+        program: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}

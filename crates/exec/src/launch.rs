@@ -1,0 +1,135 @@
+//! Starts one command: pipes, supervisor, spawn. The only place that makes a `Command`.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "this is the place that starts children; they are on the ledger before anyone sees them"
+)]
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Stdio;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use tokio::net::unix::pipe;
+use tokio::process::{Child, Command};
+
+use crate::supervisor::{self, Orders};
+use crate::{ExecError, InputPipe, OutputMode, OutputPipe, Spec, StdinSource};
+
+/// A command that has just been started, before anybody looks after it.
+pub(crate) struct Launched {
+    /// The supervisor.
+    pub child: Child,
+    /// The command's own pid, unless its supervisor is gone already.
+    pub pid: Option<i32>,
+    pub lifeline: OwnedFd,
+    pub status: pipe::Receiver,
+    pub stdin: Option<InputPipe>,
+    pub stdout: OutputPipe,
+    pub stderr: Option<OutputPipe>,
+    pub note: Option<OwnedFd>,
+}
+
+/// Room for output that nobody has read yet: large enough that a flood needs few switches.
+#[cfg(target_os = "linux")]
+const OUTPUT_PIPE_BYTES: usize = 256 * 1024;
+
+pub(crate) fn launch(spec: &Spec) -> Result<Launched, ExecError> {
+    let pipes = |source| ExecError::Pipes { program: spec.program.clone(), source };
+    let mut command = Command::new(&spec.program);
+    command
+        .args(&spec.args)
+        .env_clear()
+        .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .current_dir(&spec.cwd);
+    let near = connect(&mut command, spec).map_err(pipes)?;
+    let (note, note_far) = note_pipe(spec.note_fd).map_err(pipes)?;
+    let orders = Orders { grace: spec.grace, leftovers: spec.leftovers, note: note_far };
+    let reins = supervisor::install(&mut command, orders).map_err(pipes)?;
+    let child = command.spawn().map_err(|source| why_not_started(spec, source))?;
+    // Closes our copies of the far ends; see `supervisor::install`.
+    drop(command);
+    set_nonblocking(&reins.status).map_err(pipes)?;
+    Ok(Launched {
+        child,
+        pid: supervisor::read_started(&reins.status),
+        lifeline: reins.lifeline,
+        status: pipe::Receiver::from_owned_fd(reins.status).map_err(pipes)?,
+        stdin: near.stdin,
+        stdout: near.stdout,
+        stderr: near.stderr,
+        note,
+    })
+}
+
+/// Our ends of the standard streams.
+struct Near {
+    stdin: Option<InputPipe>,
+    stdout: OutputPipe,
+    stderr: Option<OutputPipe>,
+}
+
+fn connect(command: &mut Command, spec: &Spec) -> io::Result<Near> {
+    let stdin = match spec.stdin {
+        StdinSource::Null => {
+            command.stdin(Stdio::null());
+            None
+        }
+        StdinSource::Bytes(_) | StdinSource::Piped => {
+            let (read, write) = supervisor::pipe()?;
+            command.stdin(read);
+            Some(pipe::Sender::from_owned_fd(write)?)
+        }
+    };
+    let (stdout, stdout_far) = output_pipe()?;
+    let stderr = match spec.output {
+        OutputMode::Merged => {
+            command.stderr(stdout_far.try_clone()?);
+            None
+        }
+        OutputMode::Separate => {
+            let (stderr, far) = output_pipe()?;
+            command.stderr(far);
+            Some(stderr)
+        }
+    };
+    command.stdout(stdout_far);
+    Ok(Near { stdin, stdout, stderr })
+}
+
+fn output_pipe() -> io::Result<(OutputPipe, OwnedFd)> {
+    let (read, write) = supervisor::pipe()?;
+    // A user near the limit of pipe memory gets a smaller pipe, which is only slower.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::pipe::fcntl_setpipe_size(&write, OUTPUT_PIPE_BYTES);
+    Ok((pipe::Receiver::from_owned_fd(read)?, write))
+}
+
+/// Our end of the note pipe, and the command's end with the number it gets there.
+type NotePipe = (Option<OwnedFd>, Option<(OwnedFd, i32)>);
+
+fn note_pipe(number: Option<i32>) -> io::Result<NotePipe> {
+    let Some(number) = number else {
+        return Ok((None, None));
+    };
+    let (read, write) = supervisor::pipe()?;
+    // Nobody reads it while the command runs: a full pipe must fail, not block.
+    set_nonblocking(&write)?;
+    set_nonblocking(&read)?;
+    Ok((Some(read), Some((write, number))))
+}
+
+fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {
+    let flags = fcntl_getfl(fd)?;
+    Ok(fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
+}
+
+/// The kernel's "no such file" does not say whether the program or the directory is meant.
+fn why_not_started(spec: &Spec, source: io::Error) -> ExecError {
+    match std::fs::metadata(&spec.cwd) {
+        Ok(metadata) if metadata.is_dir() => ExecError::Start { program: spec.program.clone(), source },
+        Ok(_) => {
+            ExecError::WorkingDirectory { cwd: spec.cwd.clone(), source: io::ErrorKind::NotADirectory.into() }
+        }
+        Err(source) => ExecError::WorkingDirectory { cwd: spec.cwd.clone(), source },
+    }
+}

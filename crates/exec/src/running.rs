@@ -1,0 +1,137 @@
+//! A command in the hands of its owner.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+
+use crate::ledger::{Entry, KILL_WAIT, Rest, Stage};
+use crate::{InputPipe, OutputPipe};
+
+/// How a main process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// It exited with this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+    /// Nobody can tell: its supervisor was killed, or the tree would not die.
+    Lost,
+}
+
+impl Exit {
+    /// The one good ending.
+    pub fn is_success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    pub(crate) fn from_wait_status(status: i32) -> Self {
+        use std::os::unix::process::ExitStatusExt;
+        let status = std::process::ExitStatus::from_raw(status);
+        match (status.code(), status.signal()) {
+            (Some(code), _) => Self::Code(code),
+            (None, Some(signal)) => Self::Signal(signal),
+            (None, None) => Self::Lost,
+        }
+    }
+}
+
+/// A running command with its pipes. Dropping it kills the whole tree.
+pub struct Running {
+    /// There if the spec asked for [`StdinSource::Piped`](crate::StdinSource::Piped). Drop it to end the input.
+    pub stdin: Option<InputPipe>,
+    /// What the command prints. The owner has to read it, or the command blocks; take and drop it to
+    /// close it.
+    pub stdout: Option<OutputPipe>,
+    /// There if the outputs are separate.
+    pub stderr: Option<OutputPipe>,
+    pub(crate) note: Option<OwnedFd>,
+    entry: Arc<Entry>,
+    on_drop: OnDrop,
+}
+
+enum OnDrop {
+    Kill,
+    LetGoOn,
+}
+
+/// The reading ends of a command's outputs.
+pub(crate) struct Output {
+    pub stdout: OutputPipe,
+    pub stderr: Option<OutputPipe>,
+}
+
+impl Output {
+    /// Reads and forgets until both are closed.
+    pub async fn discard(mut self) {
+        let stderr = async {
+            if let Some(pipe) = &mut self.stderr {
+                discard(pipe).await;
+            }
+        };
+        tokio::join!(discard(&mut self.stdout), stderr);
+    }
+}
+
+async fn discard(pipe: &mut OutputPipe) {
+    let mut buffer = vec![0; 16 * 1024];
+    while let Ok(1..) = pipe.read(&mut buffer).await {}
+}
+
+impl Running {
+    pub(crate) fn new(
+        entry: Arc<Entry>,
+        stdin: Option<InputPipe>,
+        output: Output,
+        note: Option<OwnedFd>,
+    ) -> Self {
+        Self { stdin, stdout: Some(output.stdout), stderr: output.stderr, note, entry, on_drop: OnDrop::Kill }
+    }
+
+    /// The main process, which is also its process group and session. 0 if it was lost at once.
+    pub fn pid(&self) -> i32 {
+        self.entry.pid
+    }
+
+    /// Waits for the main process to end. Can be called again, and dropped and called again.
+    pub async fn wait(&self) -> Exit {
+        self.ended().await.0
+    }
+
+    /// Kills the whole tree (SIGTERM, grace, SIGKILL) and waits for the end of it.
+    pub async fn kill(&self) -> Exit {
+        self.entry.cut();
+        let patience = self.entry.grace + KILL_WAIT;
+        let _ = tokio::time::timeout(patience, self.entry.gone()).await;
+        match *self.entry.stage.borrow() {
+            Stage::Running => Exit::Lost,
+            Stage::Ended { exit, .. } | Stage::Gone { exit } => exit,
+        }
+    }
+
+    pub(crate) async fn ended(&self) -> (Exit, Rest) {
+        let mut stage = self.entry.stage.clone();
+        let seen = stage.wait_for(|stage| *stage != Stage::Running).await;
+        match seen.as_deref() {
+            Ok(Stage::Ended { exit, rest }) => (*exit, *rest),
+            Ok(Stage::Gone { exit }) => (*exit, Rest::Nothing),
+            // The keeper died with its runtime.
+            Ok(Stage::Running) | Err(_) => (Exit::Lost, Rest::Nothing),
+        }
+    }
+
+    /// Gives up ownership of what the ended command left behind.
+    pub(crate) fn release(&mut self) -> Arc<Entry> {
+        self.on_drop = OnDrop::LetGoOn;
+        Arc::clone(&self.entry)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self.on_drop {
+            OnDrop::Kill => self.entry.cut(),
+            OnDrop::LetGoOn => {}
+        }
+    }
+}

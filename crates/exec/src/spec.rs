@@ -1,0 +1,144 @@
+//! What to run and within which bounds: plain data, no behaviour.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// One command.
+#[derive(Debug, Clone)]
+pub struct Spec {
+    /// A path, or a name that is looked up in the `PATH` of `env`.
+    pub program: PathBuf,
+    /// The arguments after the program's name.
+    pub args: Vec<OsString>,
+    /// Where it runs.
+    pub cwd: PathBuf,
+    /// The complete environment; nothing is inherited.
+    pub env: Vec<(String, String)>,
+    /// What it reads.
+    pub stdin: StdinSource,
+    /// Whether stderr has its own pipe.
+    pub output: OutputMode,
+    /// What a person sees in [`Ledger::live`](crate::Ledger::live).
+    pub label: String,
+    /// Time between SIGTERM and SIGKILL when the tree is killed; zero sends SIGKILL at once.
+    pub grace: Duration,
+    /// What becomes of processes that are still there when the main process has ended.
+    pub leftovers: Leftovers,
+    /// Gives the command the write end of a small extra pipe under this descriptor number, on which it can
+    /// leave a note apart from its output; [`Finished::note`](crate::Finished::note) has it. A full
+    /// pipe fails the writer instead of blocking it, if it writes to the descriptor itself (`>&N`).
+    pub note_fd: Option<i32>,
+}
+
+impl Spec {
+    /// `program` in `cwd` with an empty environment, no input, separate outputs, two seconds of grace, and
+    /// nothing left behind.
+    pub fn new(program: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
+        let program = program.into();
+        Self {
+            label: program.display().to_string(),
+            program,
+            args: Vec::new(),
+            cwd: cwd.into(),
+            env: Vec::new(),
+            stdin: StdinSource::Null,
+            output: OutputMode::Separate,
+            grace: Duration::from_secs(2),
+            leftovers: Leftovers::KillNow,
+            note_fd: None,
+        }
+    }
+}
+
+/// What a command finds on its standard input.
+#[derive(Debug, Clone)]
+pub enum StdinSource {
+    /// `/dev/null`.
+    Null,
+    /// These bytes, then the end. A command that does not read them is not an error.
+    Bytes(Bytes),
+    /// A pipe in [`Running::stdin`](crate::Running::stdin). [`Ledger::run`](crate::Ledger::run) closes it at once.
+    Piped,
+}
+
+/// How stdout and stderr are carried.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputMode {
+    /// A pipe each.
+    Separate,
+    /// One pipe for both, so that the order of what was written is kept; it is reported as stdout.
+    Merged,
+}
+
+/// What becomes of processes that outlive the command's main process, such as those started with `&`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leftovers {
+    /// They are killed as soon as the main process has ended.
+    KillNow,
+    /// After [`Ledger::run`](crate::Ledger::run) they go on until the ledger is emptied or dropped. What
+    /// they print is read and thrown away, so that they neither block nor die of a closed pipe.
+    /// A [`Running`](crate::Running) kills them when it is dropped.
+    KeepForSession,
+}
+
+/// Bounds of one [`Ledger::run`](crate::Ledger::run).
+#[derive(Debug, Clone, Default)]
+pub struct RunLimits {
+    /// After this time the tree is killed. `None`: the caller's token is the only end.
+    pub timeout: Option<Duration>,
+    /// What is kept of stdout, or of both in [`OutputMode::Merged`].
+    pub stdout: Capture,
+    /// What is kept of stderr.
+    pub stderr: Capture,
+}
+
+/// How much of an output is kept. Output is always read to its end, whatever is kept of it.
+#[derive(Debug, Clone)]
+pub struct Capture {
+    /// Bytes kept in memory from the start.
+    pub head_bytes: usize,
+    /// Bytes kept in memory from the end, besides the head.
+    pub tail_bytes: usize,
+    /// Where the output goes once memory does not hold all of it.
+    pub spill: Option<SpillFile>,
+    /// Whether there is an amount of output that ends the command.
+    pub limit: OutputLimit,
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Self { head_bytes: 64 * 1024, tail_bytes: 64 * 1024, spill: None, limit: OutputLimit::None }
+    }
+}
+
+/// A file for output that memory does not hold. It starts with the first byte of the output, is made only
+/// when needed, with mode 0600, and must not exist before.
+#[derive(Debug, Clone)]
+pub struct SpillFile {
+    /// The file; missing directories above it are made with mode 0700.
+    pub path: PathBuf,
+    /// Bytes after which nothing more is written; the command goes on.
+    pub cap_bytes: u64,
+}
+
+impl SpillFile {
+    /// How much a spill file takes unless told otherwise.
+    pub const DEFAULT_CAP_BYTES: u64 = 64 * 1024 * 1024;
+
+    /// A file with the default cap.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), cap_bytes: Self::DEFAULT_CAP_BYTES }
+    }
+}
+
+/// Whether much output is a reason to kill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputLimit {
+    /// No: only time ends it.
+    None,
+    /// Yes, once this many bytes came.
+    KillAt(u64),
+}
