@@ -70,6 +70,16 @@ pub struct AssistantMessage {
     /// Slash-command output: `{kind: "unavailable_headless"}`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_command_outcome: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub context_usage: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage_report: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_duration_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub thinking_display: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resumed_from_incomplete_thinking: Option<bool>,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -109,6 +109,21 @@ pub struct ResultMessage {
     pub time_to_request_ms: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_content_frame_ms: Option<u64>,
+    /// Milliseconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_sent_wall_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_to_request_from_spawn_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_origin_ms: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_spare_claimed: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_request_input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_request_cache_read_input_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credential_expires_at: Option<Value>,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 
-use common::{unknown_in_inbound, unknown_in_outbound};
+use common::{check_answer, unknown_in_inbound, unknown_in_outbound};
 use lathe_protocol::control::{ControlRequestBody, ControlResponseBody};
 use lathe_protocol::hooks::HookEventInput;
 use lathe_protocol::settings::HookHandler;
@@ -87,6 +87,17 @@ fn control_responses() {
     let bodies: Vec<ControlResponseBody> = read(include_str!("corpus/control_responses.jsonl"));
     assert_covers(ControlResponseBody::TAGS, bodies.iter().map(ControlResponseBody::tag));
     assert!(!bodies.iter().any(|body| matches!(body, ControlResponseBody::Unknown(_))));
+}
+
+#[test]
+fn answers() {
+    for line in include_str!("corpus/answers.jsonl").lines() {
+        let value: Value = serde_json::from_str(line).unwrap();
+        let request = value["to"].as_str().unwrap();
+        assert!(ControlRequestBody::TAGS.contains(&request), "{request}");
+        let debug = check_answer(request, &value["response"]).expect("an answer with a type").unwrap();
+        assert!(!debug.contains("extra: {\""), "a field has no name: {debug}");
+    }
 }
 
 #[test]

@@ -12,8 +12,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{unknown_in_inbound, unknown_in_outbound};
-use lathe_protocol::control::*;
+use common::{check_answer, unknown_in_inbound, unknown_in_outbound};
 use lathe_protocol::hooks::HookEventInput;
 use lathe_protocol::{HookInput, HookOutput, Outbound, Usage};
 use serde::Serialize;
@@ -145,39 +144,6 @@ fn both_directions_round_trip() {
     findings.finish(3000);
 }
 
-/// Reads a payload as its own type, strictly, and wants it back unchanged.
-fn same<T: Serialize + DeserializeOwned>(value: &Value) -> Result<(), String> {
-    let typed: T = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
-    let written = serde_json::to_value(&typed).map_err(|error| error.to_string())?;
-    if &written == value { Ok(()) } else { Err(format!("became {written}")) }
-}
-
-/// The payload of a successful answer, read as the type that belongs to the request.
-fn check_answer(subtype: &str, payload: &Value) -> Result<(), String> {
-    match subtype {
-        "initialize" => same::<InitializeResponse>(payload),
-        "interrupt" => same::<InterruptResponse>(payload),
-        "set_permission_mode" => same::<SetPermissionModeResponse>(payload),
-        "set_model" => same::<SetModelResponse>(payload),
-        "get_settings" => same::<GetSettingsResponse>(payload),
-        "mcp_status" => same::<McpStatusResponse>(payload),
-        "mcp_set_servers" => same::<McpSetServersResponse>(payload),
-        "rewind_files" => same::<RewindFilesResponse>(payload),
-        "background_tasks" => same::<BackgroundTasksResponse>(payload),
-        "get_task_output" => same::<GetTaskOutputResponse>(payload),
-        "cancel_async_message" => same::<CancelAsyncMessageResponse>(payload),
-        "get_usage" => same::<GetUsageResponse>(payload),
-        "file_suggestions" => same::<FileSuggestionsResponse>(payload),
-        "read_file" => same::<ReadFileResponse>(payload),
-        "list_permission_rules" => same::<ListPermissionRulesResponse>(payload),
-        "side_question" => same::<SideQuestionResponse>(payload),
-        "get_context_usage" => same::<ContextUsage>(payload),
-        "elicitation" => same::<ElicitationResult>(payload),
-        "can_use_tool" => same::<PermissionResult>(payload),
-        _ => Ok(()),
-    }
-}
-
 #[test]
 fn payloads_of_requests_and_answers_read_as_their_types() {
     let Some(folder) = recordings() else { return };
@@ -203,7 +169,7 @@ fn payloads_of_requests_and_answers_read_as_their_types() {
             if let Some(payload) = response.get("response").filter(|payload| payload.is_object()) {
                 answers += 1;
                 let subtype = question["subtype"].as_str().unwrap();
-                if let Err(problem) = check_answer(subtype, payload) {
+                if let Some(Err(problem)) = check_answer(subtype, payload) {
                     problems.push(format!("{}: {subtype} {payload}: {problem}", file.display()));
                 }
                 if subtype == "hook_callback" {

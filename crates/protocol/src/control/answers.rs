@@ -131,7 +131,9 @@ pub struct ElicitationResult {
 /// The answer to `mcp_message`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpMessageResponse {
-    pub mcp_response: Value,
+    /// Hosts have been seen to leave it out; the call it belongs to has then failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_response: Option<Value>,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -48,6 +48,14 @@ pub struct CanUseToolRequest {
     /// `{source, tool_name, rule_content?}`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub matched_ask_rule: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason_hook_event: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason_hook_source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision_reason_rule_source: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_policy_ask_only: Option<bool>,
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -279,6 +279,20 @@ pub struct ContextUsage {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_compact_threshold: Option<u64>,
     pub is_auto_compact_enabled: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_instructions: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deferred_builtin_tools: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_tools: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_prompt_sections: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slash_commands: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skills: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message_breakdown: Option<Value>,
     pub api_usage: Option<Usage>,
     #[serde(flatten)]
     pub extra: Extra,

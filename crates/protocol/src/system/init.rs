@@ -65,6 +65,12 @@ pub struct Init {
     /// `default` or `focus`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub view_mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub per_turn_effort_active: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ultrathink_available: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ultrathink_typed_raises: Option<bool>,
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub effort: Option<Option<String>>,
     /// Client ids of the prompts that started this turn.

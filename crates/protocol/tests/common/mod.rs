@@ -1,7 +1,14 @@
-//! What the tests of this crate share: where a typed line hides something it could not read.
+//! What the tests of this crate share: where a typed line hides something it could not read, and which
+//! type answers which request.
+#![allow(dead_code, reason = "each test uses its part")]
 
-use lathe_protocol::control::{ControlRequestBody, ControlResponseBody};
-use lathe_protocol::{ContentBlock, ControlRequest, Inbound, MessageContent, Outbound, SystemMessage};
+use std::fmt::Debug;
+
+use lathe_protocol::control::*;
+use lathe_protocol::{ContentBlock, Inbound, MessageContent, Outbound, SystemMessage};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// The name of the first thing in a line that landed in `Unknown`, if any.
 pub fn unknown_in_outbound(line: &Outbound) -> Option<String> {
@@ -58,4 +65,38 @@ fn unknown_block(blocks: &[ContentBlock]) -> Option<String> {
         ContentBlock::ToolResult(result) => result.content.as_ref().and_then(unknown_content),
         _ => None,
     })
+}
+
+/// The payload of a successful answer, read as the type that belongs to the request and wanted back
+/// unchanged: how the type prints, or what is wrong. Nothing for requests whose answer has no type.
+pub fn check_answer(subtype: &str, payload: &Value) -> Option<Result<String, String>> {
+    Some(match subtype {
+        "initialize" => same::<InitializeResponse>(payload),
+        "interrupt" => same::<InterruptResponse>(payload),
+        "set_permission_mode" => same::<SetPermissionModeResponse>(payload),
+        "set_model" => same::<SetModelResponse>(payload),
+        "get_settings" => same::<GetSettingsResponse>(payload),
+        "mcp_status" => same::<McpStatusResponse>(payload),
+        "mcp_set_servers" => same::<McpSetServersResponse>(payload),
+        "rewind_files" => same::<RewindFilesResponse>(payload),
+        "background_tasks" => same::<BackgroundTasksResponse>(payload),
+        "get_task_output" => same::<GetTaskOutputResponse>(payload),
+        "cancel_async_message" => same::<CancelAsyncMessageResponse>(payload),
+        "get_usage" => same::<GetUsageResponse>(payload),
+        "file_suggestions" => same::<FileSuggestionsResponse>(payload),
+        "read_file" => same::<ReadFileResponse>(payload),
+        "list_permission_rules" => same::<ListPermissionRulesResponse>(payload),
+        "side_question" => same::<SideQuestionResponse>(payload),
+        "get_context_usage" => same::<ContextUsage>(payload),
+        "elicitation" => same::<ElicitationResult>(payload),
+        "can_use_tool" => same::<PermissionResult>(payload),
+        "mcp_message" => same::<McpMessageResponse>(payload),
+        _ => return None,
+    })
+}
+
+fn same<T: Serialize + DeserializeOwned + Debug>(value: &Value) -> Result<String, String> {
+    let typed: T = serde_json::from_value(value.clone()).map_err(|error| error.to_string())?;
+    let written = serde_json::to_value(&typed).map_err(|error| error.to_string())?;
+    if &written == value { Ok(format!("{typed:?}")) } else { Err(format!("became {written}")) }
 }
