@@ -1,0 +1,35 @@
+//! Scripts that need no file: `script:echo` and `script:demo`, and the little project the demo repairs.
+//!
+//! The demo is also a self-test. Its turns expect what the tools must have answered, so on a machine where
+//! reading, editing or running does not work it stops with the name of the step that failed.
+
+use crate::script::Script;
+
+/// The names behind `script:`.
+pub const NAMES: [&str; 2] = ["demo", "echo"];
+
+/// What the demo is asked to do.
+pub const DEMO_PROMPT: &str =
+    "The test in test.sh fails. Find out why, repair the program and run the test again.";
+
+/// A built-in script.
+pub fn script(name: &str) -> Option<Script> {
+    let text = match name {
+        "demo" => include_str!("builtin/demo.yaml"),
+        "echo" => include_str!("builtin/echo.yaml"),
+        _ => return None,
+    };
+    let file = format!("script:{name}");
+    Some(
+        Script::parse(&file, text)
+            .unwrap_or_else(|error| panic!("the built-in script is part of the program: {error}")),
+    )
+}
+
+/// The files the demo works on, for an empty folder: path and content.
+pub fn demo_files() -> [(&'static str, &'static str); 2] {
+    [
+        ("temperature.sh", include_str!("builtin/demo/temperature.sh")),
+        ("test.sh", include_str!("builtin/demo/test.sh")),
+    ]
+}

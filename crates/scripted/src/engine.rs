@@ -1,0 +1,226 @@
+//! Which turn answers a request. A pure state machine behind one lock: positions in, the chosen turn
+//! out; no I/O, no clock, so many conversations may ask at once.
+//!
+//! The order: the first route whose `when` holds, otherwise the main line; in that line the first turn
+//! whose own `when` holds, otherwise the next of the turns without one. A failed expectation has used its
+//! turn up: the script goes on, the request gets the blame.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use crate::facts::Facts;
+use crate::load::{turn_name, validate};
+use crate::render::{self, Reply};
+use crate::script::{AtEnd, Route, Scope, Script, Turn};
+use crate::{ScriptError, template::TemplateError};
+
+/// Conversations whose position is remembered under `scope: conversation`; the oldest is forgotten first.
+const MAX_CONVERSATIONS: usize = 100_000;
+
+/// A script and how far it has got.
+#[derive(Debug)]
+pub struct Engine {
+    script: Script,
+    lines: Vec<Line>,
+    state: Mutex<State>,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub struct Served {
+    /// The request's number, from one.
+    pub number: u64,
+    /// The turn that answered, as messages call it; what was missing otherwise.
+    pub turn: String,
+    /// What to send.
+    pub reply: Reply,
+}
+
+/// One line of the script: the main one or a route.
+#[derive(Debug)]
+struct Line {
+    name: String,
+    at_end: AtEnd,
+    /// Indices of the turns that are taken in order.
+    sequence: Vec<usize>,
+    /// Indices of the turns that answer whenever their `when` holds.
+    matching: Vec<usize>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: u64,
+    conversations: HashMap<u64, Progress>,
+    oldest_first: VecDeque<u64>,
+}
+
+/// How far one conversation (or everybody) has got.
+#[derive(Debug, Default, Clone)]
+struct Progress {
+    lines: HashMap<usize, LineProgress>,
+}
+
+#[derive(Debug, Default, Clone)]
+struct LineProgress {
+    /// Place in the line's sequence.
+    position: usize,
+    /// How often the turn at that place has answered.
+    repeats: u32,
+    /// How often the turns with a `when` have answered.
+    used: HashMap<usize, u32>,
+}
+
+enum Choice<'a> {
+    Turn { place: String, turn: &'a Turn },
+    EndText(&'a crate::Template),
+    Nothing(String),
+}
+
+impl Engine {
+    /// Checks the script and starts at its beginning.
+    pub fn new(script: Script) -> Result<Self, ScriptError> {
+        validate("script", &script)?;
+        let main = Line::new("", &script.at_end, &script.turns);
+        let route = |(index, route): (usize, &Route)| {
+            let name = route.name.clone().unwrap_or_else(|| (index + 1).to_string());
+            Line::new(
+                &format!("route {name}, "),
+                route.at_end.as_ref().unwrap_or(&script.at_end),
+                &route.turns,
+            )
+        };
+        let lines = [main].into_iter().chain(script.routes.iter().enumerate().map(route)).collect();
+        Ok(Self { lines, script, state: Mutex::default() })
+    }
+
+    /// The script.
+    pub fn script(&self) -> &Script {
+        &self.script
+    }
+
+    /// Answers a request: numbers it, chooses the turn, checks its expectations, renders it.
+    pub fn answer(&self, mut facts: Facts) -> Served {
+        let (number, choice) = self.choose(&mut facts);
+        let defaults = &self.script.defaults;
+        let (place, rendered) = match choice {
+            Choice::Nothing(why) => {
+                let reply = render::api_error(number, 500, "api_error", &why);
+                return Served { number, turn: why, reply };
+            }
+            Choice::EndText(text) => {
+                let turn = Turn { text: Some(text.clone()), ..Turn::default() };
+                ("the end of the script".to_owned(), render::render(&turn, defaults, &facts))
+            }
+            Choice::Turn { place, turn } => {
+                if let Some(why) = turn.expect.as_ref().and_then(|expect| expect.check(&facts).err()) {
+                    let text = format!("script assertion failed at {place}: {why}");
+                    let reply = render::api_error(number, 400, "script_assertion", &text);
+                    return Served { number, turn: place, reply };
+                }
+                (place, render::render(turn, defaults, &facts))
+            }
+        };
+        let reply = rendered.unwrap_or_else(|why: TemplateError| {
+            let text = format!("script assertion failed at {place}: {why}");
+            render::api_error(number, 400, "script_assertion", &text)
+        });
+        Served { number, turn: place, reply }
+    }
+
+    fn choose(&self, facts: &mut Facts) -> (u64, Choice<'_>) {
+        // Everything that parses or matches text happens before the lock, apart from the few `when`s of
+        // the line itself.
+        let route = |route: &Route| route.when.as_ref().is_none_or(|when| when.hold(facts));
+        let line_index = self.script.routes.iter().position(route).map_or(0, |index| index + 1);
+        let turns = match line_index {
+            0 => &self.script.turns,
+            index => &self.script.routes[index - 1].turns,
+        };
+        let line = &self.lines[line_index];
+        let holding: Vec<usize> = line
+            .matching
+            .iter()
+            .copied()
+            .filter(|index| turns[*index].when.as_ref().is_none_or(|when| when.hold(facts)))
+            .collect();
+        let conversation = match self.script.scope {
+            Scope::Global => 0,
+            Scope::Conversation => facts.conversation(),
+        };
+
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.requests += 1;
+        facts.number = state.requests;
+        let progress = state.progress(conversation).lines.entry(line_index).or_default();
+        let chosen = progress.next(line, turns, &holding);
+        drop(state);
+        (facts.number, line.resolve(chosen, turns, facts))
+    }
+}
+
+impl State {
+    fn progress(&mut self, conversation: u64) -> &mut Progress {
+        if !self.conversations.contains_key(&conversation) {
+            if self.oldest_first.len() == MAX_CONVERSATIONS
+                && let Some(oldest) = self.oldest_first.pop_front()
+            {
+                self.conversations.remove(&oldest);
+            }
+            self.oldest_first.push_back(conversation);
+        }
+        self.conversations.entry(conversation).or_default()
+    }
+}
+
+/// What the position says, before it is turned into an answer.
+enum Next {
+    Turn(usize),
+    End,
+}
+
+impl LineProgress {
+    fn next(&mut self, line: &Line, turns: &[Turn], holding: &[usize]) -> Next {
+        for index in holding {
+            let used = self.used.entry(*index).or_default();
+            if turns[*index].times.is_none_or(|times| *used < times) {
+                *used += 1;
+                return Next::Turn(*index);
+            }
+        }
+        let Some(index) = line.sequence.get(self.position).copied() else { return Next::End };
+        self.repeats += 1;
+        if self.repeats >= turns[index].times.unwrap_or(1) {
+            self.position += 1;
+            self.repeats = 0;
+        }
+        Next::Turn(index)
+    }
+}
+
+impl Line {
+    fn new(name: &str, at_end: &AtEnd, turns: &[Turn]) -> Self {
+        let (matching, sequence) = (0..turns.len()).partition(|index| turns[*index].when.is_some());
+        Self { name: name.to_owned(), at_end: at_end.clone(), sequence, matching }
+    }
+
+    fn resolve<'a>(&'a self, next: Next, turns: &'a [Turn], facts: &Facts) -> Choice<'a> {
+        let turn = |index: usize| Choice::Turn {
+            place: format!("{}{}", self.name, turn_name(index, &turns[index])),
+            turn: &turns[index],
+        };
+        match (next, &self.at_end, self.sequence.last()) {
+            (Next::Turn(index), _, _) => turn(index),
+            (Next::End, AtEnd::Repeat, Some(last)) => turn(*last),
+            (Next::End, AtEnd::Text(text), _) => Choice::EndText(text),
+            (Next::End, AtEnd::Error | AtEnd::Repeat, _) => Choice::Nothing(format!(
+                "the script has no turn left for {}request {} ({})",
+                self.name,
+                facts.number,
+                facts.summary()
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,400 @@
+//! What a request says, as far as scripts ask: last user text, tool results, system text, tools.
+//!
+//! The conversation is only parsed when somebody asks for it. A script that goes by position never
+//! does, which is what keeps turn 1,000 of a benchmark as cheap as turn 1.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use lathe_models::{ModelRequest, Thinking};
+use regex::Regex;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::{Map, Value, json};
+
+/// One request as a script sees it.
+#[derive(Debug)]
+pub struct Facts {
+    /// Number of the request, from one, over everything this script has answered.
+    pub number: u64,
+    /// The model that was asked for.
+    pub model: String,
+    /// Whether the answer is to be streamed.
+    pub stream: bool,
+    /// The `max_tokens` asked for.
+    pub max_tokens: Option<u64>,
+    /// Whether the request offers any tool.
+    pub has_tools: bool,
+    /// Who asks: known in-process, over HTTP only where the client sends `x-script-agent`.
+    pub agent: Option<String>,
+    source: Source,
+    body: OnceLock<Value>,
+    detail: OnceLock<Detail>,
+}
+
+#[derive(Debug)]
+enum Source {
+    Http { body: Bytes, headers: Vec<(String, String)> },
+    InProcess(Arc<ModelRequest>),
+}
+
+/// How an in-process caller wants the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// Event by event.
+    Streamed,
+    /// As one message.
+    Whole,
+}
+
+/// A tool result of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolResult {
+    /// Name of the tool, where the call is still in the conversation.
+    pub tool: Option<String>,
+    /// The text of the result.
+    pub text: String,
+    /// Whether it is marked as an error.
+    pub is_error: bool,
+}
+
+#[derive(Debug, Default)]
+struct Detail {
+    system: String,
+    tools: Vec<String>,
+    /// User texts in order, one entry a message, reminders left out.
+    users: Vec<String>,
+    results: Vec<ToolResult>,
+    /// Every user text and tool result in the order of the conversation.
+    texts: Vec<String>,
+    /// How much of `users` and `results` stands in the last message.
+    last_message: Tail,
+}
+
+#[derive(Debug, Default)]
+struct Tail {
+    has_user_text: bool,
+    results: usize,
+}
+
+/// Why a body is not a Messages API request; the text goes into the 400.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadRequest(pub String);
+
+#[derive(Deserialize)]
+struct Brief {
+    model: Option<String>,
+    #[serde(default)]
+    stream: Option<bool>,
+    max_tokens: Option<u64>,
+    tools: Option<Vec<IgnoredAny>>,
+    messages: Option<Vec<IgnoredAny>>,
+}
+
+impl Facts {
+    /// Reads the body of a `POST /v1/messages`.
+    pub fn from_http(body: Bytes, headers: Vec<(String, String)>) -> Result<Self, BadRequest> {
+        let brief: Brief = serde_json::from_slice(&body)
+            .map_err(|error| BadRequest(format!("The request body is not valid JSON: {error}")))?;
+        let required = |name: &str| BadRequest(format!("{name}: Field required"));
+        if brief.messages.ok_or_else(|| required("messages"))?.is_empty() {
+            return Err(BadRequest("messages: at least one message is required".to_owned()));
+        }
+        let agent = headers.iter().find(|(name, _)| name == "x-script-agent").map(|(_, value)| value.clone());
+        Ok(Self {
+            number: 0,
+            model: brief.model.ok_or_else(|| required("model"))?,
+            stream: brief.stream.unwrap_or(false),
+            max_tokens: Some(brief.max_tokens.ok_or_else(|| required("max_tokens"))?),
+            has_tools: brief.tools.is_some_and(|tools| !tools.is_empty()),
+            agent,
+            source: Source::Http { body, headers },
+            body: OnceLock::new(),
+            detail: OnceLock::new(),
+        })
+    }
+
+    /// Takes a request that never becomes HTTP.
+    pub fn from_model_request(request: Arc<ModelRequest>, delivery: Delivery) -> Self {
+        Self {
+            number: 0,
+            model: request.model.clone(),
+            stream: delivery == Delivery::Streamed,
+            max_tokens: Some(request.max_tokens.into()),
+            has_tools: !matches!(request.tools.trim(), "" | "[]"),
+            agent: Some(request.agent.to_string()),
+            source: Source::InProcess(request),
+            body: OnceLock::new(),
+            detail: OnceLock::new(),
+        }
+    }
+
+    /// The whole body as JSON.
+    pub fn body(&self) -> &Value {
+        self.body.get_or_init(|| match &self.source {
+            Source::Http { body, .. } => serde_json::from_slice(body).unwrap_or(Value::Null),
+            Source::InProcess(request) => body_of(request, self.stream),
+        })
+    }
+
+    /// A request header, over HTTP.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        match &self.source {
+            Source::Http { headers, .. } => headers
+                .iter()
+                .find(|(key, _)| key.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.as_str()),
+            Source::InProcess(_) => None,
+        }
+    }
+
+    /// The text the user sent with this request: nothing while tool results go back and forth.
+    pub fn fresh_user_text(&self) -> Option<&str> {
+        let detail = self.detail();
+        if detail.last_message.has_user_text { detail.users.last().map(String::as_str) } else { None }
+    }
+
+    /// The newest user text of the conversation.
+    pub fn last_user_text(&self) -> Option<&str> {
+        self.detail().users.last().map(String::as_str)
+    }
+
+    /// The text the conversation began with.
+    pub fn first_user_text(&self) -> Option<&str> {
+        self.detail().users.first().map(String::as_str)
+    }
+
+    /// All user texts, oldest first.
+    pub fn user_texts(&self) -> &[String] {
+        &self.detail().users
+    }
+
+    /// The tool results that came with this request.
+    pub fn fresh_results(&self) -> &[ToolResult] {
+        let detail = self.detail();
+        &detail.results[detail.results.len() - detail.last_message.results..]
+    }
+
+    /// The newest tool result of the conversation.
+    pub fn last_tool_result(&self) -> Option<&str> {
+        self.detail().results.last().map(|result| result.text.as_str())
+    }
+
+    /// The newest result of the tool `name`.
+    pub fn result_of(&self, name: &str) -> Option<&str> {
+        let results = &self.detail().results;
+        results
+            .iter()
+            .rev()
+            .find(|result| result.tool.as_deref() == Some(name))
+            .map(|result| result.text.as_str())
+    }
+
+    /// The newest place in the conversation where `regex` matches: its first group, or all of it.
+    pub fn last_match(&self, regex: &Regex) -> Option<String> {
+        self.detail().texts.iter().rev().find_map(|text| {
+            let found = regex.captures_iter(text).last()?;
+            found.get(1).or_else(|| found.get(0)).map(|group| group.as_str().to_owned())
+        })
+    }
+
+    /// System prompt, and system messages inside the conversation.
+    pub fn system(&self) -> &str {
+        &self.detail().system
+    }
+
+    /// Names of the tools on offer.
+    pub fn tools(&self) -> &[String] {
+        &self.detail().tools
+    }
+
+    /// What tells one conversation from another: the session's metadata and the text it began with.
+    pub fn conversation(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.body()["metadata"]["user_id"].as_str().hash(&mut hasher);
+        self.first_user_text().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// A short description for error messages.
+    pub fn summary(&self) -> String {
+        let cut = |text: &str| text.chars().take(80).collect::<String>();
+        let results = self.fresh_results().len();
+        match self.fresh_user_text() {
+            Some(text) => format!("user text {:?}", cut(text)),
+            None if results > 0 => format!("{results} tool result(s)"),
+            None => "no user text and no tool result".to_owned(),
+        }
+    }
+
+    fn detail(&self) -> &Detail {
+        self.detail.get_or_init(|| Detail::read(self.body()))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(body: Value) -> Self {
+        let mut facts = Self::from_http(Bytes::from(body.to_string()), Vec::new()).expect("a valid request");
+        facts.number = 1;
+        facts
+    }
+}
+
+impl Detail {
+    fn read(body: &Value) -> Self {
+        let mut detail = Self { system: text_of(&body["system"]), ..Self::default() };
+        detail.tools =
+            list(&body["tools"]).iter().filter_map(|tool| tool["name"].as_str()).map(str::to_owned).collect();
+        let mut calls: Map<String, Value> = Map::new();
+        for message in list(&body["messages"]) {
+            match message["role"].as_str() {
+                Some("assistant") => {
+                    let uses = list(&message["content"]).iter().filter(|block| block["type"] == "tool_use");
+                    calls.extend(
+                        uses.filter_map(|call| Some((call["id"].as_str()?.to_owned(), call["name"].clone()))),
+                    );
+                    detail.last_message = Tail::default();
+                }
+                Some("system") => {
+                    detail.system.push('\n');
+                    detail.system.push_str(&text_of(&message["content"]));
+                }
+                _ => detail.read_user(&message["content"], &calls),
+            }
+        }
+        detail
+    }
+
+    fn read_user(&mut self, content: &Value, calls: &Map<String, Value>) {
+        let mut texts = Vec::new();
+        let results_before = self.results.len();
+        match content {
+            Value::String(text) => texts.push(text.clone()),
+            blocks => {
+                for block in list(blocks) {
+                    if block["type"] == "tool_result" {
+                        let id = block["tool_use_id"].as_str().unwrap_or("");
+                        let text = text_of(&block["content"]);
+                        self.texts.push(text.clone());
+                        self.results.push(ToolResult {
+                            tool: calls.get(id).and_then(Value::as_str).map(str::to_owned),
+                            text,
+                            is_error: block["is_error"].as_bool().unwrap_or(false),
+                        });
+                    } else if let Some(text) = block["text"].as_str().filter(|text| !is_reminder(text)) {
+                        texts.push(text.to_owned());
+                    }
+                }
+            }
+        }
+        self.last_message =
+            Tail { has_user_text: !texts.is_empty(), results: self.results.len() - results_before };
+        if !texts.is_empty() {
+            let text = texts.join("\n");
+            self.texts.push(text.clone());
+            self.users.push(text);
+        }
+    }
+}
+
+/// Reminders are put into user messages by the runtime; no user wrote them.
+fn is_reminder(text: &str) -> bool {
+    text.trim_start().starts_with("<system-reminder>")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or(&[])
+}
+
+/// The text of a string or of a list of blocks.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        blocks => {
+            list(blocks).iter().filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+/// The body that an in-process request would have had, as far as scripts may look at it.
+fn body_of(request: &ModelRequest, stream: bool) -> Value {
+    let system: Vec<Value> =
+        request.system.iter().map(|part| json!({"type": "text", "text": part.text})).collect();
+    let message = |bytes: &[u8]| serde_json::from_slice(bytes).unwrap_or(Value::Null);
+    let mut body = json!({
+        "model": request.model,
+        "max_tokens": request.max_tokens,
+        "stream": stream,
+        "system": system,
+        "tools": serde_json::from_str(&request.tools).unwrap_or_else(|_| json!([])),
+        "messages": request.messages.iter().map(|wire| message(wire.bytes())).collect::<Vec<Value>>(),
+        "thinking": match request.thinking {
+            Thinking::Disabled => json!({"type": "disabled"}),
+            Thinking::Adaptive => json!({"type": "adaptive"}),
+            Thinking::Budget(tokens) => json!({"type": "enabled", "budget_tokens": tokens}),
+        },
+    });
+    if let Some(user_id) = &request.user_id {
+        body["metadata"] = json!({"user_id": user_id});
+    }
+    if let Some(effort) = &request.effort {
+        body["output_config"] = json!({"effort": effort});
+    }
+    for (key, value) in &request.extra_body {
+        body[key] = value.clone();
+    }
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conversation() -> Facts {
+        Facts::for_test(json!({
+            "model": "m", "max_tokens": 5, "system": [{"type": "text", "text": "be brief"}],
+            "tools": [{"name": "Bash"}, {"name": "Read"}],
+            "messages": [
+                {"role": "user", "content": [
+                    {"type": "text", "text": "<system-reminder>\nnot a user</system-reminder>"},
+                    {"type": "text", "text": "hello"}]},
+                {"role": "system", "content": "environment"},
+                {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "Bash", "input": {}}]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": true}]}
+            ]
+        }))
+    }
+
+    #[test]
+    fn reminders_are_not_user_text_and_results_know_their_tool() {
+        let facts = conversation();
+        assert_eq!(facts.first_user_text(), Some("hello"));
+        assert_eq!(facts.last_user_text(), Some("hello"));
+        assert_eq!(facts.fresh_user_text(), None, "the last message brings only a tool result");
+        let result = ToolResult { tool: Some("Bash".to_owned()), text: "no".to_owned(), is_error: true };
+        assert_eq!(facts.fresh_results(), [result]);
+        assert_eq!(facts.system(), "be brief\nenvironment");
+        assert_eq!(facts.tools(), ["Bash", "Read"]);
+        assert!(facts.has_tools && !facts.stream);
+    }
+
+    #[test]
+    fn a_body_that_is_no_request_says_what_is_missing() {
+        let refuse = |body: &str| Facts::from_http(Bytes::from(body.to_owned()), vec![]).unwrap_err().0;
+        assert!(refuse("{").contains("not valid JSON"));
+        assert_eq!(refuse(r#"{"model":"m","max_tokens":1}"#), "messages: Field required");
+        assert_eq!(refuse(r#"{"messages":[{}],"max_tokens":1}"#), "model: Field required");
+        assert_eq!(refuse(r#"{"messages":[{}],"model":"m"}"#), "max_tokens: Field required");
+    }
+
+    #[test]
+    fn strange_messages_are_read_as_far_as_they_go() {
+        let facts = Facts::for_test(
+            json!({"model": "m", "max_tokens": 1, "messages": [7, {"role": "user", "content": [3, null]}]}),
+        );
+        assert_eq!(facts.last_user_text(), None);
+        assert_eq!(facts.summary(), "no user text and no tool result");
+    }
+}

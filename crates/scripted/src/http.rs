@@ -1,0 +1,298 @@
+//! A small HTTP/1.1 server side on a raw socket: requests in, [`Step`]s out.
+//!
+//! Written by hand because a fault is the product here: half a chunk and then a reset, headers and then
+//! silence. A framework's whole purpose is to prevent that. It is strict in what it reads (one length, no
+//! folding, bounded head and body) and knows nothing of models; [`crate::server`] and [`crate::record`]
+//! are its two handlers.
+
+mod read;
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::render::{Framing, Reply, Step};
+
+/// Collected output is written once it is this large, even if more follows at once.
+const WRITE_SIZE: usize = 64 * 1024;
+/// What a client may send ahead while it waits for an answer.
+const MAX_SENT_AHEAD: usize = 1024 * 1024;
+/// How long the listener rests when the system has no descriptor left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// A request as it came.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    pub(crate) method: String,
+    /// Path and query.
+    pub(crate) target: String,
+    /// Names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Bytes,
+    keep_alive: bool,
+    chunked_allowed: bool,
+}
+
+impl Request {
+    pub(crate) fn path(&self) -> &str {
+        self.target.split('?').next().unwrap_or("")
+    }
+
+    pub(crate) fn query(&self, name: &str) -> Option<&str> {
+        let (_, query) = self.target.split_once('?')?;
+        query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|(key, _)| *key == name)
+            .map(|(_, value)| value)
+    }
+}
+
+/// A response whose steps are known, or come while it runs.
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) framing: Framing,
+    pub(crate) steps: Steps,
+}
+
+pub(crate) enum Steps {
+    Known(std::vec::IntoIter<Step>),
+    Live(mpsc::Receiver<Step>),
+}
+
+impl Steps {
+    async fn next(&mut self) -> Option<Step> {
+        match self {
+            Self::Known(steps) => steps.next(),
+            Self::Live(steps) => steps.recv().await,
+        }
+    }
+
+    /// Whether the next step may have to be waited for.
+    fn may_wait(&self) -> bool {
+        matches!(self, Self::Live(_))
+    }
+}
+
+impl From<Reply> for Response {
+    fn from(reply: Reply) -> Self {
+        Self {
+            status: reply.status,
+            headers: reply.headers,
+            framing: reply.framing,
+            steps: Steps::Known(reply.steps.into_iter()),
+        }
+    }
+}
+
+/// Who answers.
+pub(crate) trait Handler: Send + Sync + 'static {
+    fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
+}
+
+/// Accepts connections until `stop`; every connection is on `tasks` and ends with `stop` too.
+pub(crate) async fn accept<H: Handler>(
+    listener: TcpListener,
+    handler: Arc<H>,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+) {
+    loop {
+        let accepted = tokio::select! {
+            () = stop.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let handler = Arc::clone(&handler);
+        let stop = stop.clone();
+        tasks.spawn(async move {
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = converse(stream, &*handler) => {}
+            }
+        });
+    }
+}
+
+/// One connection, request after request.
+async fn converse<H: Handler>(stream: TcpStream, handler: &H) {
+    // Without it the second small write of a response waits for the client's delayed acknowledgement.
+    let _ = stream.set_nodelay(true);
+    let mut connection = Connection { stream, input: BytesMut::new(), output: Vec::new() };
+    loop {
+        let request = match connection.read_request().await {
+            Ok(Some(request)) => request,
+            Ok(None) => return,
+            Err(read::ReadError::Io) => return,
+            Err(read::ReadError::Refused(reply)) => {
+                let about = About { head_only: false, keep_alive: false, chunked_allowed: true };
+                let _ = connection.perform(Response::from(*reply), about).await;
+                return;
+            }
+        };
+        let about = About {
+            head_only: request.method == "HEAD",
+            keep_alive: request.keep_alive,
+            chunked_allowed: request.chunked_allowed,
+        };
+        let response = handler.handle(request).await;
+        match connection.perform(response, about).await {
+            Ok(Next::Keep) => {}
+            Ok(Next::Close) | Err(_) => return,
+        }
+    }
+}
+
+struct Connection {
+    stream: TcpStream,
+    /// Read, not yet parsed.
+    input: BytesMut,
+    /// To be written.
+    output: Vec<u8>,
+}
+
+/// What of the request matters to its response.
+#[derive(Clone, Copy)]
+struct About {
+    head_only: bool,
+    keep_alive: bool,
+    chunked_allowed: bool,
+}
+
+enum Next {
+    Keep,
+    Close,
+}
+
+impl Connection {
+    async fn perform(&mut self, mut response: Response, about: About) -> io::Result<Next> {
+        let chunked = response.framing == Framing::Chunked && about.chunked_allowed;
+        // HTTP/1.0 has no chunks: there the end of the body is the end of the connection.
+        let keep_alive = about.keep_alive && (chunked || response.framing == Framing::Length);
+        while let Some(step) = response.steps.next().await {
+            match step {
+                Step::Head => self.push_head(&response, chunked, keep_alive),
+                Step::Send(_) if about.head_only => {}
+                Step::Send(bytes) => self.push_body(&bytes, chunked),
+                Step::Pause(pause) => {
+                    self.flush().await?;
+                    tokio::select! {
+                        () = tokio::time::sleep(pause) => {}
+                        () = self.client_leaves() => return Ok(Next::Close),
+                    }
+                }
+                Step::Hang => {
+                    self.flush().await?;
+                    self.client_leaves().await;
+                    return Ok(Next::Close);
+                }
+                Step::Fin => {
+                    self.flush().await?;
+                    return Ok(Next::Close);
+                }
+                Step::Reset => {
+                    self.flush().await?;
+                    self.stream.set_zero_linger()?;
+                    return Ok(Next::Close);
+                }
+            }
+            if response.steps.may_wait() || self.output.len() >= WRITE_SIZE {
+                self.flush().await?;
+            }
+        }
+        if chunked && !about.head_only {
+            self.output.extend_from_slice(b"0\r\n\r\n");
+        }
+        self.flush().await?;
+        Ok(if keep_alive { Next::Keep } else { Next::Close })
+    }
+
+    fn push_head(&mut self, response: &Response, chunked: bool, keep_alive: bool) {
+        let out = &mut self.output;
+        let mut line = |parts: &[&str]| {
+            parts.iter().for_each(|part| out.extend_from_slice(part.as_bytes()));
+            out.extend_from_slice(b"\r\n");
+        };
+        line(&["HTTP/1.1 ", &response.status.to_string(), " ", reason(response.status)]);
+        for (name, value) in &response.headers {
+            line(&[name, ": ", value]);
+        }
+        match (&response.steps, chunked) {
+            (_, true) => line(&["transfer-encoding: chunked"]),
+            (Steps::Known(rest), false) if response.framing == Framing::Length => {
+                let length = |step: &Step| if let Step::Send(bytes) = step { bytes.len() } else { 0 };
+                let total: usize = rest.as_slice().iter().map(length).sum();
+                line(&["content-length: ", &total.to_string()]);
+            }
+            (Steps::Known(_) | Steps::Live(_), false) => {}
+        }
+        if !keep_alive {
+            line(&["connection: close"]);
+        }
+        line(&[]);
+    }
+
+    fn push_body(&mut self, bytes: &[u8], chunked: bool) {
+        if bytes.is_empty() {
+            return;
+        }
+        if chunked {
+            self.output.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
+            self.output.extend_from_slice(bytes);
+            self.output.extend_from_slice(b"\r\n");
+        } else {
+            self.output.extend_from_slice(bytes);
+        }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        if !self.output.is_empty() {
+            self.stream.write_all(&self.output).await?;
+            self.output.clear();
+        }
+        Ok(())
+    }
+
+    /// Ends when the other side has closed or reset. What it sends meanwhile is kept for later, up to a
+    /// bound; behind that it is left in the socket.
+    async fn client_leaves(&mut self) {
+        while self.input.len() < MAX_SENT_AHEAD {
+            match self.stream.read_buf(&mut self.input).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => {}
+            }
+        }
+        std::future::pending().await
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        413 => "Content Too Large",
+        429 => "Too Many Requests",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        502 => "Bad Gateway",
+        503 => "Service Unavailable",
+        529 => "Overloaded",
+        _ => "Scripted",
+    }
+}

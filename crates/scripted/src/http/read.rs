@@ -1,0 +1,230 @@
+//! Reading one request: head, then body by length or by chunks. Every wait has a deadline and every
+//! buffer a bound; what breaks a rule is refused with an API-shaped error and the connection ends, since
+//! nobody can say where the next request would begin.
+
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{Connection, Request};
+use crate::render::{self, Reply};
+
+/// The API's own limit on a request.
+pub(crate) const MAX_BODY: usize = 32 * 1024 * 1024;
+const MAX_HEAD: usize = 64 * 1024;
+const MAX_HEADERS: usize = 128;
+/// An open connection without a request.
+const IDLE: Duration = Duration::from_secs(600);
+/// A request that has begun, between two reads.
+const READ: Duration = Duration::from_secs(30);
+
+pub(super) enum ReadError {
+    /// The connection broke or went quiet: nobody is left to tell.
+    Io,
+    /// The request is not one.
+    Refused(Box<Reply>),
+}
+
+fn refuse(status: u16, kind: &str, message: &str) -> ReadError {
+    ReadError::Refused(Box::new(render::api_error(0, status, kind, message)))
+}
+
+fn bad(message: &str) -> ReadError {
+    refuse(400, "invalid_request_error", message)
+}
+
+/// How long the body is.
+enum Length {
+    Known(usize),
+    Chunked,
+}
+
+struct Head {
+    request: Request,
+    length: Length,
+    wants_continue: bool,
+}
+
+impl Connection {
+    /// The next request; nothing when the client has closed between two requests.
+    pub(super) async fn read_request(&mut self) -> Result<Option<Request>, ReadError> {
+        let head = loop {
+            if let Some(head) = take_head(&mut self.input)? {
+                break head;
+            }
+            if self.input.len() > MAX_HEAD {
+                return Err(refuse(431, "invalid_request_error", "the request head is too large"));
+            }
+            let between_requests = self.input.is_empty();
+            let limit = if between_requests { IDLE } else { READ };
+            if !self.read_more(limit).await? {
+                return if between_requests { Ok(None) } else { Err(ReadError::Io) };
+            }
+        };
+        if head.wants_continue {
+            self.stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await.map_err(|_| ReadError::Io)?;
+        }
+        let body = match head.length {
+            Length::Known(length) => self.read_known(length).await?,
+            Length::Chunked => self.read_chunks().await?,
+        };
+        Ok(Some(Request { body, ..head.request }))
+    }
+
+    /// Whether there was more.
+    async fn read_more(&mut self, limit: Duration) -> Result<bool, ReadError> {
+        self.input.reserve(16 * 1024);
+        match tokio::time::timeout(limit, self.stream.read_buf(&mut self.input)).await {
+            Ok(Ok(count)) => Ok(count > 0),
+            Ok(Err(_)) | Err(_) => Err(ReadError::Io),
+        }
+    }
+
+    async fn read_known(&mut self, length: usize) -> Result<Bytes, ReadError> {
+        if length > MAX_BODY {
+            return Err(refuse(413, "request_too_large", "Request exceeds the maximum size"));
+        }
+        self.input.reserve(length.saturating_sub(self.input.len()));
+        while self.input.len() < length {
+            if !self.read_more(READ).await? {
+                return Err(ReadError::Io);
+            }
+        }
+        Ok(self.input.split_to(length).freeze())
+    }
+
+    async fn read_chunks(&mut self) -> Result<Bytes, ReadError> {
+        let mut body = BytesMut::new();
+        loop {
+            let size = self.read_line().await?;
+            let digits = size.split(';').next().unwrap_or("").trim();
+            let size = usize::from_str_radix(digits, 16).map_err(|_| bad("a chunk has no size"))?;
+            if size == 0 {
+                // Trailers, up to the empty line.
+                while !self.read_line().await?.is_empty() {}
+                return Ok(body.freeze());
+            }
+            if body.len().saturating_add(size) > MAX_BODY {
+                return Err(refuse(413, "request_too_large", "Request exceeds the maximum size"));
+            }
+            body.extend_from_slice(&self.read_known(size).await?);
+            if !self.read_line().await?.is_empty() {
+                return Err(bad("a chunk is longer than it says"));
+            }
+        }
+    }
+
+    async fn read_line(&mut self) -> Result<String, ReadError> {
+        loop {
+            if let Some(end) = self.input.windows(2).position(|pair| pair == b"\r\n") {
+                let line = self.input.split_to(end);
+                self.input.advance(2);
+                return String::from_utf8(line.to_vec()).map_err(|_| bad("a chunk line is not text"));
+            }
+            if self.input.len() > MAX_HEAD {
+                return Err(bad("a chunk line is too long"));
+            }
+            if !self.read_more(READ).await? {
+                return Err(ReadError::Io);
+            }
+        }
+    }
+}
+
+/// Takes a complete head off the front of the input.
+fn take_head(input: &mut BytesMut) -> Result<Option<Head>, ReadError> {
+    let mut slots = [httparse::EMPTY_HEADER; MAX_HEADERS];
+    let mut parsed = httparse::Request::new(&mut slots);
+    let used = match parsed.parse(input) {
+        Ok(httparse::Status::Complete(used)) => used,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(bad(&format!("not HTTP/1.1: {error}"))),
+    };
+    let mut headers = Vec::with_capacity(parsed.headers.len());
+    for header in parsed.headers.iter() {
+        let value = std::str::from_utf8(header.value).map_err(|_| bad("a header is not text"))?;
+        headers.push((header.name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let one_one = parsed.version == Some(1);
+    let find = |name: &str| headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+    let connection = find("connection").unwrap_or("").to_ascii_lowercase();
+    let keep_alive = if one_one { !connection.contains("close") } else { connection.contains("keep-alive") };
+    let length = length(&headers)?;
+    let wants_continue = find("expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue"));
+    let request = Request {
+        method: parsed.method.unwrap_or("").to_owned(),
+        target: parsed.path.unwrap_or("").to_owned(),
+        headers,
+        body: Bytes::new(),
+        keep_alive,
+        chunked_allowed: one_one,
+    };
+    input.advance(used);
+    Ok(Some(Head { request, length, wants_continue }))
+}
+
+/// One length and no second opinion: a request with two is how requests are smuggled.
+fn length(headers: &[(String, String)]) -> Result<Length, ReadError> {
+    let all = |name: &str| {
+        headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()
+    };
+    match (all("content-length").as_slice(), all("transfer-encoding").as_slice()) {
+        ([], []) => Ok(Length::Known(0)),
+        ([], [coding]) if coding.eq_ignore_ascii_case("chunked") => Ok(Length::Chunked),
+        ([digits], []) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Ok(Length::Known(digits.parse().unwrap_or(usize::MAX)))
+        }
+        _ => Err(bad("the length of the body is not clear")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn head(text: &str) -> Result<Option<Head>, ReadError> {
+        take_head(&mut BytesMut::from(text))
+    }
+
+    #[test]
+    fn a_head_is_taken_only_when_it_is_complete() {
+        let text = "POST /v1/messages?a=b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc";
+        for cut in 0..text.len() - 3 {
+            assert!(matches!(head(&text[..cut]), Ok(None)), "cut at {cut}");
+        }
+        let mut input = BytesMut::from(text);
+        let Ok(Some(head)) = take_head(&mut input) else { panic!("the head is complete") };
+        assert_eq!(&input[..], b"abc");
+        assert_eq!((head.request.path(), head.request.query("a")), ("/v1/messages", Some("b")));
+        assert!(matches!(head.length, Length::Known(3)) && head.request.keep_alive);
+    }
+
+    #[test]
+    fn a_doubtful_length_is_refused() {
+        let with = |lines: &str| head(&format!("POST / HTTP/1.1\r\n{lines}\r\n"));
+        for lines in [
+            "content-length: 1\r\ncontent-length: 2\r\n",
+            "content-length: 1\r\ntransfer-encoding: chunked\r\n",
+            "content-length: +1\r\n",
+            "content-length: \r\n",
+            "transfer-encoding: gzip\r\n",
+            "transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n",
+        ] {
+            assert!(matches!(with(lines), Err(ReadError::Refused(_))), "{lines:?}");
+        }
+        assert!(matches!(
+            with("transfer-encoding: chunked\r\n"),
+            Ok(Some(Head { length: Length::Chunked, .. }))
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = take_head(&mut BytesMut::from(&bytes[..]));
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The scripted model in-process: the same engine and the same rendered steps as the server, performed
+//! on an event parser instead of a socket.
+//!
+//! The surprising part is that the answer really becomes bytes and is parsed again. It costs
+//! microseconds and buys that every fault (half an event, garbage, an early end) gives the
+//! [`ModelError`] that the HTTP client would give; a test compares the two.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{self, StreamExt};
+use lathe_models::anthropic::Timeouts;
+use lathe_models::sse::{SseEvent, SseParser};
+use lathe_models::{
+    CompleteMessage, ErrorKind, Model, ModelError, ModelEvent, ModelRequest, ModelStream, StreamEvent,
+};
+use serde_json::Value;
+
+use crate::builtin;
+use crate::engine::Engine;
+use crate::error::ScriptError;
+use crate::facts::{Delivery, Facts};
+use crate::render::{Reply, Step};
+use crate::script::Script;
+
+/// As much of a body that is no API error as is shown.
+const SHOWN_CHARS: usize = 300;
+
+/// A script as a [`Model`].
+#[derive(Debug, Clone)]
+pub struct ScriptedModel {
+    engine: Arc<Engine>,
+    timeouts: Timeouts,
+}
+
+impl ScriptedModel {
+    /// The model for what stands behind `script:`: a built-in name or a file.
+    pub fn load(name: &str) -> Result<Self, ScriptError> {
+        if let Some(script) = builtin::script(name) {
+            return Self::new(script);
+        }
+        let path = Path::new(name);
+        if !path.exists() {
+            return Err(ScriptError::NotFound { name: name.to_owned(), known: builtin::NAMES.join(", ") });
+        }
+        Self::new(Script::load(path)?)
+    }
+
+    /// The model for a script made in code.
+    pub fn new(script: Script) -> Result<Self, ScriptError> {
+        Ok(Self { engine: Arc::new(Engine::new(script)?), timeouts: Timeouts::default() })
+    }
+
+    /// How long to wait before a silence counts as a stall.
+    pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
+        Self { timeouts, ..self }
+    }
+
+    fn reply(&self, request: Arc<ModelRequest>, delivery: Delivery) -> Reply {
+        self.engine.answer(Facts::from_model_request(request, delivery)).reply
+    }
+
+    async fn open_stream(&self, request: Arc<ModelRequest>) -> Result<ModelStream, ModelError> {
+        let mut answer =
+            Answer::open(self.reply(request, Delivery::Streamed), self.timeouts.first_byte).await?;
+        let idle = self.timeouts.idle;
+        if answer.status != 200 {
+            return Err(answer.refusal(idle).await);
+        }
+        if answer.content_type.as_deref().is_some_and(|kind| !kind.starts_with("text/event-stream")) {
+            let body = answer.read_all(idle).await?;
+            let message = format!("the answer is not an event stream but begins with: {}", shown(&body));
+            return Err(answer.told(&body).unwrap_or_else(|| ModelError::new(ErrorKind::Protocol, message)));
+        }
+        let request_id = answer.request_id.clone();
+        let mut reader = Reader::new(answer, idle);
+        // As over HTTP, a failure before the first event is one of the request.
+        let first = reader.next().await.unwrap_or_else(|| Err(cut("nothing was sent")))?;
+        let rest = stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)));
+        Ok(ModelStream { request_id, events: stream::iter([Ok(first)]).chain(rest).boxed() })
+    }
+
+    async fn whole_message(&self, request: Arc<ModelRequest>) -> Result<CompleteMessage, ModelError> {
+        let mut answer = Answer::open(self.reply(request, Delivery::Whole), self.timeouts.request).await?;
+        if answer.status != 200 {
+            return Err(answer.refusal(self.timeouts.idle).await);
+        }
+        let body = answer.read_all(self.timeouts.request).await?;
+        let message: Value = serde_json::from_slice(&body).map_err(|_| {
+            ModelError::new(
+                ErrorKind::Protocol,
+                format!("the answer is not JSON but begins with: {}", shown(&body)),
+            )
+        })?;
+        match message["type"].as_str() {
+            Some("message") => Ok(CompleteMessage { request_id: answer.request_id, message }),
+            Some("error") => Err(api_error(None, &body)),
+            Some(_) | None => Err(ModelError::new(ErrorKind::Protocol, "the answer is not a message")),
+        }
+    }
+}
+
+impl Model for ScriptedModel {
+    fn stream(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        self.open_stream(request).boxed()
+    }
+
+    fn complete(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<CompleteMessage, ModelError>> {
+        self.whole_message(request).boxed()
+    }
+}
+
+fn cut(reason: &str) -> ModelError {
+    let message = format!("the connection closed before the answer was complete: {reason}");
+    ModelError::new(ErrorKind::StreamCut, message)
+}
+
+fn shown(body: &[u8]) -> String {
+    String::from_utf8_lossy(body)
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
+        .chars()
+        .take(SHOWN_CHARS)
+        .collect()
+}
+
+/// The error in a body: the API's object, or the beginning of whatever else it is.
+fn api_error(status: Option<u16>, body: &[u8]) -> ModelError {
+    let parsed: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    let told = &parsed["error"];
+    match told["message"].as_str().or_else(|| told.as_str()) {
+        Some(message) => ModelError::from_api(status, told["type"].as_str(), message),
+        None => ModelError::from_api(status, None, &shown(body)),
+    }
+}
+
+/// A response whose head has come.
+struct Answer {
+    status: u16,
+    content_type: Option<String>,
+    request_id: Option<String>,
+    retry_after: Option<Duration>,
+    steps: std::vec::IntoIter<Step>,
+}
+
+/// What comes next out of a body.
+enum Piece {
+    Bytes(Bytes),
+    /// The end in good order.
+    End,
+    /// The connection went away.
+    Broken(&'static str),
+    Stalled,
+}
+
+impl Answer {
+    async fn open(reply: Reply, patience: Duration) -> Result<Self, ModelError> {
+        let request_id = reply.header("request-id").map(str::to_owned);
+        let seconds = reply.header("retry-after").and_then(|value| value.trim().parse::<f64>().ok());
+        let mut answer = Self {
+            status: reply.status,
+            content_type: reply.header("content-type").map(str::to_owned),
+            request_id,
+            retry_after: seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
+            steps: reply.steps.into_iter(),
+        };
+        let mut silence = Silence::new(patience);
+        loop {
+            match answer.steps.next() {
+                Some(Step::Head) => return Ok(answer),
+                Some(Step::Pause(pause)) if silence.bear(pause).await => {}
+                Some(Step::Pause(_) | Step::Hang) => {
+                    silence.run_out().await;
+                    let message = format!("no answer from the script within {} s", patience.as_secs_f32());
+                    return Err(ModelError::new(ErrorKind::Stalled, message));
+                }
+                Some(Step::Send(_) | Step::Fin | Step::Reset) | None => {
+                    return Err(ModelError::new(ErrorKind::Connection, "lost the connection to the script"));
+                }
+            }
+        }
+    }
+
+    async fn next(&mut self, idle: Duration) -> Piece {
+        let mut silence = Silence::new(idle);
+        loop {
+            match self.steps.next() {
+                Some(Step::Send(bytes)) => return Piece::Bytes(bytes),
+                Some(Step::Head) => {}
+                Some(Step::Pause(pause)) if silence.bear(pause).await => {}
+                Some(Step::Pause(_) | Step::Hang) => {
+                    silence.run_out().await;
+                    return Piece::Stalled;
+                }
+                Some(Step::Fin) => return Piece::Broken("it was closed"),
+                Some(Step::Reset) => return Piece::Broken("it was reset"),
+                None => return Piece::End,
+            }
+        }
+    }
+
+    async fn read_all(&mut self, idle: Duration) -> Result<Bytes, ModelError> {
+        let mut body = BytesMut::new();
+        loop {
+            match self.next(idle).await {
+                Piece::Bytes(bytes) => body.extend_from_slice(&bytes),
+                Piece::End => return Ok(body.freeze()),
+                Piece::Broken(reason) => return Err(cut(reason)),
+                Piece::Stalled => {
+                    let message = format!("the answer was not complete after {} s", idle.as_secs_f32());
+                    return Err(ModelError::new(ErrorKind::Stalled, message));
+                }
+            }
+        }
+    }
+
+    async fn refusal(&mut self, idle: Duration) -> ModelError {
+        let body = self.read_all(idle).await.unwrap_or_default();
+        let mut error = api_error(Some(self.status), &body);
+        error.retry_after = self.retry_after;
+        error.request_id = self.request_id.clone();
+        error
+    }
+
+    /// The API error that came where a stream was expected.
+    fn told(&self, body: &[u8]) -> Option<ModelError> {
+        let error = api_error(None, body);
+        error.api_type.is_some().then(|| ModelError { request_id: self.request_id.clone(), ..error })
+    }
+}
+
+/// The watchdog's patience, used up pause by pause until a byte comes.
+struct Silence {
+    left: Duration,
+}
+
+impl Silence {
+    fn new(patience: Duration) -> Self {
+        Self { left: patience }
+    }
+
+    /// Waits, if there is patience for it.
+    async fn bear(&mut self, pause: Duration) -> bool {
+        let bearable = pause < self.left;
+        if bearable {
+            self.left -= pause;
+            tokio::time::sleep(pause).await;
+        }
+        bearable
+    }
+
+    async fn run_out(&self) {
+        tokio::time::sleep(self.left).await;
+    }
+}
+
+/// The events of a streamed answer.
+struct Reader {
+    answer: Answer,
+    idle: Duration,
+    parser: SseParser,
+    ready: VecDeque<SseEvent>,
+    failure: Option<ModelError>,
+    ended: bool,
+    over: bool,
+}
+
+impl Reader {
+    fn new(answer: Answer, idle: Duration) -> Self {
+        let parser = SseParser::new();
+        Self { answer, idle, parser, ready: VecDeque::new(), failure: None, ended: false, over: false }
+    }
+
+    async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
+        while !self.over {
+            if let Some(event) = self.ready.pop_front() {
+                match self.read(&event) {
+                    Ok(Some(event)) => return Some(Ok(event)),
+                    Ok(None) => {}
+                    Err(error) => return Some(Err(self.fail(error))),
+                }
+            } else if let Some(error) = self.failure.take() {
+                return Some(Err(self.fail(error)));
+            } else {
+                self.fill().await;
+            }
+        }
+        None
+    }
+
+    fn fail(&mut self, error: ModelError) -> ModelError {
+        self.over = true;
+        ModelError { request_id: self.answer.request_id.clone(), ..error }
+    }
+
+    async fn fill(&mut self) {
+        match self.answer.next(self.idle).await {
+            Piece::Bytes(bytes) => {
+                let mut events = Vec::new();
+                if let Err(error) = self.parser.push(&bytes, &mut events) {
+                    self.failure = Some(ModelError::new(ErrorKind::Protocol, error.to_string()));
+                }
+                self.ready.extend(events);
+            }
+            Piece::End => self.end("it ended without message_stop"),
+            Piece::Broken(reason) => self.end(reason),
+            Piece::Stalled => {
+                let message = format!("no byte came for {} s inside the answer", self.idle.as_secs_f32());
+                self.failure = Some(ModelError::new(ErrorKind::Stalled, message));
+            }
+        }
+    }
+
+    fn end(&mut self, reason: &str) {
+        self.ended = true;
+        self.ready.extend(self.parser.finish());
+        self.failure = Some(cut(reason));
+    }
+
+    fn read(&mut self, event: &SseEvent) -> Result<Option<ModelEvent>, ModelError> {
+        if event.name == "ping" {
+            return Ok(None);
+        }
+        let raw = match serde_json::from_str(&event.data) {
+            Ok(raw @ Value::Object(_)) => raw,
+            // Half an event at the end of a broken connection is part of the cut.
+            Ok(_) | Err(_) if self.ended => return Ok(None),
+            Ok(_) | Err(_) => {
+                let message = format!("an event is not a JSON object: {}", shown(event.data.as_bytes()));
+                return Err(ModelError::new(ErrorKind::Protocol, message));
+            }
+        };
+        match raw["type"].as_str() {
+            Some("ping") => return Ok(None),
+            Some("error") => return Err(api_error(None, event.data.as_bytes())),
+            Some(_) | None => {}
+        }
+        let event = ModelEvent::parse(raw);
+        if matches!(event.event, StreamEvent::MessageStop) {
+            self.over = true;
+        }
+        Ok(Some(event))
+    }
+}

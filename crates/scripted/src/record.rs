@@ -1,0 +1,397 @@
+//! The recorder: a proxy in front of a real API that writes the script which replays it.
+//!
+//! Every `POST /v1/messages` becomes a `raw` turn with the response body byte for byte; other requests are
+//! passed on and not recorded. The recording is JSON lines, a header and then one turn a line, each
+//! written with a single append: a recorder killed at any moment leaves a file that loads. Credentials
+//! go to the upstream and nowhere else.
+
+mod secrets;
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::error::ScriptError;
+use crate::http::{Handler, Request, Response, Steps};
+use crate::load::json_error;
+use crate::render::{self, Framing, Step};
+use crate::script::{AtEnd, Chunk, Cut, RawReply, Script, Stall, Turn};
+use crate::server::listen;
+use secrets::Secrets;
+pub(crate) use secrets::is_secret_header;
+
+/// First key of the first line of a recording.
+const HEADER_KEY: &str = "lathe_recording";
+/// A response larger than this is passed on but not recorded.
+const MAX_RECORDED: usize = 64 * 1024 * 1024;
+/// Chunks on their way to a slow client.
+const IN_FLIGHT: usize = 16;
+const CONNECT_LIMIT: Duration = Duration::from_secs(30);
+/// Silence of the upstream after which a response counts as cut.
+const READ_LIMIT: Duration = Duration::from_secs(600);
+
+/// Response headers that a client acts on. Everything else (cookies, organisation ids, server names) is
+/// left out of the recording.
+const KEPT_HEADERS: [&str; 5] =
+    ["content-type", "request-id", "retry-after", "retry-after-ms", "x-should-retry"];
+const KEPT_PREFIX: &str = "anthropic-ratelimit-";
+
+/// What to record.
+#[derive(Debug, Clone)]
+pub struct RecordOptions {
+    /// Where to listen; port 0 takes a free one.
+    pub addr: SocketAddr,
+    /// Base URL of the real API.
+    pub upstream: String,
+    /// The recording; must not exist yet.
+    pub out: PathBuf,
+}
+
+/// A running recorder. Dropping it stops it; [`RecorderHandle::shutdown`] also waits for it.
+#[derive(Debug)]
+pub struct RecorderHandle {
+    addr: SocketAddr,
+    stop: CancellationToken,
+    tasks: TaskTracker,
+    tape: Arc<Tape>,
+}
+
+impl RecorderHandle {
+    /// Where it listens.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The base URL for clients.
+    pub fn url(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// How many turns the file holds by now.
+    pub fn recorded(&self) -> u64 {
+        self.tape.recorded.load(Ordering::Acquire)
+    }
+
+    /// What could not be recorded, in words.
+    pub fn problems(&self) -> Vec<String> {
+        self.tape.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Stops accepting, lets running responses be written down as far as they came, and waits.
+    pub async fn shutdown(self) {
+        self.stop.cancel();
+        self.tasks.wait().await;
+    }
+}
+
+impl Drop for RecorderHandle {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Starts a recorder.
+pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptError> {
+    let upstream = options.upstream.trim_end_matches('/').to_owned();
+    let unusable = |message: String| ScriptError::Upstream { url: options.upstream.clone(), message };
+    let url = reqwest::Url::parse(&upstream).map_err(|error| unusable(error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
+        return Err(unusable("it must begin with http:// or https:// and name a host".to_owned()));
+    }
+    let client = client().map_err(|error| unusable(error.to_string()))?;
+    let tape = Arc::new(Tape::create(&options.out)?);
+    let pumps = TaskTracker::new();
+    let handler = Recorder {
+        client,
+        upstream,
+        tape: Arc::clone(&tape),
+        requests: AtomicU64::new(0),
+        pumps: pumps.clone(),
+    };
+    let (addr, stop, tasks) = listen(options.addr, Arc::new(handler)).await?;
+    let waiting = tasks.clone();
+    // One tracker to wait for: it is done when the connections are and the pumps behind them.
+    tasks.reopen();
+    let stopped = stop.clone();
+    tasks.spawn(async move {
+        stopped.cancelled().await;
+        pumps.close();
+        pumps.wait().await;
+    });
+    tasks.close();
+    Ok(RecorderHandle { addr, stop, tasks: waiting, tape })
+}
+
+#[allow(clippy::disallowed_methods, reason = "the recorder is the HTTP client of another HTTP client")]
+fn client() -> reqwest::Result<reqwest::Client> {
+    // A second installation is refused, which is just as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(CONNECT_LIMIT)
+        .read_timeout(READ_LIMIT)
+        .build()
+}
+
+struct Recorder {
+    client: reqwest::Client,
+    upstream: String,
+    tape: Arc<Tape>,
+    requests: AtomicU64,
+    /// Responses on their way, so that a shutdown waits until they are written down.
+    pumps: TaskTracker,
+}
+
+impl Handler for Recorder {
+    async fn handle(&self, request: Request) -> Response {
+        let is_turn = request.method == "POST" && request.path() == "/v1/messages";
+        let number = if is_turn { self.requests.fetch_add(1, Ordering::AcqRel) + 1 } else { 0 };
+        let secrets = Secrets::of_request(&request.headers);
+        let upstream = match self.forward(request).await {
+            Ok(upstream) => upstream,
+            Err(error) => {
+                let text = format!("the upstream did not answer: {}", error.without_url());
+                self.tape.problem(format!("request {number}: {text}"));
+                return Response::from(render::api_error(0, 502, "api_error", &text));
+            }
+        };
+        let status = upstream.status().as_u16();
+        let headers = header_list(upstream.headers());
+        let (send, steps) = mpsc::channel(IN_FLIGHT);
+        let tape = is_turn.then(|| Take {
+            number,
+            tape: Arc::clone(&self.tape),
+            secrets: secrets.and_response(&headers),
+            raw: RawReply { status, headers: kept(&headers), chunks: Vec::new() },
+            size: 0,
+        });
+        self.pumps.spawn(pump(upstream, send, tape));
+        Response { status, headers: passed_on(headers), framing: Framing::Chunked, steps: Steps::Live(steps) }
+    }
+}
+
+impl Recorder {
+    async fn forward(&self, request: Request) -> reqwest::Result<reqwest::Response> {
+        let method = reqwest::Method::from_bytes(request.method.as_bytes()).unwrap_or(reqwest::Method::GET);
+        let mut onward = self.client.request(method, format!("{}{}", self.upstream, request.target));
+        for (name, value) in request.headers {
+            // The body is to be recorded as text, so nobody may compress it.
+            if !is_hop_header(&name) && name != "host" && name != "accept-encoding" {
+                onward = onward.header(name, value);
+            }
+        }
+        onward.body(request.body).send().await
+    }
+}
+
+/// Hands the response to the client chunk by chunk and writes it down when it is over.
+async fn pump(mut upstream: reqwest::Response, client: mpsc::Sender<Step>, mut take: Option<Take>) {
+    let mut end = End::Complete;
+    // The client may be gone before the first byte; the loop finds out.
+    let _ = client.send(Step::Head).await;
+    loop {
+        let chunk = tokio::select! {
+            chunk = upstream.chunk() => chunk,
+            () = client.closed() => {
+                end = End::ClientLeft;
+                break;
+            }
+        };
+        match chunk {
+            Ok(Some(bytes)) => {
+                if let Some(take) = &mut take {
+                    take.add(&bytes);
+                }
+                if client.send(Step::Send(bytes)).await.is_err() {
+                    end = End::ClientLeft;
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(_) => {
+                let _ = client.send(Step::Fin).await;
+                end = End::UpstreamBroke;
+                break;
+            }
+        }
+    }
+    // Written before the client sees the end: who has read an answer may rely on the recording.
+    if let Some(take) = take {
+        take.finish(end);
+    }
+    drop(client);
+}
+
+/// How a recorded response came to its end.
+enum End {
+    Complete,
+    UpstreamBroke,
+    ClientLeft,
+}
+
+/// One response while it is recorded.
+struct Take {
+    number: u64,
+    tape: Arc<Tape>,
+    secrets: Secrets,
+    raw: RawReply,
+    size: usize,
+}
+
+impl Take {
+    fn add(&mut self, bytes: &Bytes) {
+        self.size += bytes.len();
+        if self.size <= MAX_RECORDED {
+            self.raw.chunks.push(Chunk(bytes.clone()));
+        }
+    }
+
+    fn finish(mut self, end: End) {
+        if self.size > MAX_RECORDED {
+            let text = format!("request {}: {} bytes are too many to record", self.number, self.size);
+            return self.tape.problem(text);
+        }
+        self.raw.chunks = self.secrets.removed_from(self.raw.chunks);
+        let (cut, stall) = match end {
+            End::Complete => (None, None),
+            End::UpstreamBroke => (Some(json!({})), None),
+            // The client left in the middle, so on replay there must be a middle to leave in.
+            End::ClientLeft => (None, Some(json!({}))),
+        };
+        self.tape.append(&RecordedLine { n: self.number, raw: &self.raw, cut, stall });
+    }
+}
+
+#[derive(Serialize)]
+struct RecordedLine<'a> {
+    n: u64,
+    raw: &'a RawReply,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cut: Option<serde_json::Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stall: Option<serde_json::Value>,
+}
+
+/// The recording file.
+#[derive(Debug)]
+struct Tape {
+    file: Mutex<File>,
+    recorded: AtomicU64,
+    problems: Mutex<Vec<String>>,
+}
+
+/// More problems than this are one problem.
+const MAX_PROBLEMS: usize = 100;
+
+impl Tape {
+    fn create(path: &std::path::Path) -> Result<Self, ScriptError> {
+        let failed =
+            |source| ScriptError::Io { what: format!("create the recording {}", path.display()), source };
+        let mut file = OpenOptions::new().append(true).create_new(true).open(path).map_err(failed)?;
+        let header = json!({HEADER_KEY: 1, "about": "written by `lathe model record`; one turn a line"});
+        file.write_all(format!("{header}\n").as_bytes()).map_err(failed)?;
+        Ok(Self { file: Mutex::new(file), recorded: AtomicU64::new(0), problems: Mutex::default() })
+    }
+
+    fn append(&self, line: &RecordedLine<'_>) {
+        let written = serde_json::to_vec(line).map_err(std::io::Error::from).and_then(|mut bytes| {
+            bytes.push(b'\n');
+            let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = file.metadata()?.len();
+            // Half a line would spoil the next one: a full disk must not cost more than this turn.
+            file.write_all(&bytes).inspect_err(|_| drop(file.set_len(before)))
+        });
+        match written {
+            Ok(()) => {
+                self.recorded.fetch_add(1, Ordering::AcqRel);
+            }
+            Err(error) => self.problem(format!("request {}: cannot write the recording: {error}", line.n)),
+        }
+    }
+
+    fn problem(&self, text: String) {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < MAX_PROBLEMS {
+            problems.push(text);
+        }
+    }
+}
+
+fn header_list(headers: &reqwest::header::HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &reqwest::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+    headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
+}
+
+fn kept(headers: &[(String, String)]) -> BTreeMap<String, String> {
+    let keep = |name: &str| KEPT_HEADERS.contains(&name) || name.starts_with(KEPT_PREFIX);
+    headers.iter().filter(|(name, _)| keep(name)).cloned().collect()
+}
+
+fn passed_on(headers: Vec<(String, String)>) -> Vec<(String, String)> {
+    headers.into_iter().filter(|(name, _)| !is_hop_header(name)).collect()
+}
+
+/// Headers that belong to one connection and not to the message.
+fn is_hop_header(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "content-length"
+            | "expect"
+            | "keep-alive"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    ) || name.starts_with("proxy-")
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordedTurn {
+    n: u64,
+    raw: RawReply,
+    cut: Option<Cut>,
+    stall: Option<Stall>,
+}
+
+/// Whether a script's text is a recording.
+pub(crate) fn is_recording(text: &str) -> bool {
+    text.starts_with(&format!("{{\"{HEADER_KEY}\""))
+}
+
+/// A recording as a script: one raw turn after the other in the order of the requests, and an error
+/// behind the last. A torn last line is left out, every other bad line is an error.
+pub(crate) fn parse_recording(file: &str, text: &str) -> Result<Script, ScriptError> {
+    let mut turns: Vec<RecordedTurn> = Vec::new();
+    for (index, line) in text.split_inclusive('\n').enumerate().skip(1) {
+        match serde_json::from_str(line.trim_end_matches('\n')) {
+            Ok(turn) => turns.push(turn),
+            Err(_) if !line.ends_with('\n') => break,
+            Err(error) => return Err(json_error(file, index as u64, &error)),
+        }
+    }
+    turns.sort_by_key(|turn| turn.n);
+    let turn = |turn: RecordedTurn| Turn {
+        id: Some(format!("recorded {}", turn.n)),
+        raw: Some(turn.raw),
+        cut: turn.cut,
+        stall: turn.stall,
+        ..Turn::default()
+    };
+    let script = Script { at_end: AtEnd::Error, ..Script::new(turns.into_iter().map(turn)) };
+    crate::load::validate(file, &script)?;
+    Ok(script)
+}

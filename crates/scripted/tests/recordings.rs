@@ -1,0 +1,79 @@
+//! The corpus of recorded sessions beside the repository, where it exists: every scenario loads, and the
+//! events a scenario streams are those that a client was seen to receive.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use lathe_models::{CacheTtl, Model, ModelRequest, Role, Thinking, WireMessage};
+use lathe_scripted::{Engine, Script, ScriptedModel};
+use serde_json::{Value, json};
+
+fn corpus() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
+    folder.is_dir().then_some(folder)
+}
+
+fn scenarios(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            scenarios(&path, found);
+        } else if path.file_name().is_some_and(|name| name == "scenario.json") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_scenario_loads() {
+    let Some(corpus) = corpus() else { return };
+    let mut found = Vec::new();
+    scenarios(&corpus, &mut found);
+    assert!(found.len() > 300, "only {} scenarios", found.len());
+    for path in found {
+        let script = Script::load(&path).unwrap_or_else(|error| panic!("{error}"));
+        Engine::new(script).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    }
+}
+
+fn request() -> Arc<ModelRequest> {
+    Arc::new(ModelRequest {
+        model: "claude-opus-5-5".into(),
+        max_tokens: 1000,
+        system: Vec::new(),
+        tools: "[]".into(),
+        messages: vec![WireMessage::new(Role::User, &[json!({"type": "text", "text": "go"})]).unwrap()],
+        thinking: Thinking::Disabled,
+        effort: None,
+        user_id: None,
+        betas: Vec::new(),
+        cache: CacheTtl::Off,
+        extra_body: serde_json::Map::new(),
+        agent: "main".into(),
+    })
+}
+
+#[tokio::test]
+async fn streamed_events_are_those_a_client_received() {
+    let Some(corpus) = corpus() else { return };
+    let folder = corpus.join("wire/partial");
+    let lines = std::fs::read_to_string(folder.join("stdout.jsonl")).unwrap();
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let received: Vec<Value> =
+        lines.filter(|line| line["type"] == "stream_event").map(|line| line["event"].clone()).collect();
+    assert!(received.len() > 15);
+
+    let model = ScriptedModel::new(Script::load(&folder.join("scenario.json")).unwrap()).unwrap();
+    let mut sent = Vec::new();
+    for number in 1..=2 {
+        let mut stream = model.stream(request()).await.unwrap();
+        assert_eq!(stream.request_id, Some(format!("req_{number}")));
+        while let Some(event) = stream.events.next().await {
+            sent.push(event.unwrap().raw);
+        }
+    }
+    assert_eq!(sent, received);
+}
