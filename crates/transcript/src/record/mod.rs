@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Result;
 pub use chain::{AssistantBody, AttachmentBody, ChainBody, Envelope, Link, SystemBody, UserBody};
-pub use side::SideRecord;
+pub use side::{CostState, SideRecord};
 
 /// One record as it stands in the file: compact JSON and a newline.
 #[derive(Debug, Clone, PartialEq, Eq)]
