@@ -6,18 +6,14 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use common::{End, ask, body, listen, post, server};
+use common::{End, ask, ask_keeping, body, listen, post, server};
 use lathe_scripted::{ServeOptions, serve};
 use serde_json::{Value, json};
-
-fn close(request: String) -> String {
-    request.replacen("host: x\r\n", "host: x\r\nconnection: close\r\n", 1)
-}
 
 #[tokio::test]
 async fn streams_and_whole_messages() {
     let server = server("turns: [{text: one}, {text: two}]").await;
-    let heard = ask(&server, close(post("/v1/messages?beta=true", &body(true).to_string()))).await;
+    let heard = ask(&server, post("/v1/messages?beta=true", &body(true).to_string())).await;
     let text = heard.text();
     assert!(
         text.starts_with(
@@ -28,7 +24,7 @@ async fn streams_and_whole_messages() {
     assert!(text.contains("transfer-encoding: chunked\r\n") && text.ends_with("\r\n0\r\n\r\n"), "{text}");
     assert_eq!(heard.end, End::Closed);
 
-    let heard = ask(&server, close(post("/v1/messages", &body(false).to_string()))).await;
+    let heard = ask(&server, post("/v1/messages", &body(false).to_string())).await;
     assert_eq!(heard.json()["content"], json!([{"type": "text", "text": "two"}]));
     assert_eq!(heard.json()["id"], "msg_0002");
 }
@@ -37,7 +33,7 @@ async fn streams_and_whole_messages() {
 async fn one_connection_serves_request_after_request_also_sent_ahead() {
     let server = server("turns: [{text: one}, {error: 529}, {text: three}]").await;
     let request = post("/v1/messages", &body(false).to_string());
-    let heard = ask(&server, request.repeat(3)).await;
+    let heard = ask_keeping(&server, request.repeat(3)).await;
     assert_eq!(heard.end, End::Open, "keep-alive");
     let text = heard.text();
     let statuses: Vec<&str> = text.match_indices("HTTP/1.1 ").map(|(at, _)| &text[at + 9..at + 12]).collect();
@@ -176,7 +172,7 @@ async fn faults_are_seen_on_the_wire() {
 async fn a_cut_at_every_byte_gives_exactly_the_bytes_before_it() {
     let whole = {
         let server = server("turns: [{text: 'I will look.'}]").await;
-        let text = ask(&server, close(post("/v1/messages", &body(true).to_string()))).await.text();
+        let text = ask(&server, post("/v1/messages", &body(true).to_string())).await.text();
         let start = text.find("event: ").unwrap();
         text[start..].strip_suffix("\r\n0\r\n\r\n").unwrap().to_owned()
     };
@@ -237,7 +233,7 @@ async fn the_log_is_bounded_readable_and_without_credentials() {
     let options = ServeOptions { keep_requests: 2, log_file: Some(file.clone()), ..ServeOptions::default() };
     let server = serve(common::script("turns: [{id: greet, text: one}]"), options).await.unwrap();
     for _ in 0..3 {
-        ask(&server, close(post("/v1/messages", &serde_json::to_string_pretty(&body(false)).unwrap()))).await;
+        ask(&server, post("/v1/messages", &serde_json::to_string_pretty(&body(false)).unwrap())).await;
     }
     let requests = server.requests();
     assert_eq!((requests.len(), server.request_count()), (2, 3));

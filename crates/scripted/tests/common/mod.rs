@@ -90,10 +90,15 @@ pub fn listen(stream: &mut TcpStream, quiet: Duration) -> Heard {
     }
 }
 
-/// [`talk`] from an async test.
-pub async fn ask(server: &ServerHandle, request: String) -> Heard {
+/// [`talk`] from an async test, on a connection that is kept.
+pub async fn ask_keeping(server: &ServerHandle, request: String) -> Heard {
     let addr = server.addr();
     tokio::task::spawn_blocking(move || talk(addr, request.as_bytes(), Duration::from_millis(300)))
         .await
         .unwrap()
+}
+
+/// One request on a connection of its own.
+pub async fn ask(server: &ServerHandle, request: String) -> Heard {
+    ask_keeping(server, request.replacen("\r\n", "\r\nconnection: close\r\n", 1)).await
 }

@@ -1,0 +1,260 @@
+//! The program under test as a child: lines in, lines out, and never a wait without a deadline.
+//!
+//! Output is read by threads from the start, so that a child which writes much never blocks on a test
+//! that does not look. The end of a run is the end of the process: a grandchild that keeps the pipe open
+//! is given a moment and then left to the survivors' check.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test drives the program from outside, not through the ledger"
+)]
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+
+/// How long pipes are read after the process itself has ended.
+const DRAIN: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_millis(2);
+
+/// A child that runs. Dropping it before its end kills its process group.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+    stderr: Arc<Mutex<Vec<u8>>>,
+    stderr_done: Receiver<()>,
+    started: Instant,
+    deadline: Instant,
+    what: String,
+}
+
+/// A run that is over.
+#[derive(Debug, Clone)]
+pub struct Finished {
+    /// Exit code; nothing when a signal ended it.
+    pub code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Everything on stdout.
+    pub stdout: String,
+    /// Everything on stderr.
+    pub stderr: String,
+    /// From start to end of the process.
+    pub elapsed: Duration,
+}
+
+impl Finished {
+    /// The lines of stdout as JSON.
+    pub fn lines(&self) -> Vec<Value> {
+        self.stdout.lines().map(|line| parse(line, self)).collect()
+    }
+
+    /// The lines with this `type`.
+    pub fn of_type(&self, kind: &str) -> Vec<Value> {
+        self.lines().into_iter().filter(|line| line["type"] == kind).collect()
+    }
+
+    /// The one `result` line.
+    pub fn result(&self) -> Value {
+        let mut results = self.of_type("result");
+        assert_eq!(results.len(), 1, "one result expected in {self:#?}");
+        results.remove(0)
+    }
+
+    /// Itself, if it ended with code 0.
+    pub fn success(self) -> Self {
+        assert_eq!(self.code, Some(0), "the run failed: {self:#?}");
+        self
+    }
+}
+
+fn parse(line: &str, context: &dyn std::fmt::Debug) -> Value {
+    serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in the line {line:?} of {context:#?}"))
+}
+
+impl Running {
+    pub(crate) fn start(
+        program: &Path,
+        arguments: &[&OsStr],
+        cwd: &Path,
+        env: &BTreeMap<String, String>,
+        limit: Duration,
+    ) -> Self {
+        let what = format!("{} {arguments:?}", program.display());
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(cwd).env_clear().envs(env).process_group(0);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("start {what}: {error}"));
+        let started = Instant::now();
+        let stdin = child.stdin.take();
+        let lines = read_lines(child.stdout.take().expect("stdout is piped"));
+        let (stderr, stderr_done) = read_all(child.stderr.take().expect("stderr is piped"));
+        let deadline = started + limit;
+        Self { child, stdin, lines, seen: Vec::new(), stderr, stderr_done, started, deadline, what }
+    }
+
+    /// The process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Writes to stdin. A child that no longer reads is no failure here: its output will tell.
+    pub fn write(&mut self, text: &str) {
+        let stdin = self.stdin.as_mut().expect("stdin is closed already");
+        let _ = stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush());
+    }
+
+    /// Writes one JSON line to stdin.
+    pub fn send(&mut self, line: &Value) {
+        self.write(&format!("{line}\n"));
+    }
+
+    /// End of file on stdin.
+    pub fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// The next line of stdout; nothing at its end.
+    pub fn next_line(&mut self) -> Option<Value> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        match self.lines.recv_timeout(left) {
+            Ok(line) => {
+                self.seen.push(line);
+                let line = self.seen.last().expect("just pushed");
+                Some(parse(line.trim_end(), &self.seen))
+            }
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => self.give_up("no line on stdout"),
+        }
+    }
+
+    /// Reads lines until one fits.
+    pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            match self.next_line() {
+                Some(line) if fits(&line) => return line,
+                Some(_) => {}
+                None => self.give_up(&format!("stdout ended before {what}")),
+            }
+        }
+    }
+
+    /// Reads lines until one has this `type`.
+    pub fn wait_for_type(&mut self, kind: &str) -> Value {
+        self.wait_for(kind, |line| line["type"] == kind)
+    }
+
+    /// Sends a signal to the process alone.
+    pub fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap_or_else(|error| panic!("signal {}: {error}", self.what));
+    }
+
+    /// Waits for the end of the process.
+    pub fn finish(mut self) -> Finished {
+        let status = self.wait_exit();
+        let elapsed = self.started.elapsed();
+        let drained = Instant::now() + DRAIN;
+        while let Ok(line) = self.lines.recv_timeout(drained.saturating_duration_since(Instant::now())) {
+            self.seen.push(line);
+        }
+        let _ = self.stderr_done.recv_timeout(drained.saturating_duration_since(Instant::now()));
+        Finished {
+            code: status.code(),
+            signal: status.signal(),
+            stdout: self.seen.concat(),
+            stderr: self.stderr_text(),
+            elapsed,
+        }
+    }
+
+    fn wait_exit(&mut self) -> ExitStatus {
+        loop {
+            while let Ok(line) = self.lines.try_recv() {
+                self.seen.push(line);
+            }
+            match self.child.try_wait() {
+                Ok(Some(status)) => return status,
+                Ok(None) if Instant::now() >= self.deadline => self.give_up("it has not ended"),
+                Ok(None) => std::thread::sleep(POLL),
+                Err(error) => panic!("wait for {}: {error}", self.what),
+            }
+        }
+    }
+
+    fn give_up(&self, why: &str) -> ! {
+        panic!(
+            "{}: {why} after {:?}\n--- stdout\n{}--- stderr\n{}",
+            self.what,
+            self.started.elapsed(),
+            self.seen.concat(),
+            self.stderr_text()
+        );
+    }
+
+    fn stderr_text(&self) -> String {
+        let bytes = self.stderr.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Only a run that was given up. After a proper end its group is left alone, so that whatever it
+        // left behind is found by the survivors' check and not cleaned away before.
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process_group(self.pid(), Signal::KILL);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, lines) = channel();
+    std::thread::spawn(move || {
+        let mut pipe = BufReader::new(pipe);
+        let mut line = Vec::new();
+        while matches!(pipe.read_until(b'\n', &mut line), Ok(count) if count > 0) {
+            if send.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    lines
+}
+
+fn read_all(mut pipe: impl Read + Send + 'static) -> (Arc<Mutex<Vec<u8>>>, Receiver<()>) {
+    let text = Arc::new(Mutex::new(Vec::new()));
+    let (done, is_done) = channel();
+    let collected = Arc::clone(&text);
+    std::thread::spawn(move || {
+        let mut buffer = [0; 4096];
+        while let Ok(count) = pipe.read(&mut buffer) {
+            if count == 0 {
+                break;
+            }
+            collected
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .extend_from_slice(&buffer[..count]);
+        }
+        let _ = done.send(());
+    });
+    (text, is_done)
+}
