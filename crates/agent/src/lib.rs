@@ -1,1 +1,28 @@
-//! (being written)
+//! The loop: a session takes prompts, each becomes a turn, a turn samples answers and runs tools until
+//! it is done, and ends with exactly one result.
+//!
+//! Follow `session.rs` → `turn.rs` → `sampling.rs` → `toolrun.rs` → `finish.rs`. Nothing here reads the
+//! environment, prints, or knows a vendor; what a session needs comes in as a [`SessionConfig`].
+#![allow(missing_docs, reason = "fields that say what they are; modules and types are documented")]
+
+pub mod answer;
+pub mod ask;
+pub mod config;
+pub mod decide;
+pub mod finish;
+pub mod frames;
+pub mod history;
+pub mod host;
+pub mod journal;
+pub mod prompt;
+mod request;
+mod sampling;
+pub mod schedule;
+pub mod session;
+pub mod shared;
+pub mod toolrun;
+pub mod totals;
+pub mod turn;
+
+pub use config::{FrameOptions, ModelChoice, SessionConfig, TurnLimits};
+pub use session::{SessionEnd, Signals, run};

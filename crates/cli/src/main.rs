@@ -1,1 +1,78 @@
-fn main() {}
+//! `lathe`: a coding agent as one small program. This file only finds out what was asked for; a run is
+//! `plan.rs` → `start.rs` → `run.rs`, every other command is a file in `commands/`.
+#![allow(clippy::disallowed_macros, reason = "the command line program prints")]
+
+mod args;
+mod client;
+mod commands;
+mod env;
+mod host;
+mod pipe;
+mod plan;
+mod progress;
+mod run;
+mod start;
+mod stdin;
+mod stdio;
+mod stdout;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use args::Args;
+use env::Env;
+use plan::StartError;
+
+/// The protocol level that clients gate features on.
+pub const PROTOCOL_VERSION: &str = "2.1.325";
+
+/// Our own version.
+pub const LATHE_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
+    if let Some(command) = commands::find(&words) {
+        return commands::run(command, &words[1..], Env::read());
+    }
+    match Args::parse(words) {
+        Ok(args) if args.has("version") => {
+            println!("lathe {LATHE_VERSION} (protocol {PROTOCOL_VERSION})");
+            ExitCode::SUCCESS
+        }
+        Ok(args) if args.has("help") => {
+            print!("{}", commands::help());
+            ExitCode::SUCCESS
+        }
+        Ok(args) => headless(&args),
+        Err(error) => refuse(&StartError::from(error), None),
+    }
+}
+
+/// A run with a prompt.
+fn headless(args: &Args) -> ExitCode {
+    if !args.has("print") && std::io::stdout().is_terminal() {
+        eprintln!(
+            "lathe works without a terminal session: give it a prompt with -p, or drive it with stream-json.\n\
+             hint: lathe -p \"what does this project do?\"   (lathe --help shows the rest)"
+        );
+        return ExitCode::FAILURE;
+    }
+    let env = Env::read();
+    let is_root = rustix::process::geteuid().is_root();
+    match plan::make(args, &env, is_root) {
+        Ok(plan) => run::run(plan, env),
+        Err(error) => refuse(&error, Some((args, &env))),
+    }
+}
+
+/// Says why a run cannot start. Hosts that asked for it get the same as a result.
+fn refuse(error: &StartError, run: Option<(&Args, &Env)>) -> ExitCode {
+    eprintln!("{}", error.message);
+    if let (Some(reason), Some((args, env))) = (error.reason, run)
+        && env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS")
+        && args.value("output-format") == Some("stream-json")
+    {
+        println!("{}", run::startup_failure(&error.message, reason));
+    }
+    ExitCode::FAILURE
+}

@@ -1,0 +1,170 @@
+//! Questions to the host: a control request goes out, its answer comes back by id. A question ends in
+//! exactly one way — answered, refused, withdrawn by us, out of time, or impossible because the host has
+//! closed its end — and never waits for something that cannot come.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use lathe_protocol::control::ControlResponseBody;
+use lathe_protocol::{ControlCancelRequest, ControlRequest, ControlRequestBody, ControlResponse};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::shared::Shared;
+
+/// Why a question has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AskError {
+    /// The host has closed its end, so nobody can answer.
+    #[error("Stream closed")]
+    Closed,
+    /// The turn was interrupted, or someone else has settled the matter.
+    #[error("the question was withdrawn")]
+    Withdrawn,
+    /// The host did not answer in time.
+    #[error("no answer within {} s", .0.as_secs_f64())]
+    TimedOut(Duration),
+    /// The host answered with an error.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// The open questions of a session.
+#[derive(Default)]
+pub struct Questions {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    closed: bool,
+    waiting: HashMap<String, oneshot::Sender<Result<Value, String>>>,
+}
+
+impl Questions {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no panic while the table of questions is held")
+    }
+
+    /// Takes in an answer. An answer to a question that is settled, or was never asked, is no error of
+    /// the session; the caller may want to tell the host.
+    pub fn settle(&self, response: ControlResponse) -> Settled {
+        let id = response.request_id().unwrap_or("").to_owned();
+        let Some(asker) = self.state().waiting.remove(&id) else { return Settled::NobodyAsked { id } };
+        let answer = match response.response {
+            ControlResponseBody::Success(success) => Ok(success.response.unwrap_or_else(|| json!({}))),
+            ControlResponseBody::Error(error) => Err(error.error),
+            ControlResponseBody::Unknown(value) => {
+                Err(format!("the host sent an answer that is neither success nor error: {value}"))
+            }
+        };
+        // The asker may have given up this instant; then the answer is simply late.
+        let _ = asker.send(answer);
+        Settled::Answered
+    }
+
+    /// The host has closed its end: every open question fails now, every later one at once.
+    pub fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.waiting.clear();
+    }
+
+    /// How many questions are open.
+    pub fn open_count(&self) -> usize {
+        self.state().waiting.len()
+    }
+
+    fn register(&self, id: &str) -> Result<oneshot::Receiver<Result<Value, String>>, AskError> {
+        let mut state = self.state();
+        if state.closed {
+            return Err(AskError::Closed);
+        }
+        let (asker, answer) = oneshot::channel();
+        state.waiting.insert(id.to_owned(), asker);
+        Ok(answer)
+    }
+
+    fn forget(&self, id: &str) {
+        self.state().waiting.remove(id);
+    }
+}
+
+/// What became of an answer that came in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Settled {
+    Answered,
+    NobodyAsked { id: String },
+}
+
+impl Shared {
+    /// Asks the host and waits for the answer. `withdraw` takes the question back; so does the timeout.
+    pub async fn ask(
+        &self,
+        body: impl Into<ControlRequestBody>,
+        withdraw: &CancellationToken,
+        timeout: Option<Duration>,
+    ) -> Result<Value, AskError> {
+        let id = self.frames.uuid();
+        let answer = self.questions.register(&id)?;
+        self.emit(ControlRequest::new(id.clone(), body)).await;
+        let too_late = async {
+            match timeout {
+                Some(timeout) => tokio::time::sleep(timeout).await,
+                None => std::future::pending().await,
+            }
+        };
+        let error = tokio::select! {
+            biased;
+            answer = answer => {
+                return match answer {
+                    Ok(answer) => answer.map_err(AskError::Refused),
+                    Err(_closed) => Err(AskError::Closed),
+                };
+            }
+            () = withdraw.cancelled() => AskError::Withdrawn,
+            () = too_late => AskError::TimedOut(timeout.unwrap_or_default()),
+        };
+        self.questions.forget(&id);
+        self.emit(ControlCancelRequest { request_id: id, ..ControlCancelRequest::default() }).await;
+        Err(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_answer_reaches_the_one_who_asked() {
+        let questions = Questions::default();
+        let answer = questions.register("a").unwrap();
+        assert_eq!(questions.open_count(), 1);
+        assert_eq!(questions.settle(ControlResponse::success("a", json!({"x": 1}))), Settled::Answered);
+        assert_eq!(answer.await.unwrap(), Ok(json!({"x": 1})));
+        let late = questions.settle(ControlResponse::ack("a"));
+        assert_eq!(late, Settled::NobodyAsked { id: "a".into() });
+    }
+
+    #[tokio::test]
+    async fn closing_fails_open_and_later_questions() {
+        let questions = Questions::default();
+        let answer = questions.register("a").unwrap();
+        questions.close();
+        assert!(answer.await.is_err());
+        assert_eq!(questions.register("b").unwrap_err(), AskError::Closed);
+    }
+
+    #[tokio::test]
+    async fn errors_and_empty_answers_are_told_apart() {
+        let questions = Questions::default();
+        let refused = questions.register("a").unwrap();
+        let empty = questions.register("b").unwrap();
+        questions.settle(ControlResponse::error("a", "no"));
+        questions.settle(ControlResponse::ack("b"));
+        assert_eq!(refused.await.unwrap(), Err("no".to_owned()));
+        assert_eq!(empty.await.unwrap(), Ok(json!({})));
+    }
+}

@@ -1,0 +1,78 @@
+//! What a session is made of. Whoever starts sessions (the CLI, the SDK, a test) fills this in; the loop
+//! itself reads no flags, files or environment.
+
+use std::sync::Arc;
+
+use lathe_models::retry::RetryPolicy;
+use lathe_models::{CacheTtl, Model, SystemPart, Thinking};
+use lathe_permissions::Engine;
+use lathe_protocol::Init;
+use lathe_tools::{ToolSet, Workspace};
+use serde_json::{Map, Value};
+
+use crate::host::Host;
+use crate::journal::Journal;
+
+/// Everything a session needs to start.
+pub struct SessionConfig {
+    /// The session's id, a UUID.
+    pub session_id: String,
+    pub host: Arc<dyn Host>,
+    pub model: Arc<dyn Model>,
+    pub choice: ModelChoice,
+    pub retry: RetryPolicy,
+    pub tools: ToolSet,
+    /// Names of tools that exist, so that a call to one this session does not have says so.
+    pub known_tools: Vec<String>,
+    pub workspace: Arc<Workspace>,
+    pub permissions: Engine,
+    /// System prompt parts, in order.
+    pub system: Vec<SystemPart>,
+    /// Context that goes in front of the first prompt: memory files and the like.
+    pub preamble: Option<String>,
+    pub limits: TurnLimits,
+    pub frames: FrameOptions,
+    /// The facts of `system/init` that do not change from turn to turn.
+    pub init: Init,
+    /// Where the session is written down.
+    pub journal: Journal,
+}
+
+/// Which model answers, and how it is asked.
+#[derive(Debug, Clone)]
+pub struct ModelChoice {
+    /// Resolved model id.
+    pub id: String,
+    /// Models to turn to when this one is overloaded, in order.
+    pub fallbacks: Vec<String>,
+    /// What the user wants of thinking; none leaves it to the model's own default.
+    pub thinking: Option<Thinking>,
+    pub effort: Option<String>,
+    /// Overrides the model's own output limit.
+    pub max_output_tokens: Option<u32>,
+    /// Further betas the user asked for.
+    pub betas: Vec<String>,
+    pub cache: CacheTtl,
+    pub extra_body: Map<String, Value>,
+    /// `metadata.user_id` of requests.
+    pub user_id: Option<String>,
+}
+
+/// When a turn has to stop.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct TurnLimits {
+    /// Answers per turn; none means no limit.
+    pub max_rounds: Option<u32>,
+    /// US dollars for the whole process; none means no limit.
+    pub max_budget_usd: Option<f64>,
+}
+
+/// Which optional frames the host wants.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FrameOptions {
+    /// `stream_event`, `status: requesting`, `thinking_tokens`.
+    pub partial_messages: bool,
+}
+
+/// How many calls of one answer may run at once.
+pub const MAX_PARALLEL_CALLS: usize = 10;

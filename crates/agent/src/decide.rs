@@ -1,0 +1,215 @@
+//! What comes next, as a pure table: given how a round ended and what the turn has used up, go on,
+//! nudge the model, ask the stop hooks, or end. Nothing here waits, prints or remembers.
+
+/// How one round — an answer and its tools — ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoundEnd {
+    /// The answer asked for tools and they have all been answered.
+    ToolsAnswered,
+    /// The answer is final: no tools in it.
+    Answered(StopReason),
+    /// The stream broke after something of the answer had been kept, and no tool was asked for.
+    CutOff,
+    /// A hook wants the turn to end here.
+    StoppedByHook,
+    /// A `PreToolUse` hook put the call off to a later run.
+    Deferred,
+    /// The structured answer was given.
+    StructuredOutput,
+    /// The structured answer was wrong too often.
+    StructuredOutputExhausted,
+}
+
+/// Why a final answer ended, as far as it makes a difference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StopReason {
+    /// `end_turn`, `stop_sequence`, `pause_turn`, and reasons we do not know.
+    Finished,
+    /// `max_tokens`, `model_context_window_exceeded`.
+    OutOfTokens,
+    Refusal,
+}
+
+impl StopReason {
+    /// Reads the API's `stop_reason`.
+    pub fn read(reason: Option<&str>) -> Self {
+        match reason {
+            Some("max_tokens" | "model_context_window_exceeded") => Self::OutOfTokens,
+            Some("refusal") => Self::Refusal,
+            Some(_) | None => Self::Finished,
+        }
+    }
+}
+
+/// What the turn has used up when the question is asked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Used {
+    /// Answers received in this turn.
+    pub rounds: u32,
+    /// `--max-turns`; none means no limit.
+    pub max_rounds: Option<u32>,
+    /// Whether the spending limit is reached.
+    pub over_budget: bool,
+    /// Whether the answer had anything a person can see (text or a tool call).
+    pub visible: bool,
+    /// Nudges already spent, by kind.
+    pub nudges: Nudges,
+}
+
+/// Synthetic messages sent in this turn.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Nudges {
+    pub out_of_tokens: u32,
+    pub refusal: u32,
+    pub empty: u32,
+    pub cut_off: u32,
+}
+
+/// A synthetic user message that lets the model recover.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Nudge {
+    OutOfTokens,
+    Refusal,
+    Empty,
+    CutOff,
+}
+
+/// What the loop does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Send the next request.
+    Again,
+    /// Add this message and send the next request.
+    Nudge(Nudge),
+    /// Let the stop hooks have their say; if they have none the turn is [`Ending::Completed`].
+    AskStopHooks,
+    End(Ending),
+}
+
+/// How a turn ends, as far as the loop itself decides it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Completed,
+    MaxTurns(u32),
+    Budget,
+    /// Cut short by the output limit more often than we recover from.
+    OutOfTokens,
+    Refused,
+    HookStopped,
+    Deferred,
+    StructuredOutputExhausted,
+}
+
+/// How often the model is asked to go on after it ran out of output tokens.
+const MAX_TOKEN_RECOVERIES: u32 = 3;
+
+/// How often it is asked to go on after its stream broke.
+const CUT_OFF_RECOVERIES: u32 = 3;
+
+/// The table.
+pub fn decide(end: RoundEnd, used: &Used) -> Next {
+    if used.over_budget {
+        return Next::End(Ending::Budget);
+    }
+    match end {
+        RoundEnd::StoppedByHook => Next::End(Ending::HookStopped),
+        RoundEnd::Deferred => Next::End(Ending::Deferred),
+        RoundEnd::StructuredOutput => Next::End(Ending::Completed),
+        RoundEnd::StructuredOutputExhausted => Next::End(Ending::StructuredOutputExhausted),
+        RoundEnd::ToolsAnswered => within_rounds(used, Next::Again),
+        RoundEnd::CutOff if used.nudges.cut_off < CUT_OFF_RECOVERIES => {
+            within_rounds(used, Next::Nudge(Nudge::CutOff))
+        }
+        RoundEnd::CutOff => Next::AskStopHooks,
+        RoundEnd::Answered(reason) => after_answer(reason, used),
+    }
+}
+
+fn after_answer(reason: StopReason, used: &Used) -> Next {
+    match reason {
+        StopReason::OutOfTokens if used.nudges.out_of_tokens < MAX_TOKEN_RECOVERIES => {
+            within_rounds(used, Next::Nudge(Nudge::OutOfTokens))
+        }
+        StopReason::OutOfTokens => Next::End(Ending::OutOfTokens),
+        StopReason::Refusal if used.nudges.refusal == 0 => within_rounds(used, Next::Nudge(Nudge::Refusal)),
+        StopReason::Refusal => Next::End(Ending::Refused),
+        StopReason::Finished if !used.visible && used.nudges.empty == 0 => {
+            within_rounds(used, Next::Nudge(Nudge::Empty))
+        }
+        StopReason::Finished => Next::AskStopHooks,
+    }
+}
+
+/// Every way on needs a round that is still allowed.
+fn within_rounds(used: &Used, next: Next) -> Next {
+    match used.max_rounds {
+        Some(limit) if used.rounds >= limit => Next::End(Ending::MaxTurns(limit)),
+        Some(_) | None => next,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used() -> Used {
+        Used { rounds: 1, visible: true, ..Used::default() }
+    }
+
+    /// Every row of the table: how the round ended, what was used, what comes next.
+    #[test]
+    fn the_table() {
+        use Ending::{Completed, Deferred, HookStopped, MaxTurns, Refused};
+        use StopReason::{Finished, OutOfTokens, Refusal};
+        let spent = |nudges| Used { nudges, ..used() };
+        let rows: Vec<(RoundEnd, Used, Next)> = vec![
+            (RoundEnd::ToolsAnswered, used(), Next::Again),
+            (RoundEnd::ToolsAnswered, Used { max_rounds: Some(2), ..used() }, Next::Again),
+            (RoundEnd::ToolsAnswered, Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
+            (RoundEnd::Answered(Finished), used(), Next::AskStopHooks),
+            (RoundEnd::Answered(Finished), Used { max_rounds: Some(1), ..used() }, Next::AskStopHooks),
+            (RoundEnd::Answered(Finished), Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+            (RoundEnd::ToolsAnswered, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+            (RoundEnd::Answered(Finished), Used { visible: false, ..used() }, Next::Nudge(Nudge::Empty)),
+            (
+                RoundEnd::Answered(Finished),
+                Used { visible: false, ..spent(Nudges { empty: 1, ..Nudges::default() }) },
+                Next::AskStopHooks,
+            ),
+            (RoundEnd::Answered(OutOfTokens), used(), Next::Nudge(Nudge::OutOfTokens)),
+            (
+                RoundEnd::Answered(OutOfTokens),
+                spent(Nudges { out_of_tokens: 2, ..Nudges::default() }),
+                Next::Nudge(Nudge::OutOfTokens),
+            ),
+            (
+                RoundEnd::Answered(OutOfTokens),
+                spent(Nudges { out_of_tokens: 3, ..Nudges::default() }),
+                Next::End(Ending::OutOfTokens),
+            ),
+            (RoundEnd::Answered(OutOfTokens), Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
+            (RoundEnd::Answered(Refusal), used(), Next::Nudge(Nudge::Refusal)),
+            (
+                RoundEnd::Answered(Refusal),
+                spent(Nudges { refusal: 1, ..Nudges::default() }),
+                Next::End(Refused),
+            ),
+            (RoundEnd::CutOff, used(), Next::Nudge(Nudge::CutOff)),
+            (RoundEnd::CutOff, spent(Nudges { cut_off: 3, ..Nudges::default() }), Next::AskStopHooks),
+            (RoundEnd::StoppedByHook, used(), Next::End(HookStopped)),
+            (RoundEnd::Deferred, used(), Next::End(Deferred)),
+            (RoundEnd::StructuredOutput, used(), Next::End(Completed)),
+            (RoundEnd::StructuredOutputExhausted, used(), Next::End(Ending::StructuredOutputExhausted)),
+        ];
+        for (end, used, next) in rows {
+            assert_eq!(decide(end, &used), next, "{end:?} with {used:?}");
+        }
+    }
+
+    #[test]
+    fn reasons_we_do_not_know_end_the_turn() {
+        for reason in [None, Some("end_turn"), Some("stop_sequence"), Some("pause_turn"), Some("new_one")] {
+            assert_eq!(StopReason::read(reason), StopReason::Finished);
+        }
+    }
+}

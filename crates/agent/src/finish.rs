@@ -1,0 +1,169 @@
+//! The end of a turn: the one `result` it gets, whatever ended it.
+
+use lathe_models::failure::ApiFailure;
+use lathe_protocol::ResultMessage;
+
+use crate::decide::Ending;
+use crate::turn::{Outcome, Phase, Turn};
+
+/// What the session remembers of a finished turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// Decides the exit code when it is the last.
+    pub is_error: bool,
+}
+
+/// Shows what is left to show and builds the result.
+pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) -> (ResultMessage, Finished) {
+    let mut result = base(turn, result_index);
+    match outcome {
+        Outcome::Ended(ending) => ended(turn, ending, &mut result).await,
+        Outcome::Failed(error) => {
+            let failure = ApiFailure::new(&error, &turn.model_id);
+            failed(turn, &failure, &mut result).await;
+        }
+        Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
+    }
+    let finished = Finished { is_error: result.is_error };
+    (result, finished)
+}
+
+async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) {
+    match ending {
+        Ending::Completed => success(turn, "completed", result),
+        Ending::HookStopped => {
+            turn.stats.last_text.clear();
+            success(turn, "hook_stopped", result);
+        }
+        Ending::Deferred => success(turn, "tool_deferred", result),
+        Ending::MaxTurns(limit) => {
+            let text = format!("Reached maximum number of turns ({limit})");
+            error(result, "error_max_turns", "max_turns", text);
+        }
+        Ending::Budget => {
+            let limit = turn.shared.limits.max_budget_usd.unwrap_or_default();
+            error(
+                result,
+                "error_max_budget_usd",
+                "budget_exhausted",
+                format!("Reached maximum budget (${limit})"),
+            );
+        }
+        Ending::StructuredOutputExhausted => error(
+            result,
+            "error_max_structured_output_retries",
+            "structured_output_retry_exhausted",
+            "Failed to provide valid structured output".to_owned(),
+        ),
+        Ending::OutOfTokens => {
+            let limit = lathe_models::catalog::capabilities(&turn.model_id).max_output_tokens;
+            failed(turn, &out_of_tokens(limit), result).await;
+        }
+        Ending::Refused => {
+            let model = turn.model_id.clone();
+            turn.shared.emit(turn.shared.frames.refused(&model)).await;
+            failed(turn, &refused(&model), result).await;
+            result.stop_reason = Some("refusal".to_owned());
+        }
+    }
+}
+
+/// What every result has.
+fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
+    let stats = &turn.stats;
+    let mut totals = turn.shared.totals();
+    ResultMessage {
+        duration_ms: stats.elapsed_ms(),
+        duration_api_ms: stats.api_ms,
+        num_turns: stats.user_frames + 1,
+        stop_reason: stats.stop_reason.clone(),
+        session_id: turn.shared.frames.session_id.clone(),
+        total_cost_usd: totals.cost_usd(),
+        usage: stats.usage.result_shape(),
+        model_usage: totals.model_usage(),
+        model_usage_since_last_result: Some(totals.take_since_result()),
+        permission_denials: stats.denials.clone(),
+        uuid: turn.shared.frames.uuid(),
+        queued_turn_count: Some(0),
+        result_index: Some(result_index),
+        fast_mode_state: Some("off".to_owned()),
+        ..ResultMessage::default()
+    }
+}
+
+fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
+    result.subtype = "success".to_owned();
+    result.is_error = false;
+    result.result = Some(turn.stats.last_text.clone());
+    result.api_error_status = Some(None);
+    result.terminal_reason = Some(terminal_reason.to_owned());
+    result.ttft_ms = turn.stats.first_frame_ms;
+    result.ttft_stream_ms = turn.stats.first_event_ms;
+    result.time_to_request_ms = turn.stats.first_request_ms;
+    result.first_content_frame_ms = turn.stats.first_frame_ms;
+}
+
+/// A failed request: the text is said as an assistant message and is the result, which counts as an
+/// error although its subtype says success.
+async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, result: &mut ResultMessage) {
+    let frame = turn.shared.frames.api_error(failure);
+    turn.journal.assistant(&frame);
+    turn.shared.emit(frame).await;
+    result.subtype = "success".to_owned();
+    result.is_error = true;
+    result.stop_reason = Some("stop_sequence".to_owned());
+    result.result = Some(failure.text.clone());
+    result.api_error_status = Some(failure.api_error_status);
+    result.api_error_type.clone_from(&failure.api_error_type);
+    result.api_error = failure.api_error.map(str::to_owned);
+    result.terminal_reason = Some(failure.terminal_reason.to_owned());
+}
+
+fn out_of_tokens(limit: u32) -> ApiFailure {
+    ApiFailure {
+        text: format!(
+            "API Error: the answer was longer than the {limit} output tokens a response may have, several \
+             times in a row. CLAUDE_CODE_MAX_OUTPUT_TOKENS sets the limit."
+        ),
+        error: "max_output_tokens",
+        api_error_status: None,
+        api_error_type: None,
+        api_error: Some("max_output_tokens"),
+        terminal_reason: "api_error",
+    }
+}
+
+fn refused(model: &str) -> ApiFailure {
+    ApiFailure {
+        text: format!(
+            "API Error: {model} refused to answer this. Rephrase the request in a new session, or choose \
+             another model."
+        ),
+        error: "invalid_request",
+        api_error_status: None,
+        api_error_type: None,
+        api_error: None,
+        terminal_reason: "api_error",
+    }
+}
+
+fn interrupted(turn: &Turn<'_>, phase: Phase, result: &mut ResultMessage) {
+    let (reason, doing) = match phase {
+        Phase::Streaming => ("aborted_streaming", "the model was answering"),
+        Phase::Tools => ("aborted_tools", "tools were running"),
+    };
+    let text = format!("[ede_diagnostic] the turn was interrupted while {doing}");
+    error(result, "error_during_execution", reason, text);
+    if phase == Phase::Streaming {
+        result.stop_reason = None;
+        result.usage = lathe_protocol::Usage::default().result_shape();
+    }
+    result.num_turns = turn.stats.user_frames + 1;
+}
+
+fn error(result: &mut ResultMessage, subtype: &str, terminal_reason: &str, text: String) {
+    result.subtype = subtype.to_owned();
+    result.is_error = true;
+    result.errors = Some(vec![text]);
+    result.terminal_reason = Some(terminal_reason.to_owned());
+}

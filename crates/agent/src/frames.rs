@@ -1,0 +1,257 @@
+//! Builds the lines a host reads. Every frame of a session is made here, so that ids, times and the
+//! fields that frames share are filled in one place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lathe_models::ModelError;
+use lathe_models::failure::ApiFailure;
+use lathe_protocol::message::{SYNTHETIC_MODEL, UserTurn};
+use lathe_protocol::system::{
+    ApiRetry, Informational, ModelFallback, ModelRefusalNoFallback, PermissionDenied, Status, ThinkingTokens,
+};
+use lathe_protocol::{
+    ApiMessage, AssistantMessage, ContentBlock, Extra, Outbound, StreamEventMessage, SystemMessage,
+    ToolResultMeta, Usage, UserMessage,
+};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::host::{Host, iso_time};
+
+/// The frame maker of one session.
+#[derive(Clone)]
+pub struct Frames {
+    pub session_id: String,
+    host: Arc<dyn Host>,
+}
+
+impl Frames {
+    pub fn new(session_id: String, host: Arc<dyn Host>) -> Self {
+        Self { session_id, host }
+    }
+
+    /// A fresh id.
+    pub fn uuid(&self) -> String {
+        self.host.uuid()
+    }
+
+    /// Now, as frames and records write it.
+    pub fn now(&self) -> String {
+        iso_time(self.host.now_ms())
+    }
+
+    /// One finished block of an answer.
+    pub fn assistant_block(
+        &self,
+        answer: &Answer,
+        block: &Value,
+        stop_reason: Option<String>,
+    ) -> AssistantMessage {
+        let message = ApiMessage {
+            id: answer.id().to_owned(),
+            model: answer.model().to_owned(),
+            content: vec![content_block(block)],
+            stop_reason,
+            usage: answer.first_usage.clone(),
+            ..ApiMessage::default()
+        };
+        AssistantMessage {
+            message,
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            timestamp: Some(self.now()),
+            request_id: answer.request_id.clone(),
+            ..AssistantMessage::default()
+        }
+    }
+
+    /// The text a failed request ends with.
+    pub fn api_error(&self, failure: &ApiFailure) -> AssistantMessage {
+        AssistantMessage {
+            error: Some(failure.error.to_owned()),
+            is_api_error_message: Some(true),
+            api_error_status: failure.api_error_status,
+            api_error_type: failure.api_error_type.clone(),
+            api_error: failure.api_error.map(str::to_owned),
+            ..self.synthetic_assistant(&failure.text, "stop_sequence", Some(""))
+        }
+    }
+
+    /// An assistant message that no model wrote.
+    pub fn synthetic_assistant(
+        &self,
+        text: &str,
+        stop_reason: &str,
+        stop_sequence: Option<&str>,
+    ) -> AssistantMessage {
+        let mut extra = Extra::new();
+        for key in ["diagnostics", "container", "stop_details"] {
+            extra.insert(key.into(), Value::Null);
+        }
+        let message = ApiMessage {
+            id: self.uuid(),
+            model: SYNTHETIC_MODEL.to_owned(),
+            content: vec![ContentBlock::text(text)],
+            stop_reason: Some(stop_reason.to_owned()),
+            stop_sequence: stop_sequence.map(str::to_owned),
+            usage: empty_usage(),
+            extra,
+            ..ApiMessage::default()
+        };
+        AssistantMessage {
+            message,
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            timestamp: Some(self.now()),
+            ..AssistantMessage::default()
+        }
+    }
+
+    /// The answer to one tool call.
+    pub fn tool_result(&self, block: &Value, result: Value, meta: Option<ToolResultMeta>) -> UserMessage {
+        UserMessage {
+            tool_use_result: Some(result),
+            tool_result_meta: meta.map(|meta| vec![meta]),
+            ..self.user(vec![content_block(block)])
+        }
+    }
+
+    /// A user turn made by the runtime, which the model reads and nobody typed.
+    pub fn synthetic_user(&self, text: &str) -> UserMessage {
+        UserMessage { is_synthetic: Some(true), ..self.user(vec![ContentBlock::text(text)]) }
+    }
+
+    /// A plain user frame.
+    pub fn user(&self, content: Vec<ContentBlock>) -> UserMessage {
+        UserMessage {
+            message: UserTurn::new(content),
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            timestamp: Some(self.now()),
+            ..UserMessage::default()
+        }
+    }
+
+    /// An event of the API, as it came.
+    pub fn stream_event(&self, event: Value, api_message_id: &str, ttft_ms: Option<u64>) -> Outbound {
+        Outbound::StreamEvent(StreamEventMessage {
+            event,
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            ttft_ms,
+            api_message_id: Some(api_message_id.to_owned()),
+            ..StreamEventMessage::default()
+        })
+    }
+
+    /// `system/status` before a request, with partial messages.
+    pub fn requesting(&self) -> Outbound {
+        system(SystemMessage::Status(Status {
+            status: Some("requesting".to_owned()),
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            ..Status::default()
+        }))
+    }
+
+    /// How much the model has thought so far, with partial messages.
+    pub fn thinking_tokens(&self, total: u64, delta: u64) -> Outbound {
+        system(SystemMessage::ThinkingTokens(ThinkingTokens {
+            estimated_tokens: total,
+            estimated_tokens_delta: delta,
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            ..ThinkingTokens::default()
+        }))
+    }
+
+    /// A request failed and will be sent again.
+    pub fn api_retry(&self, attempt: u32, max_retries: u32, delay: Duration, error: &ModelError) -> Outbound {
+        system(SystemMessage::ApiRetry(ApiRetry {
+            attempt: attempt.into(),
+            max_retries: max_retries.into(),
+            retry_delay_ms: delay.as_millis() as f64,
+            error_status: error.status,
+            error: error.kind.wire_name().to_owned(),
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            ..ApiRetry::default()
+        }))
+    }
+
+    /// The session goes on with another model.
+    pub fn model_fallback(&self, trigger: &str, original: &str, fallback: &str) -> Outbound {
+        system(SystemMessage::ModelFallback(ModelFallback {
+            trigger: trigger.to_owned(),
+            original_model: original.to_owned(),
+            fallback_model: fallback.to_owned(),
+            content: format!("{original} is not available now; going on with {fallback}"),
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            ..ModelFallback::default()
+        }))
+    }
+
+    /// The model refused, also when asked again.
+    pub fn refused(&self, model: &str) -> Outbound {
+        system(SystemMessage::ModelRefusalNoFallback(ModelRefusalNoFallback {
+            original_model: model.to_owned(),
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            ..ModelRefusalNoFallback::default()
+        }))
+    }
+
+    /// Something a person should know that stops nothing.
+    pub fn warning(&self, text: &str) -> Outbound {
+        system(SystemMessage::Informational(Informational {
+            content: text.to_owned(),
+            level: "warning".to_owned(),
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            ..Informational::default()
+        }))
+    }
+
+    /// A call was denied without anybody being asked.
+    pub fn permission_denied(
+        &self,
+        tool_name: &str,
+        tool_use_id: &str,
+        denied: &lathe_permissions::Denied,
+    ) -> Outbound {
+        system(SystemMessage::PermissionDenied(PermissionDenied {
+            tool_name: tool_name.to_owned(),
+            tool_use_id: tool_use_id.to_owned(),
+            decision_reason_type: denied.reason.wire_type().map(str::to_owned),
+            decision_reason: denied.reason.text(),
+            message: denied.message.clone(),
+            session_id: self.session_id.clone(),
+            uuid: self.uuid(),
+            ..PermissionDenied::default()
+        }))
+    }
+}
+
+/// A system frame.
+pub fn system(message: SystemMessage) -> Outbound {
+    Outbound::System(message)
+}
+
+/// A block of the API as the wire type; kinds we do not know stay as they are.
+pub fn content_block(block: &Value) -> ContentBlock {
+    serde_json::from_value(block.clone()).unwrap_or_else(|_| ContentBlock::Unknown(block.clone()))
+}
+
+/// The usage of a message that cost nothing.
+fn empty_usage() -> Usage {
+    let extra = json!({
+        "output_tokens_details": null,
+        "server_tool_use": {"web_search_requests": 0, "web_fetch_requests": 0},
+        "service_tier": null,
+        "cache_creation": {"ephemeral_1h_input_tokens": 0, "ephemeral_5m_input_tokens": 0},
+        "inference_geo": null, "iterations": null, "speed": null, "fallback_credit": null,
+    });
+    Usage { extra: extra.as_object().cloned().unwrap_or_default(), ..Usage::default() }
+}

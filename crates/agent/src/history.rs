@@ -1,0 +1,111 @@
+//! The conversation as the model will be sent it. Messages are serialised when they are sealed and
+//! never again; what is still being collected (tool results, notes) waits in an open user message,
+//! because the API wants all results of one answer in one message.
+
+use lathe_models::{Role, WireMessage};
+use serde_json::{Value, json};
+
+/// Everything said so far.
+#[derive(Default)]
+pub struct History {
+    sealed: Vec<WireMessage>,
+    /// Blocks of the user message that goes out with the next request.
+    open: Vec<Value>,
+}
+
+impl History {
+    /// Adds blocks to the user message that goes out next.
+    pub fn add_user(&mut self, blocks: impl IntoIterator<Item = Value>) {
+        self.open.extend(blocks.into_iter().filter(is_sendable));
+    }
+
+    /// Adds a text block to the user message that goes out next.
+    pub fn add_user_text(&mut self, text: &str) {
+        self.add_user([json!({"type": "text", "text": text})]);
+    }
+
+    /// Adds a whole answer. One with nothing that can be sent back is left out, and what follows joins
+    /// the user message before it.
+    pub fn add_assistant(&mut self, blocks: Vec<Value>) {
+        let blocks: Vec<Value> = blocks.into_iter().filter(is_sendable).collect();
+        if blocks.is_empty() {
+            return;
+        }
+        self.seal();
+        self.push(Role::Assistant, &blocks);
+    }
+
+    /// The messages to send, oldest first. Cloning them shares their bytes.
+    pub fn messages(&mut self) -> Vec<WireMessage> {
+        self.seal();
+        self.sealed.clone()
+    }
+
+    /// Whether nothing was said yet.
+    pub fn is_empty(&self) -> bool {
+        self.sealed.is_empty() && self.open.is_empty()
+    }
+
+    fn seal(&mut self) {
+        if !self.open.is_empty() {
+            let open = std::mem::take(&mut self.open);
+            self.push(Role::User, &open);
+        }
+    }
+
+    fn push(&mut self, role: Role, blocks: &[Value]) {
+        let message = WireMessage::new(role, blocks).expect("JSON values always serialise");
+        self.sealed.push(message);
+    }
+}
+
+/// The API refuses empty text blocks, and a block that is no object would break the wire form.
+fn is_sendable(block: &Value) -> bool {
+    match block["type"].as_str() {
+        Some("text") => block["text"].as_str().is_some_and(|text| !text.trim().is_empty()),
+        Some(_) => block.is_object(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(history: &mut History) -> Vec<String> {
+        history.messages().iter().map(|m| String::from_utf8_lossy(m.bytes()).into_owned()).collect()
+    }
+
+    #[test]
+    fn user_blocks_collect_until_an_answer_seals_them() {
+        let mut history = History::default();
+        history.add_user_text("one");
+        history.add_user_text("two");
+        history.add_assistant(vec![json!({"type": "text", "text": "three"})]);
+        assert_eq!(
+            texts(&mut history),
+            [
+                r#"{"role":"user","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"three"}]}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn what_the_api_would_refuse_is_left_out() {
+        let mut history = History::default();
+        history.add_user_text("one");
+        history.add_assistant(vec![json!({"type": "text", "text": " "})]);
+        history.add_user([json!("no object"), json!({"type": "text", "text": "two"})]);
+        assert_eq!(texts(&mut history).len(), 1);
+    }
+
+    #[test]
+    fn sealed_messages_keep_their_bytes() {
+        let mut history = History::default();
+        history.add_user_text("one");
+        let before = history.messages()[0].bytes().as_ptr();
+        history.add_assistant(vec![json!({"type": "text", "text": "a"})]);
+        assert_eq!(history.messages()[0].bytes().as_ptr(), before);
+    }
+}

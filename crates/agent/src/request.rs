@@ -1,0 +1,42 @@
+//! Puts a request together from the session's choice and what the model at hand can do.
+
+use lathe_models::catalog;
+use lathe_models::table::{Capabilities, MIN_THINKING_BUDGET, ThinkingStyle};
+use lathe_models::{ModelRequest, Thinking};
+
+use crate::turn::Turn;
+
+/// The next request of a turn.
+pub fn build(turn: &mut Turn<'_>) -> ModelRequest {
+    let messages = turn.history.messages();
+    let choice = turn.shared.choice().clone();
+    let model = catalog::capabilities(&turn.model_id);
+    let max_tokens = choice.max_output_tokens.unwrap_or(model.max_output_tokens);
+    let effort = choice.effort.as_deref().or(model.default_effort);
+    ModelRequest {
+        model: turn.model_id.clone(),
+        max_tokens,
+        system: turn.shared.system.clone(),
+        tools: turn.shared.tools.api_json(),
+        messages,
+        thinking: thinking(choice.thinking, &model, max_tokens),
+        effort: effort.and_then(|effort| model.clamp_effort(effort)).map(str::to_owned),
+        user_id: choice.user_id,
+        betas: choice.betas,
+        cache: choice.cache,
+        extra_body: choice.extra_body,
+        agent: "main".into(),
+    }
+}
+
+/// What the user wants, as far as the model can do it. A model that thinks adaptively takes no budget.
+fn thinking(wanted: Option<Thinking>, model: &Capabilities, max_tokens: u32) -> Thinking {
+    match (model.thinking, wanted) {
+        (ThinkingStyle::None, _) | (_, Some(Thinking::Disabled)) => Thinking::Disabled,
+        (ThinkingStyle::Adaptive, _) => Thinking::Adaptive,
+        (ThinkingStyle::Budget, Some(Thinking::Budget(tokens))) if max_tokens > MIN_THINKING_BUDGET => {
+            Thinking::Budget(tokens.clamp(MIN_THINKING_BUDGET, max_tokens - 1))
+        }
+        (ThinkingStyle::Budget, _) => model.default_thinking(max_tokens),
+    }
+}

@@ -1,0 +1,394 @@
+//! One answer of the model, with whatever it takes to get it: events are folded into blocks, finished
+//! blocks are shown, the tools they ask for start at once and run while the rest streams in.
+//!
+//! A broken stream is asked for again only while nothing of the answer was shown or acted on; after that
+//! what arrived is kept and the loop goes on from there, so that no tool ever runs twice.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use lathe_models::retry::RetryDecision;
+use lathe_models::{ErrorKind, ModelError, ModelEvent, ModelRequest, StreamEvent};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::config::MAX_PARALLEL_CALLS;
+use crate::decide::RoundEnd;
+use crate::request;
+use crate::schedule::{Access, Schedule};
+use crate::toolrun::{self, Answered, ToolCall};
+use crate::turn::{Outcome, Phase, Turn, answered};
+
+/// Overloads in a row after which the fallback model takes over.
+const OVERLOADS_BEFORE_FALLBACK: u32 = 3;
+
+/// How one attempt at an answer ended.
+enum Attempt {
+    Complete,
+    Interrupted,
+    Broken(ModelError),
+}
+
+/// What follows a failed attempt.
+enum Then {
+    Again,
+    /// Streams keep breaking: one last request is made without one.
+    WithoutStream,
+}
+
+/// The tool calls of one answer.
+struct Calls {
+    schedule: Schedule<ToolCall>,
+    running: FuturesUnordered<BoxFuture<'static, (Answered, Access)>>,
+    /// In the order they were asked for, with their answers as they come.
+    answers: Vec<(String, Option<Value>)>,
+    /// Whether calls may start before the answer is complete.
+    eager: bool,
+    interrupted: bool,
+}
+
+impl Turn<'_> {
+    /// Gets one answer and runs its tools.
+    pub(crate) async fn sample(&mut self) -> Result<RoundEnd, Outcome> {
+        let mut calls = Calls::new(self.shared.limits.max_budget_usd.is_none());
+        let mut retries = 0;
+        let mut overloads = 0;
+        loop {
+            let request = Arc::new(request::build(self));
+            let mut answer = Answer::default();
+            let began = Instant::now();
+            let attempt = self.attempt(&request, &mut answer, &mut calls).await;
+            self.stats.api_ms += began.elapsed().as_millis() as u64;
+            self.count_usage(&answer);
+            match attempt {
+                Attempt::Complete => return self.complete(answer, calls).await,
+                Attempt::Interrupted => return Err(self.interrupted(answer, calls).await),
+                Attempt::Broken(error) => {
+                    self.close_partial_events(&answer).await;
+                    if self.keeps_what_arrived(&mut answer, &error).await {
+                        return self.cut_off(answer, calls).await;
+                    }
+                    overloads += u32::from(error.kind == ErrorKind::Overloaded);
+                    if self.switches_model(&error, overloads).await {
+                        continue;
+                    }
+                    retries += 1;
+                    if let Then::WithoutStream = self.before_retry(error, retries).await? {
+                        return self.without_stream(&request, calls).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the request once and folds what comes.
+    async fn attempt(
+        &mut self,
+        request: &Arc<ModelRequest>,
+        answer: &mut Answer,
+        calls: &mut Calls,
+    ) -> Attempt {
+        if self.shared.options.partial_messages {
+            self.shared.emit(self.shared.frames.requesting()).await;
+        }
+        let now = self.stats.elapsed_ms();
+        self.stats.first_request_ms.get_or_insert(now);
+        let model = self.shared.model.clone();
+        let mut stream = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Attempt::Interrupted,
+            stream = model.stream(request.clone()) => match stream {
+                Ok(stream) => stream,
+                Err(error) => return Attempt::Broken(error),
+            },
+        };
+        answer.request_id = stream.request_id.take();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Attempt::Interrupted,
+                Some(done) = calls.running.next(), if !calls.running.is_empty() => {
+                    self.take_answer(done, calls).await;
+                }
+                event = stream.events.next() => match event {
+                    Some(Ok(event)) => self.take_event(event, answer, calls).await,
+                    Some(Err(error)) => return Attempt::Broken(error),
+                    None if answer.complete => return Attempt::Complete,
+                    None => return Attempt::Broken(cut_short()),
+                },
+            }
+        }
+    }
+
+    async fn take_event(&mut self, event: ModelEvent, answer: &mut Answer, calls: &mut Calls) {
+        let now = self.stats.elapsed_ms();
+        let first = *self.stats.first_event_ms.get_or_insert(now);
+        let partial = self.shared.options.partial_messages;
+        let finished = answer.fold(&event.event);
+        if partial && let StreamEvent::ContentBlockDelta { delta, .. } = &event.event {
+            self.estimate_thinking(delta).await;
+        }
+        if let Some(block) = finished {
+            let uuid = self.say_block(answer, &block, None).await;
+            if let Some(call) = ToolCall::from_block(&block, uuid) {
+                calls.add(toolrun::access(self.shared, &call), call);
+                self.start_calls(calls);
+            }
+        }
+        if partial {
+            let is_start = matches!(event.event, StreamEvent::MessageStart { .. });
+            let ttft = is_start.then_some(first);
+            let frame = self.shared.frames.stream_event(event.raw, answer.id(), ttft);
+            self.shared.emit(frame).await;
+        }
+    }
+
+    async fn estimate_thinking(&mut self, delta: &lathe_models::ContentDelta) {
+        if let lathe_models::ContentDelta::Thinking(text) = delta {
+            let tokens = (text.len() as u64).div_ceil(4);
+            self.stats.thinking_tokens += tokens;
+            let frame = self.shared.frames.thinking_tokens(self.stats.thinking_tokens, tokens);
+            self.shared.emit(frame).await;
+        }
+    }
+
+    fn start_calls(&self, calls: &mut Calls) {
+        if !calls.eager {
+            return;
+        }
+        while let Some((call, access)) = calls.schedule.start_next() {
+            let run = toolrun::run(self.shared.clone(), call, self.cancel.child_token());
+            calls.running.push(Box::pin(async move { (run.await, access) }));
+        }
+    }
+
+    async fn take_answer(&mut self, (answered, access): (Answered, Access), calls: &mut Calls) {
+        calls.schedule.finished(access);
+        self.say_tool_result(&answered).await;
+        calls.record(answered);
+        self.start_calls(calls);
+    }
+
+    /// The answer is whole: let its tools finish, and put both into the history.
+    async fn complete(&mut self, answer: Answer, mut calls: Calls) -> Result<RoundEnd, Outcome> {
+        self.stats.rounds += 1;
+        self.stats.stop_reason.clone_from(&answer.stop_reason);
+        self.stats.visible = answer.is_visible();
+        let end = answered(&answer);
+        self.history.add_assistant(answer.blocks);
+        if calls.is_empty() {
+            return Ok(end);
+        }
+        if self.shared.over_budget() {
+            // The answer that crossed the limit is the last: what it asked for is not done.
+            self.history.add_user(calls.refuse_all("The spending limit was reached; this was not run."));
+            return Ok(RoundEnd::ToolsAnswered);
+        }
+        self.finish_calls(&mut calls).await;
+        self.history.add_user(calls.blocks());
+        if calls.interrupted || self.cancel.is_cancelled() {
+            self.mark_interrupted(Phase::Tools).await;
+            return Err(Outcome::Interrupted(Phase::Tools));
+        }
+        Ok(RoundEnd::ToolsAnswered)
+    }
+
+    async fn finish_calls(&mut self, calls: &mut Calls) {
+        calls.eager = true;
+        self.start_calls(calls);
+        while let Some(done) = calls.running.next().await {
+            self.take_answer(done, calls).await;
+        }
+    }
+
+    /// The stream broke after something was shown: that much stays, and the model is asked to go on.
+    async fn cut_off(&mut self, answer: Answer, calls: Calls) -> Result<RoundEnd, Outcome> {
+        let asked_for_tools = !calls.is_empty();
+        match self.complete(answer, calls).await? {
+            RoundEnd::ToolsAnswered if asked_for_tools => Ok(RoundEnd::ToolsAnswered),
+            _ => Ok(RoundEnd::CutOff),
+        }
+    }
+
+    /// Whether the broken answer has to be kept. An error that the API itself sent keeps the text of the
+    /// open block too: the vendor will not send it again.
+    async fn keeps_what_arrived(&mut self, answer: &mut Answer, error: &ModelError) -> bool {
+        if error.kind == ErrorKind::StreamError
+            && let Some(text) = answer.take_partial_text()
+        {
+            let block = json!({"type": "text", "text": text});
+            self.say_block(answer, &block, None).await;
+            answer.blocks.push(block);
+        }
+        answer.is_committed()
+    }
+
+    /// Someone broke the turn off while the answer was streaming.
+    async fn interrupted(&mut self, mut answer: Answer, mut calls: Calls) -> Outcome {
+        let open = answer.open_indices();
+        if let Some(text) = answer.take_partial_text() {
+            let block = json!({"type": "text", "text": text});
+            let mut frame = self.shared.frames.assistant_block(&answer, &block, None);
+            frame.aborted = Some(true);
+            self.journal.assistant(&frame);
+            self.shared.emit(frame).await;
+            answer.blocks.push(block);
+        }
+        let phase = if calls.is_empty() { Phase::Streaming } else { Phase::Tools };
+        self.finish_calls(&mut calls).await;
+        self.history.add_assistant(std::mem::take(&mut answer.blocks));
+        self.history.add_user(calls.blocks());
+        self.mark_interrupted(phase).await;
+        if self.shared.options.partial_messages && !open.is_empty() {
+            self.close_events(&answer, &open).await;
+        }
+        Outcome::Interrupted(phase)
+    }
+
+    /// With partial messages, blocks that were begun and will not be finished are closed, so that a host
+    /// never waits for their end.
+    async fn close_partial_events(&mut self, answer: &Answer) {
+        let open = answer.open_indices();
+        if self.shared.options.partial_messages && !open.is_empty() {
+            self.close_events(answer, &open).await;
+        }
+    }
+
+    async fn close_events(&mut self, answer: &Answer, open: &[usize]) {
+        let stops = open.iter().map(|index| json!({"type": "content_block_stop", "index": index}));
+        for event in stops.chain([json!({"type": "message_stop"})]) {
+            let frame = self.shared.frames.stream_event(event, answer.id(), None);
+            self.shared.emit(frame).await;
+        }
+    }
+
+    /// Turns to the next fallback model when this one keeps being overloaded, or fails on its own side.
+    async fn switches_model(&mut self, error: &ModelError, overloads: u32) -> bool {
+        let trigger = match error.kind {
+            ErrorKind::Overloaded if overloads >= OVERLOADS_BEFORE_FALLBACK => "overloaded",
+            ErrorKind::Server => "server_error",
+            _ => return false,
+        };
+        if self.fallbacks.is_empty() {
+            return false;
+        }
+        let fallback = self.fallbacks.remove(0);
+        if fallback == self.model_id {
+            return false;
+        }
+        let original = std::mem::replace(&mut self.model_id, fallback.clone());
+        self.shared.emit(self.shared.frames.model_fallback(trigger, &original, &fallback)).await;
+        true
+    }
+
+    /// Waits for the next attempt, or gives up.
+    async fn before_retry(&mut self, error: ModelError, attempt: u32) -> Result<Then, Outcome> {
+        let delay = match self.shared.retry.decide(attempt, &error, self.shared.host.random()) {
+            RetryDecision::Retry { delay } => delay,
+            RetryDecision::GiveUp if breaks_streams(error.kind) => return Ok(Then::WithoutStream),
+            RetryDecision::GiveUp => return Err(Outcome::Failed(error)),
+        };
+        let max = self.shared.retry.max_retries;
+        let frame = self.shared.frames.api_retry(attempt, max, delay, &error);
+        self.shared.emit(frame).await;
+        match tokio::time::timeout(delay, self.cancel.cancelled()).await {
+            Ok(()) => Err(self.interrupted_while_waiting().await),
+            Err(_elapsed) => Ok(Then::Again),
+        }
+    }
+
+    async fn interrupted_while_waiting(&mut self) -> Outcome {
+        self.mark_interrupted(Phase::Streaming).await;
+        Outcome::Interrupted(Phase::Streaming)
+    }
+
+    /// The last resort when streams keep breaking.
+    async fn without_stream(
+        &mut self,
+        request: &Arc<ModelRequest>,
+        mut calls: Calls,
+    ) -> Result<RoundEnd, Outcome> {
+        let began = Instant::now();
+        let model = self.shared.model.clone();
+        let whole = tokio::select! {
+            () = self.cancel.cancelled() => return Err(self.interrupted_while_waiting().await),
+            whole = model.complete(request.clone()) => whole.map_err(Outcome::Failed)?,
+        };
+        self.stats.api_ms += began.elapsed().as_millis() as u64;
+        let answer = Answer::from_complete(&whole.message, whole.request_id);
+        self.count_usage(&answer);
+        for block in answer.blocks.clone() {
+            let uuid = self.say_block(&answer, &block, answer.stop_reason.clone()).await;
+            if let Some(call) = ToolCall::from_block(&block, uuid) {
+                calls.add(toolrun::access(self.shared, &call), call);
+            }
+        }
+        self.complete(answer, calls).await
+    }
+
+    fn count_usage(&mut self, answer: &Answer) {
+        self.stats.usage.add(&answer.usage);
+        let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
+        self.shared.totals().add(model, &answer.usage);
+    }
+}
+
+impl Calls {
+    fn new(eager: bool) -> Self {
+        Self {
+            schedule: Schedule::new(MAX_PARALLEL_CALLS),
+            running: FuturesUnordered::new(),
+            answers: Vec::new(),
+            eager,
+            interrupted: false,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    fn add(&mut self, access: Access, call: ToolCall) {
+        self.answers.push((call.id.clone(), None));
+        self.schedule.add(call, access);
+    }
+
+    fn record(&mut self, answered: Answered) {
+        self.interrupted |= answered.interrupted;
+        let slot = self.answers.iter_mut().find(|(id, block)| *id == answered.call.id && block.is_none());
+        if let Some((_, block)) = slot {
+            *block = Some(answered.block);
+        }
+    }
+
+    /// The results in the order of the calls.
+    fn blocks(&mut self) -> Vec<Value> {
+        self.answers.drain(..).filter_map(|(_, block)| block).collect()
+    }
+
+    /// Answers every call that has none with the same refusal, for the history alone.
+    fn refuse_all(&mut self, why: &str) -> Vec<Value> {
+        let refusal =
+            |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": why, "is_error": true});
+        self.schedule.drain_waiting();
+        self.answers.drain(..).map(|(id, block)| block.unwrap_or_else(|| refusal(&id))).collect()
+    }
+}
+
+fn breaks_streams(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StreamCut | ErrorKind::Stalled | ErrorKind::StreamError)
+}
+
+fn cut_short() -> ModelError {
+    ModelError {
+        kind: ErrorKind::StreamCut,
+        status: None,
+        api_type: None,
+        message: "the answer ended before it was complete".to_owned(),
+        retry_after: None,
+        request_id: None,
+    }
+}

@@ -1,0 +1,98 @@
+//! Which tool calls of one answer may run now. Calls start in the order they were asked for: readers
+//! side by side up to a limit, a writer alone, and nobody overtakes.
+
+use std::collections::VecDeque;
+
+/// Waiting and running calls of one answer. `C` is whatever the caller needs to start a call.
+pub struct Schedule<C> {
+    waiting: VecDeque<(C, Access)>,
+    running_readers: usize,
+    writer_running: bool,
+    limit: usize,
+}
+
+/// Whether a call may share the stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Shared,
+    Exclusive,
+}
+
+impl<C> Schedule<C> {
+    /// At most `limit` calls at once.
+    pub fn new(limit: usize) -> Self {
+        Self { waiting: VecDeque::new(), running_readers: 0, writer_running: false, limit: limit.max(1) }
+    }
+
+    /// Puts a call behind all others.
+    pub fn add(&mut self, call: C, access: Access) {
+        self.waiting.push_back((call, access));
+    }
+
+    /// The next call that may start now, if any; it counts as running from here on.
+    pub fn start_next(&mut self) -> Option<(C, Access)> {
+        let (_, access) = self.waiting.front()?;
+        let free = match access {
+            Access::Shared => !self.writer_running && self.running_readers < self.limit,
+            Access::Exclusive => !self.writer_running && self.running_readers == 0,
+        };
+        if !free {
+            return None;
+        }
+        let (call, access) = self.waiting.pop_front()?;
+        match access {
+            Access::Shared => self.running_readers += 1,
+            Access::Exclusive => self.writer_running = true,
+        }
+        Some((call, access))
+    }
+
+    /// A call that was started has ended.
+    pub fn finished(&mut self, access: Access) {
+        match access {
+            Access::Shared => self.running_readers -= 1,
+            Access::Exclusive => self.writer_running = false,
+        }
+    }
+
+    /// Takes out everything that has not started.
+    pub fn drain_waiting(&mut self) -> Vec<C> {
+        self.waiting.drain(..).map(|(call, _)| call).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn startable(schedule: &mut Schedule<u32>) -> Vec<u32> {
+        std::iter::from_fn(|| schedule.start_next().map(|(call, _)| call)).collect()
+    }
+
+    #[test]
+    fn readers_share_writers_do_not_and_nobody_overtakes() {
+        let mut schedule = Schedule::new(10);
+        for (call, access) in
+            [(1, Access::Shared), (2, Access::Shared), (3, Access::Exclusive), (4, Access::Shared)]
+        {
+            schedule.add(call, access);
+        }
+        assert_eq!(startable(&mut schedule), [1, 2]);
+        schedule.finished(Access::Shared);
+        assert_eq!(startable(&mut schedule), []);
+        schedule.finished(Access::Shared);
+        assert_eq!(startable(&mut schedule), [3]);
+        schedule.finished(Access::Exclusive);
+        assert_eq!(startable(&mut schedule), [4]);
+    }
+
+    #[test]
+    fn the_limit_holds() {
+        let mut schedule = Schedule::new(2);
+        (0..5).for_each(|call| schedule.add(call, Access::Shared));
+        assert_eq!(startable(&mut schedule), [0, 1]);
+        schedule.finished(Access::Shared);
+        assert_eq!(startable(&mut schedule), [2]);
+        assert_eq!(schedule.drain_waiting(), [3, 4]);
+    }
+}

@@ -1,0 +1,231 @@
+//! The only way to a tool, for every caller: look-up → schema → input check → hooks → permission → call
+//! → bounded result. The order of this file is the order in which things happen.
+
+use std::sync::Arc;
+
+use lathe_permissions::{Call, Decision, ShownAs, resolve_without_host};
+use lathe_protocol::message::PermissionDecisionMeta;
+use lathe_protocol::{PermissionDenial, ToolResultMeta};
+use lathe_tools::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, validate};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::schedule::Access;
+use crate::shared::Shared;
+
+/// A call as the model asked for it.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    pub input: Value,
+    /// The record of the block that asked, which the result's record points back to.
+    pub assistant_uuid: String,
+}
+
+impl ToolCall {
+    /// Reads a finished `tool_use` block.
+    pub fn from_block(block: &Value, assistant_uuid: String) -> Option<Self> {
+        if block["type"] != "tool_use" {
+            return None;
+        }
+        let text = |key: &str| block[key].as_str().unwrap_or("").to_owned();
+        Some(Self { id: text("id"), name: text("name"), input: block["input"].clone(), assistant_uuid })
+    }
+}
+
+/// What became of a call: always exactly one per call.
+#[derive(Debug)]
+pub struct Answered {
+    pub call: ToolCall,
+    /// The `tool_result` block for the model and the host.
+    pub block: Value,
+    /// `tool_use_result`.
+    pub result: Value,
+    pub meta: Option<ToolResultMeta>,
+    pub denial: Option<PermissionDenial>,
+    /// Whether it was broken off by an interrupt.
+    pub interrupted: bool,
+}
+
+/// Whether the call may run beside others. Only a call that will pass look-up and schema can be
+/// exclusive: anything else is answered without running.
+pub fn access(shared: &Shared, call: &ToolCall) -> Access {
+    use lathe_tools::Effect;
+    let Some(tool) = shared.tools.get(&call.name) else { return Access::Shared };
+    let read_only = match tool.effect(&call.input) {
+        Effect::ReadOnly => true,
+        Effect::Writes => false,
+        Effect::Shell(command) => shared.permissions().shell_is_read_only(&command, &shared.workspace.cwd()),
+    };
+    if read_only { Access::Shared } else { Access::Exclusive }
+}
+
+/// Runs one call through to its answer.
+pub async fn run(shared: Arc<Shared>, call: ToolCall, cancel: CancellationToken) -> Answered {
+    if cancel.is_cancelled() {
+        return interrupted(call, None);
+    }
+    let Some(tool) = shared.tools.get(&call.name).cloned() else {
+        let text = unknown_tool(&shared, &call.name);
+        return failed(call, ToolFailure::Rejected(text), None);
+    };
+    let input = match checked_input(tool.as_ref(), &call) {
+        Ok(input) => input,
+        Err(Refused::Schema(invalid)) => return invalid_input(call, &invalid),
+        Err(Refused::Tool(failure)) => return failed(call, failure, None),
+    };
+    let meta = match permitted(&shared, &call, &input).await {
+        Permitted::Yes(meta) => meta,
+        Permitted::No { text, meta } => return denied(call, &text, meta),
+        Permitted::Senseless(text) => return failed(call, ToolFailure::Rejected(text), None),
+    };
+    let context = ToolContext {
+        tool_use_id: call.id.clone(),
+        cancel: cancel.clone(),
+        workspace: shared.workspace.clone(),
+    };
+    match tool.call(&input, &context).await {
+        Ok(output) => succeeded(call, output, meta),
+        Err(ToolFailure::Interrupted) => interrupted(call, Some(meta)),
+        Err(failure) => failed(call, failure, Some(meta)),
+    }
+}
+
+enum Refused {
+    Schema(InvalidInput),
+    Tool(ToolFailure),
+}
+
+/// Schema, then the tool's own look at the input.
+fn checked_input(tool: &dyn Tool, call: &ToolCall) -> Result<Value, Refused> {
+    if let Some(unparsed) = call.input.get("__unparsedToolInput") {
+        return Err(Refused::Tool(ToolFailure::Rejected(not_json(&call.name, unparsed))));
+    }
+    let input = validate(tool.name(), tool.input_schema(), call.input.clone()).map_err(Refused::Schema)?;
+    tool.check(&input).map_err(Refused::Tool)?;
+    Ok(input)
+}
+
+enum Permitted {
+    Yes(ToolResultMeta),
+    No {
+        text: String,
+        meta: ToolResultMeta,
+    },
+    /// Refused like input that makes no sense, without counting as a denial.
+    Senseless(String),
+}
+
+/// Rules and mode. Nobody can be asked yet: a question is a denial that says so.
+async fn permitted(shared: &Shared, call: &ToolCall, input: &Value) -> Permitted {
+    let cwd = shared.workspace.cwd();
+    let (decision, mode) = {
+        let engine = shared.permissions();
+        (engine.decide(&Call { tool: &call.name, input, cwd: &cwd, ..Call::default() }), engine.mode())
+    };
+    let meta = |decision: &str, kind: Option<&str>, reason_type: Option<&str>| ToolResultMeta {
+        id: call.id.clone(),
+        non_execution_kind: kind.map(str::to_owned),
+        permission_decision: Some(PermissionDecisionMeta {
+            decision: decision.to_owned(),
+            source: "config".to_owned(),
+            reason_type: reason_type.map(str::to_owned),
+            ..PermissionDecisionMeta::default()
+        }),
+        ..ToolResultMeta::default()
+    };
+    let denied = match decision {
+        Decision::Allow(allowed) => {
+            return Permitted::Yes(meta("accept", None, allowed.reason.wire_type()));
+        }
+        Decision::Deny(denied) => denied,
+        Decision::Ask(asked) => resolve_without_host(&asked, mode),
+    };
+    if denied.shown_as == ShownAs::ToolUseError {
+        return Permitted::Senseless(denied.message);
+    }
+    shared.emit(shared.frames.permission_denied(&call.name, &call.id, &denied)).await;
+    let kind = if denied.was_question { "user-rejected" } else { "permission-rule" };
+    let meta = meta("reject", Some(kind), denied.reason.wire_type());
+    Permitted::No { text: denied.message, meta }
+}
+
+fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answered {
+    let content = match output.content {
+        Content::Text(text) => json!(text),
+        Content::Blocks(blocks) => json!(blocks),
+    };
+    let mut block = json!({"tool_use_id": call.id, "type": "tool_result", "content": content});
+    if let Some(is_error) = output.is_error {
+        block["is_error"] = json!(is_error);
+    }
+    Answered { call, block, result: output.result, meta: Some(meta), denial: None, interrupted: false }
+}
+
+fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> Answered {
+    let (content, plain) = match failure {
+        ToolFailure::Rejected(text) => (format!("<tool_use_error>{text}</tool_use_error>"), text),
+        ToolFailure::Failed(text) => (text.clone(), text),
+        ToolFailure::Interrupted => return interrupted(call, meta),
+    };
+    let plain = plain.strip_prefix("Error: ").unwrap_or(&plain);
+    let result = if plain.starts_with("InputValidationError: ") {
+        json!(plain)
+    } else {
+        json!(format!("Error: {plain}"))
+    };
+    error(call, content, result, meta)
+}
+
+fn invalid_input(call: ToolCall, invalid: &InvalidInput) -> Answered {
+    let content = format!("<tool_use_error>{}</tool_use_error>", invalid.message);
+    let result = json!(format!("InputValidationError: {}", invalid.issues_json));
+    error(call, content, result, None)
+}
+
+fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> Answered {
+    let denial = PermissionDenial {
+        tool_name: call.name.clone(),
+        tool_use_id: call.id.clone(),
+        tool_input: call.input.clone(),
+        ..PermissionDenial::default()
+    };
+    let answered = error(call, text.to_owned(), json!(format!("Error: {text}")), Some(meta));
+    Answered { denial: Some(denial), ..answered }
+}
+
+/// The answer to a call that an interrupt broke off, or that never started because of one.
+pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> Answered {
+    let text = "The user interrupted this tool call before it finished. Its effects may be partial; \
+                wait for the user to say how to go on.";
+    let answered = error(call, text.to_owned(), json!("User rejected tool use"), meta);
+    Answered { interrupted: true, ..answered }
+}
+
+fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> Answered {
+    let block = json!({"type": "tool_result", "content": content, "is_error": true, "tool_use_id": call.id});
+    Answered { call, block, result, meta, denial: None, interrupted: false }
+}
+
+fn unknown_tool(shared: &Shared, name: &str) -> String {
+    if shared.known_tools.iter().any(|known| known == name) {
+        return format!(
+            "Error: No such tool available: {name}. {name} exists but is disabled in this session."
+        );
+    }
+    format!("Error: No such tool available: {name}")
+}
+
+fn not_json(tool: &str, unparsed: &Value) -> String {
+    let raw = unparsed["raw"].as_str().unwrap_or("");
+    let shown: String = raw.chars().take(200).collect();
+    format!(
+        "InputValidationError: {tool} was called with input that is not a JSON object.\n\
+         The first {} of its {} bytes: {shown}\n\
+         Check that quotes, backslashes and control characters are escaped and that the input is whole, \
+         then call the tool again.",
+        shown.len(),
+        raw.len(),
+    )
+}

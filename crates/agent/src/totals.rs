@@ -1,0 +1,96 @@
+//! What a session has used, by model, and what that cost.
+
+use std::collections::BTreeMap;
+
+use lathe_models::prices::{self, Cost, CostBasis};
+use lathe_protocol::{ModelUsage, Usage};
+
+/// Running sums of one session.
+#[derive(Default)]
+pub struct Totals {
+    models: Vec<(String, Sum)>,
+    /// Models of the turn under way, for `model_usage_since_last_result`.
+    since_result: Vec<(String, Sum)>,
+    unknown_models: Vec<String>,
+}
+
+#[derive(Default, Clone)]
+struct Sum {
+    usage: Usage,
+    cost: Cost,
+    basis: Option<CostBasis>,
+}
+
+impl Totals {
+    /// Adds one answer.
+    pub fn add(&mut self, model: &str, usage: &Usage) {
+        let priced = prices::price(usage, model);
+        if priced.basis == CostBasis::Unknown && !self.unknown_models.iter().any(|known| known == model) {
+            self.unknown_models.push(model.to_owned());
+        }
+        for sums in [&mut self.models, &mut self.since_result] {
+            let at = match sums.iter().position(|(name, _)| name == model) {
+                Some(at) => at,
+                None => {
+                    sums.push((model.to_owned(), Sum::default()));
+                    sums.len() - 1
+                }
+            };
+            let sum = &mut sums[at].1;
+            sum.usage.add(usage);
+            sum.cost = sum.cost + priced.cost;
+            sum.basis = Some(priced.basis);
+        }
+    }
+
+    /// US dollars so far.
+    pub fn cost_usd(&self) -> f64 {
+        let total: Cost = self.models.iter().map(|(_, sum)| sum.cost).sum();
+        total.usd()
+    }
+
+    /// `modelUsage` of a result.
+    pub fn model_usage(&self) -> BTreeMap<String, ModelUsage> {
+        usage_map(&self.models)
+    }
+
+    /// `model_usage_since_last_result`; starts anew.
+    pub fn take_since_result(&mut self) -> BTreeMap<String, ModelUsage> {
+        usage_map(&std::mem::take(&mut self.since_result))
+    }
+
+    /// Models without a price of their own, each once: they are counted at the default's price.
+    pub fn take_unknown_models(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unknown_models)
+    }
+}
+
+fn usage_map(sums: &[(String, Sum)]) -> BTreeMap<String, ModelUsage> {
+    let entry = |(model, sum): &(String, Sum)| {
+        // An answer that never began cost nothing and is not listed.
+        let used = sum.usage.input_tokens + sum.usage.output_tokens > 0 || sum.cost != Cost::default();
+        used.then(|| (model.clone(), model_usage(model, sum)))
+    };
+    sums.iter().filter_map(entry).collect()
+}
+
+fn model_usage(model: &str, sum: &Sum) -> ModelUsage {
+    let facts = lathe_models::catalog::capabilities(model);
+    ModelUsage {
+        input_tokens: sum.usage.input_tokens,
+        output_tokens: sum.usage.output_tokens,
+        cache_read_input_tokens: sum.usage.cache_read_input_tokens,
+        cache_creation_input_tokens: sum.usage.cache_creation_input_tokens,
+        web_search_requests: sum.usage.web_search_requests(),
+        cost_usd: sum.cost.usd(),
+        context_window: Some(facts.context_window),
+        max_output_tokens: Some(facts.max_output_tokens.into()),
+        thinking_tokens: Some(sum.usage.thinking_tokens()),
+        cache_creation_ephemeral_5m_input_tokens: Some(sum.usage.cache_creation_5m()),
+        cache_creation_ephemeral_1h_input_tokens: Some(sum.usage.cache_creation_1h()),
+        canonical_model: Some(lathe_models::table::canonical(model).to_owned()),
+        provider: Some("firstParty".to_owned()),
+        cost_basis: sum.basis.map(|basis| basis.wire_name().to_owned()),
+        ..ModelUsage::default()
+    }
+}

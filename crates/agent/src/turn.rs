@@ -1,0 +1,215 @@
+//! One prompt, from question to result. [`Turn::run`] is the only loop of the runtime: sample an answer
+//! (its tools run meanwhile), decide, again or finish.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lathe_models::ModelError;
+use lathe_protocol::{ContentBlock, PermissionDenial, Usage, UserMessage};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::Answer;
+use crate::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
+use crate::history::History;
+use crate::journal::Journal;
+use crate::shared::Shared;
+use crate::toolrun::Answered;
+
+/// How a turn ended.
+#[derive(Debug)]
+pub enum Outcome {
+    /// The loop's own decision.
+    Ended(Ending),
+    /// The model could not be reached or refused the request.
+    Failed(ModelError),
+    /// Someone broke it off.
+    Interrupted(Phase),
+}
+
+/// What an interrupt broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    Streaming,
+    Tools,
+}
+
+/// A turn under way.
+pub struct Turn<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) history: &'a mut History,
+    pub(crate) journal: &'a mut Journal,
+    /// Fires when this turn is interrupted.
+    pub(crate) cancel: CancellationToken,
+    pub(crate) stats: Stats,
+    /// The model that answers now: the chosen one, or a fallback for the rest of the turn.
+    pub(crate) model_id: String,
+    pub(crate) fallbacks: Vec<String>,
+}
+
+/// What a turn counts.
+pub struct Stats {
+    pub started: Instant,
+    /// Frames of the main thread's user side: `num_turns` is one more.
+    pub user_frames: u64,
+    pub rounds: u32,
+    pub nudges: Nudges,
+    pub usage: Usage,
+    pub denials: Vec<PermissionDenial>,
+    pub last_text: String,
+    pub stop_reason: Option<String>,
+    /// Whether the last answer had anything a person sees.
+    pub visible: bool,
+    pub api_ms: u64,
+    /// Estimate of what was thought in this turn.
+    pub thinking_tokens: u64,
+    pub first_request_ms: Option<u64>,
+    pub first_event_ms: Option<u64>,
+    pub first_frame_ms: Option<u64>,
+}
+
+impl Stats {
+    pub fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            user_frames: 0,
+            rounds: 0,
+            nudges: Nudges::default(),
+            usage: Usage::default(),
+            denials: Vec::new(),
+            last_text: String::new(),
+            stop_reason: None,
+            visible: false,
+            api_ms: 0,
+            thinking_tokens: 0,
+            first_request_ms: None,
+            first_event_ms: None,
+            first_frame_ms: None,
+        }
+    }
+
+    /// Milliseconds since the turn began.
+    pub fn elapsed_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+}
+
+impl Turn<'_> {
+    /// The loop. The prompt is in the history already; what comes back is turned into the one `result`
+    /// by `finish.rs`.
+    pub async fn run(&mut self) -> Outcome {
+        if self.shared.over_budget() {
+            return Outcome::Ended(Ending::Budget);
+        }
+        loop {
+            let round = match self.sample().await {
+                Ok(round) => round,
+                Err(outcome) => return outcome,
+            };
+            match decide(round, &self.used()) {
+                Next::Again => {}
+                Next::Nudge(nudge) => self.nudge(nudge).await,
+                Next::AskStopHooks => return Outcome::Ended(Ending::Completed),
+                Next::End(ending) => return Outcome::Ended(ending),
+            }
+        }
+    }
+
+    fn used(&self) -> Used {
+        Used {
+            rounds: self.stats.rounds,
+            max_rounds: self.shared.limits.max_rounds,
+            over_budget: self.shared.over_budget(),
+            visible: self.stats.visible,
+            nudges: self.stats.nudges,
+        }
+    }
+
+    /// Puts a synthetic message behind the answer, for the model and for the host.
+    async fn nudge(&mut self, nudge: Nudge) {
+        let nudges = &mut self.stats.nudges;
+        match nudge {
+            Nudge::OutOfTokens => nudges.out_of_tokens += 1,
+            Nudge::Refusal => nudges.refusal += 1,
+            Nudge::Empty => nudges.empty += 1,
+            Nudge::CutOff => nudges.cut_off += 1,
+        }
+        let text = nudge_text(nudge);
+        self.history.add_user_text(text);
+        let frame = self.shared.frames.synthetic_user(text);
+        self.say_as_user(frame).await;
+    }
+
+    /// Writes down and shows a finished block of an answer; returns its id.
+    pub(crate) async fn say_block(
+        &mut self,
+        answer: &Answer,
+        block: &Value,
+        stop_reason: Option<String>,
+    ) -> String {
+        if block["type"] == "text" {
+            self.stats.last_text = block["text"].as_str().unwrap_or("").to_owned();
+        }
+        self.stats.first_frame_ms.get_or_insert(self.stats.started.elapsed().as_millis() as u64);
+        let frame = self.shared.frames.assistant_block(answer, block, stop_reason);
+        let uuid = frame.uuid.clone();
+        self.journal.assistant(&frame);
+        self.shared.emit(frame).await;
+        uuid
+    }
+
+    /// Writes down and shows the answer to a tool call.
+    pub(crate) async fn say_tool_result(&mut self, answered: &Answered) {
+        self.stats.denials.extend(answered.denial.clone());
+        let frame =
+            self.shared.frames.tool_result(&answered.block, answered.result.clone(), answered.meta.clone());
+        self.stats.user_frames += 1;
+        self.journal.tool_result(&frame, &answered.call.assistant_uuid);
+        self.shared.emit(frame).await;
+    }
+
+    /// Writes down and shows something on the user's side that is no tool result.
+    pub(crate) async fn say_as_user(&mut self, frame: UserMessage) {
+        self.stats.user_frames += 1;
+        self.journal.user(&frame);
+        self.shared.emit(frame).await;
+    }
+
+    /// The marker that tells readers of the session where it was broken off.
+    pub(crate) async fn mark_interrupted(&mut self, phase: Phase) {
+        let text = match phase {
+            Phase::Streaming => "[Request interrupted by user]",
+            Phase::Tools => "[Request interrupted by user for tool use]",
+        };
+        self.history.add_user_text(text);
+        let frame = self.shared.frames.user(vec![ContentBlock::text(text)]);
+        self.say_as_user(frame).await;
+    }
+}
+
+/// What the model is told so that it can go on.
+fn nudge_text(nudge: Nudge) -> &'static str {
+    match nudge {
+        Nudge::OutOfTokens => {
+            "Your answer reached the output limit and was cut. Carry on exactly where it stopped, without \
+             repeating or summarising, and do what is left in smaller steps."
+        }
+        Nudge::Refusal => {
+            "Your last answer was withheld by the provider's safety filter; calls in it that had not \
+             finished did not run. Do not write that content again. If the task can be done another way, \
+             go on with it; otherwise say what you can and cannot do."
+        }
+        Nudge::Empty => {
+            "Your last answer was empty. Please answer with text that the user can read, or call a tool."
+        }
+        Nudge::CutOff => {
+            "The connection broke while you were answering and the rest was lost. Carry on exactly where \
+             the text above stops."
+        }
+    }
+}
+
+/// The round ended with an answer that asked for nothing more.
+pub(crate) fn answered(answer: &Answer) -> RoundEnd {
+    RoundEnd::Answered(crate::decide::StopReason::read(answer.stop_reason.as_deref()))
+}

@@ -1,0 +1,41 @@
+//! `lathe auth status`: which credential a run would use, and why the others are passed over. Secrets
+//! are never shown whole.
+#![allow(clippy::disallowed_macros, reason = "commands print")]
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use lathe_models::credentials::{Candidate, Found, Search};
+
+use crate::client;
+use crate::env::Env;
+
+/// Runs the command.
+pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["status"] | [] => {}
+        other => bail!("unknown command 'auth {}'\nhint: lathe auth status", other.join(" ")),
+    }
+    let resolution = client::credentials(env, None, Search::Everything);
+    let chosen = resolution.chosen();
+    for candidate in &resolution.candidates {
+        let mark = if Some(candidate) == chosen { "uses" } else { "    " };
+        println!("{mark}  {:<34} {}", candidate.origin.describe(), describe(candidate, chosen));
+    }
+    if chosen.is_none() {
+        println!("no usable credential");
+        println!("hint: set ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway");
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe(candidate: &Candidate, chosen: Option<&Candidate>) -> String {
+    let passed_over = if Some(candidate) == chosen { "" } else { " (passed over: an earlier one counts)" };
+    match &candidate.found {
+        Found::ApiKey(key) => format!("API key {key}{passed_over}"),
+        Found::Bearer(token) => format!("bearer token {token}{passed_over}"),
+        Found::Helper(_) => format!("a command that prints the key{passed_over}"),
+        Found::Unusable(why) => why.clone(),
+    }
+}

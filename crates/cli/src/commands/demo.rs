@@ -1,0 +1,84 @@
+//! `lathe demo`: the whole loop on the embedded scripted model. Lays out a small program with a failing
+//! test in a temporary folder and lets the agent mend it; no key, no network, nothing left behind.
+#![allow(clippy::disallowed_macros, reason = "commands print")]
+
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use lathe_agent::Signals;
+use lathe_protocol::{Outbound, PermissionMode, ResultMessage};
+use lathe_scripted::builtin::{DEMO_PROMPT, demo_files};
+use tokio::sync::mpsc;
+
+use crate::args::Args;
+use crate::env::Env;
+use crate::plan::{self, RunPlan};
+use crate::progress::Progress;
+use crate::start;
+use crate::stdin::prompt_line;
+
+/// Runs the command.
+pub async fn run(words: &[String], mut env: Env) -> anyhow::Result<ExitCode> {
+    if !words.is_empty() {
+        bail!("the demo takes no arguments\nhint: lathe demo");
+    }
+    let folder = tempfile::tempdir().context("failed to make a temporary folder")?;
+    for (name, content) in demo_files() {
+        std::fs::write(folder.path().join(name), content)
+            .with_context(|| format!("failed to write {name}"))?;
+    }
+    env.cwd = Some(folder.path().canonicalize().context("failed to find the temporary folder")?);
+    println!("In {} there is a small program with a failing test.", folder.path().display());
+    println!("Prompt: {DEMO_PROMPT}\n");
+    let result = run_session(&demo_plan(&env)?, env).await?;
+    report(&result);
+    Ok(if result.is_error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn demo_plan(env: &Env) -> anyhow::Result<RunPlan> {
+    let words = ["--model", "script:demo", "--no-session-persistence"].map(str::to_owned);
+    let args = Args::parse(words).context("failed to read the demo's own flags")?;
+    let mut plan = plan::make(&args, env, false).map_err(|error| anyhow::anyhow!(error.message))?;
+    // The folder is ours and holds nothing but the demo: edits and its test may run.
+    plan.permission_mode = Some(PermissionMode::AcceptEdits);
+    plan.allowed_tools = vec!["Bash(sh test.sh)".to_owned()];
+    Ok(plan)
+}
+
+async fn run_session(plan: &RunPlan, env: Env) -> anyhow::Result<Box<ResultMessage>> {
+    let config = start::session_config(plan, env).await.map_err(|error| anyhow::anyhow!(error.message))?;
+    let (frames, mut frames_out) = mpsc::channel(64);
+    let (lines, lines_in) = mpsc::channel(1);
+    lines.send(prompt_line(DEMO_PROMPT.to_owned())).await.context("failed to hand over the prompt")?;
+    drop(lines);
+    let watch = async {
+        let mut progress = Progress::always();
+        let mut result = None;
+        while let Some(frame) = frames_out.recv().await {
+            progress.show(&frame);
+            if let Outbound::Result(message) = frame {
+                result = Some(message);
+            }
+        }
+        progress.end();
+        result
+    };
+    let (_, result) = tokio::join!(lathe_agent::run(config, lines_in, frames, Signals::default()), watch);
+    result.context("the session ended without a result")
+}
+
+fn report(result: &ResultMessage) {
+    let said = result.result.clone().or_else(|| result.errors.as_ref().map(|errors| errors.join("\n")));
+    println!("\n{}\n", said.unwrap_or_default().trim());
+    println!(
+        "{} steps in {} ms; {} tokens in, {} tokens out, ${:.4} at list prices (a script, so nothing was paid)",
+        result.num_turns,
+        result.duration_ms,
+        result.usage.input_tokens,
+        result.usage.output_tokens,
+        result.total_cost_usd,
+    );
+    println!("\nThe same with a real model, in a project of yours:");
+    println!("  export ANTHROPIC_API_KEY=sk-ant-…");
+    println!("  lathe -p --permission-mode acceptEdits \"make the failing test pass\"");
+}

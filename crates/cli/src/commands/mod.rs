@@ -1,0 +1,84 @@
+//! The commands besides a headless run, one file each.
+#![allow(clippy::disallowed_macros, reason = "commands print")]
+
+mod auth;
+mod demo;
+mod model;
+mod models;
+
+use std::process::ExitCode;
+
+use crate::env::Env;
+
+/// A command of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    Auth,
+    Demo,
+    Model,
+    Models,
+}
+
+/// The command that the first word names. A prompt that happens to be such a word goes behind `-p` or
+/// `--`, where it is never looked at.
+pub fn find(words: &[String]) -> Option<Command> {
+    match words.first()?.as_str() {
+        "auth" => Some(Command::Auth),
+        "demo" => Some(Command::Demo),
+        "model" => Some(Command::Model),
+        "models" => Some(Command::Models),
+        _ => None,
+    }
+}
+
+/// Runs a command with the words behind its name.
+pub fn run(command: Command, words: &[String], env: Env) -> ExitCode {
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("error: cannot start the event loop: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let outcome = runtime.block_on(async {
+        match command {
+            Command::Auth => auth::run(words, &env),
+            Command::Demo => demo::run(words, env).await,
+            Command::Model => model::run(words).await,
+            Command::Models => models::run(words, &env).await,
+        }
+    });
+    runtime.shutdown_background();
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What `--help` prints.
+pub fn help() -> String {
+    let mut text = String::from(
+        "lathe — a coding agent as one small program\n\n\
+         Usage:\n\
+         \x20 lathe -p [flags] [--] PROMPT      run a prompt and print the answer\n\
+         \x20 lathe demo                        watch an agent mend a failing program, no key needed\n\
+         \x20 lathe models                      the models there are\n\
+         \x20 lathe auth status                 which credential would be used, and why\n\
+         \x20 lathe model serve FILE            a scripted model for any Messages API client\n\
+         \x20 lathe model record --upstream URL OUT\n\
+         \x20                                   record a real model into a script\n\n\
+         Flags of a run:\n",
+    );
+    for flag in crate::args::FLAGS {
+        let note = match flag.state {
+            crate::args::State::Works => "",
+            crate::args::State::Ignored => "  (accepted, no effect)",
+            crate::args::State::NotYet => continue,
+        };
+        text.push_str(&format!("  {}{note}\n", flag.usage));
+    }
+    text
+}

@@ -1,0 +1,113 @@
+//! `lathe model serve` and `lathe model record`: the scripted model for other programs.
+#![allow(clippy::disallowed_macros, reason = "commands print")]
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use lathe_scripted::{RecordOptions, Script, ServeOptions, builtin, record, serve};
+
+const USAGE: &str = "\
+usage: lathe model serve FILE [--port N] [--log FILE]
+       lathe model record --upstream URL [--port N] OUT
+FILE is a script, or script:echo / script:demo; port 0 takes a free one (the default).";
+
+/// Runs the command.
+pub async fn run(words: &[String]) -> anyhow::Result<ExitCode> {
+    match words.first().map(String::as_str) {
+        Some("serve") => run_server(Options::read(&words[1..])?).await,
+        Some("record") => run_recorder(Options::read(&words[1..])?).await,
+        Some("-h" | "--help") => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(other) => bail!("unknown command 'model {other}'\n{USAGE}"),
+        None => bail!("a command is missing\n{USAGE}"),
+    }
+}
+
+#[derive(Default)]
+struct Options {
+    port: u16,
+    log: Option<PathBuf>,
+    upstream: Option<String>,
+    file: Option<String>,
+}
+
+impl Options {
+    fn read(words: &[String]) -> anyhow::Result<Self> {
+        let mut options = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let (name, attached) = match word.split_once('=') {
+                Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
+                _ => (word.as_str(), None),
+            };
+            let mut value = || {
+                let value = attached.clone().or_else(|| words.next().cloned());
+                value.with_context(|| format!("{name} needs a value\n{USAGE}"))
+            };
+            match name {
+                "--port" => {
+                    let text = value()?;
+                    options.port = text.parse().with_context(|| format!("--port {text} is no port"))?;
+                }
+                "--log" => options.log = Some(value()?.into()),
+                "--upstream" => options.upstream = Some(value()?),
+                flag if flag.starts_with('-') => bail!("unknown option '{flag}'\n{USAGE}"),
+                file if options.file.is_none() => options.file = Some(file.to_owned()),
+                extra => bail!("'{extra}' is one file too many\n{USAGE}"),
+            }
+        }
+        Ok(options)
+    }
+
+    fn addr(&self) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
+    }
+}
+
+async fn run_server(options: Options) -> anyhow::Result<ExitCode> {
+    let name = options.file.as_deref().with_context(|| format!("a script is missing\n{USAGE}"))?;
+    let script = match name.strip_prefix("script:").and_then(builtin::script) {
+        Some(script) => script,
+        None => Script::load(Path::new(name))?,
+    };
+    let addr = options.addr();
+    let server =
+        serve(script, ServeOptions { addr, log_file: options.log, ..ServeOptions::default() }).await?;
+    println!("{}", server.url());
+    eprintln!("hint: ANTHROPIC_BASE_URL={} ANTHROPIC_API_KEY=any lathe -p \"hello\"", server.url());
+    until_interrupted().await;
+    server.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn run_recorder(options: Options) -> anyhow::Result<ExitCode> {
+    let out = options.file.as_deref().with_context(|| format!("OUT is missing\n{USAGE}"))?;
+    let upstream = options.upstream.clone().with_context(|| format!("--upstream is missing\n{USAGE}"))?;
+    let recorder = record(RecordOptions { addr: options.addr(), upstream, out: out.into() }).await?;
+    println!("{}", recorder.url());
+    until_interrupted().await;
+    let recorded = recorder.recorded();
+    let problems = recorder.problems();
+    recorder.shutdown().await;
+    eprintln!("recorded {recorded} answers in {out}");
+    problems.iter().for_each(|problem| eprintln!("problem: {problem}"));
+    Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Waits for Ctrl-C or the terminating signal.
+async fn until_interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) =
+        (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}

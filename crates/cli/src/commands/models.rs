@@ -1,0 +1,50 @@
+//! `lathe models`: the models that the key at hand may use, or the built-in list where nobody can be asked.
+#![allow(clippy::disallowed_macros, reason = "commands print")]
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use lathe_exec::Ledger;
+use lathe_models::catalog::{ModelInfo, known_models};
+use lathe_models::credentials::{Found, Search};
+
+use crate::client;
+use crate::env::Env;
+
+/// Runs the command.
+pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
+    let json = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => false,
+        ["--json"] => true,
+        other => bail!("unknown arguments: {}\nhint: lathe models [--json]", other.join(" ")),
+    };
+    let (models, source) = list(env).await;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&models)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    for model in &models {
+        let window = model.context_window.map_or("?".to_owned(), |tokens| format!("{}k", tokens / 1000));
+        println!("{:<28} {:<24} {window:>6} tokens", model.id, model.display_name);
+    }
+    eprintln!("({source})");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The list and where it comes from.
+async fn list(env: &Env) -> (Vec<ModelInfo>, String) {
+    let found = client::credentials(env, None, Search::FirstUsable);
+    let credential = match found.chosen().map(|candidate| &candidate.found) {
+        Some(Found::Helper(_) | Found::Unusable(_)) | None => {
+            return (known_models(), "built-in list: no key to ask with".to_owned());
+        }
+        Some(found) => client::credential(found, env, &Ledger::default()),
+    };
+    match client::api_client(env, credential) {
+        Ok((api, _)) => match api.list_models().await {
+            Ok(models) => (models, "as the API lists them".to_owned()),
+            Err(error) => (known_models(), format!("built-in list: the API could not be asked: {error}")),
+        },
+        Err(error) => (known_models(), format!("built-in list: {}", error.message)),
+    }
+}

@@ -1,0 +1,61 @@
+//! Who may still write into our standard input. A command in a shell pipeline keeps its end open while
+//! it works and must be waited for; a program that spawned us and forgot the pipe must not. The kernel
+//! knows which it is: the writer is either a process of its own, or only our ancestors.
+
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Whether some process that is not one of our ancestors holds our stdin pipe open for writing.
+/// False when stdin is no pipe or nothing can be found out.
+pub fn has_writer_besides_parent() -> bool {
+    let Ok(stat) = rustix::fs::fstat(rustix::stdio::stdin().as_fd()) else { return false };
+    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Fifo {
+        return false;
+    }
+    let wanted = format!("pipe:[{}]", stat.st_ino);
+    let ours = ancestors();
+    let Ok(processes) = std::fs::read_dir("/proc") else { return false };
+    processes
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok())
+        .filter(|pid| !ours.contains(pid))
+        .any(|pid| writes_to(pid, &wanted))
+}
+
+/// Whether the process has the pipe open with write access.
+fn writes_to(pid: u32, pipe: &str) -> bool {
+    let dir = format!("/proc/{pid}/fd");
+    let Ok(fds) = std::fs::read_dir(&dir) else { return false };
+    fds.flatten().any(|fd| {
+        let target = std::fs::read_link(fd.path()).unwrap_or_default();
+        target.to_str() == Some(pipe) && is_writable(pid, &fd.file_name())
+    })
+}
+
+fn is_writable(pid: u32, fd: &std::ffi::OsStr) -> bool {
+    let info = Path::new("/proc").join(pid.to_string()).join("fdinfo").join(fd);
+    let text = std::fs::read_to_string(info).unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|value| u32::from_str_radix(value.trim(), 8).ok()).unwrap_or(0);
+    // O_WRONLY or O_RDWR
+    flags & 0o3 != 0
+}
+
+/// This process and its chain of parents.
+fn ancestors() -> Vec<u32> {
+    let mut pids = vec![std::process::id()];
+    while let Some(parent) = pids.last().and_then(|pid| parent_of(*pid)) {
+        if parent == 0 || pids.contains(&parent) {
+            break;
+        }
+        pids.push(parent);
+    }
+    pids
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, so fields are counted from its end.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(1)?.parse().ok()
+}

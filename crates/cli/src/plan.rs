@@ -1,0 +1,371 @@
+//! From words to a plan: what the flags mean together, with every complaint a start can have. The only
+//! place that knows flag quirks; after it nobody looks at a flag again.
+
+use std::path::PathBuf;
+
+use lathe_agent::prompt::PromptChoice;
+use lathe_models::Thinking;
+use lathe_protocol::PermissionMode;
+
+use crate::args::{Args, ArgsError, FLAGS, State, invalid};
+use crate::env::Env;
+
+/// How frames leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputFormat {
+    Text,
+    /// The result alone.
+    Json,
+    /// All frames in one list (`json --verbose`).
+    JsonList,
+    StreamJson,
+}
+
+/// How prompts come in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputFormat {
+    Text,
+    StreamJson,
+}
+
+/// Which built-in tools there are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolChoice {
+    Default,
+    Only(Vec<String>),
+}
+
+/// Everything a run was asked to be.
+#[derive(Debug, Clone)]
+pub struct RunPlan {
+    pub output: OutputFormat,
+    pub input: InputFormat,
+    pub partial_messages: bool,
+    /// The prompt on the command line.
+    pub prompt: Option<String>,
+    pub model: Option<String>,
+    pub fallback_models: Vec<String>,
+    pub thinking: Option<Thinking>,
+    pub effort: Option<String>,
+    pub betas: Vec<String>,
+    pub max_turns: Option<u32>,
+    pub max_budget_usd: Option<f64>,
+    pub system_prompt: PromptChoice,
+    pub tools: ToolChoice,
+    pub allowed_tools: Vec<String>,
+    pub disallowed_tools: Vec<String>,
+    pub permission_mode: Option<PermissionMode>,
+    /// Whether a later switch to bypass is allowed.
+    pub bypass_available: bool,
+    pub add_dirs: Vec<PathBuf>,
+    pub settings: Option<String>,
+    pub setting_sources: Option<Vec<String>>,
+    pub session_id: Option<String>,
+    pub persist: bool,
+    pub name: Option<String>,
+    /// Things worth saying on stderr before the run.
+    pub warnings: Vec<String>,
+}
+
+/// A run that cannot start: the text goes to stderr and the exit code is 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartError {
+    pub message: String,
+    /// `startup_failure_reason`, for the failures that have a name.
+    pub reason: Option<&'static str>,
+}
+
+impl StartError {
+    /// A failure without a name of its own.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), reason: None }
+    }
+}
+
+impl From<ArgsError> for StartError {
+    fn from(error: ArgsError) -> Self {
+        Self::new(error.0)
+    }
+}
+
+/// Makes the plan.
+pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError> {
+    refuse_unready(args)?;
+    let (output, input) = formats(args)?;
+    let (permission_mode, bypass_available) = permission_mode(args, env, is_root)?;
+    let mut warnings = Vec::new();
+    let effort = effort(args, &mut warnings);
+    let session_id = session_id(args)?;
+    Ok(RunPlan {
+        output,
+        input,
+        partial_messages: args.has("include-partial-messages"),
+        prompt: args.positional.first().cloned(),
+        model: args.value("model").map(str::to_owned),
+        fallback_models: list(args.value("fallback-model")),
+        thinking: thinking(args)?,
+        effort,
+        betas: args.values("betas").into_iter().flat_map(|value| list(Some(value))).collect(),
+        max_turns: max_turns(args)?,
+        max_budget_usd: budget(args)?,
+        system_prompt: system_prompt(args)?,
+        tools: tools(args),
+        allowed_tools: strings(args.values("allowedTools")),
+        disallowed_tools: strings(args.values("disallowedTools")),
+        permission_mode,
+        bypass_available,
+        add_dirs: args.values("add-dir").into_iter().map(PathBuf::from).collect(),
+        settings: args.value("settings").map(str::to_owned),
+        setting_sources: setting_sources(args)?,
+        session_id,
+        persist: !args.has("no-session-persistence"),
+        name: args.value("name").map(str::to_owned),
+        warnings,
+    })
+}
+
+/// Flags that are known and not there yet are refused by name, never silently dropped.
+fn refuse_unready(args: &Args) -> Result<(), StartError> {
+    for name in args.names() {
+        let flag = FLAGS.iter().find(|flag| flag.name == name);
+        if let Some(flag) = flag.filter(|flag| flag.state == State::NotYet) {
+            let text = format!("error: option '{}' is known but not supported by lathe yet", flag.usage);
+            return Err(StartError::new(text));
+        }
+    }
+    Ok(())
+}
+
+fn formats(args: &Args) -> Result<(OutputFormat, InputFormat), StartError> {
+    let output = args.choice("output-format", &["text", "json", "stream-json"])?.unwrap_or("text");
+    let input = args.choice("input-format", &["text", "stream-json"])?.unwrap_or("text");
+    let verbose = args.has("verbose");
+    if input == "stream-json" && output != "stream-json" {
+        return Err(StartError::new("Error: --input-format=stream-json requires output-format=stream-json."));
+    }
+    if args.has("replay-user-messages") && !(input == "stream-json" && output == "stream-json") {
+        return Err(StartError::new(
+            "Error: --replay-user-messages requires both --input-format=stream-json and --output-format=stream-json.",
+        ));
+    }
+    if args.has("include-partial-messages") && output != "stream-json" {
+        return Err(StartError::new(
+            "Error: --include-partial-messages requires --print and --output-format=stream-json.",
+        ));
+    }
+    if output == "stream-json" && !verbose {
+        return Err(StartError::new(
+            "Error: When using --print, --output-format=stream-json requires --verbose",
+        ));
+    }
+    let output = match (output, verbose) {
+        ("stream-json", _) => OutputFormat::StreamJson,
+        ("json", true) => OutputFormat::JsonList,
+        ("json", false) => OutputFormat::Json,
+        _ => OutputFormat::Text,
+    };
+    let input = if input == "stream-json" { InputFormat::StreamJson } else { InputFormat::Text };
+    Ok((output, input))
+}
+
+fn permission_mode(
+    args: &Args,
+    env: &Env,
+    is_root: bool,
+) -> Result<(Option<PermissionMode>, bool), StartError> {
+    const MODES: [&str; 7] =
+        ["acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan", "default"];
+    let named = args.choice("permission-mode", &MODES)?;
+    let mut mode = named.and_then(|name| PermissionMode::parse(name).ok());
+    if args.has("dangerously-skip-permissions") {
+        mode = Some(PermissionMode::BypassPermissions);
+    }
+    let bypass = mode == Some(PermissionMode::BypassPermissions);
+    let available = bypass || args.has("allow-dangerously-skip-permissions");
+    if available && is_root && !env.is_on("IS_SANDBOX") {
+        return Err(StartError {
+            message:
+                "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
+                    .to_owned(),
+            reason: Some("bypass_root"),
+        });
+    }
+    Ok((mode, available))
+}
+
+fn thinking(args: &Args) -> Result<Option<Thinking>, StartError> {
+    let mode = args.choice("thinking", &["enabled", "adaptive", "disabled"])?;
+    let tokens = args.number("max-thinking-tokens")?;
+    Ok(match (mode, tokens) {
+        (Some("disabled"), _) => Some(Thinking::Disabled),
+        (_, Some(tokens)) if tokens <= 0.0 => Some(Thinking::Disabled),
+        (_, Some(tokens)) => Some(Thinking::Budget(tokens as u32)),
+        (Some(_), None) => Some(Thinking::Adaptive),
+        (None, None) => None,
+    })
+}
+
+fn effort(args: &Args, warnings: &mut Vec<String>) -> Option<String> {
+    const LEVELS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
+    let level = args.value("effort")?;
+    if LEVELS.contains(&level) {
+        return Some(level.to_owned());
+    }
+    warnings.push(format!(
+        "Warning: unknown effort level '{level}' is ignored; the levels are {}.",
+        LEVELS.join(", ")
+    ));
+    None
+}
+
+fn max_turns(args: &Args) -> Result<Option<u32>, StartError> {
+    let turns = args.number("max-turns")?;
+    // Zero means no limit.
+    Ok(turns.filter(|turns| *turns >= 1.0).map(|turns| turns as u32))
+}
+
+fn budget(args: &Args) -> Result<Option<f64>, StartError> {
+    let Some(text) = args.value("max-budget-usd") else { return Ok(None) };
+    match text.trim().parse::<f64>() {
+        Ok(amount) if amount > 0.0 && amount.is_finite() => Ok(Some(amount)),
+        _ => {
+            Err(invalid("max-budget-usd", text, "--max-budget-usd must be a positive number greater than 0")
+                .into())
+        }
+    }
+}
+
+fn system_prompt(args: &Args) -> Result<PromptChoice, StartError> {
+    let replace = text_or_file(args, "system-prompt", "System prompt")?;
+    let append = text_or_file(args, "append-system-prompt", "Append system prompt")?;
+    Ok(PromptChoice {
+        replace,
+        append,
+        without_environment: args.has("exclude-dynamic-system-prompt-sections"),
+    })
+}
+
+/// `--NAME TEXT` or `--NAME-file PATH`; the text wins where both are given.
+fn text_or_file(args: &Args, name: &str, what: &str) -> Result<Option<String>, StartError> {
+    if let Some(text) = args.value(name) {
+        return Ok(Some(text.to_owned()));
+    }
+    let Some(path) = args.value(&format!("{name}-file")) else { return Ok(None) };
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(StartError::new(format!("Error: {what} file not found: {path}")))
+        }
+        Err(error) => Err(StartError::new(format!("Error: {what} file {path} cannot be read: {error}"))),
+    }
+}
+
+fn tools(args: &Args) -> ToolChoice {
+    if !args.has("tools") {
+        return if args.has("bare") {
+            ToolChoice::Only(["Bash", "Edit", "Read"].map(str::to_owned).to_vec())
+        } else {
+            ToolChoice::Default
+        };
+    }
+    let names: Vec<String> = args.values("tools").into_iter().flat_map(|value| list(Some(value))).collect();
+    if names == ["default"] { ToolChoice::Default } else { ToolChoice::Only(names) }
+}
+
+fn setting_sources(args: &Args) -> Result<Option<Vec<String>>, StartError> {
+    let Some(value) = args.value("setting-sources") else { return Ok(None) };
+    let sources = list(Some(value));
+    match sources.iter().find(|source| !["user", "project", "local"].contains(&source.as_str())) {
+        Some(unknown) => Err(StartError::new(format!(
+            "Error processing --setting-sources: Invalid setting source: {unknown}. Valid options are: user, project, local"
+        ))),
+        None => Ok(Some(sources)),
+    }
+}
+
+fn session_id(args: &Args) -> Result<Option<String>, StartError> {
+    let Some(id) = args.value("session-id") else { return Ok(None) };
+    match uuid::Uuid::try_parse(id) {
+        Ok(uuid) if id.len() == 36 => Ok(Some(uuid.to_string())),
+        _ => Err(StartError::new("Error: Invalid session ID. Must be a valid UUID.")),
+    }
+}
+
+/// The parts of a comma-separated list that are not empty.
+fn list(value: Option<&str>) -> Vec<String> {
+    let parts = value.unwrap_or("").split(',').map(str::trim);
+    parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+fn strings(values: Vec<&str>) -> Vec<String> {
+    values.into_iter().map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(words: &[&str]) -> Result<RunPlan, StartError> {
+        let args = Args::parse(words.iter().map(|word| (*word).to_owned())).unwrap();
+        make(&args, &Env::default(), false)
+    }
+
+    fn complaint(words: &[&str]) -> String {
+        plan(words).unwrap_err().message
+    }
+
+    #[test]
+    fn formats_follow_the_rules_of_print_mode() {
+        assert_eq!(plan(&["-p", "x"]).unwrap().output, OutputFormat::Text);
+        assert_eq!(plan(&["--output-format", "json"]).unwrap().output, OutputFormat::Json);
+        let list = plan(&["--output-format", "json", "--verbose"]).unwrap();
+        assert_eq!(list.output, OutputFormat::JsonList);
+        assert!(complaint(&["--output-format=stream-json"]).ends_with("requires --verbose"));
+        assert!(complaint(&["--input-format=stream-json"]).contains("output-format=stream-json"));
+        assert!(complaint(&["--include-partial-messages"]).contains("--print"));
+        assert!(complaint(&["--replay-user-messages"]).contains("both"));
+    }
+
+    #[test]
+    fn limits_are_checked() {
+        assert_eq!(plan(&["--max-turns", "0"]).unwrap().max_turns, None);
+        assert_eq!(plan(&["--max-turns=3"]).unwrap().max_turns, Some(3));
+        assert_eq!(
+            complaint(&["--max-budget-usd", "-1"]),
+            "error: option '--max-budget-usd <amount>' argument '-1' is invalid. --max-budget-usd must be a positive number greater than 0"
+        );
+    }
+
+    #[test]
+    fn tools_can_be_none_some_or_all() {
+        assert_eq!(plan(&["--tools", ""]).unwrap().tools, ToolChoice::Only(vec![]));
+        assert_eq!(plan(&["--tools", "default"]).unwrap().tools, ToolChoice::Default);
+        let some = ToolChoice::Only(vec!["Bash".into(), "Read".into()]);
+        assert_eq!(plan(&["--tools", "Bash,Read"]).unwrap().tools, some);
+    }
+
+    #[test]
+    fn root_may_not_skip_permissions_outside_a_sandbox() {
+        let args = Args::parse(["--dangerously-skip-permissions".to_owned()]).unwrap();
+        let error = make(&args, &Env::default(), true).unwrap_err();
+        assert_eq!(error.reason, Some("bypass_root"));
+        let mut env = Env::default();
+        env.set("IS_SANDBOX", "1");
+        assert!(make(&args, &env, true).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_there_yet_says_so() {
+        assert_eq!(
+            complaint(&["--agents", "{}"]),
+            "error: option '--agents <json>' is known but not supported by lathe yet"
+        );
+    }
+
+    #[test]
+    fn session_ids_are_uuids() {
+        assert_eq!(complaint(&["--session-id", "x"]), "Error: Invalid session ID. Must be a valid UUID.");
+        let id = "00000000-0000-4000-8000-000000000009";
+        assert_eq!(plan(&["--session-id", id]).unwrap().session_id.as_deref(), Some(id));
+    }
+}

@@ -1,0 +1,211 @@
+//! A headless run: the session in the middle, the standard streams on both sides, signals above, and the
+//! exit code at the end.
+#![allow(clippy::disallowed_macros, reason = "diagnostics of a run go to stderr")]
+
+use std::future::pending;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use lathe_agent::host::Host;
+use lathe_agent::{SessionEnd, Signals};
+use lathe_protocol::{Outbound, ResultMessage, Usage};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::env::Env;
+use crate::host::RealHost;
+use crate::plan::{InputFormat, OutputFormat, RunPlan};
+use crate::progress::Progress;
+use crate::start;
+use crate::stdin::{FatalInput, prompt_line, read_lines, read_text};
+use crate::stdout::{Written, write_frames};
+
+/// Frames that may wait for a slow reader before the session itself has to wait.
+const FRAME_QUEUE: usize = 256;
+
+/// Lines that may wait for a busy session before reading stops.
+const LINE_QUEUE: usize = 64;
+
+/// How long the end of a stopped run may take: its tools are killed and answered meanwhile.
+const STOP_GRACE: Duration = Duration::from_millis(2500);
+
+/// How a run ended, before it becomes an exit code.
+enum RunEnd {
+    Session(SessionEnd),
+    ReaderGone,
+    OutputFailed(std::io::Error),
+    FatalInput(FatalInput),
+    Killed(u8),
+}
+
+/// Runs a plan and gives the exit code.
+pub fn run(plan: RunPlan, env: Env) -> ExitCode {
+    for warning in &plan.warnings {
+        eprintln!("{warning}");
+    }
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("Error: cannot start the event loop: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let code = runtime.block_on(run_plan(plan, env));
+    // Blocking work that is still under way (a search in a huge tree) must not hold the exit.
+    runtime.shutdown_background();
+    code
+}
+
+async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
+    if plan.input == InputFormat::Text
+        && let Err(message) = complete_prompt(&mut plan).await
+    {
+        eprintln!("{message}");
+        return ExitCode::FAILURE;
+    }
+    let progress = if plan.output == OutputFormat::Text { Progress::on_terminal() } else { Progress::off() };
+    let (output, input, prompt) = (plan.output, plan.input, plan.prompt.clone());
+    let config = match start::session_config(&plan, env).await {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("{}", error.message);
+            return ExitCode::FAILURE;
+        }
+    };
+    let (frames, frames_out) = mpsc::channel(FRAME_QUEUE);
+    let (lines, lines_in) = mpsc::channel(LINE_QUEUE);
+    let signals = Signals::default();
+    let session = lathe_agent::run(config, lines_in, frames, signals.clone());
+    let writer = write_frames(output, frames_out, progress);
+    let feeder = async {
+        match (input, prompt) {
+            (InputFormat::Text, Some(prompt)) => {
+                // A session that is gone already needs no prompt.
+                let _ = lines.send(prompt_line(prompt)).await;
+                drop(lines);
+                Ok(())
+            }
+            (InputFormat::Text, None) => Ok(()),
+            (InputFormat::StreamJson, _) => read_lines(lines).await,
+        }
+    };
+    exit_code(supervise(session, writer, feeder, &signals).await)
+}
+
+/// Lets the parts of a run go on together until one of them ends it.
+async fn supervise(
+    session: impl Future<Output = SessionEnd>,
+    writer: impl Future<Output = std::io::Result<Written>>,
+    feeder: impl Future<Output = Result<(), FatalInput>>,
+    signals: &Signals,
+) -> RunEnd {
+    let work = async {
+        let writer = async {
+            let written = writer.await;
+            if !matches!(written, Ok(Written::All)) {
+                signals.stop.cancel();
+            }
+            written
+        };
+        match tokio::join!(session, writer) {
+            (end, Ok(Written::All)) => RunEnd::Session(end),
+            (_, Ok(Written::ReaderGone)) => RunEnd::ReaderGone,
+            (_, Err(error)) => RunEnd::OutputFailed(error),
+        }
+    };
+    let feeding = async {
+        match feeder.await {
+            Ok(()) => pending().await,
+            Err(fatal) => RunEnd::FatalInput(fatal),
+        }
+    };
+    tokio::pin!(work, feeding);
+    let ended = tokio::select! {
+        end = &mut work => return end,
+        end = &mut feeding => end,
+        code = termination(signals) => RunEnd::Killed(code),
+    };
+    signals.stop.cancel();
+    let _ = tokio::time::timeout(STOP_GRACE, &mut work).await;
+    ended
+}
+
+/// Waits for a signal that ends the run at once; Ctrl-C lets the turn end with its result instead.
+async fn termination(signals: &Signals) -> u8 {
+    let listen = |kind| signal(kind).ok();
+    let (mut interrupt, mut terminate, mut hangup) =
+        (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
+    let next = |listener: &mut Option<tokio::signal::unix::Signal>| {
+        let listener = listener.take();
+        async move {
+            match listener {
+                Some(mut listener) => drop(listener.recv().await),
+                None => pending().await,
+            }
+        }
+    };
+    let terminated = next(&mut terminate);
+    let hung_up = next(&mut hangup);
+    let interrupted = async {
+        next(&mut interrupt).await;
+        signals.finish.cancel();
+        pending::<()>().await;
+    };
+    tokio::select! {
+        () = terminated => 143,
+        () = hung_up => 129,
+        () = interrupted => 0,
+    }
+}
+
+fn exit_code(end: RunEnd) -> ExitCode {
+    match end {
+        RunEnd::Session(SessionEnd { last_was_error: true, interrupted: false }) => ExitCode::FAILURE,
+        RunEnd::Session(_) | RunEnd::ReaderGone => ExitCode::SUCCESS,
+        RunEnd::OutputFailed(error) => {
+            eprintln!("Error: cannot write to stdout: {error}");
+            ExitCode::FAILURE
+        }
+        RunEnd::FatalInput(FatalInput(message)) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+        RunEnd::Killed(code) => ExitCode::from(code),
+    }
+}
+
+/// Puts together the prompt of a text run from the command line and standard input.
+async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
+    let piped = read_text(plan.prompt.is_some())
+        .await
+        .map_err(|error| format!("Error: cannot read stdin: {error}"))?;
+    let prompt = match (plan.prompt.take(), piped.trim_end_matches('\n')) {
+        (Some(prompt), "") => prompt,
+        (Some(prompt), piped) => format!("{prompt}\n{piped}"),
+        (None, piped) => piped.to_owned(),
+    };
+    if prompt.trim().is_empty() {
+        return Err(
+            "Error: Input must be provided either through stdin or as a prompt argument when using --print"
+                .to_owned(),
+        );
+    }
+    plan.prompt = Some(prompt);
+    Ok(())
+}
+
+/// The result of a run that could not start, for hosts that asked to get one.
+pub fn startup_failure(message: &str, reason: &str) -> String {
+    let result = ResultMessage {
+        subtype: "error_during_execution".to_owned(),
+        is_error: true,
+        errors: Some(vec![message.to_owned()]),
+        startup_failure_reason: Some(reason.to_owned()),
+        usage: Usage::default().result_shape(),
+        session_id: RealHost.uuid(),
+        uuid: RealHost.uuid(),
+        result_index: Some(0),
+        ..ResultMessage::default()
+    };
+    serde_json::to_string(&Outbound::from(result)).unwrap_or_default()
+}

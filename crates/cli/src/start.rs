@@ -1,0 +1,287 @@
+//! From a plan to a session: finds the folder, the model, the tools and the rules, and fills in the
+//! configuration that the loop takes. Nothing is read here that the run does not need.
+#![allow(clippy::disallowed_macros, reason = "warnings of the start go to stderr")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lathe_agent::host::{Host, iso_time};
+use lathe_agent::journal::Journal;
+use lathe_agent::prompt::{Environment, system_parts};
+use lathe_agent::{FrameOptions, ModelChoice, SessionConfig, TurnLimits};
+use lathe_exec::Ledger;
+use lathe_models::catalog::Phase;
+use lathe_models::{CacheTtl, SystemPart};
+use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
+use lathe_protocol::{Init, PermissionBehavior, PermissionMode};
+use lathe_tools::{Selection, ToolSet, Workspace, builtin_tools};
+use lathe_transcript::record::Envelope;
+use lathe_transcript::{Durability, SessionPaths, TranscriptError, TranscriptWriter};
+
+use crate::client;
+use crate::env::Env;
+use crate::host::RealHost;
+use crate::plan::{RunPlan, StartError, ToolChoice};
+use crate::{LATHE_VERSION, PROTOCOL_VERSION};
+
+/// The model when nobody names one.
+const DEFAULT_MODEL: &str = "default";
+
+/// Builds the session of a plan.
+pub async fn session_config(plan: &RunPlan, env: Env) -> Result<SessionConfig, StartError> {
+    let host: Arc<dyn Host> = Arc::new(RealHost);
+    let cwd = env.cwd.clone().ok_or_else(|| StartError {
+        message: "Error: the working directory does not exist any more".to_owned(),
+        reason: Some("cwd_unavailable"),
+    })?;
+    let session_id = plan.session_id.clone().unwrap_or_else(|| host.uuid());
+    let ledger = Ledger::default();
+    let named = plan.model.clone().or_else(|| env.get("ANTHROPIC_MODEL").map(str::to_owned));
+    let named = named.unwrap_or_else(|| DEFAULT_MODEL.to_owned());
+    let chosen = client::choose(&named, &env, None, &ledger)?;
+    chosen.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    let model_id = resolve_model(&named, &env);
+    let extra_dirs = existing_dirs(&plan.add_dirs, &cwd);
+    let permissions = permissions(plan, &env, &cwd, &extra_dirs);
+    let tools = tools(plan);
+    let workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
+    let journal = journal(plan, &env, &cwd, &session_id)?;
+    let system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
+    Ok(SessionConfig {
+        init: init_facts(&cwd, &extra_dirs, chosen.key_source),
+        session_id,
+        model: chosen.model,
+        choice: model_choice(plan, &env, model_id),
+        retry: client::retry_policy(&env),
+        tools,
+        known_tools: builtin_tools().iter().map(|tool| tool.name().to_owned()).collect(),
+        workspace: Arc::new(workspace),
+        permissions,
+        system,
+        preamble: None,
+        limits: TurnLimits { max_rounds: plan.max_turns, max_budget_usd: plan.max_budget_usd },
+        frames: FrameOptions { partial_messages: plan.partial_messages },
+        journal,
+        host,
+    })
+}
+
+/// The id behind a name; a script stands in for the default model.
+fn resolve_model(name: &str, env: &Env) -> String {
+    let name = if name.starts_with("script:") { DEFAULT_MODEL } else { name };
+    client::catalog(env).resolve(name, Phase::Working)
+}
+
+fn model_choice(plan: &RunPlan, env: &Env, id: String) -> ModelChoice {
+    let catalog = client::catalog(env);
+    let fallbacks = plan.fallback_models.iter().map(|name| catalog.resolve(name, Phase::Working)).collect();
+    let extra_body = env.get("CLAUDE_CODE_EXTRA_BODY").and_then(|text| serde_json::from_str(text).ok());
+    let max_output = env.number("CLAUDE_CODE_MAX_OUTPUT_TOKENS").filter(|tokens| *tokens > 0);
+    let thinking = if env.is_on("CLAUDE_CODE_DISABLE_THINKING") {
+        Some(lathe_models::Thinking::Disabled)
+    } else {
+        let tokens = env.number("MAX_THINKING_TOKENS");
+        plan.thinking.clone().or_else(|| tokens.map(|tokens| thinking_budget(tokens as u32)))
+    };
+    ModelChoice {
+        id,
+        fallbacks,
+        thinking,
+        effort: plan.effort.clone().or_else(|| env.get("CLAUDE_CODE_EFFORT_LEVEL").map(str::to_owned)),
+        max_output_tokens: max_output.map(|tokens| tokens.min(u64::from(u32::MAX)) as u32),
+        betas: plan.betas.clone(),
+        cache: cache(env),
+        extra_body: extra_body.unwrap_or_default(),
+        user_id: None,
+    }
+}
+
+fn thinking_budget(tokens: u32) -> lathe_models::Thinking {
+    if tokens == 0 { lathe_models::Thinking::Disabled } else { lathe_models::Thinking::Budget(tokens) }
+}
+
+fn cache(env: &Env) -> CacheTtl {
+    if env.is_on("DISABLE_PROMPT_CACHING") {
+        CacheTtl::Off
+    } else if env.is_on("ENABLE_PROMPT_CACHING_1H") && !env.is_on("FORCE_PROMPT_CACHING_5M") {
+        CacheTtl::OneHour
+    } else {
+        CacheTtl::FiveMinutes
+    }
+}
+
+/// The further directories that exist; the others are passed over, as clients expect.
+fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
+    dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
+}
+
+fn permissions(plan: &RunPlan, env: &Env, cwd: &Path, extra_dirs: &[PathBuf]) -> Engine {
+    let mode = plan.permission_mode.unwrap_or_default();
+    if let Some(warning) = mode_warning(mode) {
+        eprintln!("Warning: {warning}");
+    }
+    let mut working_dirs = vec![cwd.to_owned()];
+    working_dirs.extend_from_slice(extra_dirs);
+    let mut engine = Engine::new(EngineConfig {
+        mode,
+        working_dirs,
+        home: env.home().map(Path::to_owned),
+        config_dir: env.config_dir(),
+        bypass_available: plan.bypass_available || mode == PermissionMode::BypassPermissions,
+        ..EngineConfig::default()
+    });
+    let lists = [
+        (PermissionBehavior::Allow, &plan.allowed_tools),
+        (PermissionBehavior::Deny, &plan.disallowed_tools),
+    ];
+    for (behavior, lists) in lists {
+        let rules = lists.iter().flat_map(|list| parse_rule_list(list));
+        for warning in engine.add_rules(behavior, RuleSource::CliArg, rules) {
+            eprintln!("Warning: {warning}");
+        }
+    }
+    engine
+}
+
+/// The tools of the session: those the plan names, without those that a bare deny takes away.
+fn tools(plan: &RunPlan) -> ToolSet {
+    let all = ToolSet::new(builtin_tools());
+    let chosen = match &plan.tools {
+        ToolChoice::Default => all,
+        ToolChoice::Only(names) => all.select(Selection::Only(names)),
+    };
+    let removed: Vec<String> = plan.disallowed_tools.iter().flat_map(|list| parse_rule_list(list)).collect();
+    chosen.select(Selection::Except(&removed))
+}
+
+fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, ledger: Ledger) -> Workspace {
+    let mut workspace = Workspace::new(cwd.to_owned(), ledger);
+    workspace.extra_dirs = extra_dirs.to_vec().into();
+    workspace.output_dir = output_dir(cwd, session_id, env);
+    workspace.child_env = child_env(env, session_id);
+    if let Some(shell) = env.get("CLAUDE_CODE_SHELL") {
+        workspace.shell = PathBuf::from(shell);
+    }
+    let limits = &mut workspace.limits;
+    let millis = |name: &str| env.number(name).filter(|ms| *ms > 0).map(Duration::from_millis);
+    limits.bash_default_timeout = millis("BASH_DEFAULT_TIMEOUT_MS").unwrap_or(limits.bash_default_timeout);
+    limits.bash_max_timeout =
+        millis("BASH_MAX_TIMEOUT_MS").unwrap_or(limits.bash_max_timeout).max(limits.bash_default_timeout);
+    if let Some(chars) = env.number("BASH_MAX_OUTPUT_LENGTH").filter(|chars| *chars > 0) {
+        limits.bash_output_chars = chars.min(150_000) as usize;
+    }
+    workspace
+}
+
+/// Opens the session's file. A folder that cannot be written, or no home at all, is a warning: the
+/// session runs without being kept.
+fn journal(plan: &RunPlan, env: &Env, cwd: &Path, session_id: &str) -> Result<Journal, StartError> {
+    let envelope = Envelope {
+        session_id: session_id.to_owned(),
+        cwd: cwd.display().to_string(),
+        version: PROTOCOL_VERSION.to_owned(),
+        git_branch: git_branch(cwd),
+        entrypoint: env.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned(),
+        ..Envelope::default()
+    };
+    let config_dir = match env.config_dir() {
+        _ if !plan.persist => return Ok(Journal::off(envelope)),
+        Some(dir) => dir,
+        None => {
+            eprintln!("Warning: HOME is not set, so this session is not saved");
+            return Ok(Journal::off(envelope));
+        }
+    };
+    let path = SessionPaths::new(&config_dir, cwd, session_id).transcript();
+    match TranscriptWriter::create(&path, Durability::ProcessCrash) {
+        Ok(writer) => Ok(Journal::new(writer, envelope)),
+        Err(TranscriptError::AlreadyExists { .. }) => {
+            Err(StartError::new(format!("Error: Session ID {session_id} is already in use.")))
+        }
+        Err(error) => {
+            eprintln!("Warning: this session is not saved: {error}");
+            Ok(Journal::off(envelope))
+        }
+    }
+}
+
+/// The branch that is checked out, read from the repository itself: no `git` has to be started for it.
+fn git_branch(cwd: &Path) -> Option<String> {
+    let head = cwd.ancestors().find_map(|dir| std::fs::read_to_string(dir.join(".git/HEAD")).ok())?;
+    let branch = head.trim().strip_prefix("ref: refs/heads/");
+    Some(branch.unwrap_or("HEAD").to_owned())
+}
+
+/// Where large outputs of this session go.
+fn output_dir(cwd: &Path, session_id: &str, env: &Env) -> PathBuf {
+    match env.config_dir() {
+        Some(config) => SessionPaths::new(&config, cwd, session_id).tool_results(),
+        None => std::env::temp_dir().join(format!("lathe-{session_id}")),
+    }
+}
+
+/// What every child sees: our own environment, and who started it.
+fn child_env(env: &Env, session_id: &str) -> Vec<(String, String)> {
+    let mut child = env.clone();
+    let entrypoint = env.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned();
+    let pid = std::process::id().to_string();
+    let agent = format!("lathe_{LATHE_VERSION}_agent");
+    for (name, value) in [
+        ("CLAUDECODE", "1"),
+        ("CLAUDE_CODE_CHILD_SESSION", "1"),
+        ("CLAUDE_CODE_ENTRYPOINT", &entrypoint),
+        ("CLAUDE_CODE_SESSION_ID", session_id),
+        ("CLAUDE_CODE_SESSION_ATTENDED", "0"),
+        ("CLAUDE_PID", &pid),
+        ("AI_AGENT", &agent),
+        ("GIT_EDITOR", "true"),
+    ] {
+        child.set(name, value);
+    }
+    child.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+fn system_prompt(
+    plan: &RunPlan,
+    cwd: &Path,
+    extra_dirs: &[PathBuf],
+    model: &str,
+    host: &dyn Host,
+) -> Vec<SystemPart> {
+    let date = iso_time(host.now_ms());
+    let dirs: Vec<String> = extra_dirs.iter().map(|dir| dir.display().to_string()).collect();
+    system_parts(
+        &plan.system_prompt,
+        &Environment {
+            cwd,
+            extra_dirs: &dirs,
+            is_git: cwd.ancestors().any(|dir| dir.join(".git").exists()),
+            platform: std::env::consts::OS,
+            shell: "bash",
+            date: &date[..10],
+            model,
+        },
+    )
+}
+
+fn init_facts(cwd: &Path, extra_dirs: &[PathBuf], key_source: String) -> Init {
+    let mut init = Init {
+        api_key_source: key_source,
+        claude_code_version: Some(PROTOCOL_VERSION.to_owned()),
+        output_style: "default".to_owned(),
+        agents: Some(Vec::new()),
+        skills: Some(Vec::new()),
+        plugins: Some(Vec::new()),
+        capabilities: Some(Vec::new()),
+        analytics_disabled: Some(true),
+        product_feedback_disabled: Some(true),
+        original_cwd: Some(cwd.display().to_string()),
+        additional_directories: Some(extra_dirs.iter().map(|dir| dir.display().to_string()).collect()),
+        fast_mode_state: Some("off".to_owned()),
+        view_mode: Some("default".to_owned()),
+        ..Init::default()
+    };
+    init.extra.insert("lathe_version".to_owned(), LATHE_VERSION.into());
+    init
+}

@@ -1,0 +1,106 @@
+//! Lines in: the prompt of a text run, or the protocol lines of a streaming one.
+
+use std::io;
+use std::time::Duration;
+
+use lathe_protocol::message::UserTurn;
+use lathe_protocol::{Inbound, InboundUser};
+use tokio::sync::mpsc;
+
+use crate::pipe;
+use crate::stdio::Stream;
+
+/// One line may be this long: images and whole files travel in them.
+const MAX_LINE_BYTES: usize = 256 * 1024 * 1024;
+
+/// How much is read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// How long a prompt on the command line waits for more on a pipe that only our parent can write to.
+/// A parent that has something to say has said it by then; one that just left the pipe open never will.
+const PARENT_GRACE: Duration = Duration::from_millis(150);
+
+/// A line that ends the run.
+#[derive(Debug)]
+pub struct FatalInput(pub String);
+
+/// The text on standard input that belongs to the prompt; empty when there is none.
+pub async fn read_text(has_prompt: bool) -> io::Result<String> {
+    if rustix::termios::isatty(rustix::stdio::stdin()) {
+        return Ok(String::new());
+    }
+    let input = Stream::stdin()?;
+    if has_prompt && !will_speak(&input).await {
+        return Ok(String::new());
+    }
+    let mut bytes = Vec::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        match input.read(&mut buffer).await? {
+            0 => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
+            count => bytes.extend_from_slice(&buffer[..count]),
+        }
+    }
+}
+
+/// Whether standard input is worth waiting for beside a prompt. A command in a pipeline is waited for
+/// however long it takes; a parent that merely left a pipe open is not.
+async fn will_speak(input: &Stream) -> bool {
+    if input.is_readable_now() || pipe::has_writer_besides_parent() {
+        return true;
+    }
+    let mut nothing = [0; 0];
+    tokio::time::timeout(PARENT_GRACE, input.read(&mut nothing)).await.is_ok()
+}
+
+/// A text prompt as the line a host would have written.
+pub fn prompt_line(text: String) -> Inbound {
+    Inbound::User(InboundUser { message: UserTurn::new(text), ..InboundUser::default() })
+}
+
+/// Reads protocol lines until the end of input and hands them on.
+pub async fn read_lines(lines: mpsc::Sender<Inbound>) -> Result<(), FatalInput> {
+    let input = Stream::stdin().map_err(|error| FatalInput(format!("Error: cannot read stdin: {error}")))?;
+    let mut pending = Vec::new();
+    let mut buffer = vec![0; READ_BYTES];
+    loop {
+        let count = match input.read(&mut buffer).await {
+            Ok(count) => count,
+            Err(error) => return Err(FatalInput(format!("Error: cannot read stdin: {error}"))),
+        };
+        if count == 0 {
+            return take_line(&pending, &lines).await;
+        }
+        let mut rest = &buffer[..count];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            pending.extend_from_slice(&rest[..end]);
+            take_line(&pending, &lines).await?;
+            pending.clear();
+            rest = &rest[end + 1..];
+        }
+        pending.extend_from_slice(rest);
+        if pending.len() > MAX_LINE_BYTES {
+            return Err(FatalInput(format!("Error: a line on stdin is longer than {MAX_LINE_BYTES} bytes")));
+        }
+    }
+}
+
+async fn take_line(bytes: &[u8], lines: &mpsc::Sender<Inbound>) -> Result<(), FatalInput> {
+    let text = String::from_utf8_lossy(bytes);
+    if text.trim().is_empty() {
+        return Ok(());
+    }
+    let line = Inbound::parse_line(&text).map_err(|_| {
+        let count = text.chars().count();
+        FatalInput(format!("Error parsing streaming input line (type=unknown, {count} chars): SyntaxError"))
+    })?;
+    if let Inbound::User(user) = &line
+        && user.message.role != "user"
+    {
+        let role = &user.message.role;
+        return Err(FatalInput(format!("Error: Expected message role 'user', got '{role}'")));
+    }
+    // The session is gone: nobody wants the line any more, which is no error of the input.
+    let _ = lines.send(line).await;
+    Ok(())
+}

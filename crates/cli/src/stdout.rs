@@ -1,0 +1,126 @@
+//! Frames out: takes the one stream of frames a session makes and writes it in the format that was
+//! asked for. The only place that writes to stdout during a run.
+
+use std::io;
+
+use lathe_protocol::{Outbound, ResultMessage};
+use tokio::sync::mpsc;
+
+use crate::plan::OutputFormat;
+use crate::progress::Progress;
+use crate::stdio::Stream;
+
+/// Lines are gathered up to this size before they are written, as long as more are waiting.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// How writing ended.
+pub enum Written {
+    /// Everything was written.
+    All,
+    /// Nobody reads any more.
+    ReaderGone,
+}
+
+/// Writes frames until the session drops its end.
+pub async fn write_frames(
+    format: OutputFormat,
+    mut frames: mpsc::Receiver<Outbound>,
+    mut progress: Progress,
+) -> io::Result<Written> {
+    let out = Stream::stdout()?;
+    let mut page = Page::new(format);
+    while let Some(frame) = frames.recv().await {
+        progress.show(&frame);
+        page.add(&frame);
+        while page.bytes.len() < BATCH_BYTES
+            && let Ok(frame) = frames.try_recv()
+        {
+            progress.show(&frame);
+            page.add(&frame);
+        }
+        if let Err(error) = out.write_all(&page.bytes).await {
+            return gone(error);
+        }
+        page.bytes.clear();
+    }
+    progress.end();
+    page.close();
+    match out.write_all(&page.bytes).await {
+        Ok(()) => Ok(Written::All),
+        Err(error) => gone(error),
+    }
+}
+
+fn gone(error: io::Error) -> io::Result<Written> {
+    if error.kind() == io::ErrorKind::BrokenPipe { Ok(Written::ReaderGone) } else { Err(error) }
+}
+
+/// What is about to be written.
+struct Page {
+    format: OutputFormat,
+    bytes: Vec<u8>,
+    /// Whether the list of `json --verbose` has begun.
+    begun: bool,
+}
+
+impl Page {
+    fn new(format: OutputFormat) -> Self {
+        Self { format, bytes: Vec::new(), begun: false }
+    }
+
+    fn add(&mut self, frame: &Outbound) {
+        match self.format {
+            OutputFormat::StreamJson => {
+                self.json(frame);
+                self.bytes.push(b'\n');
+            }
+            OutputFormat::JsonList => {
+                self.bytes.push(if self.begun { b',' } else { b'[' });
+                self.begun = true;
+                self.json(frame);
+            }
+            OutputFormat::Json => {
+                if matches!(frame, Outbound::Result(_)) {
+                    self.json(frame);
+                    self.bytes.push(b'\n');
+                }
+            }
+            OutputFormat::Text => {
+                if let Outbound::Result(result) = frame {
+                    self.bytes.extend_from_slice(text_of(result).as_bytes());
+                }
+            }
+        }
+    }
+
+    fn json(&mut self, frame: &Outbound) {
+        if serde_json::to_writer(&mut self.bytes, frame).is_err() {
+            // Frames are plain data and always serialise; should one not, an empty object keeps the
+            // stream readable.
+            self.bytes.extend_from_slice(b"{}");
+        }
+    }
+
+    fn close(&mut self) {
+        if self.format == OutputFormat::JsonList {
+            self.bytes.extend_from_slice(if self.begun { b"]\n" } else { b"[]\n" });
+        }
+    }
+}
+
+/// What `--output-format text` prints.
+fn text_of(result: &ResultMessage) -> String {
+    if let Some(text) = &result.result {
+        return format!("{text}\n");
+    }
+    let errors = result.errors.clone().unwrap_or_default().join("\n");
+    match result.subtype.as_str() {
+        // The one text that programs match here.
+        "error_max_turns" => {
+            let limit: String = errors.chars().filter(char::is_ascii_digit).collect();
+            format!("Error: Reached max turns ({limit})")
+        }
+        "error_during_execution" => format!("Execution error: {errors}\n"),
+        _ => format!("Error: {errors}\n"),
+    }
+}
