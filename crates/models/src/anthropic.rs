@@ -1,7 +1,7 @@
 //! The Anthropic Messages client: one attempt per call, no retry but one.
 //!
 //! Here a request is addressed, authorised, sent and answered; what its body is made of is in
-//! [`crate::body`], how an answer's events are read in [`events`], what a refusal means in [`response`].
+//! `body.rs`, how an answer's events are read in `events.rs`, what a refusal means in `response.rs`.
 //! The one retry inside is a 401 with a helper's key: the helper is asked again, once.
 //!
 //! Making a client costs next to nothing: TLS and its root certificates are loaded by the first request,

@@ -19,7 +19,7 @@ use crate::request::{Breakpoint, CacheTtl, MESSAGE_END, ModelRequest, Thinking, 
 use crate::table::{self, MIN_THINKING_BUDGET};
 
 /// The most an answer that is not streamed may be asked for: a longer one outlasts idle connections.
-pub const MAX_TOKENS_UNSTREAMED: u32 = 64_000;
+const MAX_TOKENS_UNSTREAMED: u32 = 64_000;
 
 /// What the body is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

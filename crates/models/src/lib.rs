@@ -8,7 +8,7 @@
 
 pub mod anthropic;
 pub mod betas;
-pub mod body;
+mod body;
 pub mod catalog;
 pub mod credentials;
 pub mod error;
@@ -55,7 +55,7 @@ pub struct ModelStream {
     /// The vendor's id of the request, for support and for `request_id` on the wire.
     pub request_id: Option<String>,
     /// The events in order. `ping` is swallowed; an API `error` event arrives as an `Err`. Reading to the end
-    /// (`None`, right behind `MessageStop`) gives the connection back for the next turn.
+    /// (`None`, right behind `MessageStop`) gives the connection back for the next turn. A `next()` that is dropped loses nothing.
     pub events: BoxStream<'static, Result<ModelEvent, ModelError>>,
 }
 

@@ -1,6 +1,6 @@
 //! A request to a model. Messages are serialised once, when they enter the history, and sent as they
 //! are ever after: assembling turn 1,000 costs what turn 1 did. How a request becomes the bytes of one HTTP
-//! body is the business of [`crate::body`].
+//! body is the business of `body.rs`.
 
 use std::sync::Arc;
 

@@ -47,8 +47,9 @@ pub(super) async fn refusal(response: Response, idle: Duration) -> ModelError {
 pub(super) fn from_body(status: Option<u16>, body: &[u8]) -> ModelError {
     let parsed: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let told = &parsed["error"];
-    let Some(message) = told["message"].as_str().or_else(|| told.as_str()) else {
-        return ModelError::from_api(status, None, &shown(body));
+    let message = match told["message"].as_str().or_else(|| told.as_str()) {
+        Some(message) if !message.is_empty() => message,
+        Some(_) | None => &shown(body),
     };
     let mut error = ModelError::from_api(status, told["type"].as_str(), message);
     error.request_id = parsed["request_id"].as_str().map(str::to_owned);
@@ -106,30 +107,25 @@ pub(super) fn unreachable(base: &Url, error: reqwest::Error) -> ModelError {
     ModelError::new(ErrorKind::Connection, format!("{what} {}: {reason}", host(base)))
 }
 
-/// A certificate does not get better by asking again.
+/// A certificate does not get better by asking again. The error hides in I/O errors that name only the cause
+/// of what they hold, so each is looked into.
 fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
-    let mut causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
-    causes.any(|cause| {
-        let tls = cause.downcast_ref::<std::io::Error>().and_then(|error| error.get_ref());
-        let tls = tls.and_then(|error| error.downcast_ref::<rustls::Error>());
-        let tls = tls.or_else(|| cause.downcast_ref::<rustls::Error>());
-        matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
-    })
+    let is_tls = matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)));
+    let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    is_tls
+        || held.is_some_and(|error| is_certificate_error(error))
+        || error.source().is_some_and(is_certificate_error)
 }
 
-/// An error with its causes, each said once.
+/// The innermost cause: what the layers above add is about themselves.
 pub(super) fn describe(error: &dyn Error) -> String {
-    let mut text = error.to_string();
+    let mut reason = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let next = error.to_string();
-        if !text.contains(&next) {
-            text.push_str(": ");
-            text.push_str(&next);
-        }
+        reason = error.to_string();
         cause = error.source();
     }
-    text
+    reason
 }
 
 /// A whole JSON answer. An error object in it is an error, whatever the status said.
@@ -221,6 +217,9 @@ mod tests {
         assert_eq!(error.api_type.as_deref(), Some("rate_limit_error"));
         assert_eq!(error.request_id.as_deref(), Some("req_1"));
         assert_eq!(from_body(Some(500), br#"{"error":"plain"}"#).message, "plain");
+        let wordless = from_body(None, br#"{"error":{"type":"overloaded_error"}}"#);
+        assert_eq!(wordless.kind, ErrorKind::Overloaded);
+        assert!(wordless.message.contains("overloaded_error"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use lathe_models::{AnthropicClient, ErrorKind, Model, ModelError, ModelStream, S
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// One thing the server does on a connection.
@@ -48,14 +49,14 @@ impl Seen {
 
 #[derive(Default)]
 struct Log {
-    seen: Vec<Seen>,
-    /// Connections that the client closed while the server was holding them.
-    abandoned: usize,
+    seen: Mutex<Vec<Seen>>,
+    /// How many connections the client closed while the server was holding them.
+    abandoned: watch::Sender<usize>,
 }
 
 pub struct Server {
     pub url: String,
-    log: Arc<Mutex<Log>>,
+    log: Arc<Log>,
     _accepting: JoinSet<()>,
 }
 
@@ -64,22 +65,28 @@ impl Server {
     pub async fn start(answers: Vec<Vec<Step>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let log = Arc::new(Mutex::new(Log::default()));
+        let log = Arc::new(Log::default());
         let mut accepting = JoinSet::new();
         accepting.spawn(accept(listener, Arc::new(answers), Arc::clone(&log)));
         Self { url, log, _accepting: accepting }
     }
 
     pub fn seen(&self) -> Vec<Seen> {
-        self.log.lock().unwrap().seen.clone()
+        self.log.seen.lock().unwrap().clone()
     }
 
-    pub fn abandoned(&self) -> usize {
-        self.log.lock().unwrap().abandoned
+    /// Waits until the client has closed a connection that the server was holding.
+    pub async fn hung_up(&self) {
+        let mut abandoned = self.log.abandoned.subscribe();
+        let closed = abandoned.wait_for(|count| *count > 0);
+        tokio::time::timeout(Duration::from_secs(20), closed)
+            .await
+            .expect("the connection was kept")
+            .unwrap();
     }
 }
 
-async fn accept(listener: TcpListener, answers: Arc<Vec<Vec<Step>>>, log: Arc<Mutex<Log>>) {
+async fn accept(listener: TcpListener, answers: Arc<Vec<Vec<Step>>>, log: Arc<Log>) {
     let mut connections = JoinSet::new();
     let mut number = 0;
     loop {
@@ -89,14 +96,14 @@ async fn accept(listener: TcpListener, answers: Arc<Vec<Vec<Step>>>, log: Arc<Mu
     }
 }
 
-async fn serve(mut stream: TcpStream, connection: usize, answers: Arc<Vec<Vec<Step>>>, log: Arc<Mutex<Log>>) {
+async fn serve(mut stream: TcpStream, connection: usize, answers: Arc<Vec<Vec<Step>>>, log: Arc<Log>) {
     stream.set_nodelay(true).unwrap();
     let mut buffer = Vec::new();
     while let Some((head, body)) = read_request(&mut stream, &mut buffer).await {
         let number = {
-            let mut log = log.lock().unwrap();
-            log.seen.push(Seen { connection, head, body });
-            log.seen.len() - 1
+            let mut seen = log.seen.lock().unwrap();
+            seen.push(Seen { connection, head, body });
+            seen.len() - 1
         };
         let answer = answers.get(number).or(answers.last()).cloned().unwrap_or_default();
         for step in answer {
@@ -117,7 +124,7 @@ async fn serve(mut stream: TcpStream, connection: usize, answers: Arc<Vec<Vec<St
                 Step::Hold => {
                     let mut rest = [0; 16];
                     let _ = stream.read(&mut rest).await;
-                    log.lock().unwrap().abandoned += 1;
+                    log.abandoned.send_modify(|count| *count += 1);
                     return;
                 }
                 Step::Close => {
