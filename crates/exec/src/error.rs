@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 /// A command that did not start.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ExecError {
     /// The kernel refused the program: missing, not executable, arguments too long, too many processes.
     #[error("start {}: {source}", program.display())]
