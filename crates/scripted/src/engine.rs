@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::facts::Facts;
 use crate::load::{turn_name, validate};
+use crate::matcher::Conditions;
 use crate::render::{self, Reply};
 use crate::script::{AtEnd, Route, Scope, Script, Turn};
 use crate::{ScriptError, template::TemplateError};
@@ -57,7 +58,8 @@ struct State {
 /// How far one conversation (or everybody) has got.
 #[derive(Debug, Default, Clone)]
 struct Progress {
-    lines: HashMap<usize, LineProgress>,
+    /// By line and start: a line that a marker chooses may be started more than once.
+    lines: HashMap<(usize, usize), LineProgress>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -147,15 +149,24 @@ impl Engine {
             Scope::Global => 0,
             Scope::Conversation => facts.conversation(),
         };
+        // A marker that is written again starts its line again.
+        let by_marker = route_of(line_index, &self.script).is_some_and(|when| when.marker.is_some());
+        let start = if by_marker { facts.marker_count() } else { 0 };
 
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.requests += 1;
         facts.number = state.requests;
-        let progress = state.progress(conversation).lines.entry(line_index).or_default();
+        let progress = state.progress(conversation).lines.entry((line_index, start)).or_default();
         let chosen = progress.next(line, turns, &holding);
         drop(state);
         (facts.number, line.resolve(chosen, turns, facts))
     }
+}
+
+/// The conditions of the route behind a line; none for the main line.
+fn route_of(line_index: usize, script: &Script) -> Option<&Conditions> {
+    let route = line_index.checked_sub(1)?;
+    script.routes[route].when.as_ref()
 }
 
 impl State {

@@ -172,6 +172,22 @@ impl Facts {
         &self.detail().users
     }
 
+    /// The name in the last `RUN<name>` a user wrote.
+    pub fn last_marker(&self) -> Option<&str> {
+        self.markers().last()
+    }
+
+    /// How often a user wrote `RUN<name>` in this conversation.
+    pub fn marker_count(&self) -> usize {
+        self.markers().count()
+    }
+
+    fn markers(&self) -> impl Iterator<Item = &str> {
+        let texts = self.detail().users.iter();
+        let after_run = texts.flat_map(|text| text.split("RUN<").skip(1));
+        after_run.filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
+    }
+
     /// The tool results that came with this request.
     pub fn fresh_results(&self) -> &[ToolResult] {
         let detail = self.detail();

@@ -24,6 +24,8 @@ use crate::render::{Framing, Reply, Step};
 const WRITE_SIZE: usize = 64 * 1024;
 /// What a client may send ahead while it waits for an answer.
 const MAX_SENT_AHEAD: usize = 1024 * 1024;
+/// How long a refused request may go on being sent.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
 /// How long the listener rests when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -137,7 +139,9 @@ async fn converse<H: Handler>(stream: TcpStream, handler: &H) {
             Err(read::ReadError::Io) => return,
             Err(read::ReadError::Refused(reply)) => {
                 let about = About { head_only: false, keep_alive: false, chunked_allowed: true };
-                let _ = connection.perform(Response::from(*reply), about).await;
+                if connection.perform(Response::from(*reply), about).await.is_ok() {
+                    connection.let_it_be_read().await;
+                }
                 return;
             }
         };
@@ -262,6 +266,17 @@ impl Connection {
             self.output.clear();
         }
         Ok(())
+    }
+
+    /// A close while the other side still sends would reset the connection and take the refusal with it, so
+    /// the rest of the request is read for a moment and thrown away.
+    async fn let_it_be_read(&mut self) {
+        let _ = self.stream.shutdown().await;
+        let thrown_away = async {
+            let mut buffer = vec![0; WRITE_SIZE];
+            while matches!(self.stream.read(&mut buffer).await, Ok(count) if count > 0) {}
+        };
+        let _ = tokio::time::timeout(REFUSAL_TIME, thrown_away).await;
     }
 
     /// Ends when the other side has closed or reset. What it sends meanwhile is kept for later, up to a

@@ -8,7 +8,7 @@
 use std::path::Path;
 
 use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::error::ScriptError;
 use crate::record;
@@ -39,21 +39,21 @@ impl Script {
             return record::parse_recording(file, text);
         }
         let document = Document { file, text, syntax: Syntax::of(file, text) };
-        let shape: Value = document.parse()?;
-        let script = match &shape {
-            Value::Object(map) if map.contains_key("turns") || map.contains_key("routes") => {
-                document.parse()?
-            }
+        let script = match document.parse()? {
             Value::Array(_) => Scenario::List(document.parse()?).into_script(file)?,
-            Value::Object(map) if !map.is_empty() && map.values().all(Value::is_array) => {
-                Scenario::Keyed(document.parse()?).into_script(file)?
-            }
-            // Not a script at all: let the typed parse say what is missing or misspelt.
+            Value::Object(map) if is_keyed(&map) => Scenario::Keyed(document.parse()?).into_script(file)?,
+            // Also what is no script at all: the typed parse says what is missing or misspelt.
             _ => document.parse()?,
         };
         validate(file, &script)?;
         Ok(script)
     }
+}
+
+/// A map of lists, none of which is called like one of the full form.
+fn is_keyed(map: &Map<String, Value>) -> bool {
+    let full = map.contains_key("turns") || map.contains_key("routes");
+    !full && !map.is_empty() && map.values().all(Value::is_array)
 }
 
 #[derive(Clone, Copy)]
@@ -89,8 +89,12 @@ impl Document<'_> {
 
 fn yaml_options() -> serde_saphyr::Options {
     // `with_snippet` would wrap the error; its location is all we need. Strict booleans keep `on` and
-    // `no` strings, as in JSON.
-    serde_saphyr::options! { with_snippet: false, strict_booleans: true }
+    // `no` strings, as in JSON. The file's size is bounded already, so many turns are no attack.
+    serde_saphyr::options! {
+        with_snippet: false,
+        strict_booleans: true,
+        budget: serde_saphyr::budget! { max_nodes: 10_000_000, max_events: 40_000_000 },
+    }
 }
 
 /// A parse error of a JSON text that begins `lines_before` lines into the file.

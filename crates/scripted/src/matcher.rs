@@ -175,7 +175,7 @@ impl Conditions {
             return Err(format!("any_user: wanted {wanted}, no user text of the conversation fits"));
         }
         if let Some(wanted) = &self.marker {
-            let found = last_marker(facts);
+            let found = facts.last_marker();
             if found != Some(wanted.as_str()) {
                 return Err(format!("marker: wanted {wanted:?}, got {found:?}"));
             }
@@ -226,15 +226,6 @@ fn same(key: &str, wanted: Option<bool>, got: bool) -> Result<(), String> {
 fn shorten(text: &str) -> String {
     let head: String = text.chars().take(200).collect();
     if head.len() < text.len() { format!("{head:?}…") } else { format!("{head:?}") }
-}
-
-/// The name in the last `RUN<name>` a user wrote.
-fn last_marker(facts: &Facts) -> Option<&str> {
-    facts.user_texts().iter().rev().find_map(|text| {
-        let start = text.rfind("RUN<")? + 4;
-        let length = text[start..].find('>')?;
-        Some(&text[start..start + length])
-    })
 }
 
 impl ValueMatch {
@@ -369,4 +360,81 @@ impl<'de> Deserialize<'de> for ValueMatch {
 
 fn compile<E: de::Error>(source: &str) -> Result<TextMatch, E> {
     Regex::new(source).map(TextMatch::Regex).map_err(|error| E::custom(format!("bad regex: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn conditions(text: &str) -> Conditions {
+        serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn facts() -> Facts {
+        let body = json!({
+            "model": "claude-x", "max_tokens": 7, "stream": true, "thinking": {"type": "adaptive"},
+            "system": "be brief", "tools": [{"name": "Bash"}],
+            "messages": [{"role": "user", "content": "What is the weather?"}],
+        });
+        let headers =
+            vec![("x-api-key".to_owned(), "k".to_owned()), ("x-script-agent".to_owned(), "main".to_owned())];
+        Facts::from_http(body.to_string().into(), headers).unwrap()
+    }
+
+    #[test]
+    fn conditions_that_hold() {
+        for text in [
+            "user: weather",
+            "user: {equals: What is the weather?}",
+            "user: {regex: '^What .* weather\\?$', not: snow}",
+            "user: [weather, {contains: What}]",
+            "user: {any: [snow, weather]}",
+            "first_user: weather\nany_user: weather\nsystem: brief",
+            "agent: main\nmodel: claude-x",
+            "model: {contains: claude}",
+            "tools: [Bash]\nhas_tools: true\nstream: true\nmax_tokens: 7\ntool_error: false",
+            "headers: {X-Api-Key: k}",
+            "body: {/thinking/type: adaptive, /max_tokens: 7, /top_k: {absent: true}, /model: {regex: x$}}",
+            "body: {/thinking: {equals: {type: adaptive}}, /tools: {contains: Bash}}",
+            "{}",
+        ] {
+            assert_eq!(conditions(text).check(&facts()), Ok(()), "{text}");
+        }
+    }
+
+    #[test]
+    fn conditions_that_do_not_hold_begin_with_their_key() {
+        for (text, key) in [
+            ("user: snow", "user"),
+            ("user: {not: weather}", "user"),
+            ("user: [weather, snow]", "user"),
+            ("agent: mai", "agent"),
+            ("model: claude", "model"),
+            ("tool: Bash", "tool"),
+            ("tool_result: x", "tool_result"),
+            ("tool_error: true", "tool_error"),
+            ("tools: [Read]", "tools"),
+            ("stream: false", "stream"),
+            ("max_tokens: 8", "max_tokens"),
+            ("marker: bob", "marker"),
+            ("headers: {x-other: k}", "headers.x-other"),
+            ("body: {/thinking/type: disabled}", "body /thinking/type"),
+            ("body: {/thinking: {absent: true}}", "body /thinking"),
+            ("body: {/nowhere: {contains: a}}", "body /nowhere"),
+        ] {
+            let why = conditions(text).check(&facts()).expect_err(text);
+            assert!(why.starts_with(&format!("{key}: ")), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn a_condition_that_says_nothing_is_an_error() {
+        for text in
+            ["user: {}", "body: {/a: {}}", "body: {/a: {equals: 1, contains: b}}", "body: {/a: {like: b}}"]
+        {
+            assert!(serde_saphyr::from_str::<Conditions>(text).is_err(), "{text}");
+        }
+    }
 }

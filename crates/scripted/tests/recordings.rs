@@ -6,9 +6,10 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use lathe_models::{CacheTtl, Model, ModelRequest, Role, Thinking, WireMessage};
-use lathe_scripted::{Engine, Script, ScriptedModel};
+use lathe_scripted::{Engine, Facts, Script, ScriptedModel};
 use serde_json::{Value, json};
 
 fn corpus() -> Option<PathBuf> {
@@ -76,4 +77,29 @@ async fn streamed_events_are_those_a_client_received() {
         }
     }
     assert_eq!(sent, received);
+}
+
+/// The sessions of the seed era note for every request which line and turn answered it.
+#[test]
+fn requests_of_many_agents_find_the_line_and_turn_that_answered_them() {
+    let Some(corpus) = corpus() else { return };
+    let mut compared = 0;
+    for entry in std::fs::read_dir(corpus.join("seed-era")).unwrap() {
+        let folder = entry.unwrap().path();
+        let Ok(requests) = std::fs::read_to_string(folder.join("requests.jsonl")) else { continue };
+        let engine = Engine::new(Script::load(&folder.join("scenario.json")).unwrap()).unwrap();
+        let requests = requests.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        for request in requests.filter(|request| request["messages"].is_array()) {
+            let body = json!({"model": "m", "max_tokens": 100, "messages": request["messages"]});
+            let served = engine.answer(Facts::from_http(Bytes::from(body.to_string()), Vec::new()).unwrap());
+            let expected = match (request["script"].as_str(), request["turn"].as_u64()) {
+                (Some(line), Some(turn)) => format!("route {line}, turn {}", turn + 1),
+                // Behind the probe, which is the first turn of the main line.
+                _ => "turn 2".to_owned(),
+            };
+            assert_eq!(served.turn, expected, "request {} of {}", request["n"], folder.display());
+            compared += 1;
+        }
+    }
+    assert!(compared > 300, "only {compared} requests");
 }

@@ -102,6 +102,13 @@ async fn what_is_not_a_request_gets_an_api_error() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_too_large_still_gets_its_answer() {
+    let server = server("turns: [{text: one}]").await;
+    let heard = ask(&server, post("/v1/messages", &"x".repeat(33 * 1024 * 1024))).await;
+    assert_eq!((heard.status(), heard.end), (413, End::Closed));
+}
+
+#[tokio::test]
 async fn models_are_paged_and_tokens_counted() {
     let server = server("models: [a, b, c, d, e]\nturns: [{text: one}]").await;
     let get = |path: &str| ask(&server, format!("GET {path} HTTP/1.1\r\nhost: x\r\n\r\n"));

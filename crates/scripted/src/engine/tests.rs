@@ -110,6 +110,15 @@ fn the_last_marker_chooses_the_line() {
 }
 
 #[test]
+fn a_marker_written_again_starts_its_line_again() {
+    let script = Script::parse("s.json", r#"{"m": [{"text": "a"}, {"text": "b"}]}"#).unwrap();
+    let engine = Engine::new(script).unwrap();
+    assert_eq!(text(&ask(&engine, user("RUN<m>"))), "a");
+    assert_eq!(text(&ask(&engine, after_tool("RUN<m>", "Bash", "r"))), "b");
+    assert_eq!(text(&ask(&engine, user("RUN<m> and later RUN<m>"))), "a");
+}
+
+#[test]
 fn conversations_can_have_their_own_position() {
     let engine = engine("scope: conversation\nturns: [{text: a}, {text: b}]");
     assert_eq!(text(&ask_as(&engine, "one", user("x"))), "a");
@@ -166,7 +175,7 @@ fn many_at_once_get_each_turn_exactly_once() {
 fn forgotten_conversations_start_again() {
     let mut state = State::default();
     for conversation in 0..MAX_CONVERSATIONS as u64 + 10 {
-        state.progress(conversation).lines.insert(0, LineProgress::default());
+        state.progress(conversation).lines.insert((0, 0), LineProgress::default());
     }
     assert_eq!(state.conversations.len(), MAX_CONVERSATIONS);
     assert!(!state.conversations.contains_key(&5) && state.conversations.contains_key(&10));
