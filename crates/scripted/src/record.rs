@@ -57,8 +57,6 @@ pub struct RecordOptions {
     pub upstream: String,
     /// The recording; must not exist yet.
     pub out: PathBuf,
-    /// The proxy on the way to the upstream, if there is one.
-    pub proxy: Option<String>,
 }
 
 /// A running recorder. Dropping it stops it; [`RecorderHandle::shutdown`] also waits for it.
@@ -112,7 +110,7 @@ pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptErro
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
         return Err(unusable("it must begin with http:// or https:// and name a host".to_owned()));
     }
-    let client = client(options.proxy.as_deref()).map_err(|error| unusable(error.to_string()))?;
+    let client = client().map_err(|error| unusable(error.to_string()))?;
     let tape = Arc::new(Tape::create(&options.out)?);
     let pumps = TaskTracker::new();
     let handler = Recorder {
@@ -137,19 +135,16 @@ pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptErro
 }
 
 #[allow(clippy::disallowed_methods, reason = "the recorder is the HTTP client of another HTTP client")]
-fn client(proxy: Option<&str>) -> reqwest::Result<reqwest::Client> {
+fn client() -> reqwest::Result<reqwest::Client> {
     // A second installation is refused, which is just as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     // `no_proxy` keeps reqwest from looking into the environment, which is the caller's to read.
-    let builder = reqwest::Client::builder()
+    reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
         .connect_timeout(CONNECT_LIMIT)
-        .read_timeout(READ_LIMIT);
-    match proxy {
-        Some(proxy) => builder.proxy(reqwest::Proxy::all(proxy)?).build(),
-        None => builder.build(),
-    }
+        .read_timeout(READ_LIMIT)
+        .build()
 }
 
 struct Recorder {

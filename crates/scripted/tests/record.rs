@@ -15,7 +15,6 @@ async fn recorder(upstream: &str, out: &Path) -> RecorderHandle {
         addr: SocketAddr::from(([127, 0, 0, 1], 0)),
         upstream: upstream.to_owned(),
         out: out.to_owned(),
-        proxy: None,
     };
     record(options).await.unwrap()
 }
@@ -135,7 +134,6 @@ async fn nothing_is_overwritten_and_bad_upstreams_are_told() {
         addr: SocketAddr::from(([127, 0, 0, 1], 0)),
         upstream: upstream.to_owned(),
         out: out.clone(),
-        proxy: None,
     };
     let error = record(options("http://127.0.0.1:1")).await.unwrap_err().to_string();
     assert!(error.contains("talk.jsonl"), "{error}");
