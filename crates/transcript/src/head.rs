@@ -12,7 +12,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 pub(crate) struct Head<'a> {
     pub kind: Option<Cow<'a, str>>,
     pub uuid: Option<Cow<'a, str>>,
-    pub parent: Option<Cow<'a, str>>,
+    pub parent: Parent<'a>,
     pub session_id: Option<Cow<'a, str>>,
     pub is_sidechain: bool,
     pub is_meta: bool,
@@ -23,6 +23,17 @@ pub(crate) struct Head<'a> {
     pub message_id: Option<Cow<'a, str>>,
     /// `attachment.source_uuid`: the prompt that a `queued_command` delivered.
     pub queued_uuid: Option<Cow<'a, str>>,
+}
+
+/// What a record says about the one before it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Parent<'a> {
+    /// Nothing that can be understood. Every writer says something, so this is damage.
+    #[default]
+    Unknown,
+    /// `null`: the conversation starts here.
+    Root,
+    Uuid(Cow<'a, str>),
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Head<'a> {
@@ -46,7 +57,13 @@ impl<'de> Visitor<'de> for HeadVisitor {
             match &*key {
                 "type" => head.kind = map.next_value::<Loose>()?.text(),
                 "uuid" => head.uuid = map.next_value::<Loose>()?.text(),
-                "parentUuid" => head.parent = map.next_value::<Loose>()?.text(),
+                "parentUuid" => {
+                    head.parent = match map.next_value::<Loose>()? {
+                        Loose::Text(uuid) => Parent::Uuid(uuid),
+                        Loose::Null => Parent::Root,
+                        Loose::True | Loose::Object(_) | Loose::Other => Parent::Unknown,
+                    }
+                }
                 "sessionId" => head.session_id = map.next_value::<Loose>()?.text(),
                 "isSidechain" => head.is_sidechain = map.next_value::<Loose>()?.is_true(),
                 "isMeta" => head.is_meta = map.next_value::<Loose>()?.is_true(),
@@ -79,6 +96,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
 pub(crate) enum Loose<'a> {
     Text(Cow<'a, str>),
     True,
+    Null,
     /// An object: its members that are strings and might be asked for.
     Object(Vec<(&'static str, Cow<'a, str>)>),
     Other,
@@ -91,7 +109,7 @@ impl<'a> Loose<'a> {
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
         match self {
             Self::Text(text) => Some(text),
-            Self::True | Self::Object(_) | Self::Other => None,
+            Self::True | Self::Null | Self::Object(_) | Self::Other => None,
         }
     }
 
@@ -105,7 +123,7 @@ impl<'a> Loose<'a> {
             Self::Object(members) => {
                 members.into_iter().rev().find(|(key, _)| *key == name).map(|(_, text)| text)
             }
-            Self::Text(_) | Self::True | Self::Other => None,
+            Self::Text(_) | Self::True | Self::Null | Self::Other => None,
         }
     }
 }
@@ -150,7 +168,7 @@ impl<'de> Visitor<'de> for LooseVisitor {
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(Loose::Other)
+        Ok(Loose::Null)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
@@ -191,7 +209,9 @@ mod tests {
             "message":["id"],"attachment":{"source_uuid":{"id":"x"}},"extra":{"uuid":"no"}}"#;
         let head: Head = serde_json::from_str(json).unwrap();
         assert_eq!(head.uuid.as_deref(), Some("b"));
-        assert!(head.kind.is_none() && head.parent.is_none() && head.message_id.is_none());
+        assert!(head.kind.is_none() && head.message_id.is_none());
+        assert_eq!(head.parent, Parent::Root);
+        assert_eq!(serde_json::from_str::<Head>(r#"{"parentUuid":7}"#).unwrap().parent, Parent::Unknown);
         assert!(head.queued_uuid.is_none());
         assert!(head.is_sidechain && !head.is_meta);
     }

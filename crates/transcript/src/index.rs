@@ -18,7 +18,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::error::{Result, TranscriptError};
-use crate::head::Head;
+use crate::head::{Head, Parent};
 use crate::lines::{self, Damage, MAX_LINE_BYTES, Span};
 use crate::message;
 use crate::raw::RawObject;
@@ -28,6 +28,9 @@ use crate::raw::RawObject;
 pub(crate) struct Id(u128);
 
 impl Id {
+    /// The id of no record.
+    const NOWHERE: Self = Self(u128::MAX);
+
     pub(crate) fn of(text: &str) -> Self {
         Self(uuid_value(text).unwrap_or_else(|| {
             let half = |salt: u8| {
@@ -76,6 +79,7 @@ pub(crate) enum Kind {
 pub(crate) struct Entry {
     pub span: Span,
     pub id: Id,
+    /// `None` only where the file says so: a record that lost its link is not a root.
     pub parent: Option<Id>,
     /// The answer that an assistant block belongs to.
     pub response: Option<Id>,
@@ -173,8 +177,13 @@ impl Index {
         self.entries.push(Entry {
             span,
             id,
-            parent: head.parent.as_deref().map(Id::of),
-            response: head.message_id.as_deref().filter(|_| kind == Kind::Assistant).map(Id::of),
+            parent: match &head.parent {
+                Parent::Root => None,
+                Parent::Uuid(uuid) => Some(Id::of(uuid)),
+                Parent::Unknown => Some(Id::NOWHERE),
+            },
+            // Not only of assistant records: damage to the type must not take the results along.
+            response: head.message_id.as_deref().filter(|_| kind != Kind::User).map(Id::of),
             kind,
             is_sidechain: head.is_sidechain,
             is_meta: head.is_meta,
@@ -208,6 +217,15 @@ impl Index {
     /// Whether no later record took the uuid of `at`.
     pub(crate) fn is_current(&self, at: At) -> bool {
         self.by_id.get(&self.entries[at].id) == Some(&(at as u32))
+    }
+
+    /// The record with the call that a result answers: its parent, or, if that was lost, the nearest answer.
+    fn call_of(&self, at: At) -> Option<At> {
+        if self.is_bridged(at) {
+            self.walk_up(at).find(|before| self.entries[*before].response.is_some())
+        } else {
+            self.parent(at)
+        }
     }
 
     /// Whether a user record holds tool results; a prompt may follow an answer directly, too.
@@ -265,7 +283,7 @@ impl Index {
         let mut missed: HashMap<At, (Vec<At>, Vec<At>)> = HashMap::new();
         for at in (0..self.entries.len().min(limit)).filter(|at| !on_chain.contains(at)) {
             let entry = &self.entries[at];
-            let call = if entry.kind == Kind::User { self.parent(at) } else { Some(at) };
+            let call = if entry.kind == Kind::User { self.call_of(at) } else { Some(at) };
             let response = call.filter(|_| self.is_current(at)).and_then(|call| self.entries[call].response);
             let Some(anchor) = response.and_then(|response| last_block.get(&response)) else { continue };
             if entry.kind != Kind::User {

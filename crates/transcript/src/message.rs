@@ -59,13 +59,13 @@ pub(crate) fn made_up_text(text: &str) -> Option<Block> {
     text_block(&serde_json::to_string(text).ok()?)
 }
 
-/// `None` for what is not an object: it cannot be sent.
+/// `None` for what cannot be sent: no object, or a call or result that lost its id.
 fn block_kind(raw: &RawValue) -> Option<BlockKind> {
     let object = RawObject::parse(raw.get()).ok()?;
-    let text = |key| object.text(key).unwrap_or_default();
-    Some(match text("type").as_str() {
-        "tool_use" => BlockKind::ToolUse { id: text("id"), name: text("name") },
-        "tool_result" => BlockKind::ToolResult { call: text("tool_use_id") },
+    let named = |key| object.text(key).filter(|text| !text.is_empty());
+    Some(match object.text("type").unwrap_or_default().as_str() {
+        "tool_use" => BlockKind::ToolUse { id: named("id")?, name: named("name")? },
+        "tool_result" => BlockKind::ToolResult { call: named("tool_use_id")? },
         "thinking" | "redacted_thinking" => BlockKind::Thinking,
         "text" if is_blank(object.get("text")) => BlockKind::Blank,
         _ => BlockKind::Other,
@@ -109,7 +109,8 @@ mod tests {
     #[test]
     fn blocks_are_sorted_by_what_the_api_demands_of_them() {
         let content = r#"[{"type":"thinking"},{"type":"text","text":" \n"},{"type":"text","text":"x"},
-            {"type":"tool_use","id":"t","name":"Bash"},{"tool_use_id":"t","type":"tool_result"},{"type":"new"},7]"#;
+            {"type":"tool_use","id":"t","name":"Bash"},{"tool_use_id":"t","type":"tool_result"},{"type":"new"},7,
+            {"type":"tool_use","name":"Bash"},{"type":"tool_result","tool_use_id":""}]"#;
         assert_eq!(
             kinds(content),
             [

@@ -122,24 +122,27 @@ impl Warning {
 
 /// Loads the session at `path`.
 pub fn load_for_resume(path: &Path, at: ResumeAt<'_>) -> Result<Resumed> {
-    let index = Index::open(path)?;
+    load(&Index::open(path)?, path, at)
+}
+
+pub(crate) fn load(index: &Index, path: &Path, at: ResumeAt<'_>) -> Result<Resumed> {
     let tip = match at {
-        ResumeAt::Latest => leaf_for_model(&index),
+        ResumeAt::Latest => leaf_for_model(index),
         ResumeAt::Message { uuid, drops_turn } => {
             let tip = index.position(uuid).ok_or_else(|| TranscriptError::NoSuchMessage(uuid.to_owned()))?;
             if let Some(turn) = drops_turn {
-                check_dropped(&index, tip, uuid, turn).map_err(|error| error.into_error(path))?;
+                check_dropped(index, tip, uuid, turn).map_err(|error| error.into_error(path))?;
             }
             Some(tip)
         }
     };
-    Loader { index: &index, state: State::default() }
+    Loader { index, state: State::default() }
         .load(tip, at)
         .map_err(|error| TranscriptError::io("read", path, error))
 }
 
 /// The leaf of a session, or of a subagent's file, where everything is a sidechain.
-pub(crate) fn leaf_for_model(index: &Index) -> Option<At> {
+fn leaf_for_model(index: &Index) -> Option<At> {
     index.leaf(|entry| !entry.is_sidechain).or_else(|| index.leaf(|_| true))
 }
 

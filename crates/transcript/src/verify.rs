@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::error::Result;
 use crate::index::Index;
-use crate::resume::{ResumeAt, load_for_resume};
+use crate::resume::{self, ResumeAt};
 
 /// What a check found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -52,7 +52,7 @@ impl Report {
 pub fn verify(path: &Path) -> Result<Report> {
     let index = Index::open(path)?;
     let missing = (0..index.entries.len()).filter(|at| index.is_bridged(*at)).count();
-    let resumed = load_for_resume(path, ResumeAt::Latest)?;
+    let resumed = resume::load(&index, path, ResumeAt::Latest)?;
     Ok(Report {
         records: index.records,
         chain_records: index.entries.len() as u64,

@@ -1,0 +1,229 @@
+//! Sessions that we wrote ourselves, taken up again.
+
+mod common;
+
+use common::{SESSION, Session, assert_valid};
+use lathe_transcript::record::chain::{CompactMetadata, PreservedMessages};
+use lathe_transcript::{
+    Durability, ResumeAt, Resumed, Role, SideRecord, TranscriptError, TranscriptWriter, Warning,
+    load_for_resume,
+};
+use serde_json::{Value, json};
+
+fn resume(session: &Session) -> Resumed {
+    let resumed = load_for_resume(&session.path, ResumeAt::Latest).unwrap();
+    assert_valid(&resumed.messages);
+    resumed
+}
+
+/// The texts of the conversation, tool calls and results by their ids.
+fn texts(resumed: &Resumed) -> Vec<String> {
+    let text = |raw: &serde_json::value::RawValue| {
+        let value: Value = serde_json::from_str(raw.get()).unwrap();
+        ["text", "id", "tool_use_id"].iter().find_map(|key| value[*key].as_str()).unwrap_or("?").to_owned()
+    };
+    let of_message = |message: &lathe_transcript::HistoryMessage| {
+        message.blocks.iter().map(|raw| text(raw)).collect::<Vec<_>>().join(" ")
+    };
+    resumed.messages.iter().map(of_message).collect()
+}
+
+#[test]
+fn a_conversation_comes_back_with_its_state() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    let first = session.prompt("one");
+    session.text("two");
+    session.side(&SideRecord::custom_title(SESSION, "Old"));
+    session.side(&SideRecord::mode(SESSION, "normal"));
+    session.answer(&[json!({ "type": "tool_use", "id": "t", "name": "TodoWrite", "input": { "todos": [{ "content": "x" }] } })]);
+    let call = (session.last.clone().unwrap(), "t".to_owned());
+    session.result(&call, "ok");
+    session.side(&SideRecord::custom_title(SESSION, "New"));
+    session.side(&SideRecord::tag(SESSION, "red"));
+    session.side(&SideRecord::tag(SESSION, ""));
+    session.prompt("three");
+    let resumed = resume(&session);
+    assert_eq!(texts(&resumed), ["one", "two t", "t three"]);
+    assert_eq!(resumed.last_uuid, session.last);
+    assert_eq!(
+        (resumed.title.as_deref(), resumed.tag, resumed.mode.as_deref()),
+        (Some("New"), None, Some("normal"))
+    );
+    assert_eq!((resumed.permission_mode.as_deref(), resumed.turn_index), (Some("default"), 2));
+    assert_eq!(resumed.todos, Some(json!([{ "content": "x" }])));
+    let mut prompts = resumed.prompts;
+    assert!(prompts.contains(&first) && !prompts.contains("new"));
+    assert!(prompts.insert("new") && !prompts.insert("new"));
+}
+
+#[test]
+fn what_follows_a_compaction_is_all_that_is_loaded() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    let early = session.prompt("old");
+    session.text("older");
+    session.compact("first summary");
+    session.prompt("between");
+    session.text("yes");
+    session.compact("second summary");
+    session.prompt("new");
+    let resumed = resume(&session);
+    assert_eq!(texts(&resumed), ["second summary new"]);
+    assert!(resumed.prompts.contains(&early), "prompts of before still count as duplicates");
+    assert!(std::fs::read_to_string(&session.path).unwrap().contains("older"), "compaction deletes nothing");
+}
+
+#[test]
+fn records_kept_by_a_compaction_follow_the_summary() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("dropped");
+    session.text("dropped too");
+    let kept = vec![session.prompt("kept"), session.text("kept answer")];
+    let preserved = PreservedMessages { anchor_uuid: "summary".into(), uuids: kept.clone() };
+    session.compact_with(
+        "summary",
+        CompactMetadata { preserved_messages: Some(preserved), ..CompactMetadata::default() },
+    );
+    session.prompt("next");
+    assert_eq!(texts(&resume(&session)), ["summary kept", "kept answer", "next"]);
+    // The other spelling: a stretch of the old chain.
+    let text = std::fs::read_to_string(&session.path).unwrap();
+    let list = serde_json::to_string(&json!({ "anchorUuid": "summary", "uuids": kept })).unwrap();
+    let stretch = json!({ "headUuid": kept[0], "anchorUuid": "summary", "tailUuid": kept[1] }).to_string();
+    let other =
+        text.replace(&format!("\"preservedMessages\":{list}"), &format!("\"preservedSegment\":{stretch}"));
+    assert_ne!(text, other);
+    std::fs::write(&session.path, other).unwrap();
+    assert_eq!(texts(&resume(&session)), ["summary kept", "kept answer", "next"]);
+}
+
+#[test]
+fn a_lost_boundary_does_not_bring_the_old_history_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("old");
+    session.text("older");
+    session.compact("summary");
+    session.prompt("new");
+    let text = std::fs::read_to_string(&session.path).unwrap();
+    let without: Vec<&str> = text.lines().filter(|line| !line.contains("compact_boundary")).collect();
+    std::fs::write(&session.path, without.join("\n") + "\n").unwrap();
+    let resumed = resume(&session);
+    assert_eq!(texts(&resumed), ["summary new"]);
+    assert_eq!(resumed.warnings, [Warning::MissingParents(1)]);
+}
+
+#[test]
+fn a_crash_between_calls_and_results_is_made_up_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("go");
+    let calls = session.calls(3);
+    session.result(&calls[1], "b");
+    let resumed = resume(&session);
+    assert_eq!(
+        texts(&resumed),
+        ["go", "toolu_000000 toolu_000001 toolu_000002", "toolu_000000 toolu_000001 toolu_000002"]
+    );
+    let lost: Vec<_> = resumed
+        .dangling
+        .iter()
+        .map(|call| (call.tool_use_id.as_str(), call.assistant_uuid.as_str()))
+        .collect();
+    assert_eq!(lost, [("toolu_000000", calls[0].0.as_str()), ("toolu_000002", calls[2].0.as_str())]);
+    assert_eq!(resumed.warnings, [Warning::DanglingCalls(2)]);
+    // The session goes on behind the result, and the calls stay closed.
+    session.last = resumed.last_uuid;
+    session.prompt("go on");
+    assert_eq!(texts(&resume(&session)).last().unwrap(), "toolu_000000 toolu_000001 toolu_000002 go on");
+}
+
+#[test]
+fn a_cut_starts_a_branch_and_the_newest_branch_wins() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("a");
+    let point = session.text("b");
+    session.prompt("c");
+    session.text("d");
+    let at = ResumeAt::Message { uuid: &point, drops_turn: None };
+    let cut = load_for_resume(&session.path, at).unwrap();
+    assert_eq!(texts(&cut), ["a", "b"]);
+    assert_eq!(cut.last_uuid.as_deref(), Some(point.as_str()));
+    session.last = cut.last_uuid;
+    session.prompt("e");
+    session.text("f");
+    assert_eq!(texts(&resume(&session)), ["a", "b", "e", "f"]);
+}
+
+#[test]
+fn a_cut_inside_an_answer_drops_its_later_calls() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("go");
+    let blocks = session.answer(&[
+        json!({ "type": "text", "text": "first" }),
+        json!({ "type": "tool_use", "id": "t", "name": "B", "input": {} }),
+    ]);
+    session.result(&(blocks[1].clone(), "t".to_owned()), "x");
+    session.text("done");
+    let at = ResumeAt::Message { uuid: &blocks[0], drops_turn: None };
+    assert_eq!(texts(&load_for_resume(&session.path, at).unwrap()), ["go", "first"]);
+}
+
+#[test]
+fn messages_for_people_are_not_sent_to_the_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("go");
+    session.text("fine");
+    let path = session.path.clone();
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace(r#""apiBlockIndex":0"#, r#""isApiErrorMessage":true"#)).unwrap();
+    assert_eq!(texts(&resume(&session)), ["go"]);
+}
+
+#[test]
+fn a_file_without_a_conversation_resumes_empty() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("S.jsonl");
+    std::fs::write(&path, "{\"type\":\"mode\",\"mode\":\"normal\",\"sessionId\":\"S\"}\nrubbish\n").unwrap();
+    let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
+    assert!(resumed.messages.is_empty() && resumed.last_uuid.is_none());
+    assert_eq!(resumed.mode.as_deref(), Some("normal"));
+    let missing = load_for_resume(&dir.path().join("none.jsonl"), ResumeAt::Latest);
+    assert!(matches!(missing, Err(TranscriptError::NotFound { .. })));
+}
+
+#[test]
+fn a_ring_of_parents_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("S.jsonl");
+    let record = |uuid: &str, parent: &str| {
+        json!({ "type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "S", "message": { "content": uuid } }).to_string()
+    };
+    let text =
+        [record("a", "c"), record("b", "a"), record("c", "b"), record("d", "c"), record("e", "e")].join("\n");
+    std::fs::write(&path, text).unwrap();
+    let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
+    assert_eq!(resumed.messages.len(), 1);
+    assert_eq!(resumed.messages[0].role, Role::User);
+}
+
+#[test]
+fn the_session_goes_on_in_the_same_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.turn("x");
+    let path = session.path.clone();
+    session.writer = TranscriptWriter::create(&dir.path().join("other"), Durability::ProcessCrash).unwrap();
+    let writer = TranscriptWriter::open_existing(&path, Durability::ProcessCrash).unwrap();
+    session.last = load_for_resume(&path, ResumeAt::Latest).unwrap().last_uuid;
+    session.writer = writer;
+    session.turn("y");
+    let resumed = resume(&session);
+    assert_eq!(resumed.turn_index, 2);
+    assert_eq!(resumed.messages.len(), 8);
+}
