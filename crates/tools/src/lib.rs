@@ -4,6 +4,14 @@
 //! and nothing here is ever called but by the agent's `toolrun.rs`. Tools read no environment: the
 //! [`Workspace`] carries directories, limits and the variables that children get.
 
+// The tests of single tools use the same support as those in `tests/`, which knows the crate by its name.
+#[cfg(test)]
+extern crate self as lathe_tools;
+#[cfg(test)]
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+mod bash;
 mod edit;
 mod files;
 mod glob;
@@ -21,6 +29,7 @@ mod write;
 
 use std::sync::Arc;
 
+pub use bash::Bash;
 pub use edit::Edit;
 pub use files::seen::{SeenFiles, Shown};
 pub use glob::Glob;
@@ -36,6 +45,7 @@ pub use write::Write;
 /// Every built-in tool of this crate, in the order of their names.
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
     vec![
+        Arc::new(Bash),
         Arc::new(Edit),
         Arc::new(Glob),
         Arc::new(Grep),

@@ -1,0 +1,307 @@
+//! Bash: one shell command in a fresh, non-interactive shell.
+//!
+//! Starting, killing and bounding are `lathe_exec`'s; here a call becomes a command line, and an ending
+//! becomes words. Stdout and stderr share one pipe, so that the model sees them in the order in which they
+//! were written. The one thing that lives on after a call is the working directory: an exit trap sends it
+//! through a pipe of its own, apart from the output and without a word to the exit code.
+
+mod meaning;
+mod output;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use lathe_exec::{
+    Capture, Ended, ExecError, Exit, Finished, Leftovers, OutputLimit, OutputMode, RunLimits, Spec, SpillFile,
+};
+use serde_json::{Map, Value, json};
+
+use crate::{Content, Effect, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
+use output::Printed;
+
+/// The descriptor on which the shell says where it ended. Two digits would meet those of scripts.
+const CWD_FD: i32 = 199;
+
+/// Time for a command to clean up between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Output that no command has a use for; it is killed there.
+const OUTPUT_KILL_BYTES: u64 = 5 << 30;
+
+/// Bytes kept from the end of an output, for failures.
+const TAIL_BYTES: usize = 64 << 10;
+
+/// The Bash tool.
+#[derive(Debug, Default)]
+pub struct Bash;
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object",
+        "properties": {
+            "command": { "type": "string", "description": "The command line" },
+            "timeout": { "type": "number", "description": "Milliseconds until it is killed, at most 600000; default: 120000" },
+            "description": { "type": "string", "description": "What it does, in five to ten words" },
+        },
+        "required": ["command"],
+        "additionalProperties": false,
+    })
+});
+
+impl Tool for Bash {
+    fn name(&self) -> &str {
+        "Bash"
+    }
+
+    fn description(&self) -> &str {
+        "Runs a shell command and returns what it prints, stdout and stderr together. Every call is a new \
+         shell without a terminal and without input: the working directory carries over to the next call, \
+         variables do not. Quote paths that contain spaces. To read, search or change files prefer the tools \
+         made for it. Long output is kept in a file."
+    }
+
+    fn input_schema(&self) -> &Value {
+        &SCHEMA
+    }
+
+    fn effect(&self, input: &Value) -> Effect {
+        Effect::Shell(input["command"].as_str().unwrap_or_default().to_owned())
+    }
+
+    fn check(&self, input: &Value) -> Result<(), ToolFailure> {
+        let command = input["command"].as_str().unwrap_or_default();
+        if !has_hidden_characters(command) {
+            return Ok(());
+        }
+        let problem = "command contains control characters, which a person who is asked would not see";
+        let invalid = InvalidInput::custom("command", problem);
+        Err(ToolFailure::Rejected(invalid.result()))
+    }
+
+    fn call<'a>(
+        &'a self,
+        input: &'a Value,
+        context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
+        Box::pin(async move {
+            let workspace = &*context.workspace;
+            let command = input["command"].as_str().unwrap_or_default();
+            let timeout = timeout(input["timeout"].as_f64(), workspace);
+            let spill = output::unused_file(&workspace.output_dir, &context.tool_use_id);
+            let started_in = workspace.cwd();
+            let limits = RunLimits {
+                timeout: Some(timeout),
+                stdout: capture(workspace.limits.bash_output_chars, &spill),
+                stderr: Capture::default(),
+            };
+            let finished = workspace
+                .ledger
+                .run(spec(command, &started_in, workspace), limits, &context.cancel)
+                .await
+                .map_err(|error| not_started(&error, workspace))?;
+            let moved = match finished.ended {
+                Ended::ByItself => follow(&finished.note, &started_in, workspace),
+                // Where a shell stood when it was killed is chance.
+                Ended::TimedOut | Ended::Cancelled | Ended::OutputLimit => Moved::Within,
+            };
+            Ending { command, finished, timeout, moved, spill, workspace }.tell()
+        })
+    }
+}
+
+/// Whether a text shows less, in a terminal or a dialog, than it does in a shell. Line ends and tabs are
+/// what they look like.
+fn has_hidden_characters(command: &str) -> bool {
+    let mut characters = command.chars().peekable();
+    while let Some(character) = characters.next() {
+        let plain = match character {
+            '\n' | '\t' => true,
+            '\r' => characters.peek() == Some(&'\n'),
+            other => !other.is_control(),
+        };
+        if !plain {
+            return true;
+        }
+    }
+    false
+}
+
+/// The time a call gets: what it asks for, within the limits.
+fn timeout(asked_ms: Option<f64>, workspace: &Workspace) -> Duration {
+    let limits = &workspace.limits;
+    let ceiling = limits.bash_max_timeout.max(limits.bash_default_timeout);
+    match asked_ms {
+        Some(ms) if ms >= 1.0 => {
+            Duration::try_from_secs_f64(ms / 1000.0).map_or(ceiling, |asked| asked.min(ceiling))
+        }
+        Some(_) | None => limits.bash_default_timeout,
+    }
+}
+
+fn capture(output_chars: usize, spill: &Path) -> Capture {
+    Capture {
+        // What is shown is counted in characters, each of up to four bytes.
+        head_bytes: output_chars.saturating_mul(4),
+        tail_bytes: TAIL_BYTES,
+        spill: Some(SpillFile::new(spill)),
+        limit: OutputLimit::KillAt(OUTPUT_KILL_BYTES),
+    }
+}
+
+fn spec(command: &str, cwd: &Path, workspace: &Workspace) -> Spec {
+    let mut spec = Spec::new(&workspace.shell, cwd);
+    spec.args = vec!["-c".into(), script(command, &workspace.shell).into()];
+    spec.env = workspace.child_env.clone();
+    spec.output = OutputMode::Merged;
+    spec.label = command.to_owned();
+    spec.grace = GRACE;
+    spec.leftovers = Leftovers::KeepForSession;
+    spec.note_fd = Some(CWD_FD);
+    spec
+}
+
+/// What the shell is given. `eval` keeps the trap out of the command's syntax errors and line numbers. In
+/// braces, the trap's own errors and its `set -x` trace go nowhere.
+fn script(command: &str, shell: &Path) -> String {
+    let name = shell.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !matches!(name, "bash" | "zsh") {
+        // Others know no `builtin`, or no descriptor beyond 9.
+        return command.to_owned();
+    }
+    let quoted = command.replace('\'', r"'\''");
+    // The space keeps a leading dash from being taken for an option of `eval`.
+    let space = if command.starts_with('-') { " " } else { "" };
+    format!("trap '{{ builtin pwd -P >&{CWD_FD}; }} 2>/dev/null' EXIT; eval '{space}{quoted}'")
+}
+
+/// Whether the shell may stay where a command left it.
+enum Moved {
+    /// It stands inside the working directories.
+    Within,
+    /// It had left them and is back in the project directory.
+    Reset,
+}
+
+/// Takes over the directory in which the command ended.
+fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
+    let Some(ended_in) = note.strip_suffix(b"\n").filter(|path| !path.is_empty()) else {
+        // The shell was replaced (`exec`), killed, or has another exit trap.
+        return Moved::Within;
+    };
+    let ended_in = PathBuf::from(OsString::from_vec(ended_in.to_vec()));
+    let Ok(ended_in) = ended_in.canonicalize() else {
+        return Moved::Within;
+    };
+    let inside =
+        |directory: &PathBuf| directory.canonicalize().is_ok_and(|directory| ended_in.starts_with(directory));
+    let extra_dirs = workspace.extra_dirs.lock().expect("extra_dirs lock").clone();
+    if !inside(&workspace.root) && !extra_dirs.iter().any(inside) {
+        workspace.set_cwd(workspace.root.clone());
+        return Moved::Reset;
+    }
+    if started_in.canonicalize().ok().as_deref() != Some(&*ended_in) {
+        workspace.set_cwd(ended_in);
+    }
+    Moved::Within
+}
+
+/// A command that has no ending because it had no beginning.
+fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailure {
+    let mut text = format!("Failed to {error}");
+    match error {
+        ExecError::WorkingDirectory { .. } => {
+            workspace.set_cwd(workspace.root.clone());
+            text.push_str(&format!("\n{}", reset_notice(workspace)));
+        }
+        ExecError::Start { source, .. } if source.kind() == std::io::ErrorKind::ArgumentListTooLong => {
+            text.push_str("\nThe command is too long for a command line: put it into a file and run that.");
+        }
+        ExecError::Start { .. } | ExecError::Pipes { .. } => {}
+    }
+    ToolFailure::Failed(text)
+}
+
+fn reset_notice(workspace: &Workspace) -> String {
+    format!("Shell cwd was reset to {}", workspace.root.display())
+}
+
+/// A command that has ended, and what is needed to tell of it.
+struct Ending<'a> {
+    command: &'a str,
+    finished: Finished,
+    timeout: Duration,
+    moved: Moved,
+    /// Where its output is, or goes if it is too large.
+    spill: PathBuf,
+    workspace: &'a Workspace,
+}
+
+impl Ending<'_> {
+    fn tell(self) -> Result<ToolOutput, ToolFailure> {
+        match (self.finished.ended, self.finished.exit) {
+            (Ended::Cancelled, _) => Err(ToolFailure::Interrupted),
+            (Ended::TimedOut, _) => {
+                let seconds = self.timeout.as_millis() as f64 / 1000.0;
+                Err(self.failure(143, &format!("Command timed out after {seconds}s")))
+            }
+            (Ended::OutputLimit, _) => {
+                Err(self.failure(137, "Command was killed: it printed more than 5 GB"))
+            }
+            (Ended::ByItself, Exit::Code(0)) => Ok(self.success(None)),
+            (Ended::ByItself, Exit::Code(code)) => match meaning::benign(self.command, code) {
+                Some(meaning) => Ok(self.success(Some(meaning))),
+                None => Err(self.failure(code, "")),
+            },
+            // The shell itself was killed; the number says no more than that it failed.
+            (Ended::ByItself, Exit::Signal(_)) => Err(self.failure(1, "")),
+            (Ended::ByItself, Exit::Lost) => {
+                Err(self
+                    .failure(1, "How the command ended is unknown: the process that watched it was killed"))
+            }
+        }
+    }
+
+    fn failure(self, code: i32, reason: &str) -> ToolFailure {
+        let mut parts = vec![format!("Exit code {code}"), reason.to_owned()];
+        parts.push(output::excerpt(&self.finished.stdout, &self.spill));
+        match self.moved {
+            Moved::Within => {}
+            Moved::Reset => parts.push(reset_notice(self.workspace)),
+        }
+        parts.retain(|part| !part.is_empty());
+        ToolFailure::Failed(parts.join("\n"))
+    }
+
+    fn success(self, meaning: Option<&str>) -> ToolOutput {
+        let Printed { stdout, mut content, persisted } =
+            output::shown(&self.finished.stdout, self.workspace.limits.bash_output_chars, &self.spill);
+        let stderr = match self.moved {
+            Moved::Within => String::new(),
+            Moved::Reset => format!("\n{}", reset_notice(self.workspace)),
+        };
+        content.push_str(if content.is_empty() { stderr.trim_start() } else { &stderr });
+        if content.is_empty() {
+            content.push_str("(Bash completed with no output)");
+        }
+        let mut result = Map::new();
+        result.insert("stdout".into(), stdout.into());
+        result.insert("stderr".into(), stderr.into());
+        result.insert("interrupted".into(), false.into());
+        result.insert("isImage".into(), false.into());
+        if let Some(meaning) = meaning {
+            result.insert("returnCodeInterpretation".into(), meaning.into());
+        }
+        result.insert("noOutputExpected".into(), meaning::is_silent(self.command).into());
+        if let Some(persisted) = persisted {
+            result.insert("persistedOutputPath".into(), persisted.path.display().to_string().into());
+            result.insert("persistedOutputSize".into(), persisted.bytes.into());
+        }
+        ToolOutput { content: Content::Text(content), is_error: Some(false), result: Value::Object(result) }
+    }
+}
