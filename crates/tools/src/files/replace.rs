@@ -3,15 +3,18 @@
 //! The new content goes to a temporary file beside the target, which then takes its name. Symlinks are
 //! resolved first and the file they lead to is replaced, not the link. Surprising: all steps go through the
 //! open directory, so a parent that is swapped meanwhile cannot redirect the write; and a file that others
-//! changed since it was read is left alone ([`FileError::Changed`]).
+//! changed since it was read is left alone ([`FileError::Changed`]). Calls of one process take turns at a file;
+//! against other programs only the moment between the last look and the rename is unguarded.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
@@ -28,6 +31,7 @@ pub(crate) struct Target {
     name: OsString,
     /// Where it really is, symlinks resolved: the key of what is remembered about it.
     pub path: PathBuf,
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// What is at the target now.
@@ -70,8 +74,8 @@ impl Target {
                     path = parent.join(OsString::from_vec(link.into_bytes()));
                 }
                 Ok(_) | Err(Errno::NOENT) => {
-                    let parent = std::fs::canonicalize(&parent).unwrap_or(parent);
-                    return Ok(Self { dir, path: parent.join(&name), name });
+                    let path = std::fs::canonicalize(&parent).unwrap_or(parent).join(&name);
+                    return Ok(Self { dir, name, _turn: take_turn(&path), path });
                 }
                 Err(errno) => return Err(FileError::from_errno(errno, "open")),
             }
@@ -143,6 +147,16 @@ impl Target {
         }
         temporary.take_name(expected)
     }
+}
+
+/// Waits until no other call of this process is at this file (or at one that happens to share its lock).
+/// Nobody holds a turn for longer than it takes to read and write one file.
+fn take_turn(path: &Path) -> MutexGuard<'static, ()> {
+    static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
+    let mut hasher = DefaultHasher::new();
+    path.hash(&mut hasher);
+    let turn = usize::try_from(hasher.finish() % 64).unwrap_or_default();
+    TURNS[turn].lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Opens a directory for the `*at` calls.

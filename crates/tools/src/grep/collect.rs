@@ -20,17 +20,23 @@ const KEPT_BYTES_FACTOR: usize = 8;
 
 const BREAK: &str = "--";
 
-/// The results of one file.
-pub(super) struct Lines {
-    matcher: RegexMatcher,
+/// The results of one file while it is searched.
+pub(super) struct Lines<'a> {
+    matcher: &'a RegexMatcher,
     mode: Mode,
     line_numbers: bool,
     only_matching: bool,
     capacity: usize,
-    /// For modes that list files: when it was changed.
-    pub modified: Option<SystemTime>,
-    /// Set when the file is done.
-    pub name: String,
+    kept: Vec<Line>,
+    total: u64,
+    matches: u64,
+}
+
+/// The results of one file.
+pub(super) struct FoundFile {
+    name: String,
+    /// For the mode that lists files: when it was changed.
+    modified: Option<SystemTime>,
     kept: Vec<Line>,
     total: u64,
     matches: u64,
@@ -50,16 +56,14 @@ enum LineKind {
     Break,
 }
 
-impl Lines {
-    pub fn new(query: &Query) -> Self {
+impl<'a> Lines<'a> {
+    pub fn new(query: &Query, matcher: &'a RegexMatcher) -> Self {
         Self {
-            matcher: query.matcher.clone(),
+            matcher,
             mode: query.mode,
             line_numbers: query.line_numbers,
             only_matching: query.only_matching,
             capacity: query.page.reach(),
-            modified: None,
-            name: String::new(),
             kept: Vec::new(),
             total: 0,
             matches: 0,
@@ -70,8 +74,8 @@ impl Lines {
         self.matches == 0
     }
 
-    pub fn sink(&mut self) -> LineSink<'_> {
-        LineSink(self)
+    pub fn finish(self, name: String, modified: Option<SystemTime>) -> FoundFile {
+        FoundFile { name, modified, kept: self.kept, total: self.total, matches: self.matches }
     }
 
     fn push(&mut self, kind: LineKind, number: Option<u64>, bytes: &[u8]) {
@@ -122,28 +126,25 @@ fn cut(bytes: &[u8]) -> String {
     }
 }
 
-/// Takes what the searcher reports.
-pub(super) struct LineSink<'a>(&'a mut Lines);
-
-impl Sink for LineSink<'_> {
+impl Sink for &mut Lines<'_> {
     type Error = std::io::Error;
 
     fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> Result<bool, Self::Error> {
-        self.0.matches += 1;
-        match self.0.mode {
+        self.matches += 1;
+        match self.mode {
             Mode::Files => Ok(false),
             Mode::Count => Ok(true),
-            Mode::Content => self.0.push_match(matched).map(|()| true),
+            Mode::Content => self.push_match(matched).map(|()| true),
         }
     }
 
     fn context(&mut self, _: &Searcher, context: &SinkContext<'_>) -> Result<bool, Self::Error> {
-        self.0.push(LineKind::Context, context.line_number(), context.bytes());
+        self.push(LineKind::Context, context.line_number(), context.bytes());
         Ok(true)
     }
 
     fn context_break(&mut self, _: &Searcher) -> Result<bool, Self::Error> {
-        self.0.push(LineKind::Break, None, b"");
+        self.push(LineKind::Break, None, b"");
         Ok(true)
     }
 }
@@ -190,26 +191,26 @@ impl Found {
         self.total_files == 0
     }
 
-    pub fn add(&mut self, lines: Lines) {
+    pub fn add(&mut self, file: FoundFile) {
         self.total_files += 1;
-        self.total_matches += lines.matches;
+        self.total_matches += file.matches;
         match self.mode {
             Mode::Files => {
-                let modified = lines.modified.unwrap_or(SystemTime::UNIX_EPOCH);
-                self.newest.add((std::cmp::Reverse(modified), lines.name), ());
+                let modified = file.modified.unwrap_or(SystemTime::UNIX_EPOCH);
+                self.newest.add((std::cmp::Reverse(modified), file.name), ());
             }
-            Mode::Count => self.counts.add(lines.name, lines.matches),
-            Mode::Content => self.add_lines(lines),
+            Mode::Count => self.counts.add(file.name, file.matches),
+            Mode::Content => self.add_lines(file),
         }
     }
 
-    fn add_lines(&mut self, lines: Lines) {
+    fn add_lines(&mut self, file: FoundFile) {
         // The files are set apart like groups of lines.
         let breaks = u64::from(self.has_context && self.total_lines > 0);
-        self.total_lines += lines.total + breaks;
-        self.kept_lines += lines.kept.len();
-        self.kept_bytes += size(&lines.kept);
-        self.lines.insert(lines.name, lines.kept);
+        self.total_lines += file.total + breaks;
+        self.kept_lines += file.kept.len();
+        self.kept_bytes += size(&file.kept);
+        self.lines.insert(file.name, file.kept);
         while let Some(last) = self.lines.last_entry() {
             let without = self.kept_lines - last.get().len();
             let too_big = self.kept_bytes > self.max_bytes && without > 0;

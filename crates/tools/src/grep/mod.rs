@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher};
 use ignore::{DirEntry, WalkState};
 use rustix::fs::{CWD, Mode as FileMode, OFlags};
@@ -24,7 +25,7 @@ use serde_json::{Map, Value, json};
 use crate::search::{Place, StartAt};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
-use collect::{Found, Lines};
+use collect::{Found, FoundFile, Lines};
 use query::{Mode, Page, Query};
 
 /// The Grep tool.
@@ -106,18 +107,18 @@ fn search(query: &Query, place: &Place, stop: &Stop) -> Outcome {
     let found = std::sync::Mutex::new(Found::new(query));
     let unreadable = AtomicU64::new(0);
     query.walk.build_parallel().run(|| {
-        let mut searcher = query.searcher();
+        // A matcher of its own for each thread: threads that share one wait for its caches.
+        let mut worker =
+            Worker { query, place, stop, searcher: query.searcher(), matcher: query.matcher.clone() };
         let (found, unreadable) = (&found, &unreadable);
         Box::new(move |entry| {
             if stop.is_set() {
                 return WalkState::Quit;
             }
-            let searched = entry
-                .map_err(drop)
-                .and_then(|entry| search_entry(query, place, &entry, &mut searcher, stop).map_err(drop));
+            let searched = entry.map_err(drop).and_then(|entry| worker.search(&entry).map_err(drop));
             match searched {
                 Ok(None) => {}
-                Ok(Some(lines)) => found.lock().expect("grep results lock").add(lines),
+                Ok(Some(file)) => found.lock().expect("grep results lock").add(file),
                 Err(()) if stop.is_set() => return WalkState::Quit,
                 Err(()) => drop(unreadable.fetch_add(1, Ordering::Relaxed)),
             }
@@ -131,35 +132,40 @@ fn search(query: &Query, place: &Place, stop: &Stop) -> Outcome {
     }
 }
 
-/// Searches one file; `None` if nothing matched or it is no file.
-fn search_entry(
-    query: &Query,
-    place: &Place,
-    entry: &DirEntry,
-    searcher: &mut Searcher,
-    stop: &Stop,
-) -> std::io::Result<Option<Lines>> {
-    if !entry.file_type().is_some_and(|kind| kind.is_file()) {
-        return Ok(None);
+/// What one thread works with.
+struct Worker<'a> {
+    query: &'a Query,
+    place: &'a Place,
+    stop: &'a Stop,
+    searcher: Searcher,
+    matcher: RegexMatcher,
+}
+
+impl Worker<'_> {
+    /// Searches one file; `None` if nothing matched or it is no file.
+    fn search(&mut self, entry: &DirEntry) -> std::io::Result<Option<FoundFile>> {
+        if !entry.file_type().is_some_and(|kind| kind.is_file()) {
+            return Ok(None);
+        }
+        // A file that was named is searched to its end even if it is binary, one that was met is not.
+        self.searcher.set_binary_detection(if entry.depth() == 0 {
+            BinaryDetection::convert(0)
+        } else {
+            BinaryDetection::quit(0)
+        });
+        let file = open(entry.path())?;
+        let mut lines = Lines::new(self.query, &self.matcher);
+        let reader = Watched { file: &file, stop: self.stop };
+        self.searcher.search_reader(&self.matcher, reader, &mut lines)?;
+        if lines.is_empty() {
+            return Ok(None);
+        }
+        let modified = match self.query.mode {
+            Mode::Files => file.metadata().and_then(|metadata| metadata.modified()).ok(),
+            Mode::Content | Mode::Count => None,
+        };
+        Ok(Some(lines.finish(self.place.name(entry.path()), modified)))
     }
-    // A file that was named is searched to its end even if it is binary, one that was met is not.
-    searcher.set_binary_detection(if entry.depth() == 0 {
-        BinaryDetection::convert(0)
-    } else {
-        BinaryDetection::quit(0)
-    });
-    let file = open(entry.path())?;
-    let mut lines = Lines::new(query);
-    let reader = Watched { file: &file, stop };
-    searcher.search_reader(&query.matcher, reader, lines.sink())?;
-    if lines.is_empty() {
-        return Ok(None);
-    }
-    lines.name = place.name(entry.path());
-    if query.mode == Mode::Files {
-        lines.modified = file.metadata().and_then(|metadata| metadata.modified()).ok();
-    }
-    Ok(Some(lines))
 }
 
 /// Opens a file that a moment ago was a regular one; should it be something else now, nothing blocks.

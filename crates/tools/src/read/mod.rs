@@ -5,6 +5,7 @@
 
 mod image;
 mod notebook;
+mod pages;
 mod pdf;
 mod text;
 

@@ -1,7 +1,6 @@
-//! PDF files: handed to the model as a document, whole.
+//! PDF files: handed to the model as a document, whole, or some pages of them as pictures (`pages.rs`).
 //!
-//! Some pages of a longer one need a program that renders them; until that goes through `lathe-exec`, asking
-//! for pages is a clear error. Pages are counted by a look for page objects, which newer files may hide
+//! Pages are counted by a look for page objects, which newer files may hide
 //! in compressed parts: then the size alone decides.
 
 use std::str::FromStr;
@@ -10,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
-use super::{Request, failure, read_all};
+use super::{Request, failure, pages, read_all};
 use crate::files::error::human_size;
 use crate::files::open::Opened;
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
@@ -27,8 +26,8 @@ const MAX_BYTES: u64 = 20 << 20;
 /// First and last page, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Pages {
-    first: u32,
-    last: u32,
+    pub first: u32,
+    pub last: u32,
 }
 
 impl FromStr for Pages {
@@ -59,11 +58,8 @@ pub(super) async fn read(
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolFailure> {
     let refused = |why: String| Err(ToolFailure::Failed(why));
-    if let Some(Pages { first, last }) = request.pages {
-        return refused(format!(
-            "Rendering PDF pages ({first}-{last}) is not supported yet. Read the file without pages, or use \
-             a shell command such as pdftotext."
-        ));
+    if let Some(asked) = request.pages {
+        return pages::read(request, asked, opened, context).await;
     }
     let bytes = read_all(&opened, MAX_BYTES).map_err(|error| failure(error, &request.path, context))?;
     if !bytes.starts_with(b"%PDF-") {

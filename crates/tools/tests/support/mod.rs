@@ -1,6 +1,7 @@
 //! A folder and a way to call tools in it, in the order in which the agent does: schema, check, call.
 
 #![allow(dead_code, reason = "each test file uses its part")]
+#![allow(missing_docs, reason = "for tests only")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,0 +1,120 @@
+//! Some pages of a PDF as pictures, made by `pdftoppm` (poppler) if it is installed.
+//!
+//! The file goes to the program through its standard input, so it renders what was opened and checked here.
+//! The pictures stay in the session's output directory, whose place the result names.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use lathe_exec::{ExecError, RunLimits, Spec, StdinSource};
+use serde_json::{Value, json};
+
+use super::pdf::Pages;
+use super::{Request, failure, read_all};
+use crate::files::error::human_size;
+use crate::files::open::{Opened, open_regular};
+use crate::{Content, ToolContext, ToolFailure, ToolOutput};
+
+/// Larger files are not rendered.
+const MAX_FILE_BYTES: u64 = 100 << 20;
+
+/// A page picture with more bytes is left out.
+const MAX_PAGE_BYTES: u64 = 4 << 20;
+
+const TIME: Duration = Duration::from_secs(60);
+
+/// Dots per inch: enough to read small print.
+const RESOLUTION: &str = "100";
+
+pub(super) async fn read(
+    request: &Request,
+    pages: Pages,
+    opened: Opened,
+    context: &ToolContext,
+) -> Result<ToolOutput, ToolFailure> {
+    let bytes = read_all(&opened, MAX_FILE_BYTES).map_err(|error| failure(error, &request.path, context))?;
+    let size = bytes.len();
+    let dir = output_dir(context);
+    std::fs::create_dir_all(&dir).map_err(|error| {
+        ToolFailure::Failed(format!("Cannot make the directory for the pages, {}: {error}", dir.display()))
+    })?;
+    render(bytes, pages, &dir, context).await?;
+    let pictures = pictures(&dir)?;
+    let count = pictures.len();
+    let said = format!("PDF pages rendered: {count} of {} ({})", request.path, human_size(size as u64));
+    let mut blocks = vec![json!({ "type": "text", "text": said })];
+    blocks.extend(pictures);
+    Ok(ToolOutput {
+        content: Content::Blocks(blocks),
+        is_error: None,
+        result: json!({
+            "type": "parts",
+            "file": { "filePath": request.path, "originalSize": size, "count": count, "outputDir": dir },
+            "firstPage": pages.first,
+        }),
+    })
+}
+
+/// A directory of this call.
+fn output_dir(context: &ToolContext) -> PathBuf {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let id: String = context.tool_use_id.chars().filter(|letter| plain(*letter)).collect();
+    context.workspace.output_dir.join(format!("pdf-{id}"))
+}
+
+async fn render(bytes: Vec<u8>, pages: Pages, dir: &Path, context: &ToolContext) -> Result<(), ToolFailure> {
+    let mut spec = Spec::new("pdftoppm", dir);
+    let number = |page: u32| OsString::from(page.to_string());
+    spec.args = ["-jpeg", "-r", RESOLUTION, "-f"].map(OsString::from).to_vec();
+    spec.args.extend([number(pages.first), "-l".into(), number(pages.last), "-".into(), "page".into()]);
+    spec.env.clone_from(&context.workspace.child_env);
+    spec.stdin = StdinSource::Bytes(Bytes::from(bytes));
+    let limits = RunLimits { timeout: Some(TIME), ..RunLimits::default() };
+    let finished = match context.workspace.ledger.run(spec, limits, &context.cancel).await {
+        Ok(finished) => finished,
+        Err(ExecError::Start { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            return Err(ToolFailure::Failed(
+                "pdftoppm is not installed. Install poppler (the package poppler-utils on Debian) to see \
+                 single pages, or read the file without pages."
+                    .to_owned(),
+            ));
+        }
+        Err(error) => return Err(ToolFailure::Failed(format!("Rendering the pages failed: {error}"))),
+    };
+    if context.cancel.is_cancelled() {
+        return Err(ToolFailure::Interrupted);
+    }
+    if finished.exit.is_success() {
+        return Ok(());
+    }
+    let complaint = finished.stderr.to_text();
+    let last = complaint.lines().last().unwrap_or("no reason given");
+    Err(ToolFailure::Failed(format!("Rendering the pages failed: {last}")))
+}
+
+/// The rendered pages as image blocks, in order: their names are numbered with leading zeros.
+fn pictures(dir: &Path) -> Result<Vec<Value>, ToolFailure> {
+    let unreadable =
+        |error| ToolFailure::Failed(format!("Cannot read the pages, {}: {error}", dir.display()));
+    let mut paths = Vec::new();
+    for entry in std::fs::read_dir(dir).map_err(unreadable)? {
+        paths.push(entry.map_err(unreadable)?.path());
+    }
+    paths.sort();
+    let mut blocks = Vec::new();
+    for path in paths.iter().filter(|path| path.extension().is_some_and(|kind| kind == "jpg")) {
+        let bytes = open_regular(path).and_then(|opened| read_all(&opened, MAX_PAGE_BYTES));
+        blocks.push(match bytes {
+            Ok(bytes) => json!({
+                "type": "image",
+                "source": { "type": "base64", "media_type": "image/jpeg", "data": BASE64.encode(bytes) },
+            }),
+            Err(error) => json!({ "type": "text", "text": error.in_words(path) }),
+        });
+    }
+    Ok(blocks)
+}
