@@ -13,7 +13,8 @@
 //! Should somebody kill the supervisor itself, the command's main process gets SIGKILL from the kernel
 //! (parent-death signal) and the status pipe ends without a record.
 //!
-//! On unixes other than Linux there is no subreaper: there the supervisor looks after the
+//! Direct children are found in `/proc`; where that is not mounted, a process that left the command's group
+//! is waited for instead of killed. On unixes other than Linux there is no subreaper: there the supervisor looks after the
 //! command's process group instead, and a process that leaves the group is lost.
 //!
 //! # Rules of the unsafe code below

@@ -399,6 +399,68 @@ fn an_owner_killed_with_signal_9_takes_everything_along() {
     }
 }
 
+#[tokio::test]
+async fn a_ledger_inside_a_command_of_a_ledger_goes_with_it() {
+    let cookie = new_cookie();
+    let ledger = Ledger::default();
+    let mut spec = Spec::new(std::env::current_exe().unwrap(), "/");
+    spec.args = ["--exact", "owner_process", "--nocapture"].map(Into::into).to_vec();
+    spec.env = sh("", &cookie).env;
+    spec.env.push((ROLE.into(), cookie.clone()));
+    spec.grace = Duration::ZERO;
+    let mut running = ledger.spawn(spec).unwrap();
+    let mut lines = tokio::io::BufReader::new(running.stdout.take().unwrap()).lines();
+    while !lines.next_line().await.unwrap().expect("the inner tree stands").contains("standing") {}
+    assert!(survivors(&cookie).len() >= 6);
+    running.kill().await;
+    assert_eq!(survivors(&cookie), []);
+}
+
+// ---- out of descriptors; in a process of its own ----
+
+#[test]
+fn short_of_descriptors_process() {
+    if std::env::var(ROLE).is_err() {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let ledger = Ledger::default();
+        let cookie = new_cookie();
+        run(&ledger, sh("true", &cookie)).await;
+        eventually_async("reaped", Duration::from_secs(5), || own_children().is_empty()).await;
+        let highest = support::open_descriptors() as u64;
+        let mut started = 0;
+        let mut refused = 0;
+        for limit in highest..highest + 40 {
+            let limit = rustix::process::Rlimit { current: Some(limit), maximum: Some(4096) };
+            rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+            match ledger.spawn(sh("echo on", &cookie)) {
+                Ok(running) => {
+                    started += 1;
+                    assert_eq!(running.wait().await, support::SUCCESS);
+                }
+                Err(_) => refused += 1,
+            }
+            let gone = || own_children().is_empty();
+            eventually_async("reaped", Duration::from_secs(5), gone).await;
+        }
+        assert!(refused > 3, "the limit was felt");
+        assert!(started > 3, "and it works again with room");
+        assert!(ledger.live().is_empty());
+    });
+}
+
+#[test]
+fn too_few_descriptors_are_an_error_and_nothing_worse() {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "short_of_descriptors_process", "--nocapture"])
+        .env(ROLE, "short")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 // ---- leaks; in a process of its own, because other tests have children and descriptors too ----
 
 #[test]

@@ -47,7 +47,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         "properties": {
             "command": { "type": "string", "description": "The command line" },
             "timeout": { "type": "number", "description": "Milliseconds until it is killed, at most 600000; default: 120000" },
-            "description": { "type": "string", "description": "What it does, in five to ten words" },
+            "description": { "type": "string", "description": "What it is for, in a few words, for the person who is asked" },
         },
         "required": ["command"],
         "additionalProperties": false,
@@ -62,8 +62,8 @@ impl Tool for Bash {
     fn description(&self) -> &str {
         "Runs a shell command and returns what it prints, stdout and stderr together. Every call is a new \
          shell without a terminal and without input: the working directory carries over to the next call, \
-         variables do not. Quote paths that contain spaces. To read, search or change files prefer the tools \
-         made for it. Long output is kept in a file."
+         variables do not. To read, search or change files prefer the tools made for it. Long output is kept \
+         in a file."
     }
 
     fn input_schema(&self) -> &Value {
