@@ -87,7 +87,7 @@ impl Answer {
         Self {
             blocks: message["content"].as_array().cloned().unwrap_or_default(),
             stop_reason: message["stop_reason"].as_str().map(str::to_owned),
-            first_usage: usage.clone(),
+            first_usage: usage.result_shape(),
             usage,
             head,
             request_id,

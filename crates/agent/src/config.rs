@@ -3,15 +3,18 @@
 
 use std::sync::Arc;
 
+use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
-use lathe_models::{CacheTtl, Model, SystemPart, Thinking};
+use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::Engine;
 use lathe_protocol::Init;
 use lathe_tools::{ToolSet, Workspace};
 use serde_json::{Map, Value};
 
+use crate::access::SettingsAccess;
 use crate::host::Host;
 use crate::journal::Journal;
+use crate::prompt::SystemPrompt;
 
 /// Everything a session needs to start.
 pub struct SessionConfig {
@@ -26,12 +29,14 @@ pub struct SessionConfig {
     pub known_tools: Vec<String>,
     pub workspace: Arc<Workspace>,
     pub permissions: Engine,
-    /// System prompt parts, in order.
-    pub system: Vec<SystemPart>,
+    pub system: SystemPrompt,
     /// Context that goes in front of the first prompt: memory files and the like.
     pub preamble: Option<String>,
     pub limits: TurnLimits,
     pub frames: FrameOptions,
+    pub surface: PromptSurface,
+    pub catalog: Catalog,
+    pub settings: Arc<dyn SettingsAccess>,
     /// The facts of `system/init` that do not change from turn to turn.
     pub init: Init,
     /// Where the session is written down.
@@ -72,6 +77,31 @@ pub struct TurnLimits {
 pub struct FrameOptions {
     /// `stream_event`, `status: requesting`, `thinking_tokens`.
     pub partial_messages: bool,
+    /// Acknowledge every prompt with a copy of it.
+    pub replay_prompts: bool,
+    /// `session_state_changed`.
+    pub states: StateFrames,
+}
+
+/// Whether the host hears when the session is at work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StateFrames {
+    #[default]
+    None,
+    /// For the SDK alone, which keeps them from its user.
+    SdkOnly,
+    /// For everyone.
+    Public,
+}
+
+/// Who answers when a call needs permission.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PromptSurface {
+    /// Nobody: such a call is denied.
+    #[default]
+    None,
+    /// The host, by `can_use_tool`.
+    Host,
 }
 
 /// How many calls of one answer may run at once.

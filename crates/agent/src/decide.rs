@@ -50,6 +50,8 @@ pub struct Used {
     pub max_rounds: Option<u32>,
     /// Whether the spending limit is reached.
     pub over_budget: bool,
+    /// Whether a prompt waits that does not want to wait for this turn.
+    pub preempted: bool,
     /// Whether the answer had anything a person can see (text or a tool call).
     pub visible: bool,
     /// Nudges already spent, by kind.
@@ -98,6 +100,10 @@ pub enum Ending {
     HookStopped,
     Deferred,
     StructuredOutputExhausted,
+    /// Something more urgent came in between.
+    Preempted,
+    /// The prompt was only to be remembered: no model was asked.
+    NothingAsked,
 }
 
 /// How often the model is asked to go on after it ran out of output tokens.
@@ -116,6 +122,7 @@ pub fn decide(end: RoundEnd, used: &Used) -> Next {
         RoundEnd::Deferred => Next::End(Ending::Deferred),
         RoundEnd::StructuredOutput => Next::End(Ending::Completed),
         RoundEnd::StructuredOutputExhausted => Next::End(Ending::StructuredOutputExhausted),
+        RoundEnd::ToolsAnswered if used.preempted => Next::End(Ending::Preempted),
         RoundEnd::ToolsAnswered => within_rounds(used, Next::Again),
         RoundEnd::CutOff if used.nudges.cut_off < CUT_OFF_RECOVERIES => {
             within_rounds(used, Next::Nudge(Nudge::CutOff))
@@ -166,6 +173,8 @@ mod tests {
             (RoundEnd::ToolsAnswered, used(), Next::Again),
             (RoundEnd::ToolsAnswered, Used { max_rounds: Some(2), ..used() }, Next::Again),
             (RoundEnd::ToolsAnswered, Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
+            (RoundEnd::ToolsAnswered, Used { preempted: true, ..used() }, Next::End(Ending::Preempted)),
+            (RoundEnd::Answered(Finished), Used { preempted: true, ..used() }, Next::AskStopHooks),
             (RoundEnd::Answered(Finished), used(), Next::AskStopHooks),
             (RoundEnd::Answered(Finished), Used { max_rounds: Some(1), ..used() }, Next::AskStopHooks),
             (RoundEnd::Answered(Finished), Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),

@@ -2,6 +2,7 @@
 
 use lathe_models::failure::ApiFailure;
 use lathe_protocol::ResultMessage;
+use serde_json::{Value, json};
 
 use crate::decide::Ending;
 use crate::turn::{Outcome, Phase, Turn};
@@ -11,11 +12,14 @@ use crate::turn::{Outcome, Phase, Turn};
 pub struct Finished {
     /// Decides the exit code when it is the last.
     pub is_error: bool,
+    /// Whether something more urgent cut it short.
+    pub preempted: bool,
 }
 
 /// Shows what is left to show and builds the result.
 pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) -> (ResultMessage, Finished) {
     let mut result = base(turn, result_index);
+    let preempted = matches!(outcome, Outcome::Ended(Ending::Preempted));
     match outcome {
         Outcome::Ended(ending) => ended(turn, ending, &mut result).await,
         Outcome::Failed(error) => {
@@ -24,7 +28,7 @@ pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) ->
         }
         Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
     }
-    let finished = Finished { is_error: result.is_error };
+    let finished = Finished { is_error: result.is_error, preempted };
     (result, finished)
 }
 
@@ -36,6 +40,15 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
             success(turn, "hook_stopped", result);
         }
         Ending::Deferred => success(turn, "tool_deferred", result),
+        Ending::Preempted => {
+            turn.stats.last_text.clear();
+            success(turn, "aborted_tools", result);
+        }
+        Ending::NothingAsked => {
+            success(turn, "completed", result);
+            result.num_turns = 0;
+            result.terminal_reason = None;
+        }
         Ending::MaxTurns(limit) => {
             let text = format!("Reached maximum number of turns ({limit})");
             error(result, "error_max_turns", "max_turns", text);
@@ -77,18 +90,35 @@ fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
         duration_api_ms: stats.api_ms,
         num_turns: stats.user_frames + 1,
         stop_reason: stats.stop_reason.clone(),
-        session_id: turn.shared.frames.session_id.clone(),
+        session_id: turn.shared.frames.session_id(),
         total_cost_usd: totals.cost_usd(),
         usage: stats.usage.result_shape(),
         model_usage: totals.model_usage(),
         model_usage_since_last_result: Some(totals.take_since_result()),
         permission_denials: stats.denials.clone(),
         uuid: turn.shared.frames.uuid(),
+        user_message_uuid: stats.prompts.first().cloned(),
+        user_message_uuids: stats.prompt_list(),
         queued_turn_count: Some(0),
         result_index: Some(result_index),
         fast_mode_state: Some("off".to_owned()),
+        fast_mode_disabled_reason: Some("sdk_opt_in_required".to_owned()),
+        subagent_stats: Some(no_subagents()),
+        safety_stops: Some(0),
         ..ResultMessage::default()
     }
+}
+
+/// What the result says about subagents when there were none.
+fn no_subagents() -> Value {
+    json!({
+        "spawned": 0,
+        "requested": {"background": 0, "foreground": 0, "unset": 0},
+        "started_in_background": 0, "max_depth": 0, "spawned_by_subagents": 0, "completed": 0, "failed": 0,
+        "killed": {"parent": 0, "user": 0, "system": 0},
+        "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
+        "by_type": {},
+    })
 }
 
 fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
@@ -107,7 +137,7 @@ fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
 /// error although its subtype says success.
 async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, result: &mut ResultMessage) {
     let frame = turn.shared.frames.api_error(failure);
-    turn.journal.assistant(&frame);
+    turn.shared.journal().assistant(&frame);
     turn.shared.emit(frame).await;
     result.subtype = "success".to_owned();
     result.is_error = true;

@@ -1,34 +1,46 @@
 //! Builds the lines a host reads. Every frame of a session is made here, so that ids, times and the
 //! fields that frames share are filled in one place.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lathe_models::ModelError;
 use lathe_models::failure::ApiFailure;
 use lathe_protocol::message::{SYNTHETIC_MODEL, UserTurn};
 use lathe_protocol::system::{
-    ApiRetry, Informational, ModelFallback, ModelRefusalNoFallback, PermissionDenied, Status, ThinkingTokens,
+    ApiRetry, Informational, ModelFallback, ModelRefusalNoFallback, PermissionDenied, SessionStateChanged,
+    SessionTitleChanged, Status, ThinkingTokens,
 };
 use lathe_protocol::{
-    ApiMessage, AssistantMessage, ContentBlock, Extra, Outbound, StreamEventMessage, SystemMessage,
+    ApiMessage, AssistantMessage, ContentBlock, Extra, InboundUser, Outbound, StreamEventMessage, SystemMessage,
     ToolResultMeta, Usage, UserMessage,
 };
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::config::StateFrames;
 use crate::host::{Host, iso_time};
 
 /// The frame maker of one session.
-#[derive(Clone)]
 pub struct Frames {
-    pub session_id: String,
+    /// Changes when a conversation is cleared.
+    session_id: Mutex<String>,
     host: Arc<dyn Host>,
 }
 
 impl Frames {
     pub fn new(session_id: String, host: Arc<dyn Host>) -> Self {
-        Self { session_id, host }
+        Self { session_id: Mutex::new(session_id), host }
+    }
+
+    /// The session's id now.
+    pub fn session_id(&self) -> String {
+        self.session_id.lock().expect("no panic while the id is held").clone()
+    }
+
+    /// Later frames belong to another session.
+    pub fn set_session_id(&self, id: String) {
+        *self.session_id.lock().expect("no panic while the id is held") = id;
     }
 
     /// A fresh id.
@@ -58,7 +70,7 @@ impl Frames {
         };
         AssistantMessage {
             message,
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             timestamp: Some(self.now()),
             request_id: answer.request_id.clone(),
@@ -101,7 +113,7 @@ impl Frames {
         };
         AssistantMessage {
             message,
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             timestamp: Some(self.now()),
             ..AssistantMessage::default()
@@ -126,7 +138,7 @@ impl Frames {
     pub fn user(&self, content: Vec<ContentBlock>) -> UserMessage {
         UserMessage {
             message: UserTurn::new(content),
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             timestamp: Some(self.now()),
             ..UserMessage::default()
@@ -137,7 +149,7 @@ impl Frames {
     pub fn stream_event(&self, event: Value, api_message_id: &str, ttft_ms: Option<u64>) -> Outbound {
         Outbound::StreamEvent(StreamEventMessage {
             event,
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             ttft_ms,
             api_message_id: Some(api_message_id.to_owned()),
@@ -149,7 +161,7 @@ impl Frames {
     pub fn requesting(&self) -> Outbound {
         system(SystemMessage::Status(Status {
             status: Some("requesting".to_owned()),
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             ..Status::default()
         }))
@@ -160,7 +172,7 @@ impl Frames {
         system(SystemMessage::ThinkingTokens(ThinkingTokens {
             estimated_tokens: total,
             estimated_tokens_delta: delta,
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             ..ThinkingTokens::default()
         }))
@@ -174,7 +186,7 @@ impl Frames {
             retry_delay_ms: delay.as_millis() as f64,
             error_status: error.status,
             error: error.kind.wire_name().to_owned(),
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             ..ApiRetry::default()
         }))
@@ -187,7 +199,7 @@ impl Frames {
             original_model: original.to_owned(),
             fallback_model: fallback.to_owned(),
             content: format!("{original} is not available now; going on with {fallback}"),
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             ..ModelFallback::default()
         }))
@@ -197,7 +209,7 @@ impl Frames {
     pub fn refused(&self, model: &str) -> Outbound {
         system(SystemMessage::ModelRefusalNoFallback(ModelRefusalNoFallback {
             original_model: model.to_owned(),
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             ..ModelRefusalNoFallback::default()
         }))
@@ -208,9 +220,80 @@ impl Frames {
         system(SystemMessage::Informational(Informational {
             content: text.to_owned(),
             level: "warning".to_owned(),
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             ..Informational::default()
+        }))
+    }
+
+    /// A warning with a name that programs can look for.
+    pub fn note(&self, tag: &str, text: &str) -> Outbound {
+        system(SystemMessage::Informational(Informational {
+            content: text.to_owned(),
+            level: "warning".to_owned(),
+            tag: Some(tag.to_owned()),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..Informational::default()
+        }))
+    }
+
+    /// Whether the session is at work; none when nobody wants to know.
+    pub fn state(&self, state: &str, who: StateFrames) -> Option<Outbound> {
+        let sdk_host_only = match who {
+            StateFrames::None => return None,
+            StateFrames::SdkOnly => Some(true),
+            StateFrames::Public => None,
+        };
+        Some(system(SystemMessage::SessionStateChanged(SessionStateChanged {
+            state: state.to_owned(),
+            sdk_host_only,
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..SessionStateChanged::default()
+        })))
+    }
+
+    /// A prompt, acknowledged with a copy of itself.
+    pub fn replay(&self, prompt: &InboundUser) -> UserMessage {
+        UserMessage {
+            message: prompt.message.clone(),
+            session_id: self.session_id(),
+            uuid: prompt.uuid.clone().unwrap_or_else(|| self.uuid()),
+            timestamp: Some(self.now()),
+            is_replay: Some(true),
+            origin: prompt.origin.clone(),
+            ..UserMessage::default()
+        }
+    }
+
+    /// The output of something like a command, which is always shown as a replayed message.
+    pub fn command_output(&self, text: &str) -> UserMessage {
+        UserMessage {
+            message: UserTurn::new(format!("<local-command-stdout>{text}</local-command-stdout>")),
+            is_replay: Some(true),
+            ..self.user(Vec::new())
+        }
+    }
+
+    /// The permission mode has changed.
+    pub fn mode_changed(&self, mode: &str) -> Outbound {
+        system(SystemMessage::Status(Status {
+            status: None,
+            permission_mode: Some(mode.to_owned()),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..Status::default()
+        }))
+    }
+
+    /// The session has a name now.
+    pub fn title_changed(&self, title: &str) -> Outbound {
+        system(SystemMessage::SessionTitleChanged(SessionTitleChanged {
+            title: title.to_owned(),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..SessionTitleChanged::default()
         }))
     }
 
@@ -227,7 +310,7 @@ impl Frames {
             decision_reason_type: denied.reason.wire_type().map(str::to_owned),
             decision_reason: denied.reason.text(),
             message: denied.message.clone(),
-            session_id: self.session_id.clone(),
+            session_id: self.session_id(),
             uuid: self.uuid(),
             ..PermissionDenied::default()
         }))

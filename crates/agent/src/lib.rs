@@ -5,9 +5,11 @@
 //! environment, prints, or knows a vendor; what a session needs comes in as a [`SessionConfig`].
 #![allow(missing_docs, reason = "fields that say what they are; modules and types are documented")]
 
+pub mod access;
 pub mod answer;
 pub mod ask;
 pub mod config;
+mod control;
 pub mod decide;
 pub mod finish;
 pub mod frames;
@@ -15,6 +17,7 @@ pub mod history;
 pub mod host;
 pub mod journal;
 pub mod prompt;
+pub mod queue;
 mod request;
 mod sampling;
 pub mod schedule;
@@ -24,5 +27,5 @@ pub mod toolrun;
 pub mod totals;
 pub mod turn;
 
-pub use config::{FrameOptions, ModelChoice, SessionConfig, TurnLimits};
+pub use config::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits};
 pub use session::{SessionEnd, Signals, run};

@@ -52,24 +52,35 @@ pub struct PromptChoice {
     pub without_environment: bool,
 }
 
-/// The parts of the system prompt.
-pub fn system_parts(choice: &PromptChoice, environment: &Environment<'_>) -> Vec<SystemPart> {
-    let mut role = choice.replace.clone().unwrap_or_else(|| ROLE.to_owned());
-    if let Some(append) = &choice.append {
-        if !role.is_empty() {
-            role.push_str("\n\n");
-        }
-        role.push_str(append);
-    }
-    let mut parts = vec![role];
-    if !choice.without_environment {
-        parts.push(environment_text(environment));
-    }
-    parts.retain(|text| !text.trim().is_empty());
-    parts.into_iter().map(|text| SystemPart { text, cached: true }).collect()
+/// The system prompt of a session: what the user made of it, and the environment it names.
+#[derive(Debug, Clone, Default)]
+pub struct SystemPrompt {
+    pub choice: PromptChoice,
+    /// The environment part, as [`environment_text`] wrote it.
+    pub environment: String,
 }
 
-fn environment_text(environment: &Environment<'_>) -> String {
+impl SystemPrompt {
+    /// The parts to send, in order.
+    pub fn parts(&self) -> Vec<SystemPart> {
+        let mut role = self.choice.replace.clone().unwrap_or_else(|| ROLE.to_owned());
+        if let Some(append) = &self.choice.append {
+            if !role.is_empty() {
+                role.push_str("\n\n");
+            }
+            role.push_str(append);
+        }
+        let mut parts = vec![role];
+        if !self.choice.without_environment {
+            parts.push(self.environment.clone());
+        }
+        parts.retain(|text| !text.trim().is_empty());
+        parts.into_iter().map(|text| SystemPart { text, cached: true }).collect()
+    }
+}
+
+/// What the model is told about where it works.
+pub fn environment_text(environment: &Environment<'_>) -> String {
     let mut lines =
         vec!["Environment".to_owned(), format!("- Working folder: {}", environment.cwd.display())];
     if !environment.extra_dirs.is_empty() {
@@ -96,7 +107,8 @@ mod tests {
             date: "2026-01-31",
             model: "m-1",
         };
-        system_parts(choice, &environment).into_iter().map(|part| part.text).collect()
+        let prompt = SystemPrompt { choice: choice.clone(), environment: environment_text(&environment) };
+        prompt.parts().into_iter().map(|part| part.text).collect()
     }
 
     #[test]

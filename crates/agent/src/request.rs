@@ -16,7 +16,7 @@ pub fn build(turn: &mut Turn<'_>) -> ModelRequest {
     ModelRequest {
         model: turn.model_id.clone(),
         max_tokens,
-        system: turn.shared.system.clone(),
+        system: turn.shared.system_prompt().parts(),
         tools: turn.shared.tools.api_json(),
         messages,
         thinking: thinking(choice.thinking, &model, max_tokens),

@@ -58,6 +58,7 @@ impl Turn<'_> {
         let mut overloads = 0;
         loop {
             let request = Arc::new(request::build(self));
+            self.shared.remember_request(&request);
             let mut answer = Answer::default();
             let began = Instant::now();
             let attempt = self.attempt(&request, &mut answer, &mut calls).await;
@@ -110,15 +111,17 @@ impl Turn<'_> {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => return Attempt::Interrupted,
-                Some(done) = calls.running.next(), if !calls.running.is_empty() => {
-                    self.take_answer(done, calls).await;
-                }
+                // What has arrived of the answer is shown before what its tools have done meanwhile, so
+                // that a fast tool does not tear an answer apart that is already here.
                 event = stream.events.next() => match event {
                     Some(Ok(event)) => self.take_event(event, answer, calls).await,
                     Some(Err(error)) => return Attempt::Broken(error),
                     None if answer.complete => return Attempt::Complete,
                     None => return Attempt::Broken(cut_short()),
                 },
+                Some(done) = calls.running.next(), if !calls.running.is_empty() => {
+                    self.take_answer(done, calls).await;
+                }
             }
         }
     }
@@ -233,7 +236,7 @@ impl Turn<'_> {
             let block = json!({"type": "text", "text": text});
             let mut frame = self.shared.frames.assistant_block(&answer, &block, None);
             frame.aborted = Some(true);
-            self.journal.assistant(&frame);
+            self.shared.journal().assistant(&frame);
             self.shared.emit(frame).await;
             answer.blocks.push(block);
         }

@@ -1,22 +1,24 @@
 //! The session: takes the lines a host writes, runs one turn after the other, and says how it all ended.
-//! Everything that waits for the host waits here; the turn itself is `turn.rs`.
+//! Everything that waits for the host waits here; the turn itself is `turn.rs`, what a host may ask in
+//! between is `control/`.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lathe_protocol::{
-    ContentBlock, ControlRequest, ControlResponse, Inbound, InboundUser, MessageContent, Outbound,
-};
+use lathe_protocol::event::CommandLifecycle;
+use lathe_protocol::{ContentBlock, Inbound, InboundUser, MessageContent, Outbound};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::ask::Settled;
 use crate::config::SessionConfig;
-use crate::finish::finish;
+use crate::control;
+use crate::finish::{Finished, finish};
 use crate::history::History;
-use crate::journal::{Journal, Spent};
-use crate::shared::{SessionParts, Shared};
-use crate::turn::{Stats, Turn};
+use crate::journal::Spent;
+use crate::queue::{Admitted, Priority};
+use crate::shared::Shared;
+use crate::turn::{Outcome, Stats, Turn};
 
 /// How a session is told to end from outside.
 #[derive(Debug, Clone, Default)]
@@ -36,17 +38,24 @@ pub struct SessionEnd {
     pub interrupted: bool,
 }
 
+/// The turn under way, as far as others may touch it.
+#[derive(Clone)]
+pub(crate) struct TurnHandle {
+    /// Breaks it off.
+    pub cancel: CancellationToken,
+    /// Ends it at its next pause, because something more urgent came.
+    pub preempt: CancellationToken,
+}
+
 /// A running session.
 struct Session {
     shared: Arc<Shared>,
     history: History,
-    journal: Journal,
     inbox: mpsc::Receiver<Inbound>,
     /// Whether the inbox is still open.
     open: bool,
     /// Fires when the turn under way is to be the last.
     finish: CancellationToken,
-    queue: VecDeque<InboundUser>,
     preamble: Option<String>,
     results: u64,
     started_ms: u64,
@@ -58,39 +67,22 @@ struct Session {
 /// Runs a session until its inbox is closed (no more prompts) and everything in it is done, or until a
 /// signal ends it.
 pub async fn run(
-    config: SessionConfig,
+    mut config: SessionConfig,
     inbox: mpsc::Receiver<Inbound>,
     out: mpsc::Sender<Outbound>,
     signals: Signals,
 ) -> SessionEnd {
-    let parts = SessionParts {
-        session_id: config.session_id,
-        host: config.host,
-        model: config.model,
-        choice: config.choice,
-        retry: config.retry,
-        tools: config.tools,
-        known_tools: config.known_tools,
-        workspace: config.workspace,
-        permissions: config.permissions,
-        system: config.system,
-        limits: config.limits,
-        options: config.frames,
-        init: config.init,
-    };
-    let shared = Arc::new(Shared::new(parts, out, signals.stop));
-    let started_ms = shared.host.now_ms();
+    let preamble = config.preamble.take();
+    let shared = Arc::new(Shared::new(config, out, signals.stop));
     let mut session = Session {
+        started_ms: shared.host.now_ms(),
         shared,
         history: History::default(),
-        journal: config.journal,
         inbox,
         open: true,
         finish: signals.finish,
-        queue: VecDeque::new(),
-        preamble: config.preamble,
+        preamble,
         results: 0,
-        started_ms,
         api_ms: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
@@ -109,67 +101,110 @@ impl Session {
             if self.shared.stop.is_cancelled() || self.finish.is_cancelled() {
                 return None;
             }
-            if let Some(prompt) = self.queue.pop_front() {
-                return Some(prompt);
-            }
-            if !self.open {
-                return None;
+            let next = self.shared.queue().next();
+            if next.is_some() || !self.open {
+                return next;
             }
             tokio::select! {
                 biased;
                 () = self.shared.stop.cancelled() => return None,
                 () = self.finish.cancelled() => return None,
                 line = self.inbox.recv() => match line {
-                    Some(line) => handle_line(&self.shared, &mut self.queue, line, None).await,
-                    None => self.open = false,
+                    Some(line) => take_line(&self.shared, line, None).await,
+                    None => self.close(),
                 },
             }
         }
     }
 
+    /// The host sends no more: what it was asked can no longer be answered.
+    fn close(&mut self) {
+        self.open = false;
+        self.shared.questions.close();
+    }
+
     /// One prompt, one result.
     async fn turn(&mut self, prompt: InboundUser) {
+        self.shared.emit_state("running").await;
         self.open_turn(&prompt).await;
-        let cancel = self.shared.stop.child_token();
+        let handle =
+            TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
         let choice = self.shared.choice().clone();
+        let mut history = std::mem::take(&mut self.history);
         let mut turn = Turn {
-            shared: &self.shared,
-            history: &mut self.history,
-            journal: &mut self.journal,
-            cancel: cancel.clone(),
-            stats: Stats::new(),
+            shared: &self.shared.clone(),
+            history: &mut history,
+            cancel: handle.cancel.clone(),
+            preempt: handle.preempt.clone(),
+            stats: Stats::new(prompt.uuid.clone()),
             model_id: choice.id,
             fallbacks: choice.fallbacks,
         };
-        let outcome = {
-            let run = turn.run();
-            tokio::pin!(run);
-            loop {
-                tokio::select! {
-                    outcome = &mut run => break outcome,
-                    () = self.finish.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
-                    line = self.inbox.recv(), if self.open => match line {
-                        Some(line) => {
-                            handle_line(&self.shared, &mut self.queue, line, Some(&cancel)).await;
-                        }
-                        None => self.open = false,
-                    },
-                }
-            }
+        let outcome = if prompt.should_query == Some(false) {
+            Outcome::Ended(crate::decide::Ending::NothingAsked)
+        } else {
+            self.drive(&mut turn, &handle).await
         };
-        if self.shared.stop.is_cancelled() {
-            // Told to end at once: what was running has been answered, and nobody waits for a result.
-            return;
+        if !self.shared.stop.is_cancelled() {
+            let (result, finished) = finish(&mut turn, outcome, self.results).await;
+            let prompts = std::mem::take(&mut turn.stats.prompts);
+            self.close_turn(result, finished, &prompts).await;
         }
-        let (mut result, finished) = finish(&mut turn, outcome, self.results).await;
-        result.queued_turn_count = Some(self.queue.len() as u64);
+        // Otherwise it was told to end at once: what ran has been answered, nobody waits for a result.
+        self.history = history;
+    }
+
+    /// Lets the turn run while the host's lines are taken in.
+    async fn drive(&mut self, turn: &mut Turn<'_>, handle: &TurnHandle) -> Outcome {
+        let run = turn.run();
+        tokio::pin!(run);
+        loop {
+            tokio::select! {
+                outcome = &mut run => return outcome,
+                () = self.finish.cancelled(), if !handle.cancel.is_cancelled() => handle.cancel.cancel(),
+                line = self.inbox.recv(), if self.open => match line {
+                    Some(line) => take_line(&self.shared, line, Some(handle)).await,
+                    None => self.close(),
+                },
+            }
+        }
+    }
+
+    /// Shows the init frame and puts the prompt where the model and later readers find it.
+    async fn open_turn(&mut self, prompt: &InboundUser) {
+        self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+        let init = init_frame(&self.shared, prompt.uuid.as_deref());
+        self.shared.emit(Outbound::system(init)).await;
+        if let Some(preamble) = self.preamble.take() {
+            self.history.add_user_text(&preamble);
+        }
+        self.history.add_user(prompt_blocks(&prompt.message.content));
+        self.shared.write_prompt(prompt).await;
+        self.report_troubles().await;
+    }
+
+    async fn close_turn(
+        &mut self,
+        mut result: lathe_protocol::ResultMessage,
+        finished: Finished,
+        prompts: &[String],
+    ) {
+        let waiting = self.shared.queue().len();
+        result.queued_turn_count = Some(waiting as u64);
         self.results += 1;
         self.end.last_was_error = finished.is_error;
         self.api_ms += result.duration_api_ms;
         let spent = self.spent();
-        self.journal.end_of_turn(spent);
+        self.shared.journal().end_of_turn(spent);
         self.report_troubles().await;
         self.shared.emit(result).await;
+        let state = if finished.preempted { "cancelled" } else { "completed" };
+        for prompt in prompts {
+            self.shared.emit_lifecycle(Some(prompt), state).await;
+        }
+        if waiting == 0 {
+            self.shared.emit_state("idle").await;
+        }
     }
 
     /// What the session has used so far.
@@ -187,55 +222,90 @@ impl Session {
     /// Tells the host what went wrong behind the scenes.
     async fn report_troubles(&mut self) {
         let unknown = self.shared.totals().take_unknown_models();
-        let unknown = unknown.into_iter().map(|model| {
+        let mut troubles = self.shared.journal().take_troubles();
+        troubles.extend(unknown.into_iter().map(|model| {
             format!("no price is known for {model}: its cost is counted as the default model's")
-        });
-        for trouble in self.journal.take_troubles().into_iter().chain(unknown.collect::<Vec<_>>()) {
+        }));
+        for trouble in troubles {
             self.shared.emit(self.shared.frames.warning(&trouble)).await;
         }
     }
-
-    /// Shows the init frame and puts the prompt where the model and later readers find it.
-    async fn open_turn(&mut self, prompt: &InboundUser) {
-        self.shared.emit(init_frame(&self.shared)).await;
-        if let Some(preamble) = self.preamble.take() {
-            self.history.add_user_text(&preamble);
-        }
-        self.history.add_user(prompt_blocks(&prompt.message.content));
-        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.shared.frames.uuid());
-        let mode = self.shared.permissions().mode().as_str();
-        self.journal.prompt(prompt, &uuid, &self.shared.frames.now(), mode);
-        self.report_troubles().await;
-    }
 }
 
-/// Takes in a line that arrived before or during a turn.
-async fn handle_line(
-    shared: &Shared,
-    queue: &mut VecDeque<InboundUser>,
-    line: Inbound,
-    turn: Option<&CancellationToken>,
-) {
+/// Takes in a line that arrived between turns or during one.
+async fn take_line(shared: &Arc<Shared>, line: Inbound, turn: Option<&TurnHandle>) {
     match line {
-        Inbound::User(prompt) => queue.push_back(prompt),
-        Inbound::ControlRequest(request) => answer_control(shared, request, turn).await,
-        Inbound::ControlResponse(_)
-        | Inbound::ControlCancelRequest(_)
+        Inbound::User(prompt) => admit(shared, prompt, turn).await,
+        Inbound::ControlRequest(request) => control::answer(shared, request, turn).await,
+        Inbound::ControlResponse(response) => {
+            if let Settled::NobodyAsked { id } = shared.questions.settle(response) {
+                let text = format!("an answer to request {id:?} came that is not open (or not any more)");
+                shared.emit(shared.frames.note("unexpected_control_response", &text)).await;
+            }
+        }
+        Inbound::ControlCancelRequest(_)
         | Inbound::KeepAlive(_)
         | Inbound::UpdateEnvironmentVariables(_)
         | Inbound::Unknown(_) => {}
     }
 }
 
-/// Control requests come with their own issue; until then each gets a clear answer.
-async fn answer_control(shared: &Shared, request: ControlRequest, turn: Option<&CancellationToken>) {
-    let _ = (turn, &request);
-    let response = ControlResponse::error(&request.request_id, "not supported yet");
-    shared.emit(response).await;
+/// Puts a prompt into the queue; one that was seen before is only acknowledged.
+async fn admit(shared: &Shared, prompt: InboundUser, turn: Option<&TurnHandle>) {
+    let (uuid, priority) = (prompt.uuid.clone(), Priority::of(&prompt));
+    let copy = prompt.clone();
+    let admitted = shared.queue().admit(prompt);
+    match admitted {
+        Admitted::Duplicate => shared.replay(&copy).await,
+        Admitted::Queued => {
+            shared.emit_lifecycle(uuid.as_deref(), "queued").await;
+            if let (Priority::Now, Some(turn)) = (priority, turn) {
+                turn.preempt.cancel();
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Writes a prompt down and acknowledges it.
+    pub(crate) async fn write_prompt(&self, prompt: &InboundUser) {
+        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.frames.uuid());
+        let mode = self.permissions().mode().as_str();
+        self.journal().prompt(prompt, &uuid, &self.frames.now(), mode);
+        self.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
+    }
+
+    /// Acknowledges a prompt, for hosts that want that.
+    async fn replay(&self, prompt: &InboundUser) {
+        if self.options.replay_prompts {
+            self.emit(self.frames.replay(prompt)).await;
+        }
+    }
+
+    /// Tells how far a prompt with an id has come.
+    pub(crate) async fn emit_lifecycle(&self, prompt: Option<&str>, state: &str) {
+        if let Some(prompt) = prompt {
+            self.emit(Outbound::CommandLifecycle(CommandLifecycle {
+                command_uuid: prompt.to_owned(),
+                state: state.to_owned(),
+                uuid: self.frames.uuid(),
+                session_id: self.frames.session_id(),
+                ..CommandLifecycle::default()
+            }))
+            .await;
+        }
+    }
+
+    /// Tells whether the session is at work, for hosts that want that.
+    pub(crate) async fn emit_state(&self, state: &str) {
+        if let Some(frame) = self.frames.state(state, self.options.states) {
+            self.emit(frame).await;
+        }
+    }
 }
 
 /// The blocks of a prompt.
-fn prompt_blocks(content: &MessageContent) -> Vec<Value> {
+pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<Value> {
     match content {
         MessageContent::Text(text) => vec![json!({"type": "text", "text": text})],
         MessageContent::Blocks(blocks) => blocks.iter().map(block_value).collect(),
@@ -248,13 +318,14 @@ fn block_value(block: &ContentBlock) -> Value {
 }
 
 /// `system/init`, as things stand now.
-fn init_frame(shared: &Shared) -> lathe_protocol::SystemMessage {
+fn init_frame(shared: &Shared, prompt: Option<&str>) -> lathe_protocol::Init {
     let mut init = shared.init.clone();
-    init.session_id.clone_from(&shared.frames.session_id);
+    init.session_id = shared.frames.session_id();
     init.uuid = shared.frames.uuid();
     init.cwd = shared.workspace.cwd().display().to_string();
     init.model.clone_from(&shared.choice().id);
     init.permission_mode = shared.permissions().mode().to_string();
     init.tools = shared.tools.names().map(str::to_owned).collect();
-    init.into()
+    init.user_message_uuids = prompt.map(|prompt| vec![prompt.to_owned()]);
+    init
 }

@@ -1,26 +1,33 @@
 //! What the parts of one session share: the immutable pieces it was made of, the few that change while
-//! it runs (behind a lock that is never held across a wait), and the way out for frames.
+//! it runs (behind locks that are never held across a wait), and the way out for frames.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
-use lathe_models::{Model, SystemPart};
+use lathe_models::{Model, ModelRequest};
 use lathe_permissions::Engine;
 use lathe_protocol::{Init, Outbound};
 use lathe_tools::{ToolSet, Workspace};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::access::SettingsAccess;
 use crate::ask::Questions;
-use crate::config::{FrameOptions, ModelChoice, TurnLimits};
+use crate::config::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, TurnLimits};
 use crate::frames::Frames;
 use crate::host::Host;
+use crate::journal::Journal;
+use crate::prompt::SystemPrompt;
+use crate::queue::Queue;
 use crate::totals::Totals;
 
 /// One session's common ground.
 pub struct Shared {
     pub host: Arc<dyn Host>,
     pub model: Arc<dyn Model>,
+    pub catalog: Catalog,
     pub retry: RetryPolicy,
     pub tools: ToolSet,
     /// Names of tools that exist, whether this session has them or not.
@@ -29,7 +36,10 @@ pub struct Shared {
     pub frames: Frames,
     pub options: FrameOptions,
     pub limits: TurnLimits,
-    pub system: Vec<SystemPart>,
+    pub surface: PromptSurface,
+    pub settings: Arc<dyn SettingsAccess>,
+    /// The model the session started with, which `default` goes back to.
+    pub first_model: String,
     pub init: Init,
     /// What the host has been asked and not yet answered.
     pub questions: Questions,
@@ -38,29 +48,42 @@ pub struct Shared {
     out: mpsc::Sender<Outbound>,
     permissions: Mutex<Engine>,
     choice: Mutex<ModelChoice>,
+    system: Mutex<SystemPrompt>,
     totals: Mutex<Totals>,
+    journal: Mutex<Journal>,
+    queue: Mutex<Queue>,
+    last_request: Mutex<Option<Arc<ModelRequest>>>,
+    initialized: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(config: SessionParts, out: mpsc::Sender<Outbound>, stop: CancellationToken) -> Self {
+    pub(crate) fn new(config: SessionConfig, out: mpsc::Sender<Outbound>, stop: CancellationToken) -> Self {
         Self {
             frames: Frames::new(config.session_id, config.host.clone()),
             host: config.host,
             model: config.model,
+            catalog: config.catalog,
             retry: config.retry,
             tools: config.tools,
             known_tools: config.known_tools,
             workspace: config.workspace,
-            options: config.options,
+            options: config.frames,
             limits: config.limits,
-            system: config.system,
+            surface: config.surface,
+            settings: config.settings,
+            first_model: config.choice.id.clone(),
             init: config.init,
             questions: Questions::default(),
             stop,
             out,
             permissions: Mutex::new(config.permissions),
             choice: Mutex::new(config.choice),
+            system: Mutex::new(config.system),
             totals: Mutex::default(),
+            journal: Mutex::new(config.journal),
+            queue: Mutex::default(),
+            last_request: Mutex::default(),
+            initialized: AtomicBool::new(false),
         }
     }
 
@@ -73,17 +96,46 @@ impl Shared {
 
     /// The permission engine.
     pub fn permissions(&self) -> MutexGuard<'_, Engine> {
-        self.permissions.lock().expect("no panic while deciding")
+        lock(&self.permissions)
     }
 
     /// The model choice, which a host may change between two requests.
     pub fn choice(&self) -> MutexGuard<'_, ModelChoice> {
-        self.choice.lock().expect("no panic while choosing a model")
+        lock(&self.choice)
+    }
+
+    /// The system prompt, which a host may change before the first request.
+    pub fn system_prompt(&self) -> MutexGuard<'_, SystemPrompt> {
+        lock(&self.system)
     }
 
     /// What the session has used so far.
     pub fn totals(&self) -> MutexGuard<'_, Totals> {
-        self.totals.lock().expect("no panic while adding up")
+        lock(&self.totals)
+    }
+
+    /// Where the session is written down.
+    pub fn journal(&self) -> MutexGuard<'_, Journal> {
+        lock(&self.journal)
+    }
+
+    /// The prompts that wait.
+    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// The last request that was sent, for those who want to know what the model sees.
+    pub fn last_request(&self) -> Option<Arc<ModelRequest>> {
+        lock(&self.last_request).clone()
+    }
+
+    pub(crate) fn remember_request(&self, request: &Arc<ModelRequest>) {
+        *lock(&self.last_request) = Some(request.clone());
+    }
+
+    /// Notes that the host has introduced itself; true if it had done so before.
+    pub(crate) fn note_initialized(&self) -> bool {
+        self.initialized.swap(true, Ordering::Relaxed)
     }
 
     /// Whether the spending limit is reached.
@@ -92,19 +144,7 @@ impl Shared {
     }
 }
 
-/// The pieces of a [`crate::SessionConfig`] that end up shared.
-pub(crate) struct SessionParts {
-    pub session_id: String,
-    pub host: Arc<dyn Host>,
-    pub model: Arc<dyn Model>,
-    pub choice: ModelChoice,
-    pub retry: RetryPolicy,
-    pub tools: ToolSet,
-    pub known_tools: Vec<String>,
-    pub workspace: Arc<Workspace>,
-    pub permissions: Engine,
-    pub system: Vec<SystemPart>,
-    pub limits: TurnLimits,
-    pub options: FrameOptions,
-    pub init: Init,
+/// Locks are held for moments, never across a wait, and nothing panics meanwhile.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics while a lock of the session is held")
 }

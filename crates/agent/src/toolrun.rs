@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use lathe_permissions::{Call, Decision, ShownAs, resolve_without_host};
+use lathe_permissions::{Call, Decision, Reason, ShownAs, resolve_without_host};
 use lathe_protocol::message::PermissionDecisionMeta;
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
 use lathe_tools::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, validate};
@@ -146,7 +146,8 @@ async fn permitted(shared: &Shared, call: &ToolCall, input: &Value) -> Permitted
         return Permitted::Senseless(denied.message);
     }
     shared.emit(shared.frames.permission_denied(&call.name, &call.id, &denied)).await;
-    let kind = if denied.was_question { "user-rejected" } else { "permission-rule" };
+    let by_mode = matches!(denied.reason, Reason::Mode(_));
+    let kind = if denied.was_question && !by_mode { "user-rejected" } else { "permission-rule" };
     let meta = meta("reject", Some(kind), denied.reason.wire_type());
     Permitted::No { text: denied.message, meta }
 }

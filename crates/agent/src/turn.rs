@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::Answer;
 use crate::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
 use crate::history::History;
-use crate::journal::Journal;
+use crate::session::prompt_blocks;
 use crate::shared::Shared;
 use crate::toolrun::Answered;
 
@@ -38,9 +38,10 @@ pub enum Phase {
 pub struct Turn<'a> {
     pub(crate) shared: &'a Arc<Shared>,
     pub(crate) history: &'a mut History,
-    pub(crate) journal: &'a mut Journal,
     /// Fires when this turn is interrupted.
     pub(crate) cancel: CancellationToken,
+    /// Fires when something more urgent waits: the turn ends at its next pause.
+    pub(crate) preempt: CancellationToken,
     pub(crate) stats: Stats,
     /// The model that answers now: the chosen one, or a fallback for the rest of the turn.
     pub(crate) model_id: String,
@@ -50,6 +51,10 @@ pub struct Turn<'a> {
 /// What a turn counts.
 pub struct Stats {
     pub started: Instant,
+    /// Client ids of the prompts that this turn answers.
+    pub prompts: Vec<String>,
+    /// Whether the first reply frame has named them.
+    pub prompts_named: bool,
     /// Frames of the main thread's user side: `num_turns` is one more.
     pub user_frames: u64,
     pub rounds: u32,
@@ -69,9 +74,11 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub fn new() -> Self {
+    pub fn new(prompt: Option<String>) -> Self {
         Self {
             started: Instant::now(),
+            prompts: prompt.into_iter().collect(),
+            prompts_named: false,
             user_frames: 0,
             rounds: 0,
             nudges: Nudges::default(),
@@ -86,6 +93,11 @@ impl Stats {
             first_event_ms: None,
             first_frame_ms: None,
         }
+    }
+
+    /// The prompts, where any has an id.
+    pub fn prompt_list(&self) -> Option<Vec<String>> {
+        (!self.prompts.is_empty()).then(|| self.prompts.clone())
     }
 
     /// Milliseconds since the turn began.
@@ -107,7 +119,7 @@ impl Turn<'_> {
                 Err(outcome) => return outcome,
             };
             match decide(round, &self.used()) {
-                Next::Again => {}
+                Next::Again => self.let_prompts_join().await,
                 Next::Nudge(nudge) => self.nudge(nudge).await,
                 Next::AskStopHooks => return Outcome::Ended(Ending::Completed),
                 Next::End(ending) => return Outcome::Ended(ending),
@@ -120,8 +132,20 @@ impl Turn<'_> {
             rounds: self.stats.rounds,
             max_rounds: self.shared.limits.max_rounds,
             over_budget: self.shared.over_budget(),
+            preempted: self.preempt.is_cancelled(),
             visible: self.stats.visible,
             nudges: self.stats.nudges,
+        }
+    }
+
+    /// Prompts that came in the meantime become part of this turn.
+    async fn let_prompts_join(&mut self) {
+        let joining = self.shared.queue().joining();
+        for prompt in joining {
+            self.history.add_user(prompt_blocks(&prompt.message.content));
+            self.shared.write_prompt(&prompt).await;
+            self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+            self.stats.prompts.extend(prompt.uuid);
         }
     }
 
@@ -151,9 +175,14 @@ impl Turn<'_> {
             self.stats.last_text = block["text"].as_str().unwrap_or("").to_owned();
         }
         self.stats.first_frame_ms.get_or_insert(self.stats.started.elapsed().as_millis() as u64);
-        let frame = self.shared.frames.assistant_block(answer, block, stop_reason);
+        let mut frame = self.shared.frames.assistant_block(answer, block, stop_reason);
+        if !self.stats.prompts_named {
+            self.stats.prompts_named = true;
+            frame.user_message_uuid = self.stats.prompts.first().cloned();
+            frame.user_message_uuids = self.stats.prompt_list();
+        }
         let uuid = frame.uuid.clone();
-        self.journal.assistant(&frame);
+        self.shared.journal().assistant(&frame);
         self.shared.emit(frame).await;
         uuid
     }
@@ -164,14 +193,14 @@ impl Turn<'_> {
         let frame =
             self.shared.frames.tool_result(&answered.block, answered.result.clone(), answered.meta.clone());
         self.stats.user_frames += 1;
-        self.journal.tool_result(&frame, &answered.call.assistant_uuid);
+        self.shared.journal().tool_result(&frame, &answered.call.assistant_uuid);
         self.shared.emit(frame).await;
     }
 
     /// Writes down and shows something on the user's side that is no tool result.
     pub(crate) async fn say_as_user(&mut self, frame: UserMessage) {
         self.stats.user_frames += 1;
-        self.journal.user(&frame);
+        self.shared.journal().user(&frame);
         self.shared.emit(frame).await;
     }
 

@@ -41,6 +41,9 @@ pub struct RunPlan {
     pub output: OutputFormat,
     pub input: InputFormat,
     pub partial_messages: bool,
+    pub replay_prompts: bool,
+    /// Whether the host answers permission questions.
+    pub host_answers: bool,
     /// The prompt on the command line.
     pub prompt: Option<String>,
     pub model: Option<String>,
@@ -100,6 +103,9 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         output,
         input,
         partial_messages: args.has("include-partial-messages"),
+        replay_prompts: args.has("replay-user-messages"),
+        host_answers: args.value("permission-prompt-tool") == Some("stdio")
+            && args.value("permission-prompts") != Some("none"),
         prompt: args.positional.first().cloned(),
         model: args.value("model").map(str::to_owned),
         fallback_models: list(args.value("fallback-model")),

@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::journal::Journal;
-use lathe_agent::prompt::{Environment, system_parts};
-use lathe_agent::{FrameOptions, ModelChoice, SessionConfig, TurnLimits};
+use lathe_agent::access::NoSettings;
+use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
+use lathe_agent::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits};
 use lathe_exec::Ledger;
 use lathe_models::catalog::Phase;
-use lathe_models::{CacheTtl, SystemPart};
+use lathe_models::CacheTtl;
 use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
 use lathe_protocol::{Init, PermissionBehavior, PermissionMode};
 use lathe_tools::{Selection, ToolSet, Workspace, builtin_tools};
@@ -61,7 +62,10 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<SessionConfig, S
         system,
         preamble: None,
         limits: TurnLimits { max_rounds: plan.max_turns, max_budget_usd: plan.max_budget_usd },
-        frames: FrameOptions { partial_messages: plan.partial_messages },
+        frames: frame_options(plan, &env),
+        surface: if plan.host_answers { PromptSurface::Host } else { PromptSurface::None },
+        catalog: client::catalog(&env),
+        settings: Arc::new(NoSettings),
         journal,
         host,
     })
@@ -248,21 +252,35 @@ fn system_prompt(
     extra_dirs: &[PathBuf],
     model: &str,
     host: &dyn Host,
-) -> Vec<SystemPart> {
+) -> SystemPrompt {
     let date = iso_time(host.now_ms());
     let dirs: Vec<String> = extra_dirs.iter().map(|dir| dir.display().to_string()).collect();
-    system_parts(
-        &plan.system_prompt,
-        &Environment {
-            cwd,
-            extra_dirs: &dirs,
-            is_git: cwd.ancestors().any(|dir| dir.join(".git").exists()),
-            platform: std::env::consts::OS,
-            shell: "bash",
-            date: &date[..10],
-            model,
-        },
-    )
+    let environment = environment_text(&Environment {
+        cwd,
+        extra_dirs: &dirs,
+        is_git: cwd.ancestors().any(|dir| dir.join(".git").exists()),
+        platform: std::env::consts::OS,
+        shell: "bash",
+        date: &date[..10],
+        model,
+    });
+    SystemPrompt { choice: plan.system_prompt.clone(), environment }
+}
+
+/// Which frames the host wants, by its flags and by what it says of itself in the environment.
+fn frame_options(plan: &RunPlan, env: &Env) -> FrameOptions {
+    let states = if env.is_on("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS") {
+        StateFrames::Public
+    } else if env.is_on("CLAUDE_CODE_SDK_READS_SESSION_STATE") {
+        StateFrames::SdkOnly
+    } else {
+        StateFrames::None
+    };
+    FrameOptions {
+        partial_messages: plan.partial_messages,
+        replay_prompts: plan.replay_prompts,
+        states,
+    }
 }
 
 fn init_facts(cwd: &Path, extra_dirs: &[PathBuf], key_source: String) -> Init {
@@ -279,6 +297,8 @@ fn init_facts(cwd: &Path, extra_dirs: &[PathBuf], key_source: String) -> Init {
         original_cwd: Some(cwd.display().to_string()),
         additional_directories: Some(extra_dirs.iter().map(|dir| dir.display().to_string()).collect()),
         fast_mode_state: Some("off".to_owned()),
+        fast_mode_disabled_reason: Some("sdk_opt_in_required".to_owned()),
+        terminal_slash_commands: Some(Vec::new()),
         view_mode: Some("default".to_owned()),
         ..Init::default()
     };

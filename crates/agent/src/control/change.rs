@@ -1,0 +1,128 @@
+//! Requests that alter the session: break off, mode, model, thinking, settings, name.
+
+use std::sync::Arc;
+
+use lathe_models::Thinking;
+use lathe_models::catalog::Phase;
+use lathe_protocol::control::{
+    ApplyFlagSettingsRequest, InterruptRequest, RenameSessionRequest, SetMaxThinkingTokensRequest,
+    SetModelRequest, SetPermissionModeRequest, UpdateSettingsRequest,
+};
+use lathe_protocol::{ControlResponse, PermissionMode};
+use serde_json::json;
+
+use super::Reply;
+use crate::session::TurnHandle;
+use crate::shared::Shared;
+
+/// Breaks off the turn under way. Prompts that wait still run, unless they are to be taken back too.
+pub(super) async fn interrupt(
+    shared: &Arc<Shared>,
+    body: &InterruptRequest,
+    turn: Option<&TurnHandle>,
+) -> Reply {
+    let cancelled = if body.cancel_queued == Some(true) { shared.queue().cancel_all() } else { Vec::new() };
+    for uuid in &cancelled {
+        shared.emit_lifecycle(Some(uuid), "cancelled").await;
+    }
+    let mut reply = json!({"still_queued": shared.queue().waiting_ids()});
+    if body.cancel_queued == Some(true) {
+        reply["cancelled"] = json!(cancelled);
+    }
+    if let Some(turn) = turn {
+        turn.cancel.cancel();
+    }
+    Reply::Success(reply)
+}
+
+/// Changes the permission mode; the frame about it follows the answer.
+pub(super) async fn permission_mode(
+    shared: &Arc<Shared>,
+    id: &str,
+    body: &SetPermissionModeRequest,
+) -> Reply {
+    let Some(mode) = body.mode.as_deref().and_then(|mode| PermissionMode::parse(mode).ok()) else {
+        return bad_mode();
+    };
+    if shared.permissions().set_mode(mode).is_err() {
+        let text = "Cannot set permission mode to bypassPermissions because the session was not launched \
+                    with --dangerously-skip-permissions";
+        return Reply::Coded(text.to_owned(), "bypass_not_launched");
+    }
+    shared.emit(ControlResponse::success(id, json!({"mode": mode.as_str()}))).await;
+    shared.emit(shared.frames.mode_changed(mode.as_str())).await;
+    Reply::Sent
+}
+
+/// The complaint about a mode nobody knows.
+pub(super) fn bad_mode() -> Reply {
+    let modes = PermissionMode::ALL.map(PermissionMode::as_str).join(", ");
+    Reply::Coded(format!("Cannot set permission mode: must be one of {modes}"), "invalid_mode")
+}
+
+/// Changes the model from the next request on, also within a turn.
+pub(super) async fn model(shared: &Arc<Shared>, body: &SetModelRequest) -> Reply {
+    let wanted = body.model.clone().flatten();
+    let wanted = wanted.as_deref().filter(|name| !name.is_empty()).unwrap_or("default");
+    let resolved = match wanted {
+        "default" => shared.first_model.clone(),
+        name => shared.catalog.resolve(name, Phase::Working),
+    };
+    let changed = {
+        let mut choice = shared.choice();
+        let changed = choice.id != resolved;
+        choice.id.clone_from(&resolved);
+        changed
+    };
+    if changed {
+        let text = format!("Set model to {resolved}");
+        shared.emit(shared.frames.command_output(&text)).await;
+    }
+    Reply::Success(json!({"model": resolved}))
+}
+
+/// Changes how much the model may think.
+pub(super) fn thinking(shared: &Arc<Shared>, body: &SetMaxThinkingTokensRequest) -> Reply {
+    let tokens = body.max_thinking_tokens.flatten();
+    shared.choice().thinking = match tokens {
+        None => None,
+        Some(0) => Some(Thinking::Disabled),
+        Some(tokens) => Some(Thinking::Budget(tokens.min(u64::from(u32::MAX)) as u32)),
+    };
+    Reply::Ack
+}
+
+/// Merges into the settings of the command line.
+pub(super) async fn flag_settings(shared: &Arc<Shared>, body: &ApplyFlagSettingsRequest) -> Reply {
+    match shared.settings.apply_flag(&body.settings) {
+        Ok(effective) => {
+            if let Some(model) = body.settings["model"].as_str() {
+                shared.choice().id = shared.catalog.resolve(model, Phase::Working);
+            }
+            if let Some(effort) = effective["effortLevel"].as_str() {
+                shared.choice().effort = Some(effort.to_owned());
+            }
+            Reply::Ack
+        }
+        Err(error) => Reply::Error(error),
+    }
+}
+
+/// Writes keys to a settings file.
+pub(super) fn settings(shared: &Arc<Shared>, body: &UpdateSettingsRequest) -> Reply {
+    match shared.settings.update(&body.source, &body.settings) {
+        Ok(()) => Reply::Success(json!({})),
+        Err(error) => Reply::Error(error),
+    }
+}
+
+/// Names the session.
+pub(super) async fn rename(shared: &Arc<Shared>, body: &RenameSessionRequest) -> Reply {
+    let title = body.title.trim();
+    if title.is_empty() {
+        return Reply::Error("a session title cannot be empty".to_owned());
+    }
+    shared.journal().title(title);
+    shared.emit(shared.frames.title_changed(title)).await;
+    Reply::Ack
+}

@@ -1,0 +1,167 @@
+//! Requests that only look: settings, cost, files, rules.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lathe_permissions::{Call, Decision};
+use lathe_protocol::control::{McpSetServersRequest, ReadFileRequest};
+use serde_json::{Value, json};
+
+use super::Reply;
+use crate::shared::Shared;
+
+/// Bytes of a file that a host may read at once.
+const MAX_READ_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Files offered for a piece of a name.
+const MAX_SUGGESTIONS: usize = 20;
+
+/// Folder entries looked at for them.
+const MAX_LOOKED_AT: usize = 5000;
+
+/// What is set, by whom, and what it comes to.
+pub(super) fn settings(shared: &Arc<Shared>) -> Reply {
+    let mut listing = shared.settings.listing();
+    let choice = shared.choice();
+    listing["applied"] = json!({"model": choice.id, "effort": choice.effort});
+    Reply::Success(listing)
+}
+
+/// What the session cost, for people.
+pub(super) fn cost(shared: &Arc<Shared>) -> Reply {
+    let totals = shared.totals();
+    let mut text = format!("Total cost: ${:.4}", totals.cost_usd());
+    for (model, usage) in totals.model_usage() {
+        text.push_str(&format!(
+            "\n{model}: {} tokens in, {} out, ${:.4}",
+            usage.input_tokens, usage.output_tokens, usage.cost_usd
+        ));
+    }
+    Reply::Success(json!({"text": text}))
+}
+
+/// What the session cost, for programs.
+pub(super) fn usage(shared: &Arc<Shared>) -> Reply {
+    let totals = shared.totals();
+    Reply::Success(json!({
+        "session": {
+            "total_cost_usd": totals.cost_usd(),
+            "total_api_duration_ms": 0,
+            "total_duration_ms": 0,
+            "total_lines_added": 0,
+            "total_lines_removed": 0,
+            "model_usage": totals.model_usage(),
+        },
+        "subscription_type": null,
+        "rate_limits_available": false,
+        "rate_limits": null,
+        "behaviors": null,
+    }))
+}
+
+/// Which program this is.
+pub(super) fn version(shared: &Arc<Shared>) -> Reply {
+    Reply::Success(json!({
+        "version": shared.init.claude_code_version,
+        "buildTime": null,
+        "lathe_version": shared.init.extra.get("lathe_version"),
+    }))
+}
+
+/// Files below the working folder whose path holds the query.
+pub(super) fn file_suggestions(shared: &Arc<Shared>, query: &str) -> Reply {
+    let cwd = shared.workspace.cwd();
+    let query = query.to_lowercase();
+    let mut found = Vec::new();
+    let mut folders = vec![cwd.clone()];
+    let mut looked_at = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            looked_at += 1;
+            let name = entry.file_name();
+            let hidden = name.to_string_lossy().starts_with('.');
+            let path = entry.path();
+            let Ok(relative) = path.strip_prefix(&cwd) else { continue };
+            let shown = relative.display().to_string();
+            if !hidden && shown.to_lowercase().contains(&query) {
+                found.push(shown);
+            }
+            if !hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            }
+        }
+        if looked_at > MAX_LOOKED_AT {
+            break;
+        }
+    }
+    found.sort_by_key(|path| (path.len(), path.clone()));
+    found.truncate(MAX_SUGGESTIONS);
+    let suggestions: Vec<Value> = found.into_iter().map(|path| json!({"path": path})).collect();
+    Reply::Success(json!({"suggestions": suggestions, "cwd": cwd.display().to_string()}))
+}
+
+/// A file that the session itself could read without asking.
+pub(super) fn read_file(shared: &Arc<Shared>, body: &ReadFileRequest) -> Reply {
+    let cwd = shared.workspace.cwd();
+    let path = cwd.join(&body.path);
+    let input = json!({"file_path": path.display().to_string()});
+    let call = Call { tool: "Read", input: &input, cwd: &cwd, ..Call::default() };
+    let decision = shared.permissions().decide(&call);
+    if !matches!(decision, Decision::Allow(_)) {
+        return Reply::Error(format!("read denied: {}", body.path));
+    }
+    let limit = body.max_bytes.map_or(MAX_READ_BYTES, |bytes| (bytes as u64).min(MAX_READ_BYTES));
+    match read_bounded(&path, limit) {
+        Ok((contents, truncated)) => {
+            let mut reply = json!({"contents": contents, "absPath": path.display().to_string()});
+            if truncated {
+                reply["truncated"] = json!(true);
+            }
+            Reply::Success(reply)
+        }
+        Err(error) => Reply::Error(format!("cannot read {}: {error}", body.path)),
+    }
+}
+
+fn read_bounded(path: &Path, limit: u64) -> std::io::Result<(String, bool)> {
+    use std::io::Read;
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    let truncated = bytes.len() as u64 > limit;
+    bytes.truncate(limit as usize);
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), truncated))
+}
+
+/// The rules in force.
+pub(super) fn permission_rules(shared: &Arc<Shared>) -> Reply {
+    Reply::Success(json!({"state": {
+        "rules": [],
+        "workspaceDirectories": [],
+        "originalCwd": shared.workspace.root.display().to_string(),
+        "managedOnly": false,
+    }}))
+}
+
+/// There are no MCP servers yet: none can be added, and the answer says so for each.
+pub(super) fn mcp_set_servers(body: &McpSetServersRequest) -> Reply {
+    let errors: serde_json::Map<String, Value> = body
+        .servers
+        .keys()
+        .map(|name| (name.clone(), json!("MCP servers are not supported by lathe yet")))
+        .collect();
+    Reply::Success(json!({"added": [], "removed": [], "errors": errors}))
+}
+
+/// The server of a tool that cannot be called.
+pub(super) fn mcp_call(tool: &str) -> Reply {
+    let server = tool.strip_prefix("mcp__").and_then(|rest| rest.split("__").next()).unwrap_or(tool);
+    Reply::Error(format!("MCP server not connected: {server}"))
+}
+
+/// Only folders of the session can be registered, and there is nothing to reload in them yet.
+pub(super) fn register_repo_root(directory: &str) -> Reply {
+    Reply::Error(format!("{directory} is not below a folder of this session"))
+}

@@ -1,0 +1,131 @@
+//! What a host may ask of a running session. Requests are answered at once, whatever the turn under way
+//! is doing, and each gets exactly one answer: a result, or an error that says what is wrong.
+//!
+//! One file per sort of request: `initialize.rs` the handshake, `change.rs` what alters the session,
+//! `look.rs` what only looks at it.
+
+mod change;
+mod context;
+mod initialize;
+mod look;
+
+use std::sync::Arc;
+
+use lathe_protocol::control::ControlError;
+use lathe_protocol::{ControlRequest, ControlRequestBody, ControlResponse};
+use serde_json::{Value, json};
+
+use crate::session::TurnHandle;
+use crate::shared::Shared;
+
+/// What becomes of a request.
+pub(crate) enum Reply {
+    /// Done, nothing to say.
+    Ack,
+    /// Done, and this is the answer.
+    Success(Value),
+    /// Not done.
+    Error(String),
+    /// Not done, with a code that programs know.
+    Coded(String, &'static str),
+    /// Answered already.
+    Sent,
+}
+
+/// Answers one request.
+pub(crate) async fn answer(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&TurnHandle>) {
+    let id = request.request_id.clone();
+    let reply = dispatch(shared, request, turn).await;
+    let response = match reply {
+        Reply::Ack => ControlResponse::ack(id),
+        Reply::Success(value) => ControlResponse::success(id, value),
+        Reply::Error(text) => ControlResponse::error(id, text),
+        Reply::Coded(error, code) => ControlError {
+            request_id: id,
+            error,
+            error_code: Some(code.to_owned()),
+            ..ControlError::default()
+        }
+        .into(),
+        Reply::Sent => return,
+    };
+    shared.emit(response).await;
+}
+
+async fn dispatch(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&TurnHandle>) -> Reply {
+    use ControlRequestBody as Body;
+    match request.request {
+        Body::Initialize(body) => initialize::answer(shared, &request.request_id, &body, turn).await,
+        Body::Interrupt(body) => change::interrupt(shared, &body, turn).await,
+        Body::SetPermissionMode(body) => change::permission_mode(shared, &request.request_id, &body).await,
+        Body::SetModel(body) => change::model(shared, &body).await,
+        Body::SetMaxThinkingTokens(body) => change::thinking(shared, &body),
+        Body::ApplyFlagSettings(body) => change::flag_settings(shared, &body).await,
+        Body::UpdateSettings(body) => change::settings(shared, &body),
+        Body::RenameSession(body) => change::rename(shared, &body).await,
+        Body::CancelAsyncMessage(body) => {
+            let cancelled = shared.queue().cancel(&body.message_uuid);
+            if cancelled {
+                shared.emit_lifecycle(Some(&body.message_uuid), "cancelled").await;
+            }
+            Reply::Success(json!({"cancelled": cancelled}))
+        }
+        Body::GetSettings(_) => look::settings(shared),
+        Body::GetContextUsage(_) => context::usage(shared),
+        Body::GetSessionCost(_) => look::cost(shared),
+        Body::GetUsage(_) => look::usage(shared),
+        Body::ListModels(_) => Reply::Success(json!({"models": shared.catalog.choices()})),
+        Body::GetBinaryVersion(_) => look::version(shared),
+        Body::FileSuggestions(body) => look::file_suggestions(shared, &body.query),
+        Body::ReadFile(body) => look::read_file(shared, &body),
+        Body::ListPermissionRules(_) => look::permission_rules(shared),
+        Body::GetHooksListing(_) => Reply::Success(json!({"events": [], "hooks": [], "eventCatalog": [], "policy": {}})),
+        Body::McpStatus(_) => Reply::Success(json!({"mcpServers": []})),
+        Body::McpSetServers(body) => look::mcp_set_servers(&body),
+        Body::McpReconnect(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
+        Body::McpToggle(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
+        Body::McpReadResource(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
+        Body::McpCall(body) => look::mcp_call(&body.tool),
+        Body::SetMcpPermissionModeOverride(_) => {
+            Reply::Success(json!({"warning": "there is no such MCP server; the override has no effect"}))
+        }
+        Body::RewindFiles(body) if body.dry_run == Some(true) => {
+            Reply::Success(json!({"canRewind": false, "error": "File rewinding is not enabled."}))
+        }
+        Body::RewindFiles(_) => Reply::Error("File rewinding is not enabled.".to_owned()),
+        Body::StopTask(_) | Body::BackgroundTasks(_) => Reply::Success(json!({})),
+        Body::GetTaskOutput(body) => Reply::Error(format!("No task found with ID: {}", body.task_id)),
+        Body::ReloadPlugins(_) => Reply::Success(
+            json!({"commands": [], "agents": [], "plugins": [], "mcpServers": [], "error_count": 0}),
+        ),
+        Body::ReloadSkills(_) => Reply::Success(json!({"skills": []})),
+        Body::ReloadOutputStyles(_) => Reply::Success(json!({"available_output_styles": ["default"]})),
+        Body::RegisterRepoRoot(body) => look::register_repo_root(&body.directory),
+        Body::GenerateSessionTitle(_) => Reply::Success(json!({"title": null})),
+        Body::SeedReadState(_) | Body::SetHasSubscribers(_) => Reply::Ack,
+        Body::McpMessage(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
+        body @ (Body::SetColor(_)
+        | Body::SideQuestion(_)
+        | Body::CanUseTool(_)
+        | Body::HookCallback(_)
+        | Body::Elicitation(_)
+        | Body::RequestUserDialog(_)) => unsupported(body.tag()),
+        Body::Unknown(value) => unknown(&value),
+    }
+}
+
+fn unsupported(subtype: &str) -> Reply {
+    Reply::Coded(format!("Unsupported control request subtype: {subtype}"), "unsupported_request")
+}
+
+/// A request nobody knows, or one that is known and does not fit.
+fn unknown(value: &Value) -> Reply {
+    let subtype = value["subtype"].as_str().unwrap_or("");
+    match subtype {
+        "set_permission_mode" => change::bad_mode(),
+        known if ControlRequestBody::TAGS.contains(&known) => {
+            Reply::Error(format!("Malformed control request: the fields of {known} do not fit"))
+        }
+        other => unsupported(other),
+    }
+}
