@@ -13,7 +13,7 @@ use ignore::WalkState;
 use ignore::overrides::{Override, OverrideBuilder};
 use serde_json::{Value, json};
 
-use crate::search::{Best, Place, StartAt, Vcs, walk};
+use crate::search::{Best, Place, StartAt, Vcs};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::workspace::GlobScope;
 use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
@@ -74,6 +74,7 @@ impl Tool for Glob {
 
 /// A pattern made ready.
 struct Search {
+    place: Place,
     base: PathBuf,
     pattern: Override,
     vcs: Vcs,
@@ -94,12 +95,12 @@ impl Search {
         let mut builder = OverrideBuilder::new(&base);
         builder.add(&rest).map_err(bad)?;
         let compiled = builder.build().map_err(bad)?;
-        Ok(Self { base, pattern: compiled, vcs: Vcs::named_in(pattern), scope })
+        Ok(Self { place: place.clone(), base, pattern: compiled, vcs: Vcs::named_in(pattern), scope })
     }
 
     fn run(self, stop: &Stop) -> (Newest, Option<StopReason>) {
         let found = Mutex::new(Best::new(MAX_FILES));
-        let mut builder = walk(&self.base, self.vcs);
+        let mut builder = self.place.walk(&self.base, self.vcs);
         builder.overrides(self.pattern).hidden(!self.scope.hidden);
         if self.scope.ignored {
             builder.ignore(false).git_ignore(false).git_exclude(false).parents(false);

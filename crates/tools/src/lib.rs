@@ -39,7 +39,7 @@ pub use read::Read;
 pub use schema::{InvalidInput, validate};
 pub use tool::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
 pub use toolset::{Selection, ToolSet};
-pub use workspace::{GlobScope, Limits, ReadBeforeEdit, Workspace};
+pub use workspace::{GlobScope, Limits, PathFilter, ReadBeforeEdit, Workspace};
 pub use write::Write;
 
 /// Every built-in tool of this crate, in the order of their names.

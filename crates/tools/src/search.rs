@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use ignore::{DirEntry, WalkBuilder};
 
-use crate::{ToolContext, ToolFailure};
+use crate::files::open::names_special;
+use crate::{PathFilter, ToolContext, ToolFailure};
 
 /// Threads of one walk at most; more do not help a disk.
 const MAX_THREADS: usize = 12;
@@ -18,10 +19,11 @@ const VCS_DIRS: [&str; 6] = [".git", ".svn", ".hg", ".bzr", ".jj", ".sl"];
 const KERNEL_DIRS: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// Where a search starts and how its results are named.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Place {
     pub root: PathBuf,
     cwd: PathBuf,
+    closed: Option<PathFilter>,
 }
 
 /// What a search may start at.
@@ -35,10 +37,16 @@ impl Place {
     /// The place that the input names, or where the shell stands.
     pub fn of(path: Option<&str>, start: StartAt, context: &ToolContext) -> Result<Self, ToolFailure> {
         let cwd = context.workspace.cwd();
+        let closed = context.workspace.closed_paths.clone();
         let Some(path) = path.filter(|path| !path.is_empty()) else {
-            return Ok(Self { root: cwd.clone(), cwd });
+            return Ok(Self { root: cwd.clone(), cwd, closed });
         };
         let root = context.workspace.resolve(path);
+        if names_special(&root) {
+            return Err(ToolFailure::Rejected(format!(
+                "Cannot search '{path}': this path names a device or process file."
+            )));
+        }
         let missing = match start {
             StartAt::Directory => "Directory does not exist",
             StartAt::FileOrDirectory => "Path does not exist",
@@ -58,7 +66,7 @@ impl Place {
             StartAt::FileOrDirectory if !metadata.is_dir() && !metadata.is_file() => {
                 Err(ToolFailure::Rejected(format!("Path is not a file or directory: {path}")))
             }
-            StartAt::Directory | StartAt::FileOrDirectory => Ok(Self { root, cwd }),
+            StartAt::Directory | StartAt::FileOrDirectory => Ok(Self { root, cwd, closed }),
         }
     }
 
@@ -83,18 +91,24 @@ impl Vcs {
     }
 }
 
-/// A walk below `root` that sees hidden files and uses every core.
-pub(crate) fn walk(root: &Path, vcs: Vcs) -> WalkBuilder {
-    let mut builder = WalkBuilder::new(root);
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
-    builder
-        .hidden(false)
-        .follow_links(false)
-        // The user's own ignore file is found through the environment, which libraries do not read.
-        .git_global(false)
-        .threads(threads)
-        .filter_entry(move |entry| is_entered(entry, vcs));
-    builder
+impl Place {
+    /// A walk below `base`, which is the root or a directory under it, that sees hidden files and uses every
+    /// core.
+    pub fn walk(&self, base: &Path, vcs: Vcs) -> WalkBuilder {
+        let mut builder = WalkBuilder::new(base);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let closed = self.closed.clone();
+        builder
+            .hidden(false)
+            .follow_links(false)
+            // The user's own ignore file is found through the environment, which libraries do not read.
+            .git_global(false)
+            .threads(threads)
+            .filter_entry(move |entry| {
+                is_entered(entry, vcs) && !closed.as_ref().is_some_and(|closed| closed(entry.path()))
+            });
+        builder
+    }
 }
 
 fn is_entered(entry: &DirEntry, vcs: Vcs) -> bool {

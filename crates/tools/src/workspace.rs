@@ -1,7 +1,7 @@
 //! What all tool calls of one agent share: where they work, with which limits, and what they have read.
 
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lathe_exec::Ledger;
@@ -28,7 +28,14 @@ pub struct Workspace {
     pub limits: Limits,
     /// The files the model has read or written.
     pub seen: SeenFiles,
+    /// Paths that Glob and Grep leave out of what they find, because a rule denies reading them. Whether a
+    /// call may be made at all is decided before it; this is for what a search comes across.
+    pub closed_paths: Option<PathFilter>,
 }
+
+/// Says of a path whether it belongs to some set. Asked from several threads at once, for every file a
+/// search comes across.
+pub type PathFilter = Arc<dyn Fn(&Path) -> bool + Send + Sync>;
 
 /// Bounds on what a call may take or return.
 #[derive(Debug, Clone)]
@@ -103,6 +110,7 @@ impl Workspace {
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),
             seen: SeenFiles::default(),
+            closed_paths: None,
         }
     }
 

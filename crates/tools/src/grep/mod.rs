@@ -10,7 +10,6 @@ mod query;
 
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use ignore::{DirEntry, WalkState};
 use rustix::fs::{CWD, Mode as FileMode, OFlags};
 use serde_json::{Map, Value, json};
 
+use crate::files::open::open_regular;
 use crate::search::{Place, StartAt};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
@@ -153,7 +153,7 @@ impl Worker<'_> {
         } else {
             BinaryDetection::quit(0)
         });
-        let file = open(entry.path())?;
+        let file = open(entry)?;
         let mut lines = Lines::new(self.query, &self.matcher);
         let reader = Watched { file: &file, stop: self.stop };
         self.searcher.search_reader(&self.matcher, reader, &mut lines)?;
@@ -168,10 +168,14 @@ impl Worker<'_> {
     }
 }
 
-/// Opens a file that a moment ago was a regular one; should it be something else now, nothing blocks.
-fn open(path: &Path) -> std::io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    Ok(File::from(rustix::fs::openat(CWD, path, flags, FileMode::empty())?))
+/// Opens a file. One that was met was a regular file a moment ago; should it be something else now, nothing
+/// is followed and nothing blocks.
+fn open(entry: &DirEntry) -> std::io::Result<File> {
+    if entry.depth() == 0 {
+        return open_regular(entry.path()).map(|opened| opened.file).map_err(std::io::Error::other);
+    }
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    Ok(File::from(rustix::fs::openat(CWD, entry.path(), flags, FileMode::empty())?))
 }
 
 /// A file that reads as broken once the search is to stop: so one endless file cannot hold it.

@@ -10,7 +10,7 @@ use ignore::types::TypesBuilder;
 use serde_json::Value;
 
 use super::Cut;
-use crate::search::{Place, Vcs, walk};
+use crate::search::{Place, Vcs};
 
 /// Results shown when the input does not say.
 const DEFAULT_LIMIT: usize = 250;
@@ -20,6 +20,10 @@ const MAX_REACH: usize = 100_000;
 
 /// Memory for one line, or for one file when matches may span lines. Files that need more are skipped.
 const HEAP_BYTES: usize = 64 << 20;
+
+/// Memory of a compiled pattern, and of what it remembers while it searches, for each thread.
+const REGEX_BYTES: usize = 10 << 20;
+const REGEX_CACHE_BYTES: usize = 16 << 20;
 
 /// What the results are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,11 +140,17 @@ impl Query {
 
 fn matcher(pattern: &str, multiline: bool, ignore_case: bool) -> Result<RegexMatcher, String> {
     let mut builder = RegexMatcherBuilder::new();
-    builder.multi_line(true).unicode(true).octal(false).case_insensitive(ignore_case);
+    builder
+        .multi_line(true)
+        .unicode(true)
+        .octal(false)
+        .case_insensitive(ignore_case)
+        .size_limit(REGEX_BYTES)
+        .dfa_size_limit(REGEX_CACHE_BYTES);
     if multiline {
         builder.dot_matches_new_line(true);
     } else {
-        builder.line_terminator(Some(b'\n')).ban_byte(None);
+        builder.line_terminator(Some(b'\n'));
     }
     builder.build(pattern).map_err(|error| {
         let hint = if !multiline && pattern.contains("\\n") {
@@ -153,7 +163,7 @@ fn matcher(pattern: &str, multiline: bool, ignore_case: bool) -> Result<RegexMat
 }
 
 fn walk_of(input: &Value, place: &Place) -> Result<WalkBuilder, String> {
-    let mut builder = walk(&place.root, Vcs::Skip);
+    let mut builder = place.walk(&place.root, Vcs::Skip);
     builder.add_custom_ignore_filename(".rgignore");
     if let Some(globs) = input["glob"].as_str() {
         let mut overrides = OverrideBuilder::new(&place.root);

@@ -97,7 +97,9 @@ pub(super) async fn read(
         }
     })?;
     if let Ok(path) = std::fs::canonicalize(path) {
-        let seen = if whole { Seen::of_bytes(View::Whole, stamp, &scan.bytes) } else { Seen::of_part(stamp) };
+        let all_of_it = wanted.first == 0 && scan.lines == scan.total_lines;
+        let seen =
+            if all_of_it { Seen::of_bytes(View::Whole, stamp, &scan.bytes) } else { Seen::of_part(stamp) };
         context.workspace.seen.record(path, seen);
     }
     Ok(output(&request, &scan))
