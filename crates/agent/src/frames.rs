@@ -12,8 +12,8 @@ use lathe_protocol::system::{
     SessionTitleChanged, Status, ThinkingTokens,
 };
 use lathe_protocol::{
-    ApiMessage, AssistantMessage, ContentBlock, Extra, InboundUser, Outbound, StreamEventMessage, SystemMessage,
-    ToolResultMeta, Usage, UserMessage,
+    ApiMessage, AssistantMessage, ContentBlock, Extra, InboundUser, Outbound, StreamEventMessage,
+    SystemMessage, ToolResultMeta, Usage, UserMessage,
 };
 use serde_json::{Value, json};
 

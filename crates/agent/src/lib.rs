@@ -16,6 +16,7 @@ pub mod frames;
 pub mod history;
 pub mod host;
 pub mod journal;
+mod permit;
 pub mod prompt;
 pub mod queue;
 mod request;

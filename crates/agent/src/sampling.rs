@@ -171,6 +171,10 @@ impl Turn<'_> {
     async fn take_answer(&mut self, (answered, access): (Answered, Access), calls: &mut Calls) {
         calls.schedule.finished(access);
         self.say_tool_result(&answered).await;
+        if answered.interrupted {
+            // One call that ends the turn ends its siblings too; each still gets its answer.
+            self.cancel.cancel();
+        }
         calls.record(answered);
         self.start_calls(calls);
     }

@@ -127,8 +127,7 @@ impl Session {
     async fn turn(&mut self, prompt: InboundUser) {
         self.shared.emit_state("running").await;
         self.open_turn(&prompt).await;
-        let handle =
-            TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
+        let handle = TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
         let choice = self.shared.choice().clone();
         let mut history = std::mem::take(&mut self.history);
         let mut turn = Turn {

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use lathe_permissions::{Call, Decision, Reason, ShownAs, resolve_without_host};
-use lathe_protocol::message::PermissionDecisionMeta;
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
 use lathe_tools::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, validate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::permit::{Permitted, permit};
 use crate::schedule::Access;
 use crate::shared::Shared;
 
@@ -75,9 +74,10 @@ pub async fn run(shared: Arc<Shared>, call: ToolCall, cancel: CancellationToken)
         Err(Refused::Schema(invalid)) => return invalid_input(call, &invalid),
         Err(Refused::Tool(failure)) => return failed(call, failure, None),
     };
-    let meta = match permitted(&shared, &call, &input).await {
-        Permitted::Yes(meta) => meta,
+    let (input, meta) = match permit(&shared, &call, &input, &cancel).await {
+        Permitted::Yes { input, meta } => (input, meta),
         Permitted::No { text, meta } => return denied(call, &text, meta),
+        Permitted::Stop { meta } => return stopped(call, meta),
         Permitted::Senseless(text) => return failed(call, ToolFailure::Rejected(text), None),
     };
     let context = ToolContext {
@@ -105,51 +105,6 @@ fn checked_input(tool: &dyn Tool, call: &ToolCall) -> Result<Value, Refused> {
     let input = validate(tool.name(), tool.input_schema(), call.input.clone()).map_err(Refused::Schema)?;
     tool.check(&input).map_err(Refused::Tool)?;
     Ok(input)
-}
-
-enum Permitted {
-    Yes(ToolResultMeta),
-    No {
-        text: String,
-        meta: ToolResultMeta,
-    },
-    /// Refused like input that makes no sense, without counting as a denial.
-    Senseless(String),
-}
-
-/// Rules and mode. Nobody can be asked yet: a question is a denial that says so.
-async fn permitted(shared: &Shared, call: &ToolCall, input: &Value) -> Permitted {
-    let cwd = shared.workspace.cwd();
-    let (decision, mode) = {
-        let engine = shared.permissions();
-        (engine.decide(&Call { tool: &call.name, input, cwd: &cwd, ..Call::default() }), engine.mode())
-    };
-    let meta = |decision: &str, kind: Option<&str>, reason_type: Option<&str>| ToolResultMeta {
-        id: call.id.clone(),
-        non_execution_kind: kind.map(str::to_owned),
-        permission_decision: Some(PermissionDecisionMeta {
-            decision: decision.to_owned(),
-            source: "config".to_owned(),
-            reason_type: reason_type.map(str::to_owned),
-            ..PermissionDecisionMeta::default()
-        }),
-        ..ToolResultMeta::default()
-    };
-    let denied = match decision {
-        Decision::Allow(allowed) => {
-            return Permitted::Yes(meta("accept", None, allowed.reason.wire_type()));
-        }
-        Decision::Deny(denied) => denied,
-        Decision::Ask(asked) => resolve_without_host(&asked, mode),
-    };
-    if denied.shown_as == ShownAs::ToolUseError {
-        return Permitted::Senseless(denied.message);
-    }
-    shared.emit(shared.frames.permission_denied(&call.name, &call.id, &denied)).await;
-    let by_mode = matches!(denied.reason, Reason::Mode(_));
-    let kind = if denied.was_question && !by_mode { "user-rejected" } else { "permission-rule" };
-    let meta = meta("reject", Some(kind), denied.reason.wire_type());
-    Permitted::No { text: denied.message, meta }
 }
 
 fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answered {
@@ -185,13 +140,24 @@ fn invalid_input(call: ToolCall, invalid: &InvalidInput) -> Answered {
     error(call, content, result, None)
 }
 
-fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> Answered {
-    let denial = PermissionDenial {
+/// The call was not permitted, and the turn ends with it.
+fn stopped(call: ToolCall, meta: ToolResultMeta) -> Answered {
+    let denial = denial(&call);
+    Answered { denial: Some(denial), ..interrupted(call, Some(meta)) }
+}
+
+/// What the result lists about a call that was not permitted.
+fn denial(call: &ToolCall) -> PermissionDenial {
+    PermissionDenial {
         tool_name: call.name.clone(),
         tool_use_id: call.id.clone(),
         tool_input: call.input.clone(),
         ..PermissionDenial::default()
-    };
+    }
+}
+
+fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> Answered {
+    let denial = denial(&call);
     let answered = error(call, text.to_owned(), json!(format!("Error: {text}")), Some(meta));
     Answered { denial: Some(denial), ..answered }
 }

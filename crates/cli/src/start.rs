@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lathe_agent::access::NoSettings;
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::journal::Journal;
-use lathe_agent::access::NoSettings;
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits};
 use lathe_exec::Ledger;
-use lathe_models::catalog::Phase;
 use lathe_models::CacheTtl;
+use lathe_models::catalog::Phase;
 use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
 use lathe_protocol::{Init, PermissionBehavior, PermissionMode};
 use lathe_tools::{Selection, ToolSet, Workspace, builtin_tools};
@@ -276,11 +276,7 @@ fn frame_options(plan: &RunPlan, env: &Env) -> FrameOptions {
     } else {
         StateFrames::None
     };
-    FrameOptions {
-        partial_messages: plan.partial_messages,
-        replay_prompts: plan.replay_prompts,
-        states,
-    }
+    FrameOptions { partial_messages: plan.partial_messages, replay_prompts: plan.replay_prompts, states }
 }
 
 fn init_facts(cwd: &Path, extra_dirs: &[PathBuf], key_source: String) -> Init {

@@ -240,7 +240,13 @@ fn kind(frame: &Value) -> String {
     if frame.is_string() { "text".to_owned() } else { format!("{} {detail}", text("type")) }
 }
 
-fn compare_value(expected: &Value, actual: &Value, path: &str, key: &str, texts: Texts) -> Result<(), String> {
+fn compare_value(
+    expected: &Value,
+    actual: &Value,
+    path: &str,
+    key: &str,
+    texts: Texts,
+) -> Result<(), String> {
     let differs = || Err(format!("{path}: recorded {expected}, ours {actual}"));
     match (expected, actual) {
         (Value::Object(expected), Value::Object(actual)) => {
@@ -272,7 +278,8 @@ fn compare_value(expected: &Value, actual: &Value, path: &str, key: &str, texts:
         }
         (Value::Number(_), Value::Number(_)) => {
             let compared = COMPARED.contains(&key) || texts == Texts::Same;
-            let close = |a: &Value, b: &Value| (a.as_f64().unwrap_or(0.0) - b.as_f64().unwrap_or(1.0)).abs() < 1e-9;
+            let close =
+                |a: &Value, b: &Value| (a.as_f64().unwrap_or(0.0) - b.as_f64().unwrap_or(1.0)).abs() < 1e-9;
             if close(expected, actual) || !compared { Ok(()) } else { differs() }
         }
         (Value::Null, Value::Null) | (Value::Bool(true), Value::Bool(true)) => Ok(()),

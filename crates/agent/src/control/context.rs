@@ -23,9 +23,7 @@ pub(super) fn usage(shared: &Arc<Shared>) -> Reply {
         .map_or(0, |request| request.messages.iter().map(|message| message.bytes().len()).sum());
     let used = tokens(system) + tokens(tools) + tokens(messages);
     let free = window.saturating_sub(used);
-    let category = |id: &str, name: &str, tokens: u64, color: &str, kind: &str| {
-        json!({"id": id, "name": name, "tokens": tokens, "color": color, "kind": kind})
-    };
+    let category = |id: &str, name: &str, tokens: u64, color: &str, kind: &str| json!({"id": id, "name": name, "tokens": tokens, "color": color, "kind": kind});
     let percentage = (used * 100).checked_div(window).unwrap_or(0);
     Reply::Success(json!({
         "categories": [

@@ -79,7 +79,9 @@ async fn dispatch(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&T
         Body::FileSuggestions(body) => look::file_suggestions(shared, &body.query),
         Body::ReadFile(body) => look::read_file(shared, &body),
         Body::ListPermissionRules(_) => look::permission_rules(shared),
-        Body::GetHooksListing(_) => Reply::Success(json!({"events": [], "hooks": [], "eventCatalog": [], "policy": {}})),
+        Body::GetHooksListing(_) => {
+            Reply::Success(json!({"events": [], "hooks": [], "eventCatalog": [], "policy": {}}))
+        }
         Body::McpStatus(_) => Reply::Success(json!({"mcpServers": []})),
         Body::McpSetServers(body) => look::mcp_set_servers(&body),
         Body::McpReconnect(body) => Reply::Error(format!("Server not found: {}", body.server_name)),

@@ -1,0 +1,207 @@
+//! Whether a call may run: rules and mode first, then whoever can be asked. A question to the host is
+//! answered, refused, withdrawn or impossible; anything but a clear yes means the call does not run.
+
+use std::sync::Arc;
+
+use lathe_permissions::{Asked, Call, Decision, Denied, Reason, ShownAs, resolve_without_host};
+use lathe_protocol::control::{PermissionAllow, PermissionDeny};
+use lathe_protocol::message::PermissionDecisionMeta;
+use lathe_protocol::{
+    CanUseToolRequest, PermissionResult, PermissionUpdate, PermissionUpdateDestination, ToolResultMeta,
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::ask::AskError;
+use crate::config::PromptSurface;
+use crate::shared::Shared;
+use crate::toolrun::ToolCall;
+
+/// The outcome of asking whether a call may run.
+pub enum Permitted {
+    /// It may, with this input.
+    Yes { input: Value, meta: ToolResultMeta },
+    /// It may not; the model reads `text`, and the call counts as denied.
+    No { text: String, meta: ToolResultMeta },
+    /// It may not, and the turn is over.
+    Stop { meta: ToolResultMeta },
+    /// Refused like input that makes no sense, without counting as a denial.
+    Senseless(String),
+}
+
+/// Decides about one call.
+pub async fn permit(
+    shared: &Arc<Shared>,
+    call: &ToolCall,
+    input: &Value,
+    cancel: &CancellationToken,
+) -> Permitted {
+    let cwd = shared.workspace.cwd();
+    let (decision, mode) = {
+        let engine = shared.permissions();
+        (engine.decide(&Call { tool: &call.name, input, cwd: &cwd, ..Call::default() }), engine.mode())
+    };
+    match decision {
+        Decision::Allow(allowed) => {
+            let meta = meta(call, None, Some(("accept", "config", allowed.reason.wire_type())));
+            Permitted::Yes { input: input.clone(), meta }
+        }
+        Decision::Deny(denied) => refuse(shared, call, denied).await,
+        Decision::Ask(asked) => {
+            let silent = mode == lathe_protocol::PermissionMode::DontAsk;
+            match shared.surface {
+                PromptSurface::Host if !silent => ask_host(shared, call, input, asked, cancel).await,
+                PromptSurface::Host | PromptSurface::None => {
+                    refuse(shared, call, resolve_without_host(&asked, mode)).await
+                }
+            }
+        }
+    }
+}
+
+/// A denial that nobody was asked about: the host hears of it, the model reads why.
+async fn refuse(shared: &Shared, call: &ToolCall, denied: Denied) -> Permitted {
+    if denied.shown_as == ShownAs::ToolUseError {
+        return Permitted::Senseless(denied.message);
+    }
+    shared.emit(shared.frames.permission_denied(&call.name, &call.id, &denied)).await;
+    let by_mode = matches!(denied.reason, Reason::Mode(_));
+    let kind = if denied.was_question && !by_mode { "user-rejected" } else { "permission-rule" };
+    let meta = meta(call, Some(kind), Some(("reject", "config", denied.reason.wire_type())));
+    Permitted::No { text: denied.message, meta }
+}
+
+/// Asks the host and does what it says.
+async fn ask_host(
+    shared: &Arc<Shared>,
+    call: &ToolCall,
+    input: &Value,
+    asked: Asked,
+    cancel: &CancellationToken,
+) -> Permitted {
+    shared.emit_state("requires_action").await;
+    let answer = shared.ask(question(call, input, asked), cancel, None).await;
+    shared.emit_state("running").await;
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(AskError::Withdrawn) => return Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
+        Err(AskError::Closed) => return failed(call, "AbortError: Stream closed"),
+        Err(error @ (AskError::Refused(_) | AskError::TimedOut(_))) => {
+            return failed(call, &format!("Error: {error}"));
+        }
+    };
+    match PermissionResult::parse(&answer) {
+        Ok(PermissionResult::Allow(allow)) => allowed(shared, call, input, allow).await,
+        Ok(PermissionResult::Deny(deny)) => denied(call, deny),
+        Ok(PermissionResult::Unknown(_)) => invalid(shared, call, "it is neither allow nor deny").await,
+        Err(error) => invalid(shared, call, &error.to_string()).await,
+    }
+}
+
+fn question(call: &ToolCall, input: &Value, asked: Asked) -> CanUseToolRequest {
+    let about = ["command", "description", "file_path", "url", "query"];
+    let description = about.iter().find_map(|key| input[*key].as_str()).map(str::to_owned);
+    CanUseToolRequest {
+        tool_name: call.name.clone(),
+        display_name: Some(call.name.clone()),
+        input: input.clone(),
+        tool_use_id: Some(call.id.clone()),
+        permission_suggestions: (!asked.suggestions.is_empty()).then_some(asked.suggestions),
+        blocked_path: asked.blocked_path.map(|path| path.display().to_string()),
+        decision_reason: asked.reason.text(),
+        decision_reason_type: asked.reason.wire_type().map(str::to_owned),
+        requires_user_interaction: asked.requires_user_interaction.then_some(true),
+        description,
+        ..CanUseToolRequest::default()
+    }
+}
+
+async fn allowed(shared: &Arc<Shared>, call: &ToolCall, input: &Value, allow: PermissionAllow) -> Permitted {
+    let updates = allow.updated_permissions.unwrap_or_default();
+    let source = match allow.decision_classification.as_deref() {
+        Some(known @ ("user_temporary" | "user_permanent")) => known.to_owned(),
+        Some(_) | None if updates.is_empty() => "user_temporary".to_owned(),
+        Some(_) | None => "user_permanent".to_owned(),
+    };
+    for update in &updates {
+        apply(shared, update).await;
+    }
+    // No input, or an empty one, means: as it was.
+    let input = match allow.updated_input {
+        Some(Value::Object(fields)) if !fields.is_empty() => Value::Object(fields),
+        Some(_) | None => input.clone(),
+    };
+    Permitted::Yes { input, meta: meta(call, None, Some(("accept", &source, None))) }
+}
+
+/// Applies an update to the session, and to the settings file it names.
+pub async fn apply(shared: &Arc<Shared>, update: &PermissionUpdate) {
+    let before = shared.permissions().mode();
+    let applied = shared.permissions().apply(update);
+    let mode = shared.permissions().mode();
+    if mode != before {
+        shared.emit(shared.frames.mode_changed(mode.as_str())).await;
+    }
+    let saved = if names_a_file(update) { shared.settings.save_permission(update) } else { Ok(()) };
+    let trouble = applied.err().map(|error| error.to_string()).or(saved.err());
+    if let Some(trouble) = trouble {
+        let text = format!("a permission update was not applied: {trouble}");
+        shared.emit(shared.frames.note("permission_update_failed", &text)).await;
+    }
+}
+
+/// Whether the update is to be kept beyond the session.
+fn names_a_file(update: &PermissionUpdate) -> bool {
+    use PermissionUpdateDestination::{CliArg, LocalSettings, ProjectSettings, Session, UserSettings};
+    let destination = match update {
+        PermissionUpdate::AddRules(update)
+        | PermissionUpdate::ReplaceRules(update)
+        | PermissionUpdate::RemoveRules(update) => update.destination,
+        PermissionUpdate::SetMode(update) => update.destination,
+        PermissionUpdate::AddDirectories(update) | PermissionUpdate::RemoveDirectories(update) => {
+            update.destination
+        }
+        PermissionUpdate::Unknown(_) => return false,
+    };
+    match destination {
+        UserSettings | ProjectSettings | LocalSettings => true,
+        Session | CliArg => false,
+    }
+}
+
+fn denied(call: &ToolCall, deny: PermissionDeny) -> Permitted {
+    if deny.interrupt == Some(true) {
+        return Permitted::Stop { meta: meta(call, Some("user-rejected"), None) };
+    }
+    let meta = meta(call, Some("permission-rule"), Some(("reject", "user_reject", None)));
+    Permitted::No { text: deny.message, meta }
+}
+
+/// The question could not be settled: the call does not run.
+fn failed(call: &ToolCall, why: &str) -> Permitted {
+    let meta = meta(call, Some("permission-rule"), Some(("reject", "config", Some("other"))));
+    Permitted::No { text: format!("Tool permission request failed: {why}"), meta }
+}
+
+/// An answer that cannot be understood is said back to the host, not only to the model.
+async fn invalid(shared: &Shared, call: &ToolCall, why: &str) -> Permitted {
+    let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
+    shared.emit(shared.frames.note("invalid_permission_result", &text)).await;
+    let meta = meta(call, Some("permission-rule"), Some(("reject", "config", Some("other"))));
+    let text = format!("The permission callback returned an invalid result, so the call was not run: {why}");
+    Permitted::No { text, meta }
+}
+
+fn meta(call: &ToolCall, kind: Option<&str>, decision: Option<(&str, &str, Option<&str>)>) -> ToolResultMeta {
+    ToolResultMeta {
+        id: call.id.clone(),
+        non_execution_kind: kind.map(str::to_owned),
+        permission_decision: decision.map(|(decision, source, reason_type)| PermissionDecisionMeta {
+            decision: decision.to_owned(),
+            source: source.to_owned(),
+            reason_type: reason_type.map(str::to_owned),
+            ..PermissionDecisionMeta::default()
+        }),
+        ..ToolResultMeta::default()
+    }
+}
