@@ -125,11 +125,13 @@ impl Reply {
     }
 }
 
+/// Only requests for an answer have a number.
 fn headers(content_type: &str, number: u64) -> Vec<(String, String)> {
-    vec![
-        ("content-type".to_owned(), content_type.to_owned()),
-        ("request-id".to_owned(), format!("req_{number}")),
-    ]
+    let mut headers = vec![("content-type".to_owned(), content_type.to_owned())];
+    if number > 0 {
+        headers.push(("request-id".to_owned(), format!("req_{number}")));
+    }
+    headers
 }
 
 fn set_headers(headers: &mut Vec<(String, String)>, more: &BTreeMap<String, String>) {
