@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use super::figures::{Budget, Figures, Row, Unit};
 use super::process::{self, Finished};
@@ -124,6 +125,9 @@ impl Bench<'_> {
         let got = run.seen.arrivals.len();
         if got < expected {
             bail!("{} sent {got} requests, and the plan has {expected}", subject.name);
+        }
+        if let Some(refusal) = failed_tool_result(&run.finished.stdout.bytes) {
+            bail!("{} did not run the command of a tool turn: {refusal}", subject.name);
         }
         Ok(run)
     }
@@ -277,6 +281,17 @@ impl Curl {
     }
 }
 
+/// The first tool result that is an error: a turn whose command was refused is fast and proves nothing.
+fn failed_tool_result(stdout: &[u8]) -> Option<String> {
+    let lines = stdout.split(|byte| *byte == b'\n');
+    let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    messages.filter(|message| message["type"] == "user").find_map(|message| {
+        let blocks = message["message"]["content"].as_array()?;
+        let failed = blocks.iter().find(|block| block["is_error"] == true)?;
+        Some(failed["content"].to_string())
+    })
+}
+
 /// Builds a row from the figures of all subjects, Lathe first.
 fn row(what: &str, unit: Unit, mut figures: Vec<Option<f64>>, floor: Option<f64>, budget: Budget) -> Row {
     let peers = figures.split_off(1);
@@ -315,6 +330,8 @@ fn megabytes(bytes: u64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -322,6 +339,17 @@ mod tests {
         assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(vec![4.0, 1.0, 2.0, 100.0]), Some(3.0));
         assert_eq!(median(vec![]), None);
+    }
+
+    #[test]
+    fn a_refused_command_is_noticed() {
+        let line = |is_error: bool| {
+            let block = json!({ "type": "tool_result", "content": "no", "is_error": is_error });
+            format!("{}\n", json!({ "type": "user", "message": { "content": [block] } }))
+        };
+        assert_eq!(failed_tool_result(line(false).as_bytes()), None);
+        assert_eq!(failed_tool_result((line(false) + &line(true)).as_bytes()).unwrap(), "\"no\"");
+        assert_eq!(failed_tool_result(b"plain text\n"), None);
     }
 
     #[test]
