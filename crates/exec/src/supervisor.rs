@@ -8,8 +8,8 @@
 //! How it works. The supervisor is a *child subreaper*: descendants that lose their parent, `setsid` and
 //! double-forked daemons included, become its direct children, so killing direct children until none is
 //! left kills the tree. It holds two pipes. The *lifeline* carries nothing; its write end is ours alone,
-//! and its end of file, however it came about, is the order to kill. On the *status* pipe it writes one
-//! [`STARTED`](read_started) record (the command's pid) and one end record (wait status, anything left).
+//! and its end of file, however it came about, is the order to kill. On the *status* pipe the command's pid
+//! is written before its `exec`, and by the supervisor one end record (wait status, anything left).
 //! Should somebody kill the supervisor itself, the command's main process gets SIGKILL from the kernel
 //! (parent-death signal) and the status pipe ends without a record.
 //!
@@ -106,6 +106,13 @@ pub(crate) fn kill_group(leader: pid_t) {
     }
 }
 
+/// Small enough for a pipe to take whole or not at all; a host that is gone is not an error.
+unsafe fn write_record(pipe: RawFd, record: &[u8]) {
+    unsafe {
+        libc::write(pipe, record.as_ptr().cast(), record.len());
+    }
+}
+
 struct Plan {
     lifeline: OwnedFd,
     status: OwnedFd,
@@ -194,6 +201,9 @@ unsafe fn become_command(plan: &Plan, supervisor: pid_t) -> io::Result<()> {
         if libc::getppid() != supervisor {
             return Err(io::Error::from_raw_os_error(libc::ESRCH));
         }
+        // Written here and not by the supervisor, which a command could kill before it comes to that. The
+        // host finds the record when `spawn` returns.
+        write_record(plan.status.as_raw_fd(), &libc::getpid().to_ne_bytes());
         if let Some((fd, number)) = &plan.orders.note {
             let placed = if fd.as_raw_fd() == *number {
                 libc::fcntl(*number, libc::F_SETFD, 0)

@@ -314,6 +314,23 @@ async fn a_killed_supervisor_is_noticed_and_its_group_dies() {
 }
 
 #[tokio::test]
+async fn the_kernel_ends_the_command_of_a_killed_supervisor() {
+    let cookie = new_cookie();
+    let ledger = Ledger::default();
+    let mut spec = Spec::new("sleep", "/");
+    spec.args = vec!["1000".into()];
+    spec.env = sh("", &cookie).env;
+    let running = ledger.spawn(spec).unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", running.pid())).unwrap();
+    let supervisor = status.lines().find_map(|line| line.strip_prefix("PPid:\t")).unwrap();
+    let supervisor = rustix::process::Pid::from_raw(supervisor.parse().unwrap()).unwrap();
+    rustix::process::kill_process(supervisor, rustix::process::Signal::KILL).unwrap();
+    // Without a turn for the runtime, so that nobody here can help.
+    eventually("the command is gone", Duration::from_secs(2), || survivors(&cookie).is_empty());
+    assert_eq!(running.wait().await, Exit::Lost);
+}
+
+#[tokio::test]
 async fn supervisors_shrug_off_signals_meant_for_others() {
     let cookie = new_cookie();
     let script = "for s in HUP INT QUIT TERM USR1 USR2 PIPE ALRM; do kill -$s $PPID; done; echo on";

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libc::{c_int, pid_t, sigset_t};
 
-use super::{END_RECORD_BYTES, Plan};
+use super::{END_RECORD_BYTES, Plan, write_record};
 use crate::Leftovers;
 
 /// Where the supervisor keeps its two pipes: nothing else is open in it.
@@ -37,9 +37,6 @@ const SETTLED_AFTER: Duration = Duration::from_millis(100);
 /// Looks after a command until nobody of its tree is left.
 pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
     unsafe {
-        // Before anything is closed: `spawn` in the host returns when the last copy of its error pipe is
-        // closed, and finds this record then.
-        write_status(plan.status.as_raw_fd(), &main.to_ne_bytes());
         libc::dup2(plan.lifeline.as_raw_fd(), LIFELINE);
         libc::dup2(plan.status.as_raw_fd(), STATUS);
         close_from(STATUS + 1);
@@ -104,7 +101,7 @@ impl Family {
             for (place, byte) in record.iter_mut().zip(bytes) {
                 *place = byte;
             }
-            unsafe { write_status(STATUS, &record) };
+            unsafe { write_record(STATUS, &record) };
         }
         left
     }
@@ -278,13 +275,6 @@ unsafe fn close_from(first: RawFd) {
             libc::close(fd);
             fd = fd.wrapping_add(1);
         }
-    }
-}
-
-/// Small enough for a pipe to take whole or not at all; a host that is gone is not an error.
-unsafe fn write_status(pipe: RawFd, record: &[u8]) {
-    unsafe {
-        libc::write(pipe, record.as_ptr().cast(), record.len());
     }
 }
 
