@@ -92,7 +92,7 @@ fn records_to_copy(index: &Index, up_to: Option<&str>) -> Result<Vec<At>> {
     let end = match up_to {
         None => index.entries.len(),
         Some(uuid) => {
-            let at = index.position(uuid).filter(is_copied);
+            let at = index.position(uuid).filter(|at| !index.entries[*at].is_sidechain);
             at.ok_or_else(|| TranscriptError::NoSuchMessage(uuid.to_owned()))? + 1
         }
     };
@@ -119,16 +119,17 @@ impl<W: Write> Copy<'_, W> {
     }
 
     fn fresh_ids(&mut self, copied: &[At], new_uuid: &mut dyn FnMut() -> String, now: &str) -> Result<()> {
+        // Records that are not copied are passed over: their children follow what they followed.
         let fresh: HashMap<At, String> = copied.iter().map(|at| (*at, new_uuid())).collect();
         for (nth, at) in copied.iter().enumerate() {
             let text = self.read(*at)?;
             let mut record = RawObject::parse(&text)?;
             let old = record.text("uuid").unwrap_or_default();
             record.set("uuid", &fresh[at])?;
-            record.set("parentUuid", &self.copied_parent(*at).and_then(|parent| fresh.get(&parent)))?;
+            let fresh_above = |at: At| self.index.walk_up(at).find_map(|above| fresh.get(&above));
+            record.set("parentUuid", &self.index.parent(*at).and_then(fresh_above))?;
             if let Some(logical) = record.text("logicalParentUuid") {
-                let logical = self.index.position(&logical).and_then(|at| fresh.get(&at));
-                record.set("logicalParentUuid", &logical)?;
+                record.set("logicalParentUuid", &self.index.position(&logical).and_then(fresh_above))?;
             }
             record.set("sessionId", &self.to)?;
             record.set("isSidechain", &false)?;
@@ -140,13 +141,6 @@ impl<W: Write> Copy<'_, W> {
             self.write(&Line::of(&record)?)?;
         }
         Ok(())
-    }
-
-    /// The nearest ancestor that is copied as well.
-    fn copied_parent(&self, at: At) -> Option<At> {
-        let is_copied =
-            |at: &At| self.index.entries[*at].kind != Kind::Progress && !self.index.entries[*at].is_sidechain;
-        self.index.walk_up(at).skip(1).find(is_copied)
     }
 
     fn add_sides(&mut self, title: Option<&str>) -> Result<()> {

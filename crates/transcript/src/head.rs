@@ -19,6 +19,8 @@ pub(crate) struct Head<'a> {
     pub is_summary: bool,
     pub is_team: bool,
     pub has_ai_title: bool,
+    /// Has `rendered`: the text that an attachment put in front of the model.
+    pub is_rendered: bool,
     /// `message.id`: shared by all blocks of one answer.
     pub message_id: Option<Cow<'a, str>>,
     /// `attachment.source_uuid`: the prompt that a `queued_command` delivered.
@@ -72,6 +74,7 @@ impl<'de> Visitor<'de> for HeadVisitor {
                     head.is_team = map.next_value::<Loose>()?.text().is_some_and(|name| !name.is_empty())
                 }
                 "aiTitle" => head.has_ai_title = map.next_value::<Loose>()?.text().is_some(),
+                "rendered" => head.is_rendered = !matches!(map.next_value::<Loose>()?, Loose::Null),
                 "message" => head.message_id = map.next_value::<Loose>()?.member("id"),
                 "attachment" => head.queued_uuid = map.next_value::<Loose>()?.member("source_uuid"),
                 _ => {

@@ -1,6 +1,6 @@
-//! One streaming pass over a session file that keeps, per chain record, its place and its links (about
-//! sixty bytes), and of the side records the places of the last ones. Whoever needs a record reads it by
-//! its place. This is what keeps a 100 MB transcript cheap: only what the conversation needs is parsed.
+//! One streaming pass over a session file that keeps, per chain record, its place and its links (about a
+//! hundred bytes), and of the side records the places of the last ones. Whoever needs a record reads it
+//! by its place. This is what keeps a 100 MB transcript cheap: only what the conversation needs is parsed.
 //!
 //! The conversation is a walk from the newest leaf along `parentUuid` to a root. Two things are not in
 //! the links. A compaction boundary has no parent, so the walk ends there by itself. And an answer with
@@ -25,21 +25,22 @@ use crate::raw::RawObject;
 
 /// A record id in sixteen bytes: the value of a UUID, or a hash of any other text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Id(u128);
+pub(crate) struct Id(u64, u64);
 
 impl Id {
     /// The id of no record.
-    const NOWHERE: Self = Self(u128::MAX);
+    const NOWHERE: Self = Self(u64::MAX, u64::MAX);
 
     pub(crate) fn of(text: &str) -> Self {
-        Self(uuid_value(text).unwrap_or_else(|| {
-            let half = |salt: u8| {
-                let mut hasher = DefaultHasher::new();
-                (salt, text).hash(&mut hasher);
-                u128::from(hasher.finish())
-            };
-            half(0) << 64 | half(1)
-        }))
+        if let Some(value) = uuid_value(text) {
+            return Self((value >> 64) as u64, value as u64);
+        }
+        let half = |salt: u8| {
+            let mut hasher = DefaultHasher::new();
+            (salt, text).hash(&mut hasher);
+            hasher.finish()
+        };
+        Self(half(0), half(1))
     }
 }
 
@@ -88,6 +89,8 @@ pub(crate) struct Entry {
     pub is_meta: bool,
     pub is_summary: bool,
     pub is_team: bool,
+    /// An attachment that may be a part of the conversation.
+    pub is_rendered: bool,
 }
 
 impl Entry {
@@ -156,18 +159,20 @@ impl Index {
 
     fn add(&mut self, span: Span, head: &Head<'_>) {
         self.records += 1;
-        let kind = head.kind.as_deref().unwrap_or_default();
-        let Some(uuid) = &head.uuid else {
-            self.sides.note(kind, span, head);
-            return;
-        };
-        let kind = match kind {
+        let name = head.kind.as_deref().unwrap_or_default();
+        let kind = match name {
             "user" => Kind::User,
             "assistant" => Kind::Assistant,
             "system" => Kind::System,
             "attachment" => Kind::Attachment,
             "progress" => Kind::Progress,
             _ => Kind::Other,
+        };
+        // Some programs give side records a uuid, but only links say what they follow.
+        let is_link = kind != Kind::Other || head.parent != Parent::Unknown;
+        let Some(uuid) = head.uuid.as_ref().filter(|_| is_link) else {
+            self.sides.note(name, span, head);
+            return;
         };
         let id = Id::of(uuid);
         self.queued.extend(head.queued_uuid.as_deref().map(Id::of));
@@ -189,6 +194,7 @@ impl Index {
             is_meta: head.is_meta,
             is_summary: head.is_summary,
             is_team: head.is_team,
+            is_rendered: head.is_rendered || head.queued_uuid.is_some(),
         });
     }
 

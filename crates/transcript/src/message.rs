@@ -33,8 +33,7 @@ pub(crate) enum BlockKind {
 /// The content of a record's message as blocks. A plain string is one text block; anything that is not
 /// content at all is none.
 pub(crate) fn blocks(record: &RawObject<'_>) -> Vec<Block> {
-    let Some(content) = content(record) else { return Vec::new() };
-    blocks_of(&content)
+    content(record).map(blocks_of).unwrap_or_default()
 }
 
 /// Content that stands elsewhere, e.g. the prompt of a `queued_command`.
@@ -43,8 +42,11 @@ pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
     if text.starts_with('"') {
         return text_block(text).into_iter().collect();
     }
-    let Ok(blocks) = serde_json::from_str::<Vec<Box<RawValue>>>(text) else { return Vec::new() };
-    blocks.into_iter().filter_map(|raw| block_kind(&raw).map(|kind| Block { raw, kind })).collect()
+    let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(text) else { return Vec::new() };
+    blocks
+        .into_iter()
+        .filter_map(|raw| block_kind(raw).map(|kind| Block { raw: raw.to_owned(), kind }))
+        .collect()
 }
 
 /// A text block around a string that is already JSON.
@@ -61,21 +63,25 @@ pub(crate) fn made_up_text(text: &str) -> Option<Block> {
 
 /// `None` for what cannot be sent: no object, or a call or result that lost its id.
 fn block_kind(raw: &RawValue) -> Option<BlockKind> {
-    let object = RawObject::parse(raw.get()).ok()?;
-    let named = |key| object.text(key).filter(|text| !text.is_empty());
-    Some(match object.text("type").unwrap_or_default().as_str() {
+    let Loose::Object(members) = serde_json::from_str::<Loose<'_>>(raw.get()).ok()? else { return None };
+    let member = |key| members.iter().rev().find(|(name, _)| *name == key).map(|(_, text)| &**text);
+    let named = |key| member(key).filter(|text| !text.is_empty()).map(str::to_owned);
+    Some(match member("type").unwrap_or_default() {
         "tool_use" => BlockKind::ToolUse { id: named("id")?, name: named("name")? },
         "tool_result" => BlockKind::ToolResult { call: named("tool_use_id")? },
         "thinking" | "redacted_thinking" => BlockKind::Thinking,
-        "text" if is_blank(object.get("text")) => BlockKind::Blank,
+        "text" if is_blank_text(raw) => BlockKind::Blank,
         _ => BlockKind::Other,
     })
 }
 
-fn is_blank(text: Option<&RawValue>) -> bool {
-    let Some(raw) = text else { return true };
-    // Long texts are not blank, and unescaping them only to find that out would cost.
-    raw.get().len() < 64 && serde_json::from_str::<String>(raw.get()).is_ok_and(|text| text.trim().is_empty())
+fn is_blank_text(block: &RawValue) -> bool {
+    // Long blocks are not blank, and unescaping them only to find that out would cost.
+    if block.get().len() > 200 {
+        return false;
+    }
+    let text = RawObject::parse(block.get()).ok().and_then(|block| block.text("text"));
+    text.is_none_or(|text| text.trim().is_empty())
 }
 
 /// Whether the message holds a tool result.
@@ -85,9 +91,8 @@ pub(crate) fn has_tool_result(record: &RawObject<'_>) -> bool {
     blocks.into_iter().any(|block| block.member("type").is_some_and(|kind| kind == "tool_result"))
 }
 
-fn content(record: &RawObject<'_>) -> Option<Box<RawValue>> {
-    let message = RawObject::parse(record.get("message")?.get()).ok()?;
-    message.get("content").map(ToOwned::to_owned)
+fn content<'a>(record: &RawObject<'a>) -> Option<&'a RawValue> {
+    RawObject::parse(record.found("message")?.get()).ok()?.found("content")
 }
 
 #[cfg(test)]

@@ -15,13 +15,32 @@ const KEY_CHARS: usize = 200;
 /// cannot be resolved is used as given. (The reference also normalises it to NFC, which only matters on
 /// file systems that hand out decomposed names.)
 pub fn project_key(cwd: &Path) -> String {
-    let resolved = std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned());
-    key_of(&resolved.to_string_lossy())
+    key_of(&resolved(cwd), char::len_utf16)
 }
 
-/// The key of a path that is already resolved.
-pub(crate) fn key_of(path: &str) -> String {
-    let mut key: String = path.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+/// All keys that programs use for a working directory, our own first. The Python SDK counts a character
+/// beyond the basic plane once, the others count it twice.
+pub(crate) fn project_keys(cwd: &Path) -> Vec<String> {
+    let path = resolved(cwd);
+    let mut keys = vec![key_of(&path, char::len_utf16), key_of(&path, |_| 1)];
+    keys.dedup();
+    keys
+}
+
+fn resolved(cwd: &Path) -> String {
+    std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned()).to_string_lossy().into_owned()
+}
+
+/// The key of a path that is already resolved, with as many dashes for a character as `dashes` says.
+fn key_of(path: &str, dashes: impl Fn(char) -> usize) -> String {
+    let mut key = String::with_capacity(path.len());
+    for c in path.chars() {
+        if c.is_ascii_alphanumeric() {
+            key.push(c);
+        } else {
+            key.extend(std::iter::repeat_n('-', dashes(c)));
+        }
+    }
     if key.len() > KEY_CHARS {
         key.truncate(KEY_CHARS);
         key.push('-');
@@ -130,20 +149,31 @@ pub fn projects_dir(config_dir: &Path) -> PathBuf {
 mod tests {
     use super::*;
 
+    fn key(path: &str) -> String {
+        project_key(Path::new(path))
+    }
+
     #[test]
     fn every_character_outside_ascii_letters_and_digits_becomes_a_dash() {
-        assert_eq!(key_of("/tmp/a_b"), "-tmp-a-b");
-        assert_eq!(key_of("/tmp/é/x.y"), "-tmp---x-y");
+        assert_eq!(key("/no/a_b"), "-no-a-b");
+        assert_eq!(key("/no/é/x.y"), "-no---x-y");
+        assert_eq!(project_keys(Path::new("/no/é")), ["-no--"]);
+    }
+
+    /// Observed: the TypeScript SDK (0.3.325) looks under the first, the Python SDK (0.2.182) under the second.
+    #[test]
+    fn programs_disagree_about_characters_beyond_the_basic_plane() {
+        assert_eq!(project_keys(Path::new("/no/😀x")), ["-no---x", "-no--x"]);
     }
 
     /// Expected values come from the official Python SDK (0.2.182).
     #[test]
     fn long_paths_are_cut_and_hashed_as_the_sdks_do() {
         let ascii = format!("/tmp/{}", "a".repeat(250));
-        assert_eq!(key_of(&ascii), format!("-tmp-{}-bxbzwn", "a".repeat(195)));
+        assert_eq!(key(&ascii), format!("-tmp-{}-bxbzwn", "a".repeat(195)));
         let accented = format!("/tmp/{}/{}", "é".repeat(120), "b".repeat(100));
-        assert!(key_of(&accented).ends_with("-ss1duw"), "{}", key_of(&accented));
-        assert_eq!(long_key_prefix(&key_of(&ascii)), Some(format!("-tmp-{}-", "a".repeat(195)).as_str()));
+        assert!(key(&accented).ends_with("-ss1duw"), "{}", key(&accented));
+        assert_eq!(long_key_prefix(&key(&ascii)), Some(format!("-tmp-{}-", "a".repeat(195)).as_str()));
         assert_eq!(long_key_prefix("-tmp"), None);
     }
 

@@ -32,6 +32,14 @@ impl<'a> RawObject<'a> {
         })
     }
 
+    /// A member that was read, for as long as the text it was read from.
+    pub(crate) fn found(&self, key: &str) -> Option<&'a RawValue> {
+        self.0.iter().rev().find(|(name, _)| name == key).and_then(|(_, part)| match part {
+            Part::Found(raw) => Some(*raw),
+            Part::Set(_) => None,
+        })
+    }
+
     /// A member that is a string.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()

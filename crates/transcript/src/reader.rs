@@ -54,7 +54,8 @@ pub struct AgentMeta {
 /// The messages of the session at `path`, oldest first.
 pub fn session_messages(path: &Path) -> Result<Vec<MessageRow>> {
     let index = Index::open(path)?;
-    let tip = index.leaf(|entry| !entry.is_sidechain && !entry.is_team && !entry.is_meta);
+    let is_main = |entry: &Entry| !entry.is_sidechain && !entry.is_team && !entry.is_meta;
+    let tip = index.leaf(is_main).or_else(|| index.leaf(|_| true));
     let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
     let shown = index.with_siblings(&chain, index.entries.len());
     let is_shown =

@@ -238,8 +238,8 @@ impl Loader<'_> {
         let role = match entry.kind {
             Kind::User => Role::User,
             Kind::Assistant => Role::Assistant,
-            Kind::Attachment => return self.attachment(entry),
-            Kind::System | Kind::Progress | Kind::Other => return Ok(None),
+            Kind::Attachment if entry.is_rendered => return self.attachment(entry),
+            Kind::Attachment | Kind::System | Kind::Progress | Kind::Other => return Ok(None),
         };
         let text = self.index.read(entry.span)?;
         let Ok(record) = RawObject::parse(&text) else { return Ok(None) };

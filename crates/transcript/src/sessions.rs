@@ -109,13 +109,15 @@ impl Sessions {
     /// All project directories that may hold the sessions of `cwd`: usually one, for long paths every
     /// one with the same first 200 characters.
     fn project_dirs(&self, cwd: &Path) -> Vec<PathBuf> {
-        let key = paths::project_key(cwd);
-        let exact = paths::projects_dir(&self.config_dir).join(&key);
-        let Some(prefix) = paths::long_key_prefix(&key) else { return vec![exact] };
-        let has_prefix =
-            |dir: &PathBuf| dir.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
-        let mut dirs: Vec<PathBuf> = self.all_project_dirs().into_iter().filter(has_prefix).collect();
-        dirs.sort_by_key(|dir| *dir != exact);
+        let projects = paths::projects_dir(&self.config_dir);
+        let mut dirs = Vec::new();
+        for key in paths::project_keys(cwd) {
+            dirs.push(projects.join(&key));
+            if let Some(prefix) = paths::long_key_prefix(&key) {
+                let name = |dir: &PathBuf| dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                dirs.extend(self.all_project_dirs().into_iter().filter(|dir| name(dir).starts_with(prefix)));
+            }
+        }
         dirs
     }
 

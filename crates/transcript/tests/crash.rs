@@ -53,7 +53,7 @@ fn child_appends_until_killed() {
     let mut next = titles(&path).len();
     loop {
         // Records of many pages are the ones that tear.
-        let filler = "x".repeat(if next % 7 == 0 { 300_000 } else { 30 });
+        let filler = "x".repeat(if next.is_multiple_of(7) { 300_000 } else { 30 });
         writer.append(&title(&format!("{next} {filler}"))).unwrap();
         let mut out = std::io::stdout();
         writeln!(out, "\nin {next}").unwrap();

@@ -52,7 +52,7 @@ pub enum Record {
     Side(SideRecord),
 }
 
-/// The types of chain records. A type we do not know is still a link if it has a `uuid`.
+/// The types of chain records. A type we do not know is still a link if it has a `uuid` and a parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChainKind {
     /// A prompt, a tool result, or a synthetic turn.
@@ -113,7 +113,6 @@ impl Record {
     }
 
     fn from_fields(fields: Map<String, Value>) -> Self {
-        let is_link = fields.get("uuid").is_some_and(Value::is_string);
         let kind = match fields.get("type").and_then(Value::as_str).unwrap_or_default() {
             "user" => ChainKind::User,
             "assistant" => ChainKind::Assistant,
@@ -122,7 +121,9 @@ impl Record {
             "progress" => ChainKind::Progress,
             other => ChainKind::Other(other.to_owned()),
         };
-        if is_link {
+        // Some programs give side records a uuid, but only links say what they follow.
+        let may_be_link = !matches!(kind, ChainKind::Other(_)) || fields.contains_key("parentUuid");
+        if may_be_link && fields.get("uuid").is_some_and(Value::is_string) {
             Self::Chain(ChainRecord { kind, fields })
         } else {
             Self::Side(SideRecord::from_fields(fields))
@@ -161,7 +162,9 @@ mod tests {
         assert_eq!(record.kind, ChainKind::Other("future".into()));
         assert_eq!((record.uuid(), record.parent_uuid()), ("u", Some("p")));
         let side = r#"{"type":"custom-title","customTitle":7,"z":null}"#;
-        for text in [link, side, "{}"] {
+        let with_uuid = r#"{"type":"custom-title","customTitle":"T","sessionId":"S","uuid":"u"}"#;
+        assert!(matches!(Record::parse(with_uuid).unwrap(), Record::Side(SideRecord::CustomTitle { .. })));
+        for text in [link, side, with_uuid, "{}"] {
             let value: Value = serde_json::from_str(text).unwrap();
             assert_eq!(Record::parse(text).unwrap().to_value(), value);
         }

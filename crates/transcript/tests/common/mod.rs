@@ -166,7 +166,7 @@ impl Session {
         let nth = self.turns;
         self.prompt(&format!("prompt {nth} {filler}"));
         self.attachment(&json!({ "type": "environment", "cwd": "/w" }));
-        let mut calls = self.calls(if nth % 3 == 0 { 3 } else { 1 });
+        let mut calls = self.calls(if nth.is_multiple_of(3) { 3 } else { 1 });
         calls.rotate_left(1);
         for call in &calls {
             self.result(call, &format!("out {filler}"));

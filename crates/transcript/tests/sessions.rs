@@ -1,0 +1,314 @@
+//! Finding, listing, renaming, forking, deleting and exporting sessions.
+
+mod common;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use common::{SESSION, Session};
+use lathe_transcript::sessions::{delete, rename, set_tag};
+use lathe_transcript::{
+    Durability, ExportFormat, ForkIds, ForkPlan, Page, ResumeAt, Scope, SessionPaths, Sessions,
+    TranscriptError, TranscriptWriter, export, fork, load_for_resume, session_messages, verify,
+};
+use serde_json::{Value, json};
+
+const OTHER: &str = "5e551011-0000-4000-8000-000000000002";
+
+struct Place {
+    _dir: tempfile::TempDir,
+    config: PathBuf,
+    sessions: Sessions,
+}
+
+fn place() -> Place {
+    let dir = tempfile::tempdir().unwrap();
+    let config = dir.path().join("config");
+    Place { sessions: Sessions::new(&config), config, _dir: dir }
+}
+
+impl Place {
+    /// Writes a session of these lines that was changed at `time`.
+    fn session(&self, cwd: &str, id: &str, time: u64, lines: &[Value]) -> PathBuf {
+        let path = self.sessions.paths(Path::new(cwd), id).unwrap().transcript();
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        std::fs::write(&path, text).unwrap();
+        File::options()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(UNIX_EPOCH + Duration::from_secs(time))
+            .unwrap();
+        path
+    }
+
+    fn ids(&self, scope: Scope<'_>, page: Page) -> Vec<String> {
+        self.sessions.list(scope, page).into_iter().map(|session| session.session_id).collect()
+    }
+}
+
+fn id(nth: u32) -> String {
+    format!("{nth:08}-0000-4000-8000-000000000000")
+}
+
+fn prompt(text: &str) -> Value {
+    json!({ "type": "user", "uuid": "u", "parentUuid": null, "cwd": "/p", "timestamp": "2026-01-02T03:04:05.678Z",
+        "sessionId": "S", "message": { "role": "user", "content": text } })
+}
+
+#[test]
+fn lists_are_sorted_by_change_and_cut_to_a_page() {
+    let place = place();
+    for nth in 1..6 {
+        place.session("/p", &id(nth), 1000 + u64::from(nth * 7 % 5), &[prompt("hi")]);
+    }
+    place.session("/q", &id(9), 5000, &[prompt("elsewhere")]);
+    let project = [Path::new("/p")];
+    let all = place.ids(Scope::Projects(&project), Page::default());
+    assert_eq!(all, [id(2), id(4), id(1), id(3), id(5)]);
+    let page = place.ids(Scope::Projects(&project), Page { offset: 1, limit: Some(2) });
+    assert_eq!(page, [id(4), id(1)]);
+    assert_eq!(place.ids(Scope::Everywhere, Page { offset: 0, limit: Some(1) }), [id(9)]);
+    assert_eq!(place.ids(Scope::Projects(&[Path::new("/p"), Path::new("/q")]), Page::default()).len(), 6);
+    assert_eq!(place.sessions.newest_for_cwd(Path::new("/p")).unwrap().session_id, id(2));
+    assert!(place.sessions.newest_for_cwd(Path::new("/none")).is_none());
+}
+
+#[test]
+fn what_is_not_a_session_is_not_listed() {
+    let place = place();
+    let path = place.session("/p", &id(1), 1, &[prompt("hi")]);
+    std::fs::write(path.with_file_name("notes.jsonl"), "{}\n").unwrap();
+    std::fs::write(path.with_file_name(format!("{}.json", id(2))), "{}\n").unwrap();
+    place.session(
+        "/p",
+        &id(3),
+        1,
+        &[json!({ "type": "user", "isSidechain": true, "message": { "content": "x" } })],
+    );
+    place.session("/p", &id(4), 1, &[json!({ "type": "mode", "mode": "normal" })]);
+    place.session("/p", &id(5), 1, &[]);
+    assert_eq!(place.ids(Scope::Everywhere, Page::default()), [id(1)]);
+    assert!(place.sessions.info(Path::new("/p"), &id(4)).unwrap().is_none());
+}
+
+#[test]
+fn a_summary_is_the_best_name_there_is() {
+    let place = place();
+    let last = json!({ "type": "last-prompt", "lastPrompt": "newest", "sessionId": "S" });
+    let title = |text: &str| json!({ "type": "custom-title", "customTitle": text, "sessionId": "S" });
+    let generated = json!({ "type": "ai-title", "aiTitle": "generated", "sessionId": "S" });
+    let cases = [
+        (vec![prompt("first\n line ")], "first  line"),
+        (vec![prompt("first"), last.clone()], "newest"),
+        (vec![prompt("first"), generated.clone(), last.clone()], "generated"),
+        (vec![prompt("first"), title("Old"), title("a \"new\" one"), generated, last], "a \"new\" one"),
+        (vec![prompt("<command-name>/clear</command-name>"), prompt("<tick>"), prompt("real")], "real"),
+        (
+            vec![prompt("<command-name>/clear</command-name>"), prompt("[Request interrupted by user]")],
+            "/clear",
+        ),
+    ];
+    for (nth, (lines, expected)) in cases.into_iter().enumerate() {
+        place.session("/p", &id(nth as u32), 1, &lines);
+        let info = place.sessions.info(Path::new("/p"), &id(nth as u32)).unwrap().unwrap();
+        assert_eq!(info.summary, expected);
+        assert_eq!((info.created_at, info.cwd.as_deref()), (Some(1_767_323_045_678), Some("/p")));
+    }
+}
+
+#[test]
+fn only_the_ends_of_a_large_file_are_read() {
+    let place = place();
+    let mut lines = vec![prompt("first")];
+    lines.push(json!({ "type": "custom-title", "customTitle": "in the head", "sessionId": "S" }));
+    lines.extend((0..4000).map(|nth| json!({ "type": "noise", "nth": nth, "x": "y".repeat(60) })));
+    let path = place.session("/p", &id(1), 1, &lines);
+    let info = || place.sessions.info(Path::new("/p"), &id(1)).unwrap().unwrap();
+    assert_eq!(info().custom_title.as_deref(), Some("in the head"));
+    let session = SessionPaths::of_transcript(&path);
+    rename(&session, "in the tail").unwrap();
+    set_tag(&session, Some("red")).unwrap();
+    assert_eq!((info().custom_title.as_deref(), info().tag.as_deref()), (Some("in the tail"), Some("red")));
+    set_tag(&session, None).unwrap();
+    assert_eq!(info().tag, None);
+}
+
+#[test]
+fn a_session_is_found_wherever_it_is() {
+    let place = place();
+    let path = place.session("/q", &id(1), 1, &[prompt("hi")]);
+    let found = place.sessions.find_by_id_anywhere(Path::new("/p"), &id(1)).unwrap();
+    assert_eq!(found.transcript(), path);
+    place.session("/p", &id(1), 1, &[prompt("nearer")]);
+    let found = place.sessions.find_by_id_anywhere(Path::new("/p"), &id(1)).unwrap();
+    assert_ne!(found.transcript(), path);
+    place.session("/p", &id(2), 1, &[]);
+    let find = |id: &str| place.sessions.find_by_id_anywhere(Path::new("/p"), id);
+    assert!(matches!(find(&id(2)), Err(TranscriptError::NotFound { .. })), "an empty file counts as absent");
+    assert!(matches!(find("../../secret"), Err(TranscriptError::BadSessionId(_))));
+}
+
+#[test]
+fn a_title_finds_the_newest_session_that_has_it_now() {
+    let place = place();
+    let title = |text: &str| json!({ "type": "custom-title", "customTitle": text, "sessionId": "S" });
+    place.session("/p", &id(1), 10, &[prompt("a"), title("Plan")]);
+    place.session("/p", &id(2), 20, &[prompt("b"), title("Plan")]);
+    place.session("/p", &id(3), 30, &[prompt("c"), title("Plan"), title("Renamed")]);
+    place.session("/q", &id(4), 40, &[prompt("d"), title("Far")]);
+    let find =
+        |title: &str| place.sessions.find_by_title(Path::new("/p"), title).map(|session| session.session_id);
+    assert_eq!(find("Plan"), Some(id(2)));
+    assert_eq!(find("Far"), Some(id(4)));
+    assert_eq!((find("a"), find(""), find("  ")), (None, None, None));
+}
+
+#[test]
+fn long_paths_are_found_under_any_hash() {
+    let place = place();
+    let cwd = format!("/{}", "long".repeat(80));
+    let path = place.session(&cwd, &id(1), 1, &[prompt("hi")]);
+    let dir = path.parent().unwrap();
+    let name = dir.file_name().unwrap().to_str().unwrap();
+    std::fs::rename(dir, dir.with_file_name(format!("{}-otherhash", &name[..200]))).unwrap();
+    assert_eq!(place.ids(Scope::Projects(&[Path::new(&cwd)]), Page::default()), [id(1)]);
+}
+
+#[test]
+fn a_running_session_can_be_renamed_but_not_deleted() {
+    let place = place();
+    let paths = place.sessions.paths(Path::new("/p"), SESSION).unwrap();
+    std::fs::create_dir_all(paths.subagents()).unwrap();
+    let mut session = Session::create(paths.transcript().parent().unwrap());
+    session.turn("x");
+    rename(&paths, " Named ").unwrap();
+    assert!(matches!(rename(&paths, " \n"), Err(TranscriptError::EmptyTitle)));
+    session.turn("y");
+    assert!(matches!(delete(&paths), Err(TranscriptError::Locked { .. })));
+    assert_eq!(load_for_resume(&session.path, ResumeAt::Latest).unwrap().title.as_deref(), Some("Named"));
+    assert!(verify(&session.path).unwrap().is_sound());
+    drop(session);
+    delete(&paths).unwrap();
+    assert!(!paths.transcript().exists() && !paths.dir().exists());
+    assert!(matches!(delete(&paths), Err(TranscriptError::NotFound { .. })));
+    assert!(matches!(rename(&paths, "x"), Err(TranscriptError::NotFound { .. })));
+    assert!(!paths.transcript().exists(), "a rename creates nothing");
+    assert!(place.config.exists());
+}
+
+#[test]
+fn tags_hold_only_what_can_be_seen() {
+    let place = place();
+    let path = place.session("/p", &id(1), 1, &[prompt("hi")]);
+    set_tag(&SessionPaths::of_transcript(&path), Some(" r\u{200b}e\u{feff}d\u{e000}\u{7} ")).unwrap();
+    assert_eq!(place.sessions.info(Path::new("/p"), &id(1)).unwrap().unwrap().tag.as_deref(), Some("red"));
+}
+
+fn fresh(
+    session: &Session,
+    up_to: Option<&str>,
+    title: Option<&str>,
+) -> Result<SessionPaths, TranscriptError> {
+    let mut count = 0;
+    let mut new_uuid = || {
+        count += 1;
+        format!("{count:08x}-aaaa-4aaa-8aaa-aaaaaaaaaaaa")
+    };
+    let ids = ForkIds::Fresh { new_uuid: &mut new_uuid, now: "2027-01-01T00:00:00.000Z", title };
+    fork(&session.path, ForkPlan { session_id: OTHER, up_to, ids })
+}
+
+#[test]
+fn a_fork_has_ids_of_its_own_and_says_where_it_came_from() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.grow(30, "x");
+    let before = std::fs::read(&session.path).unwrap();
+    let forked = fresh(&session, None, None).unwrap();
+    assert_eq!(std::fs::read(&session.path).unwrap(), before, "the source is only read");
+    let records: Vec<Value> = std::fs::read_to_string(forked.transcript())
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let (title, chain) = records.split_last().unwrap();
+    assert_eq!(
+        title,
+        &json!({ "type": "custom-title", "customTitle": "prompt 0 x (fork)", "sessionId": OTHER })
+    );
+    assert_eq!(chain.len(), session.uuids.len());
+    for (record, old) in chain.iter().zip(&session.uuids) {
+        assert_eq!(record["forkedFrom"], json!({ "sessionId": SESSION, "messageUuid": old }));
+        assert_eq!((&record["sessionId"], &record["isSidechain"]), (&json!(OTHER), &json!(false)));
+        assert_ne!(record["uuid"], json!(old));
+        assert_eq!(record.get("sourceToolAssistantUUID"), None);
+    }
+    assert_eq!(chain.last().unwrap()["timestamp"], "2027-01-01T00:00:00.000Z");
+    let ours = load_for_resume(&forked.transcript(), ResumeAt::Latest).unwrap();
+    let theirs = load_for_resume(&session.path, ResumeAt::Latest).unwrap();
+    let blocks = |resumed: &lathe_transcript::Resumed| -> Vec<String> {
+        resumed
+            .messages
+            .iter()
+            .flat_map(|message| message.blocks.iter().map(|raw| raw.get().to_owned()))
+            .collect()
+    };
+    assert_eq!(blocks(&ours), blocks(&theirs));
+    assert!(verify(&forked.transcript()).unwrap().is_sound());
+    assert!(matches!(fresh(&session, None, None), Err(TranscriptError::AlreadyExists { .. })));
+}
+
+#[test]
+fn a_fork_can_end_early_and_have_a_title() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("a");
+    let point = session.text("b");
+    session.prompt("c");
+    assert!(matches!(fresh(&session, Some("nope"), None), Err(TranscriptError::NoSuchMessage(_))));
+    assert!(!dir.path().join(format!("{OTHER}.jsonl")).exists());
+    let forked = fresh(&session, Some(&point), Some(" Named ")).unwrap();
+    let resumed = load_for_resume(&forked.transcript(), ResumeAt::Latest).unwrap();
+    assert_eq!((resumed.messages.len(), resumed.title.as_deref()), (2, Some("Named")));
+}
+
+#[test]
+fn a_fork_that_runs_on_keeps_the_ids() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.turn("x");
+    let plan = ForkPlan { session_id: OTHER, up_to: None, ids: ForkIds::Keep };
+    let forked = fork(&session.path, plan).unwrap().transcript();
+    let uuids = |path: &Path| -> Vec<String> {
+        session_messages(path).unwrap().into_iter().map(|row| row.uuid).collect()
+    };
+    assert_eq!(uuids(&forked), uuids(&session.path));
+    assert!(session_messages(&forked).unwrap().iter().all(|row| row.session_id == OTHER));
+    TranscriptWriter::open_existing(&forked, Durability::ProcessCrash).unwrap();
+}
+
+#[test]
+fn conversations_are_exported_for_people_and_programs() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("go");
+    let call = session.calls(1).remove(0);
+    session.result(&call, "a ``` b");
+    session.text("done");
+    let exported = |format| {
+        let mut out = Vec::new();
+        export(&session.path, format, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    assert_eq!(
+        exported(ExportFormat::Markdown),
+        "## User\n\ngo\n\n## Assistant\n\n```\nBash {\"command\":\"echo\"}\n```\n\n\
+         ## Result\n\n````\na ``` b\n````\n\n## Assistant\n\ndone\n\n"
+    );
+    let lines = exported(ExportFormat::JsonLines);
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    assert_eq!((lines.lines().count(), &first["message"]["content"]), (4, &json!("go")));
+}
