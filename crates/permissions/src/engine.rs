@@ -1,14 +1,25 @@
-//! The engine: mode, working directories and rules of one session, and the decision about a call.
+//! The engine: mode, working directories and rules of one session, and the order in which they decide.
+//!
+//! For every call: what is wrong with the input, then deny rules, then ask rules, then checks that nothing
+//! lifts, then the mode, then allow rules, then the tool's own default. What a tool's rules mean is in the
+//! modules beside this one; updates are in [`crate::update`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use lathe_protocol::permission::{PermissionBehavior, PermissionMode, PermissionUpdate};
+use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
 use serde_json::Value;
 
-use crate::decision::{Asked, Decision, Reason};
+use crate::bash;
+use crate::decision::{Decision, Denied, Reason, ShownAs};
+use crate::files::{self, FileCall};
 use crate::message;
-use crate::rule::{RuleSource, RuleWarning, SourcedRule};
+use crate::path_rules::{Bases, PathRules};
+use crate::paths::{Located, WorkingDir};
+use crate::rule::{BadRule, MatchedRule, Parsed, RuleSource, RuleWarning, SourcedRule, current_name};
+use crate::ruleset::RuleSet;
+use crate::shell::value::Known;
+use crate::tools;
 
 /// What a session starts with.
 #[derive(Debug, Clone, Default)]
@@ -27,7 +38,8 @@ pub struct EngineConfig {
     pub readable_dirs: Vec<PathBuf>,
     /// The folder of plan files, the one place that may be written in plan mode.
     pub plan_dir: Option<PathBuf>,
-    /// Environment variables whose value is known to be the one commands will see.
+    /// Environment variables whose value is known to be the one commands will see, such as `env` of the user's
+    /// settings. A command that uses another variable is not known well enough to run unasked.
     pub variables: BTreeMap<String, String>,
 }
 
@@ -57,6 +69,13 @@ impl Default for Call<'_> {
 #[derive(Debug, Clone)]
 pub struct Engine {
     config: EngineConfig,
+    pub(crate) home: Option<String>,
+    /// Working directories; the first is the project root and stays.
+    pub(crate) dirs: Vec<WorkingDir>,
+    readable: Vec<WorkingDir>,
+    pub(crate) deny: RuleSet,
+    pub(crate) ask: RuleSet,
+    pub(crate) allow: RuleSet,
 }
 
 /// A mode that this session cannot enter.
@@ -73,20 +92,109 @@ pub fn mode_warning(mode: PermissionMode) -> Option<&'static str> {
     )
 }
 
+/// `auto` has no classifier here.
+fn effective(mode: PermissionMode) -> PermissionMode {
+    match mode {
+        PermissionMode::Auto => PermissionMode::Default,
+        other @ (PermissionMode::Default
+        | PermissionMode::AcceptEdits
+        | PermissionMode::Plan
+        | PermissionMode::BypassPermissions
+        | PermissionMode::DontAsk) => other,
+    }
+}
+
 impl Engine {
-    /// An engine without rules.
+    /// An engine without rules. A mode that is not available becomes `default`.
     pub fn new(config: EngineConfig) -> Self {
-        Self { config }
+        let mut engine = Self {
+            home: config.home.as_ref().and_then(|home| home.to_str()).map(str::to_owned),
+            dirs: config.working_dirs.iter().map(|dir| WorkingDir::new(dir)).collect(),
+            readable: config.readable_dirs.iter().map(|dir| WorkingDir::new(dir)).collect(),
+            deny: RuleSet::new(PermissionBehavior::Deny),
+            ask: RuleSet::new(PermissionBehavior::Ask),
+            allow: RuleSet::new(PermissionBehavior::Allow),
+            config,
+        };
+        let mode = engine.config.mode;
+        if engine.set_mode(mode).is_err() {
+            engine.config.mode = PermissionMode::Default;
+        }
+        engine
     }
 
-    /// Adds rules; returns what is wrong with them.
+    /// Adds rules; returns what is wrong with them. A broken rule that was meant to forbid becomes a question
+    /// about its whole tool, so that it is noticed and nothing slips through.
     pub fn add_rules<R: Into<SourcedRule>>(
         &mut self,
-        _behavior: PermissionBehavior,
-        _source: RuleSource,
-        _rules: impl IntoIterator<Item = R>,
+        behavior: PermissionBehavior,
+        source: RuleSource,
+        rules: impl IntoIterator<Item = R>,
     ) -> Vec<RuleWarning> {
-        Vec::new()
+        let mut warnings = Vec::new();
+        for rule in rules {
+            let rule: SourcedRule = rule.into();
+            if let Err(problem) = self.add_rule(behavior, source, &rule) {
+                warnings.push(RuleWarning { rule, source, problem });
+            }
+        }
+        warnings
+    }
+
+    fn add_rule(
+        &mut self,
+        behavior: PermissionBehavior,
+        source: RuleSource,
+        rule: &SourcedRule,
+    ) -> Result<(), String> {
+        let forbids = behavior != PermissionBehavior::Allow;
+        let parsed = match Parsed::read(&rule.text) {
+            Ok(parsed) => parsed,
+            Err(BadRule::Unclosed { tool } | BadRule::NoContent { tool }) if forbids && !tool.is_empty() => {
+                self.ask.add_whole_tool(source, rule.clone(), &tool);
+                return Err(format!("it is not closed or empty: every use of {tool} is asked about instead"));
+            }
+            Err(bad) => return Err(format!("{bad}: ignored")),
+        };
+        let bases = self.bases(source, rule);
+        let set = self.rules_mut(behavior);
+        match set.add(source, rule.clone(), &parsed, &bases) {
+            Err(problem) if forbids => {
+                self.ask.add_whole_tool(source, rule.clone(), &parsed.tool);
+                let problem = problem.strip_suffix(": ignored").unwrap_or(&problem);
+                Err(format!("{problem}: every use of {} is asked about instead", parsed.tool))
+            }
+            other => other,
+        }
+    }
+
+    pub(crate) fn rules_mut(&mut self, behavior: PermissionBehavior) -> &mut RuleSet {
+        match behavior {
+            PermissionBehavior::Deny => &mut self.deny,
+            PermissionBehavior::Ask => &mut self.ask,
+            PermissionBehavior::Allow => &mut self.allow,
+        }
+    }
+
+    /// What the file patterns of a rule are relative to.
+    pub(crate) fn bases(&self, source: RuleSource, rule: &SourcedRule) -> Bases {
+        let roots: Vec<PathBuf> =
+            self.dirs.first().map(|dir| vec![dir.written.clone(), dir.real.clone()]).unwrap_or_default();
+        let home = self.config.home.clone();
+        let anchors = match source {
+            RuleSource::UserSettings => self.config.config_dir.clone().into_iter().collect(),
+            RuleSource::FlagSettings => match rule.file.as_deref().and_then(Path::parent) {
+                Some(parent) => vec![parent.to_owned()],
+                None => roots.clone(),
+            },
+            RuleSource::ProjectSettings
+            | RuleSource::LocalSettings
+            | RuleSource::PolicySettings
+            | RuleSource::CliArg
+            | RuleSource::Command
+            | RuleSource::Session => roots.clone(),
+        };
+        Bases { roots, home, anchors }
     }
 
     /// The mode in force.
@@ -99,29 +207,140 @@ impl Engine {
         if mode == PermissionMode::BypassPermissions && !self.config.bypass_available {
             return Err(ModeRefused);
         }
-        self.config.mode = mode;
+        self.config.mode = effective(mode);
         Ok(())
+    }
+
+    /// The working directories, the project root first.
+    pub fn working_dirs(&self) -> impl Iterator<Item = &Path> {
+        self.dirs.iter().map(|dir| dir.written.as_path())
+    }
+
+    /// The rule that takes a tool out of the model's list, if one does: a deny rule for all of it.
+    pub fn removes_tool(&self, tool: &str, mcp_server: Option<&str>) -> Option<MatchedRule> {
+        let rule = self.deny.tool(&current_name(tool), mcp_server)?;
+        Some(self.deny.matched(rule))
     }
 
     /// Decides about one call.
     pub fn decide(&self, call: &Call<'_>) -> Decision {
-        Decision::Ask(Asked {
-            tool: call.tool.to_owned(),
-            reason: Reason::Default,
-            message: message::tool_not_granted(call.tool),
-            suggestions: Vec::new(),
-            blocked_path: None,
-            requires_user_interaction: false,
-        })
+        let tool = current_name(call.tool);
+        if let Some(denied) = self.denied_by_rule(call, &tool) {
+            return Decision::Deny(denied);
+        }
+        if let Some(file) = FileCall::read(self, call, &tool) {
+            if let Some(denied) = files::input_denied(self, &file) {
+                return Decision::Deny(denied);
+            }
+            return files::decide(self, call, &tool, &file);
+        }
+        match tool.as_str() {
+            "Bash" | "Monitor" => bash::decide(self, call, &tool),
+            _ => tools::decide(self, call, &tool),
+        }
+    }
+
+    /// What is wrong with the input of a file tool before anything else is asked: the reference refuses such a
+    /// call before hooks run. [`Self::decide`] says the same; calling this is optional.
+    pub fn input_denied(&self, call: &Call<'_>) -> Option<Denied> {
+        let file = FileCall::read(self, call, &current_name(call.tool))?;
+        files::input_denied(self, &file)
+    }
+
+    /// Deny rules for the whole tool or for one of its inputs.
+    fn denied_by_rule(&self, call: &Call<'_>, tool: &str) -> Option<Denied> {
+        let denied = |rule: usize, message: String| Denied {
+            reason: Reason::Rule(self.deny.matched(rule)),
+            message,
+            shown_as: ShownAs::Denial,
+            was_question: false,
+        };
+        // A monitor runs commands like Bash does.
+        let names: &[&str] = if tool == "Monitor" { &["Monitor", "Bash"] } else { &[tool] };
+        for name in names {
+            if let Some(rule) = self.deny.tool(name, call.mcp_server) {
+                return Some(denied(rule, message::denied_tool(tool)));
+            }
+            if let Some((parameter, rule)) = self.deny.parameter(name, call.input) {
+                return Some(denied(rule, message::denied_parameter(tool, &parameter)));
+            }
+        }
+        None
     }
 
     /// Whether a shell command is known to change nothing, so that it may run beside others.
-    pub fn shell_is_read_only(&self, _command: &str, _cwd: &Path) -> bool {
-        false
+    pub fn shell_is_read_only(&self, command: &str, cwd: &Path) -> bool {
+        bash::is_read_only(self, command, cwd)
     }
 
-    /// Applies an update to this session.
-    pub fn apply(&mut self, _update: &PermissionUpdate) -> Result<(), ModeRefused> {
-        Ok(())
+    /// Whether a rule denies reading a file: for tools that walk through directories.
+    pub fn read_denied(&self, path: &Path) -> bool {
+        !self.deny.reads.is_empty()
+            && self
+                .forbidden_path(&self.deny.reads, &Located::new(&path.to_string_lossy(), Path::new("/")))
+                .is_some()
     }
+
+    pub(crate) fn known(&self) -> Known<'_> {
+        Known { home: self.home.as_deref(), variables: &self.config.variables }
+    }
+
+    pub(crate) fn config_dir(&self) -> Option<&Path> {
+        self.config.config_dir.as_deref()
+    }
+
+    pub(crate) fn home_dir(&self) -> Option<&Path> {
+        self.config.home.as_deref()
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        self.dirs.first().map_or(Path::new("/"), |dir| &dir.written)
+    }
+
+    /// A path of a tool input, where `~` is the home directory.
+    pub(crate) fn locate(&self, path: &str, cwd: &Path) -> Located {
+        let home = self.home.as_deref();
+        match (path.strip_prefix('~'), home) {
+            (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => {
+                Located::new(&format!("{home}{rest}"), cwd)
+            }
+            _ => Located::new(path, cwd),
+        }
+    }
+
+    /// A forbidding rule that matches a path in any of its forms.
+    pub(crate) fn forbidden_path(&self, rules: &PathRules, located: &Located) -> Option<usize> {
+        located.forms().filter_map(|form| rules.find(form)).min()
+    }
+
+    /// A rule that permits reading a path: all of its forms must be covered.
+    pub(crate) fn permitted_read(&self, located: &Located) -> Option<usize> {
+        permitted(&self.allow.reads, located)
+    }
+
+    /// A rule that permits editing a path: all of its forms must be covered.
+    pub(crate) fn permitted_edit(&self, located: &Located) -> Option<usize> {
+        permitted(&self.allow.edits, located)
+    }
+
+    /// Whether a path may be read without asking.
+    pub(crate) fn may_read(&self, located: &Located) -> bool {
+        located.inside(&self.dirs).is_some() || located.inside(&self.readable).is_some()
+    }
+
+    pub(crate) fn is_plan_file(&self, located: &Located) -> bool {
+        let plans: Vec<WorkingDir> = self.config.plan_dir.iter().map(|dir| WorkingDir::new(dir)).collect();
+        located.inside(&plans).is_some()
+    }
+}
+
+fn permitted(rules: &PathRules, located: &Located) -> Option<usize> {
+    if located.real.is_err() {
+        return None;
+    }
+    let mut found = None;
+    for form in located.forms() {
+        found = Some(rules.find(form)?);
+    }
+    found
 }

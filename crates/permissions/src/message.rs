@@ -123,3 +123,7 @@ pub(crate) fn read_outside(program: &str, path: &Path, root: &Path) -> String {
         root.display()
     )
 }
+
+pub(crate) fn denied_edit(path: &Path) -> String {
+    format!("Permission to edit {} has been denied.", path.display())
+}

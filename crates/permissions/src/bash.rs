@@ -1,0 +1,173 @@
+//! Decisions about shell commands.
+//!
+//! One parse of the bytes that will run serves every question: what is forbidden anywhere inside, what may
+//! never go unasked, what is known to be harmless, what rules allow. The questions are asked in that order;
+//! [`rules`] has the first, [`allow`] the last, and [`standing`] knows in which directories the commands of
+//! the script may find themselves.
+
+mod allow;
+mod critical;
+mod rules;
+mod standing;
+
+use std::path::Path;
+
+use lathe_protocol::permission::PermissionMode;
+use serde_json::Value;
+
+use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
+use crate::engine::{Call, Engine};
+use crate::message;
+use crate::shell::commands::Effect;
+use crate::shell::parse::ParseError;
+use crate::shell::walk::{Analysis, Found, Invocation, Opens, Step, analyse};
+use standing::Standings;
+
+/// Commands longer than this are asked about, whatever they are.
+const MAX_CHARS: usize = 10_000;
+
+/// A command under examination.
+pub(crate) struct Shell<'a> {
+    pub engine: &'a Engine,
+    pub tool: &'a str,
+    pub command: &'a str,
+    pub analysis: &'a Analysis,
+    pub standings: Standings,
+}
+
+/// Decides about a command. Rules for the whole tool that deny have been looked at.
+pub(crate) fn decide(engine: &Engine, call: &Call<'_>, tool: &str) -> Decision {
+    let Some(command) = call.input.get("command").and_then(Value::as_str) else {
+        let text = "The command is missing or is no text.";
+        return Decision::Deny(Denied {
+            reason: Reason::Other(text.to_owned()),
+            message: text.to_owned(),
+            shown_as: ShownAs::ToolUseError,
+            was_question: false,
+        });
+    };
+    let analysis = match analyse(command, &engine.known()) {
+        Ok(analysis) => analysis,
+        Err(error) => return unreadable(engine, call, tool, &error),
+    };
+    let standings = Standings::new(&analysis, call.cwd);
+    let shell = Shell { engine, tool, command, analysis: &analysis, standings };
+    shell.decide(call)
+}
+
+/// A command that cannot be parsed may hide anything: only a session that asks about nothing, and has no rule
+/// to keep, lets it pass.
+fn unreadable(engine: &Engine, call: &Call<'_>, tool: &str, error: &ParseError) -> Decision {
+    let bound = !engine.deny.commands.is_empty()
+        || !engine.ask.commands.is_empty()
+        || engine.ask.tool(tool, call.mcp_server).is_some();
+    match engine.mode() {
+        PermissionMode::BypassPermissions if !bound => {
+            Decision::Allow(Allowed { reason: Reason::Mode(PermissionMode::BypassPermissions) })
+        }
+        PermissionMode::Plan => planned(),
+        _ => {
+            let text = format!("{}: it cannot be analysed ({error})", message::COMMAND);
+            Decision::Ask(asked(tool, Reason::SafetyCheck(text.clone()), text))
+        }
+    }
+}
+
+fn planned() -> Decision {
+    Decision::Deny(Denied {
+        reason: Reason::Mode(PermissionMode::Plan),
+        message: message::plan_command(),
+        shown_as: ShownAs::Denial,
+        was_question: true,
+    })
+}
+
+fn asked(tool: &str, reason: Reason, message: String) -> Asked {
+    Asked {
+        tool: tool.to_owned(),
+        reason,
+        message,
+        suggestions: Vec::new(),
+        blocked_path: None,
+        requires_user_interaction: false,
+    }
+}
+
+impl Shell<'_> {
+    fn decide(&self, call: &Call<'_>) -> Decision {
+        if let Some(denied) = self.denied() {
+            return Decision::Deny(denied);
+        }
+        if let Some(question) = self.asked_by_rule(call) {
+            return Decision::Ask(question);
+        }
+        if let Some(question) = self.critical_removal() {
+            return Decision::Ask(question);
+        }
+        match self.engine.mode() {
+            PermissionMode::BypassPermissions => return self.bypassed(),
+            PermissionMode::Plan => return self.in_plan_mode(),
+            PermissionMode::Default
+            | PermissionMode::AcceptEdits
+            | PermissionMode::DontAsk
+            | PermissionMode::Auto => {}
+        }
+        if let Some(question) = self.protected_write() {
+            return Decision::Ask(question);
+        }
+        let names: &[&str] = if self.tool == "Monitor" { &["Monitor", "Bash"] } else { &[self.tool] };
+        if let Some(rule) = names.iter().find_map(|name| self.engine.allow.tool(name, None)) {
+            return Decision::Allow(Allowed { reason: Reason::Rule(self.engine.allow.matched(rule)) });
+        }
+        self.decide_by_parts()
+    }
+
+    /// Nothing is asked about, except where rules exist that the command may be hiding from.
+    fn bypassed(&self) -> Decision {
+        let bound = !self.engine.deny.commands.is_empty() || !self.engine.ask.commands.is_empty();
+        let hides =
+            self.analysis.opaque_script || self.invocations().any(|run| run.args[0].fixed().is_none());
+        if bound && hides {
+            let text = format!("{}: what it runs is only known at run time", message::COMMAND);
+            return Decision::Ask(asked(self.tool, Reason::SafetyCheck(text.clone()), text));
+        }
+        Decision::Allow(Allowed { reason: Reason::Mode(PermissionMode::BypassPermissions) })
+    }
+
+    fn in_plan_mode(&self) -> Decision {
+        match self.first_obstacle(allow::Grants::ReadOnly) {
+            None => Decision::Allow(Allowed { reason: Reason::Default }),
+            Some(_) => planned(),
+        }
+    }
+
+    /// Every command of the script, hidden ones included.
+    fn invocations(&self) -> impl Iterator<Item = &Invocation> {
+        self.analysis.steps.iter().filter_map(|step| match step {
+            Step::Run(invocation) => Some(invocation),
+            Step::Redirect(_) | Step::Assign(_) => None,
+        })
+    }
+}
+
+/// Whether a command is known to change nothing, wherever it reads.
+pub(crate) fn is_read_only(engine: &Engine, command: &str, cwd: &Path) -> bool {
+    let Ok(analysis) = analyse(command, &engine.known()) else { return false };
+    let shaped = analysis.shape.is_none() && analysis.hidden.is_none() && command.len() <= MAX_CHARS;
+    let alone = analysis.steps.len() == 1;
+    let standings = Standings::new(&analysis, cwd);
+    shaped
+        && analysis.steps.iter().enumerate().all(|(index, step)| match step {
+            Step::Run(run) if run.found == Found::Behind => true,
+            Step::Run(run) => match crate::shell::commands::effect(run) {
+                Effect::ReadOnly(touches) => allow::git_is_inert(&touches, standings.at(index)),
+                Effect::Changes(_) | Effect::Unknown => false,
+            },
+            Step::Redirect(redirect) => match redirect.kind {
+                Opens::Nothing | Opens::ForReading => true,
+                Opens::ForWriting => redirect.target.fixed() == Some("/dev/null"),
+                Opens::Unusual => false,
+            },
+            Step::Assign(assigns) => allow::assigns_are_harmless(assigns, engine, alone),
+        })
+}

@@ -1,0 +1,370 @@
+//! Whether every part of a script may run: because it is harmless, because the mode accepts edits, or because
+//! a rule allows it. Every part needs its own grant.
+
+use std::path::PathBuf;
+
+use lathe_protocol::permission::{PermissionMode, PermissionUpdate};
+
+use crate::bash::standing::{Standing, locate};
+use crate::bash::{MAX_CHARS, Shell, asked};
+use crate::decision::{Allowed, Asked, Decision, Reason};
+use crate::engine::Engine;
+use crate::message;
+use crate::paths::{Kind, Located};
+use crate::protected::is_protected;
+use crate::repository;
+use crate::rule::MatchedRule;
+use crate::shell::commands::{Effect, Touch, TouchAccess, effect, git, harmless_name, possible_touches};
+use crate::shell::texts::{permitting_texts, suggested_rule};
+use crate::shell::unwrap::program_name;
+use crate::shell::value::Arg;
+use crate::shell::walk::{AssignedValue, Assigns, Found, Invocation, Opens, Redirection, Step};
+use crate::suggest;
+
+/// What may grant a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Grants {
+    /// Only that it is harmless.
+    ReadOnly,
+    /// Also the mode and the rules.
+    All,
+}
+
+/// Why a part may run.
+enum Granted {
+    Harmless,
+    Mode,
+    Rule(usize),
+}
+
+/// Why a part may not run unasked.
+#[derive(Debug)]
+pub(super) struct Obstacle {
+    reason: Reason,
+    message: String,
+    path: Option<PathBuf>,
+    updates: Vec<PermissionUpdate>,
+}
+
+impl Obstacle {
+    /// The command is on no list.
+    fn command() -> Box<Self> {
+        Self::because(message::COMMAND.to_owned())
+    }
+
+    fn contains(what: &str) -> Box<Self> {
+        Self::because(format!("{}: it contains {what}", message::COMMAND))
+    }
+
+    fn because(text: String) -> Box<Self> {
+        Box::new(Self { reason: Reason::Other(text.clone()), message: text, path: None, updates: Vec::new() })
+    }
+}
+
+impl Shell<'_> {
+    /// Part by part.
+    pub(super) fn decide_by_parts(&self) -> Decision {
+        let mut rule: Option<MatchedRule> = None;
+        let mut mode = false;
+        let mut obstacles = Vec::new();
+        let mut suggestions = Vec::new();
+        for (index, step) in self.analysis.steps.iter().enumerate() {
+            match self.step(index, step, Grants::All) {
+                Ok(Granted::Harmless) => {}
+                Ok(Granted::Mode) => mode = true,
+                Ok(Granted::Rule(found)) => {
+                    rule.get_or_insert_with(|| self.engine.allow.matched(found));
+                }
+                Err(obstacle) => {
+                    if let Step::Run(run) = step {
+                        suggestions.extend(suggested_rule(run));
+                    }
+                    obstacles.push(obstacle);
+                }
+            }
+        }
+        if obstacles.is_empty() {
+            obstacles.extend(self.whole(Grants::All));
+        }
+        match obstacles.into_iter().next() {
+            Some(obstacle) => Decision::Ask(self.question(*obstacle, suggestions)),
+            None => Decision::Allow(Allowed {
+                reason: match (rule, mode) {
+                    (Some(rule), _) => Reason::Rule(rule),
+                    (None, true) => Reason::Mode(PermissionMode::AcceptEdits),
+                    (None, false) => Reason::Default,
+                },
+            }),
+        }
+    }
+
+    fn question(&self, obstacle: Obstacle, suggestions: Vec<String>) -> Asked {
+        let mut updates: Vec<PermissionUpdate> = suggest::commands(suggestions).into_iter().collect();
+        updates.extend(obstacle.updates);
+        Asked {
+            suggestions: updates,
+            blocked_path: obstacle.path,
+            ..asked(self.tool, obstacle.reason, obstacle.message)
+        }
+    }
+
+    /// The first part that is not granted.
+    pub(super) fn first_obstacle(&self, grants: Grants) -> Option<Box<Obstacle>> {
+        self.whole(grants).or_else(|| self.parts(grants))
+    }
+
+    /// What stands in the way of the script as a whole, whatever its parts.
+    fn whole(&self, grants: Grants) -> Option<Box<Obstacle>> {
+        if self.command.chars().count() > MAX_CHARS {
+            return Some(Obstacle::contains("more text than can be checked"));
+        }
+        if let Some(hidden) = self.analysis.hidden {
+            return Some(Obstacle::contains(hidden));
+        }
+        // Rules allow commands; a construct without any has nothing that a rule could allow.
+        let runs = self.invocations().any(|run| run.found == Found::Written);
+        self.analysis.shape.filter(|_| grants == Grants::ReadOnly || !runs).map(Obstacle::contains)
+    }
+
+    fn parts(&self, grants: Grants) -> Option<Box<Obstacle>> {
+        self.analysis.steps.iter().enumerate().find_map(|(index, step)| self.step(index, step, grants).err())
+    }
+
+    fn step(&self, index: usize, step: &Step, grants: Grants) -> Result<Granted, Box<Obstacle>> {
+        match step {
+            Step::Run(run) if run.found == Found::Behind => Ok(Granted::Harmless),
+            Step::Run(run) => self.run(index, run, grants),
+            Step::Redirect(redirect) => self.redirect(index, redirect, grants),
+            Step::Assign(assigns) => {
+                let alone = self.analysis.steps.len() == 1;
+                if assigns_are_harmless(assigns, self.engine, alone) {
+                    Ok(Granted::Harmless)
+                } else {
+                    Err(Obstacle::contains("an assignment that may change what later commands do"))
+                }
+            }
+        }
+    }
+
+    fn run(&self, index: usize, run: &Invocation, grants: Grants) -> Result<Granted, Box<Obstacle>> {
+        let standing = self.standings.at(index);
+        let program = run.args.first().and_then(Arg::fixed).map_or("", program_name);
+        if program == "git" && !standing.is_still() {
+            return Err(Obstacle::contains("git after a change of directory"));
+        }
+        let obstacle = match (effect(run), self.analysis.shape) {
+            (Effect::Unknown, _) => Obstacle::command(),
+            (_, Some(shape)) => Obstacle::contains(shape),
+            (Effect::ReadOnly(touches), None) => match self.reads(program, &touches, standing) {
+                Ok(()) => return Ok(Granted::Harmless),
+                Err(obstacle) => obstacle,
+            },
+            (Effect::Changes(touches), None) => {
+                let what = format!("{program} in");
+                match self.changes(&what, &touches, standing, grants) {
+                    Ok(granted) => return Ok(granted),
+                    Err(obstacle) => obstacle,
+                }
+            }
+        };
+        match self.permitted(run).filter(|_| grants == Grants::All) {
+            Some(rule) => Ok(Granted::Rule(rule)),
+            None => Err(obstacle),
+        }
+    }
+
+    /// A rule that allows the command as written.
+    fn permitted(&self, run: &Invocation) -> Option<usize> {
+        let commands = &self.engine.allow.commands;
+        if commands.is_empty() {
+            return None;
+        }
+        let has_unsafe_assigns = !run.assigns.is_empty();
+        permitting_texts(run).iter().find_map(|text| {
+            let found = commands.find(text)?;
+            if has_unsafe_assigns && found.beginning.is_empty() {
+                return None;
+            }
+            // However the rule reads, it did not mean an option that makes git run something else.
+            let executes = match run.args.first().and_then(Arg::fixed).map(program_name) {
+                Some("git") => git::executing_option(&run.args),
+                _ => None,
+            };
+            let meant = |option: &str| self.engine.allow.matched(found.rule).rule.text.contains(option);
+            executes.is_none_or(meant).then_some(found.rule)
+        })
+    }
+
+    fn reads(&self, program: &str, touches: &[Touch], standing: &Standing) -> Result<(), Box<Obstacle>> {
+        if !git_is_inert(touches, standing) {
+            return Err(Obstacle::because(format!(
+                "{}: the configuration of this repository can make git run programs",
+                message::COMMAND
+            )));
+        }
+        for touch in touches.iter().filter(|touch| touch.access != TouchAccess::Repository) {
+            let located = locate(touch, standing).map_err(|_| Obstacle::command())?;
+            for located in located {
+                self.read(program, touch.access, &located)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, program: &str, access: TouchAccess, located: &Located) -> Result<(), Box<Obstacle>> {
+        let engine = self.engine;
+        if !engine.may_read(located) && engine.permitted_read(located).is_none() {
+            return Err(Box::new(Obstacle {
+                reason: Reason::Default,
+                message: message::read_outside(program, &located.written, engine.root()),
+                path: Some(located.written.clone()),
+                updates: vec![suggest::read_directory(&located.written)],
+            }));
+        }
+        match access {
+            TouchAccess::ReadFile if located.kind() == Kind::Directory => Err(Obstacle::command()),
+            TouchAccess::ReadTree if located.forms().any(|form| engine.deny.reads.reaches_into(form)) => {
+                Err(Obstacle::because(format!(
+                    "{}: it would also read files that a rule denies",
+                    message::COMMAND
+                )))
+            }
+            // Nobody is there to stop reading from a pipe or a device.
+            _ if located.kind() == Kind::Special && located.written.starts_with("/dev") => {
+                Err(Obstacle::command())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn changes(
+        &self,
+        what: &str,
+        touches: &[Touch],
+        standing: &Standing,
+        grants: Grants,
+    ) -> Result<Granted, Box<Obstacle>> {
+        let mut granted = Granted::Mode;
+        for touch in touches {
+            for located in locate(touch, standing).map_err(|_| Obstacle::command())? {
+                match touch.access {
+                    TouchAccess::Write | TouchAccess::Remove => {
+                        granted = self.change(what, touch, &located, grants)?
+                    }
+                    TouchAccess::Read
+                    | TouchAccess::ReadFile
+                    | TouchAccess::ReadTree
+                    | TouchAccess::Enter
+                    | TouchAccess::Repository => {
+                        self.read(what.trim_end_matches(" in"), touch.access, &located)?
+                    }
+                }
+            }
+        }
+        Ok(granted)
+    }
+
+    /// One path that is written or removed.
+    fn change(
+        &self,
+        what: &str,
+        touch: &Touch,
+        located: &Located,
+        grants: Grants,
+    ) -> Result<Granted, Box<Obstacle>> {
+        let engine = self.engine;
+        let inside = located.inside(&engine.dirs).is_some();
+        let pattern = matches!(touch.path, crate::shell::commands::Touched::Pattern(_));
+        let linked =
+            touch.access == TouchAccess::Write && matches!(located.kind(), Kind::File { hard_links: 2.. });
+        if grants == Grants::All && !pattern && !linked {
+            if let Some(rule) = engine.permitted_edit(located) {
+                return Ok(Granted::Rule(rule));
+            }
+            if inside && engine.mode() == PermissionMode::AcceptEdits {
+                return Ok(Granted::Mode);
+            }
+        }
+        let path = located.written.clone();
+        let directory = path.parent().unwrap_or(&path).to_owned();
+        let message = if inside {
+            message::change_inside(what, &path, engine.root())
+        } else {
+            message::change_outside(what, &path, engine.root())
+        };
+        Err(Box::new(Obstacle {
+            reason: Reason::Default,
+            message,
+            path: Some(path),
+            updates: vec![suggest::add_directory(&directory), suggest::accept_edits()],
+        }))
+    }
+
+    fn redirect(
+        &self,
+        index: usize,
+        redirect: &Redirection,
+        grants: Grants,
+    ) -> Result<Granted, Box<Obstacle>> {
+        let standing = self.standings.at(index);
+        match redirect.kind {
+            Opens::Nothing => Ok(Granted::Harmless),
+            Opens::Unusual => Err(Obstacle::contains("an unusual redirection")),
+            Opens::ForReading => {
+                if redirect.target.fixed() == Some("/dev/null") {
+                    return Ok(Granted::Harmless);
+                }
+                let touch = Touch::read(&redirect.target);
+                self.reads("Input redirection", &[touch], standing).map(|()| Granted::Harmless)
+            }
+            Opens::ForWriting => {
+                if redirect.target.fixed() == Some("/dev/null") {
+                    return Ok(Granted::Harmless);
+                }
+                let touch = Touch::new(&redirect.target, TouchAccess::Write);
+                self.changes("Output redirection to", &[touch], standing, grants)
+            }
+        }
+    }
+
+    /// Writing to a path that no rule approves in advance.
+    pub(super) fn protected_write(&self) -> Option<Asked> {
+        self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
+            let touches = match step {
+                Step::Run(run) => possible_touches(&run.args),
+                Step::Redirect(redirect) => match redirect.kind {
+                    Opens::ForWriting | Opens::Unusual => {
+                        vec![Touch::new(&redirect.target, TouchAccess::Write)]
+                    }
+                    Opens::ForReading | Opens::Nothing => return None,
+                },
+                Step::Assign(_) => return None,
+            };
+            let standing = self.standings.at(index);
+            let mut located = touches
+                .iter()
+                .filter(|touch| matches!(touch.access, TouchAccess::Write | TouchAccess::Remove))
+                .flat_map(|touch| locate(touch, standing).unwrap_or_default());
+            let found =
+                located.find(|found| is_protected(found, &self.engine.dirs, self.engine.config_dir()))?;
+            let text = message::sensitive(&found.written);
+            let question = asked(self.tool, Reason::SafetyCheck(text.clone()), text);
+            Some(Asked { blocked_path: Some(found.written), ..question })
+        })
+    }
+}
+
+/// Git runs what its configuration names; where it reads one, it has to be harmless.
+pub(super) fn git_is_inert(touches: &[Touch], standing: &Standing) -> bool {
+    let reads_repository = touches.iter().any(|touch| touch.access == TouchAccess::Repository);
+    !reads_repository || standing.directories.iter().all(|directory| repository::is_inert(directory))
+}
+
+/// Assignments that change nothing for commands after them. Alone on a line, no name matters.
+pub(super) fn assigns_are_harmless(assigns: &[Assigns], engine: &Engine, alone: bool) -> bool {
+    let known = engine.known();
+    assigns.iter().all(|assigns| {
+        let name = alone || (harmless_name(&assigns.name) && !known.variables.contains_key(&assigns.name));
+        name && assigns.value != AssignedValue::Other
+    })
+}

@@ -1,0 +1,86 @@
+//! Removals that are asked about in every mode, whatever the rules say.
+
+use std::path::Path;
+
+use crate::bash::standing::Standing;
+use crate::bash::{Shell, asked};
+use crate::decision::{Asked, Reason};
+use crate::message;
+use crate::paths::Located;
+use crate::protected::is_critical;
+use crate::shell::unwrap::program_name;
+use crate::shell::value::{Arg, Value};
+use crate::shell::walk::{Invocation, Step};
+
+impl Shell<'_> {
+    pub(super) fn critical_removal(&self) -> Option<Asked> {
+        self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
+            let Step::Run(run) = step else { return None };
+            let program = run.args.first()?.fixed().map(program_name)?;
+            let targets = removal_targets(program, run);
+            let target = targets
+                .into_iter()
+                .find(|target| self.is_critical_target(target, self.standings.at(index)))?;
+            let shown = target.text();
+            let reason = Reason::SafetyCheck(message::critical_reason(program, shown));
+            Some(asked(self.tool, reason, message::critical_removal(program, shown)))
+        })
+    }
+
+    fn is_critical_target(&self, target: &Arg, standing: &Standing) -> bool {
+        let engine = self.engine;
+        let critical = |path: &str| {
+            standing.directories.iter().any(|cwd| {
+                let located = Located::new(path, cwd);
+                located.forms().any(|form| is_critical(form, &engine.dirs, engine.home_dir(), cwd))
+            })
+        };
+        match &target.value {
+            Value::Fixed(path) => critical(path) && !path.is_empty(),
+            // Everything in a directory is as bad as the directory, where it is one of these.
+            Value::Pattern(pattern) => {
+                let (directory, last) = match pattern.rsplit_once('/') {
+                    Some(("", last)) => ("/", last),
+                    Some((directory, last)) => (directory, last),
+                    None => (".", pattern.as_str()),
+                };
+                let everything = last.chars().all(|c| "*.?".contains(c)) || last.is_empty();
+                everything && !directory.contains(['*', '?', '[']) && critical(directory)
+            }
+            Value::Unknown => {
+                empties_to_root(&target.source) || target.source.starts_with("~") && engine.home.is_none()
+            }
+        }
+    }
+}
+
+/// What `rm`, `rmdir` and `find -delete` take away.
+fn removal_targets<'r>(program: &str, run: &'r Invocation) -> Vec<&'r Arg> {
+    let words = &run.args[1..];
+    match program {
+        "rm" | "rmdir" => {
+            let mut options = true;
+            let mut targets = Vec::new();
+            for word in words {
+                if options && word.text() == "--" {
+                    options = false;
+                } else if !options || !word.text().starts_with('-') {
+                    targets.push(word);
+                }
+            }
+            targets
+        }
+        "find" if words.iter().any(|word| word.text() == "-delete") => {
+            words.iter().take_while(|word| !word.text().starts_with(['-', '(', '!'])).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// `$DIR/*`, `"$DIR"/`: the root directory, should the variable be empty.
+fn empties_to_root(source: &str) -> bool {
+    let plain: String = source.chars().filter(|c| !matches!(c, '"' | '\'' | '{' | '}')).collect();
+    let Some(name) = plain.strip_prefix('$') else { return false };
+    let rest = name.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || c == '_');
+    matches!(Path::new(rest).to_str(), Some("/" | "/*" | "/." | "/.*"))
+}

@@ -1,0 +1,117 @@
+//! Rules that forbid or ask: any command of the script, in any disguise, and any file it touches.
+
+use crate::bash::standing::locate;
+use crate::bash::{Shell, asked};
+use crate::decision::{Asked, Denied, Reason, ShownAs};
+use crate::engine::Call;
+use crate::message;
+use crate::ruleset::RuleSet;
+use crate::shell::commands::{Touch, TouchAccess, possible_touches};
+use crate::shell::texts::forbidding_texts;
+use crate::shell::unwrap::program_name;
+use crate::shell::value::Arg;
+use crate::shell::walk::{Invocation, Opens, Step};
+
+/// What a rule caught.
+struct Caught {
+    rule: usize,
+    command: String,
+    /// It stands on the first level of the script.
+    plain: bool,
+}
+
+impl Shell<'_> {
+    pub(super) fn denied(&self) -> Option<Denied> {
+        let caught = self.caught(&self.engine.deny)?;
+        let reason = self.reason(&self.engine.deny, &caught);
+        Some(Denied {
+            reason,
+            message: message::denied_command(self.command),
+            shown_as: ShownAs::Denial,
+            was_question: false,
+        })
+    }
+
+    pub(super) fn asked_by_rule(&self, call: &Call<'_>) -> Option<Asked> {
+        let ask = &self.engine.ask;
+        let whole = ask
+            .tool(self.tool, call.mcp_server)
+            .or_else(|| ask.parameter(self.tool, call.input).map(|(_, rule)| rule));
+        let reason = match whole {
+            Some(rule) => Reason::Rule(ask.matched(rule)),
+            None => {
+                let caught = self.caught(ask)?;
+                Reason::Rule(ask.matched(caught.rule))
+            }
+        };
+        Some(asked(self.tool, reason, message::tool_not_granted(self.tool)))
+    }
+
+    fn reason(&self, rules: &RuleSet, caught: &Caught) -> Reason {
+        let rule = rules.matched(caught.rule);
+        if caught.plain {
+            Reason::Subcommand { command: caught.command.clone(), rule }
+        } else {
+            Reason::Rule(rule)
+        }
+    }
+
+    fn caught(&self, rules: &RuleSet) -> Option<Caught> {
+        let by_path = !rules.reads.is_empty() || !rules.edits.is_empty();
+        if rules.commands.is_empty() && !by_path {
+            return None;
+        }
+        self.analysis.steps.iter().enumerate().find_map(|(index, step)| match step {
+            Step::Run(run) => {
+                let rule = command_rule(rules, run).or_else(|| {
+                    if by_path { self.path_rule(rules, index, &possible_touches(&run.args)) } else { None }
+                })?;
+                let command = run.args.iter().map(Arg::text).collect::<Vec<_>>().join(" ");
+                Some(Caught { rule, command, plain: !run.place.nested })
+            }
+            Step::Redirect(redirect) if by_path => {
+                let accesses: &[TouchAccess] = match redirect.kind {
+                    Opens::ForReading => &[TouchAccess::Read],
+                    Opens::ForWriting => &[TouchAccess::Write],
+                    Opens::Unusual => &[TouchAccess::Read, TouchAccess::Write],
+                    Opens::Nothing => &[],
+                };
+                let touches: Vec<Touch> =
+                    accesses.iter().map(|access| Touch::new(&redirect.target, *access)).collect();
+                let rule = self.path_rule(rules, index, &touches)?;
+                Some(Caught { rule, command: self.command.to_owned(), plain: true })
+            }
+            Step::Redirect(_) | Step::Assign(_) => None,
+        })
+    }
+
+    /// A rule about a file that a command touches.
+    fn path_rule(&self, rules: &RuleSet, step: usize, touches: &[Touch]) -> Option<usize> {
+        let standing = self.standings.at(step);
+        touches.iter().find_map(|touch| {
+            let changes = matches!(touch.access, TouchAccess::Write | TouchAccess::Remove);
+            if touch.access == TouchAccess::Repository {
+                return None;
+            }
+            let located = locate(touch, standing).unwrap_or_default();
+            located.iter().find_map(|located| {
+                let read = self.engine.forbidden_path(&rules.reads, located);
+                let edited = if changes { self.engine.forbidden_path(&rules.edits, located) } else { None };
+                read.or(edited)
+            })
+        })
+    }
+}
+
+fn command_rule(rules: &RuleSet, run: &Invocation) -> Option<usize> {
+    if rules.commands.is_empty() {
+        return None;
+    }
+    let by_text =
+        forbidding_texts(&run.args).iter().find_map(|text| rules.commands.find(text)).map(|found| found.rule);
+    by_text.or_else(|| {
+        let program = run.args.first()?.fixed().map(program_name)?;
+        let words: Vec<&str> = run.args[1..].iter().map(Arg::text).collect();
+        rules.commands.find_flags(program, &words)
+    })
+}

@@ -1,0 +1,139 @@
+//! A decision with everything that led to it, for people who wonder.
+
+use std::fmt;
+
+use lathe_protocol::permission::PermissionMode;
+use serde_json::Value;
+
+use crate::decision::Decision;
+use crate::engine::{Call, Engine};
+use crate::shell::commands::{Effect, effect};
+use crate::shell::value::Arg;
+use crate::shell::walk::{AssignedValue, Found, Opens, Step, analyse};
+
+/// A decision and how it came about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Explanation {
+    /// The decision itself.
+    pub decision: Decision,
+    /// The mode it was made in.
+    pub mode: PermissionMode,
+    /// For a shell command: what it was taken apart into.
+    pub parts: Vec<ExplainedPart>,
+    /// For a shell command: what could not be read, or what kept it from being harmless as a whole.
+    pub notes: Vec<String>,
+}
+
+/// One part of a shell command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExplainedPart {
+    /// The part, quotes taken out.
+    pub text: String,
+    /// What it was taken for.
+    pub taken_for: &'static str,
+}
+
+impl Engine {
+    /// Decides, and keeps the way there.
+    pub fn explain(&self, call: &Call<'_>) -> Explanation {
+        let mut explanation = Explanation {
+            decision: self.decide(call),
+            mode: self.mode(),
+            parts: Vec::new(),
+            notes: Vec::new(),
+        };
+        if !matches!(call.tool, "Bash" | "Monitor") {
+            return explanation;
+        }
+        let Some(command) = call.input.get("command").and_then(Value::as_str) else { return explanation };
+        match analyse(command, &self.known()) {
+            Err(error) => explanation.notes.push(format!("cannot be analysed: {error}")),
+            Ok(analysis) => {
+                explanation.parts = analysis.steps.iter().map(part).collect();
+                let contains = |what: &str| format!("contains {what}");
+                explanation.notes.extend(analysis.shape.map(contains));
+                explanation.notes.extend(analysis.hidden.map(contains));
+                if analysis.opaque_script {
+                    explanation.notes.push("runs a script that is only known at run time".to_owned());
+                }
+            }
+        }
+        explanation
+    }
+}
+
+fn part(step: &Step) -> ExplainedPart {
+    match step {
+        Step::Run(run) => {
+            let taken_for = match (run.found, effect(run)) {
+                (Found::Behind, _) => "run by another command",
+                (Found::Written, Effect::ReadOnly(_)) => "read-only",
+                (Found::Written, Effect::Changes(_)) => "changes files",
+                (Found::Written, Effect::Unknown) => "not known",
+            };
+            let words: Vec<&str> = run.args.iter().map(Arg::text).collect();
+            ExplainedPart { text: words.join(" "), taken_for }
+        }
+        Step::Redirect(redirect) => ExplainedPart {
+            text: redirect.target.text().to_owned(),
+            taken_for: match redirect.kind {
+                Opens::ForReading => "opened for reading",
+                Opens::ForWriting => "opened for writing",
+                Opens::Nothing => "no file",
+                Opens::Unusual => "an unusual redirection",
+            },
+        },
+        Step::Assign(assigns) => ExplainedPart {
+            text: assigns.iter().map(|assigns| assigns.source.as_str()).collect::<Vec<_>>().join(" "),
+            taken_for: if assigns.iter().all(|assigns| assigns.value != AssignedValue::Other) {
+                "an assignment"
+            } else {
+                "an assignment of an unknown value"
+            },
+        },
+    }
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (word, message) = match &self.decision {
+            Decision::Allow(_) => ("allow", None),
+            Decision::Ask(asked) => ("ask", Some(asked.message.as_str())),
+            Decision::Deny(denied) => ("deny", Some(denied.message.as_str())),
+        };
+        writeln!(f, "decision: {word}")?;
+        writeln!(f, "mode:     {}", self.mode)?;
+        let reason = self.decision.reason();
+        match reason.rule() {
+            Some(rule) => writeln!(f, "rule:     {rule}")?,
+            None => writeln!(f, "rule:     none")?,
+        }
+        match (reason.wire_type(), reason.text()) {
+            (Some(kind), Some(text)) => writeln!(f, "reason:   {kind}: {}", visible(&text))?,
+            (Some(kind), None) => writeln!(f, "reason:   {kind}")?,
+            (None, _) => writeln!(f, "reason:   the tool's own default")?,
+        }
+        if let Some(message) = message {
+            writeln!(f, "message:  {}", visible(message))?;
+        }
+        if !self.parts.is_empty() {
+            writeln!(f, "parse:")?;
+        }
+        for (index, part) in self.parts.iter().enumerate() {
+            writeln!(f, "  {}. {}  [{}]", index + 1, visible(&part.text), part.taken_for)?;
+        }
+        for note in &self.notes {
+            writeln!(f, "note:     {}", visible(note))?;
+        }
+        Ok(())
+    }
+}
+
+/// Text whose characters can all be seen.
+fn visible(text: &str) -> String {
+    let shown = |c: char| {
+        !c.is_control()
+            && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|c| if shown(c) { c.to_string() } else { c.escape_unicode().to_string() }).collect()
+}

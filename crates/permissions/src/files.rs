@@ -1,0 +1,227 @@
+//! Decisions about tools that read or write one path.
+
+use std::path::{Path, PathBuf};
+
+use lathe_protocol::permission::PermissionMode;
+use serde_json::Value;
+
+use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
+use crate::engine::{Call, Engine};
+use crate::message::{self, Access};
+use crate::paths::{Kind, Located, Lost};
+use crate::protected::is_protected;
+use crate::suggest;
+
+/// A call of a file tool, located.
+pub(crate) struct FileCall {
+    pub access: Access,
+    pub located: Located,
+}
+
+/// What a tool does to a path, and in which input the path stands.
+fn path_input(tool: &str) -> Option<(Access, &'static str)> {
+    match tool {
+        "Read" => Some((Access::Read, "file_path")),
+        "Grep" | "Glob" | "LS" => Some((Access::Read, "path")),
+        "Write" | "Edit" | "MultiEdit" => Some((Access::Write, "file_path")),
+        "NotebookEdit" => Some((Access::Write, "notebook_path")),
+        _ => None,
+    }
+}
+
+impl FileCall {
+    /// Reads a call of a file tool; `None` for other tools.
+    pub(crate) fn read(engine: &Engine, call: &Call<'_>, tool: &str) -> Option<Self> {
+        let (access, input) = path_input(tool)?;
+        let path = call.input.get(input).and_then(Value::as_str).unwrap_or("");
+        let mut located = engine.locate(path, call.cwd);
+        // A glob pattern may lead elsewhere than its `path` says.
+        if let Some(pattern) = call.input.get("pattern").and_then(Value::as_str).filter(|_| tool == "Glob") {
+            let fixed: Vec<&str> =
+                pattern.split('/').take_while(|name| !name.contains(['*', '?', '[', '{'])).collect();
+            let elsewhere = pattern.starts_with(['/', '~']) || pattern.split('/').any(|name| name == "..");
+            if elsewhere {
+                let from = located.real.clone().unwrap_or_else(|_| located.written.clone());
+                let prefix = if fixed == [""] { "/".to_owned() } else { fixed.join("/") };
+                located = engine.locate(&prefix, &from);
+                // `*/../../x`: a step up behind a wildcard is not followed.
+                if pattern.split('/').skip(fixed.len()).any(|name| name == "..") {
+                    located.real = Err(Lost::Unreadable);
+                }
+            }
+        }
+        Some(Self { access, located })
+    }
+
+    fn path(&self) -> &Path {
+        &self.located.written
+    }
+}
+
+fn rejected(reason: Reason, message: String) -> Denied {
+    Denied { reason, message, shown_as: ShownAs::ToolUseError, was_question: false }
+}
+
+/// What is wrong with the input itself, whatever the mode: files a `Read` rule denies, paths that lead
+/// nowhere, files that are none.
+pub(crate) fn input_denied(engine: &Engine, file: &FileCall) -> Option<Denied> {
+    if let Some(rule) = engine.forbidden_path(&engine.deny.reads, &file.located) {
+        let text = match file.access {
+            Access::Read => message::READ_DENIED,
+            Access::Write => message::EDIT_OF_READ_DENIED,
+        };
+        return Some(rejected(Reason::Rule(engine.deny.matched(rule)), text.to_owned()));
+    }
+    if file.located.is_process_secret() {
+        let text = format!("{} holds the secrets of a process and is never read.", file.path().display());
+        return Some(rejected(Reason::SafetyCheck(text.clone()), text));
+    }
+    if let Err(lost @ (Lost::Nul | Lost::Circle | Lost::OpenFile)) = &file.located.real {
+        let text = format!(
+            "The path {} cannot be used: {lost}.",
+            file.path().display().to_string().escape_default()
+        );
+        return Some(rejected(Reason::SafetyCheck(text.clone()), text));
+    }
+    if file.located.kind() == Kind::Special {
+        let text = format!("{} is a pipe, a socket or a device, not a file.", file.path().display());
+        return Some(rejected(Reason::SafetyCheck(text.clone()), text));
+    }
+    None
+}
+
+/// Decides about a file tool. Rules for the whole tool that deny have been looked at.
+pub(crate) fn decide(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Decision {
+    if file.access == Access::Write
+        && let Some(rule) = engine.forbidden_path(&engine.deny.edits, &file.located)
+    {
+        return Decision::Deny(Denied {
+            reason: Reason::Rule(engine.deny.matched(rule)),
+            message: message::denied_edit(file.path()),
+            shown_as: ShownAs::Denial,
+            was_question: false,
+        });
+    }
+    if let Some(rule) = asking_rule(engine, call, tool, file) {
+        let asked = Asked { reason: Reason::Rule(engine.ask.matched(rule)), ..question(tool, file) };
+        return Decision::Ask(Asked { suggestions: Vec::new(), ..asked });
+    }
+    match engine.mode() {
+        PermissionMode::BypassPermissions => return allowed(Reason::Mode(PermissionMode::BypassPermissions)),
+        PermissionMode::Plan => return in_plan_mode(engine, tool, file),
+        PermissionMode::Default
+        | PermissionMode::AcceptEdits
+        | PermissionMode::DontAsk
+        | PermissionMode::Auto => {}
+    }
+    match file.access {
+        Access::Read => decide_read(engine, call, tool, file),
+        Access::Write => decide_write(engine, call, tool, file),
+    }
+}
+
+fn asking_rule(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Option<usize> {
+    let rules = match file.access {
+        Access::Read => &engine.ask.reads,
+        Access::Write => &engine.ask.edits,
+    };
+    engine.ask.tool(tool, call.mcp_server).or_else(|| engine.forbidden_path(rules, &file.located))
+}
+
+fn allowed(reason: Reason) -> Decision {
+    Decision::Allow(Allowed { reason })
+}
+
+fn question(tool: &str, file: &FileCall) -> Asked {
+    Asked {
+        tool: tool.to_owned(),
+        reason: Reason::Default,
+        message: message::not_granted(file.access, file.path()),
+        suggestions: Vec::new(),
+        blocked_path: None,
+        requires_user_interaction: false,
+    }
+}
+
+fn in_plan_mode(engine: &Engine, tool: &str, file: &FileCall) -> Decision {
+    let mode = Reason::Mode(PermissionMode::Plan);
+    match file.access {
+        Access::Read => allowed(mode),
+        Access::Write if engine.is_plan_file(&file.located) => allowed(mode),
+        Access::Write => Decision::Ask(Asked {
+            reason: mode,
+            message: message::plan_write(file.path()),
+            ..question(tool, file)
+        }),
+    }
+}
+
+fn decide_read(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Decision {
+    if let Some(rule) =
+        engine.allow.tool(tool, call.mcp_server).or_else(|| engine.permitted_read(&file.located))
+    {
+        return allowed(Reason::Rule(engine.allow.matched(rule)));
+    }
+    if engine.may_read(&file.located) {
+        return allowed(Reason::Default);
+    }
+    outside(tool, file, vec![suggest::read_directory(file.path())])
+}
+
+fn decide_write(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Decision {
+    if is_protected(&file.located, &engine.dirs, engine.config_dir()) {
+        let own = file.path().components().any(|name| name.as_os_str() == ".claude");
+        let text = if own {
+            message::not_granted(Access::Write, file.path())
+        } else {
+            message::sensitive(file.path())
+        };
+        return Decision::Ask(Asked {
+            reason: Reason::SafetyCheck(text.clone()),
+            message: text,
+            ..question(tool, file)
+        });
+    }
+    if let Kind::File { hard_links: 2.. } = file.located.kind() {
+        let text = format!(
+            "{} is also known by another name (a hard link), which may lie elsewhere",
+            file.path().display()
+        );
+        return Decision::Ask(Asked {
+            message: format!("{} {text}.", message::not_granted(Access::Write, file.path())),
+            reason: Reason::SafetyCheck(text),
+            ..question(tool, file)
+        });
+    }
+    if let Some(rule) =
+        engine.allow.tool(tool, call.mcp_server).or_else(|| engine.permitted_edit(&file.located))
+    {
+        return allowed(Reason::Rule(engine.allow.matched(rule)));
+    }
+    let inside = file.located.inside(&engine.dirs).is_some();
+    if inside && engine.mode() == PermissionMode::AcceptEdits {
+        return allowed(Reason::Mode(PermissionMode::AcceptEdits));
+    }
+    if inside {
+        return Decision::Ask(Asked { suggestions: vec![suggest::accept_edits()], ..question(tool, file) });
+    }
+    let directory: PathBuf = file.path().parent().unwrap_or(file.path()).to_owned();
+    outside(tool, file, vec![suggest::accept_edits(), suggest::add_directory(&directory)])
+}
+
+fn outside(
+    tool: &str,
+    file: &FileCall,
+    suggestions: Vec<lathe_protocol::permission::PermissionUpdate>,
+) -> Decision {
+    let asked = question(tool, file);
+    let (reason, message) = match file.located.through_link() {
+        Some(target) => {
+            let text = message::through_link(file.path(), target);
+            let message = format!("{} {text}.", asked.message);
+            (text, message)
+        }
+        None => (message::OUTSIDE.to_owned(), asked.message.clone()),
+    };
+    Decision::Ask(Asked { reason: Reason::WorkingDir(reason), message, suggestions, ..asked })
+}

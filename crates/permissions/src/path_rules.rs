@@ -1,0 +1,300 @@
+//! Rules about files: patterns in the manner of gitignore, compiled into look-up tables.
+//!
+//! A rule that forbids is read generously and one that permits narrowly: forbidding rules compare names
+//! without case and without invisible characters, cover the directory itself, and take `/x` also for the
+//! absolute path that its writer may have meant.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use crate::glob;
+use crate::paths::normal;
+
+/// `**` in one pattern: each multiplies the work.
+const MAX_ANY: usize = 4;
+
+/// Whether rules permit or forbid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sense {
+    Permit,
+    Forbid,
+}
+
+/// What patterns are relative to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Bases {
+    /// The project root: as written, and where it leads.
+    pub roots: Vec<PathBuf>,
+    pub home: Option<PathBuf>,
+    /// What `/x` is relative to.
+    pub anchors: Vec<PathBuf>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Segment {
+    /// A name, or a pattern for one.
+    Name(String),
+    /// `**`
+    Any,
+}
+
+#[derive(Debug, Clone)]
+struct Pattern {
+    /// Where an any-depth pattern starts to count; `None` is everywhere.
+    under: Option<String>,
+    segments: Vec<Segment>,
+    rule: usize,
+}
+
+/// All file rules of one kind.
+#[derive(Debug, Clone)]
+pub(crate) struct PathRules {
+    sense: Sense,
+    patterns: Vec<Pattern>,
+    /// Patterns by the fixed directory they start in.
+    by_directory: HashMap<String, Vec<usize>>,
+    /// Any-depth patterns by their first name.
+    by_name: HashMap<String, Vec<usize>>,
+    /// Any-depth patterns `*suffix`, by the suffix.
+    by_suffix: HashMap<String, Vec<usize>>,
+    suffix_lengths: Vec<usize>,
+    /// Any-depth patterns that fit no table.
+    others: Vec<usize>,
+}
+
+impl PathRules {
+    pub(crate) fn new(sense: Sense) -> Self {
+        Self {
+            sense,
+            patterns: Vec::new(),
+            by_directory: HashMap::new(),
+            by_name: HashMap::new(),
+            by_suffix: HashMap::new(),
+            suffix_lengths: Vec::new(),
+            others: Vec::new(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.patterns.is_empty()
+    }
+
+    /// Adds a rule; the number is given back by [`Self::find`].
+    pub(crate) fn add(&mut self, content: &str, bases: &Bases, rule: usize) -> Result<(), &'static str> {
+        let content = content.trim();
+        if content.starts_with('!') {
+            return Err("a negated pattern is not supported");
+        }
+        if content.matches("**").count() > MAX_ANY {
+            return Err("it has too many `**`");
+        }
+        let relative: Vec<&Path> = bases.roots.iter().map(PathBuf::as_path).collect();
+        if let Some(rest) = content.strip_prefix("//") {
+            self.anchored(&[Path::new("/")], rest, rule);
+        } else if content == "~" || content.starts_with("~/") {
+            let home = bases.home.as_deref().ok_or("there is no home directory")?;
+            self.anchored(&[home], content[1..].trim_start_matches('/'), rule);
+        } else if let Some(rest) = content.strip_prefix('/') {
+            let mut anchors: Vec<&Path> = bases.anchors.iter().map(PathBuf::as_path).collect();
+            if self.sense == Sense::Forbid {
+                anchors.push(Path::new("/"));
+            }
+            self.anchored(&anchors, rest, rule);
+        } else if let Some(rest) = content.strip_prefix("./") {
+            self.anchored(&relative, rest, rule);
+        } else {
+            self.relative(&relative, content, rule);
+        }
+        Ok(())
+    }
+
+    fn relative(&mut self, roots: &[&Path], content: &str, rule: usize) {
+        let segments = split(content);
+        let any_depth = match segments.as_slice() {
+            [Segment::Any, _, ..] => true,
+            [Segment::Name(_)] => true,
+            // `src/**` means the one here when it permits, and all of that name when it forbids.
+            [Segment::Name(_), Segment::Any] => self.sense == Sense::Forbid,
+            _ => false,
+        };
+        if !any_depth {
+            return self.anchored(roots, content, rule);
+        }
+        let segments: Vec<Segment> =
+            segments.into_iter().skip_while(|segment| *segment == Segment::Any).collect();
+        match self.sense {
+            Sense::Forbid => self.anywhere(None, segments, rule),
+            Sense::Permit => {
+                for root in roots {
+                    self.anywhere(Some(self.fold(root)), segments.clone(), rule);
+                }
+            }
+        }
+    }
+
+    fn anywhere(&mut self, under: Option<String>, segments: Vec<Segment>, rule: usize) {
+        let index = self.patterns.len();
+        match segments.first() {
+            Some(Segment::Name(name)) if !is_wild(name) => {
+                let name = self.fold_text(name);
+                self.by_name.entry(name).or_default().push(index);
+            }
+            Some(Segment::Name(name)) if name.starts_with('*') && !is_wild(&name[1..]) => {
+                let suffix = self.fold_text(&name[1..]);
+                if !self.suffix_lengths.contains(&suffix.len()) {
+                    self.suffix_lengths.push(suffix.len());
+                }
+                self.by_suffix.entry(suffix).or_default().push(index);
+            }
+            _ => self.others.push(index),
+        }
+        let segments = self.fold_segments(segments);
+        self.patterns.push(Pattern { under, segments, rule });
+    }
+
+    fn anchored(&mut self, bases: &[&Path], content: &str, rule: usize) {
+        for base in bases {
+            let mut directory = normal(base);
+            let mut segments = Vec::new();
+            for segment in split(content) {
+                match &segment {
+                    Segment::Name(name) if segments.is_empty() && name == ".." => {
+                        directory.pop();
+                    }
+                    Segment::Name(name) if segments.is_empty() && !is_wild(name) => directory.push(name),
+                    Segment::Name(_) | Segment::Any => segments.push(segment),
+                }
+            }
+            let index = self.patterns.len();
+            let directory = self.fold(&directory);
+            self.by_directory.entry(directory).or_default().push(index);
+            let segments = self.fold_segments(segments);
+            self.patterns.push(Pattern { under: None, segments, rule });
+        }
+    }
+
+    /// The first rule that matches a path.
+    pub(crate) fn find(&self, path: &Path) -> Option<usize> {
+        if self.patterns.is_empty() {
+            return None;
+        }
+        let text = self.fold(path);
+        let names: Vec<&str> = text.split('/').filter(|name| !name.is_empty()).collect();
+        let mut best: Option<usize> = None;
+        let mut hit = |index: usize| {
+            let rule = self.patterns[index].rule;
+            best = Some(best.map_or(rule, |best| best.min(rule)));
+        };
+        // Fixed directories: every ancestor of the path, and the path itself.
+        let mut end = 0;
+        for depth in 0..=names.len() {
+            let directory = if depth == 0 { "/" } else { &text[..end] };
+            for &index in self.by_directory.get(directory).into_iter().flatten() {
+                if self.matches(&self.patterns[index].segments, &names[depth..]) {
+                    hit(index);
+                }
+            }
+            if let Some(name) = names.get(depth) {
+                end += 1 + name.len();
+            }
+        }
+        let mut end = 0;
+        for (depth, name) in names.iter().enumerate() {
+            let above = &text[..end];
+            end += 1 + name.len();
+            let suffixed = self.suffix_lengths.iter().filter_map(|length| {
+                let at = name.len().checked_sub(*length)?;
+                name.get(at..).and_then(|suffix| self.by_suffix.get(suffix))
+            });
+            let candidates =
+                self.by_name.get(*name).into_iter().chain(suffixed).chain(std::iter::once(&self.others));
+            for &index in candidates.flatten() {
+                let pattern = &self.patterns[index];
+                let under = pattern.under.as_deref().is_none_or(|base| is_within(above, base));
+                if under && self.matches(&pattern.segments, &names[depth..]) {
+                    hit(index);
+                }
+            }
+        }
+        best
+    }
+
+    /// Whether a rule is about something below a directory that is there. Patterns for any depth are only
+    /// looked up in the directory itself.
+    pub(crate) fn reaches_into(&self, directory: &Path) -> bool {
+        if self.patterns.is_empty() {
+            return false;
+        }
+        let folded = self.fold(directory);
+        let below = |path: &str| path != folded && is_within(path, &folded);
+        self.by_directory.keys().any(|path| below(path) && Path::new(path).exists())
+            || self.by_name.keys().any(|name| directory.join(name).exists())
+    }
+
+    fn matches(&self, segments: &[Segment], names: &[&str]) -> bool {
+        match (segments, names) {
+            ([], _) => true,
+            ([Segment::Any], []) => self.sense == Sense::Forbid,
+            ([Segment::Any], _) => true,
+            ([Segment::Any, rest @ ..], _) => {
+                (0..=names.len()).any(|skip| !rest.is_empty() && self.matches(rest, &names[skip..]))
+            }
+            ([Segment::Name(pattern), rest @ ..], [name, names @ ..]) => {
+                glob::matches(pattern, name) && self.matches(rest, names)
+            }
+            ([Segment::Name(_), ..], []) => false,
+        }
+    }
+
+    fn fold(&self, path: &Path) -> String {
+        self.fold_text(&path.to_string_lossy())
+    }
+
+    fn fold_text(&self, text: &str) -> String {
+        match self.sense {
+            Sense::Permit => text.to_owned(),
+            Sense::Forbid => folded(text),
+        }
+    }
+
+    fn fold_segments(&self, segments: Vec<Segment>) -> Vec<Segment> {
+        let fold = |segment| match segment {
+            Segment::Name(name) => Segment::Name(self.fold_text(&name)),
+            Segment::Any => Segment::Any,
+        };
+        segments.into_iter().map(fold).collect()
+    }
+}
+
+/// A name as a file system without case, that ignores invisible characters, would see it.
+pub(crate) fn folded(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
+    let invisible = |c: &char| matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    text.chars().filter(|c| !invisible(c)).flat_map(char::to_lowercase).collect()
+}
+
+fn is_wild(name: &str) -> bool {
+    name.contains(['*', '?', '[', '\\'])
+}
+
+fn is_within(path: &str, base: &str) -> bool {
+    path.strip_prefix(base)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || base.ends_with('/'))
+}
+
+fn split(content: &str) -> Vec<Segment> {
+    let mut segments: Vec<Segment> = Vec::new();
+    for name in content.split('/').filter(|name| !name.is_empty() && *name != ".") {
+        match name {
+            "**" if segments.last() == Some(&Segment::Any) => {}
+            "**" => segments.push(Segment::Any),
+            name => segments.push(Segment::Name(name.to_owned())),
+        }
+    }
+    segments
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,280 @@
+//! Where a path leads: as written, and as the kernel would follow it.
+//!
+//! The only place of this crate that looks at the file system, besides [`crate::repository`]. Links are
+//! followed one by one with a bound, because the answer has to exist for paths that do not exist yet, and a
+//! failure has to be told apart from a path that is merely new. What cannot be followed is never inside.
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Component, Path, PathBuf};
+
+/// Links followed before giving up, as the kernel does.
+const MAX_LINKS: u32 = 40;
+
+/// Directory entries read for one glob pattern.
+const MAX_ENTRIES: usize = 4000;
+
+/// A directory the session may work in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct WorkingDir {
+    pub written: PathBuf,
+    pub real: PathBuf,
+}
+
+impl WorkingDir {
+    pub(crate) fn new(path: &Path) -> Self {
+        let written = normal(path);
+        let real = follow(&written, &written).map_or_else(|_| written.clone(), |followed| followed.path);
+        Self { written, real }
+    }
+}
+
+/// Why a path leads nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Lost {
+    #[error("it contains a NUL byte")]
+    Nul,
+    #[error("its links lead in a circle")]
+    Circle,
+    #[error("it cannot be followed")]
+    Unreadable,
+    #[error("it names an open file of a process")]
+    OpenFile,
+}
+
+/// A path, located.
+#[derive(Debug, Clone)]
+pub(crate) struct Located {
+    /// Absolute, with `.` and `..` taken out as text.
+    pub written: PathBuf,
+    /// Where it leads.
+    pub real: Result<PathBuf, Lost>,
+    /// It goes through `/proc`, where a name means something else to every process.
+    magic: bool,
+}
+
+/// What stands at the end of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Missing,
+    File {
+        hard_links: u64,
+    },
+    Directory,
+    /// A pipe, a socket or a device.
+    Special,
+}
+
+impl Located {
+    /// Locates a path that is meant from `cwd`.
+    pub(crate) fn new(path: &str, cwd: &Path) -> Self {
+        // Two slashes at the start mean one.
+        let extra = path.len() - path.trim_start_matches('/').len();
+        let path = &path[extra.saturating_sub(1)..];
+        let absolute = if path.is_empty() { cwd.to_owned() } else { cwd.join(path) };
+        let absolute = if absolute.is_absolute() { absolute } else { Path::new("/").join(absolute) };
+        let written = normal(&absolute);
+        if path.contains('\0') {
+            return Self { written, real: Err(Lost::Nul), magic: false };
+        }
+        match follow(&absolute, cwd) {
+            Ok(followed) => Self { written, real: Ok(followed.path), magic: followed.magic },
+            Err(lost) => Self { written, real: Err(lost), magic: true },
+        }
+    }
+
+    /// The directory it is inside of.
+    pub(crate) fn inside<'d>(&self, dirs: &'d [WorkingDir]) -> Option<&'d WorkingDir> {
+        let real = self.real.as_ref().ok().filter(|_| !self.magic)?;
+        dirs.iter().find(|dir| real.starts_with(&dir.real))
+    }
+
+    /// Every form a rule may be written for.
+    pub(crate) fn forms(&self) -> impl Iterator<Item = &Path> {
+        let real = self.real.as_deref().ok().filter(|real| *real != self.written);
+        std::iter::once(self.written.as_path()).chain(real)
+    }
+
+    /// Whether following links changed it.
+    pub(crate) fn through_link(&self) -> Option<&Path> {
+        self.real.as_deref().ok().filter(|real| *real != self.written)
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        let Ok(real) = &self.real else { return Kind::Missing };
+        let Ok(metadata) = std::fs::symlink_metadata(real) else { return Kind::Missing };
+        let file_type = metadata.file_type();
+        if file_type.is_dir() {
+            Kind::Directory
+        } else if file_type.is_file() {
+            Kind::File { hard_links: metadata.nlink() }
+        } else if file_type.is_fifo()
+            || file_type.is_socket()
+            || file_type.is_char_device()
+            || file_type.is_block_device()
+        {
+            Kind::Special
+        } else {
+            Kind::Missing
+        }
+    }
+
+    /// Whether it holds the secrets of a process: its environment or its memory.
+    pub(crate) fn is_process_secret(&self) -> bool {
+        self.forms().any(|path| {
+            let mut names = path.components().filter_map(|component| match component {
+                Component::Normal(name) => name.to_str(),
+                _ => None,
+            });
+            names.next() == Some("proc")
+                && matches!(path.file_name().and_then(|name| name.to_str()), Some("environ" | "mem"))
+        })
+    }
+}
+
+/// `.` and `..` taken out as text.
+pub(crate) fn normal(path: &Path) -> PathBuf {
+    let mut result = PathBuf::from("/");
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => result.push(name),
+            Component::ParentDir => {
+                result.pop();
+            }
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+        }
+    }
+    result
+}
+
+struct Followed {
+    path: PathBuf,
+    magic: bool,
+}
+
+fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
+    path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    })
+}
+
+fn follow(path: &Path, cwd: &Path) -> Result<Followed, Lost> {
+    let mut rest: VecDeque<OsString> = parts(path).collect();
+    let mut at = PathBuf::from("/");
+    let (mut links, mut magic, mut missing) = (0, false, false);
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            at.pop();
+            missing = false;
+            continue;
+        }
+        if at.starts_with("/proc") && is_process(&at) {
+            magic = true;
+            match name.to_str() {
+                Some("root") => {
+                    at = PathBuf::from("/");
+                    continue;
+                }
+                Some("cwd") => {
+                    at = PathBuf::from("/");
+                    let mut again: VecDeque<OsString> = parts(cwd).collect();
+                    again.append(&mut rest);
+                    rest = again;
+                    continue;
+                }
+                Some("fd" | "exe" | "map_files") => return Err(Lost::OpenFile),
+                _ => {}
+            }
+        }
+        at.push(&name);
+        if missing {
+            continue;
+        }
+        match std::fs::read_link(&at) {
+            Ok(target) => {
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(Lost::Circle);
+                }
+                at.pop();
+                // `/proc/self` is a link to the number of whoever asks: keep the name.
+                if at == Path::new("/proc") {
+                    at.push(&name);
+                    continue;
+                }
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                }
+                for part in parts(&target).rev() {
+                    rest.push_front(part);
+                }
+            }
+            Err(error) => match error.kind() {
+                // Not a link.
+                ErrorKind::InvalidInput => {}
+                ErrorKind::NotFound | ErrorKind::NotADirectory => missing = true,
+                _ => return Err(Lost::Unreadable),
+            },
+        }
+    }
+    Ok(Followed { path: at, magic })
+}
+
+/// Whether a directory is that of a process or thread below `/proc`.
+fn is_process(directory: &Path) -> bool {
+    let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    directory != Path::new("/proc")
+        && (matches!(name, "self" | "thread-self") || name.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// More files match, or may match, than anybody wants to look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooMany;
+
+/// The paths a shell glob pattern stands for, as far as the directories can be read. A segment that starts
+/// with a wildcard matches no hidden file, as in bash.
+pub(crate) fn expand(pattern: &str, cwd: &Path) -> Result<Vec<PathBuf>, TooMany> {
+    let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { cwd.to_owned() }];
+    let mut seen = 0;
+    for segment in pattern.split('/').filter(|segment| !segment.is_empty()) {
+        if !segment.contains(['*', '?', '[']) {
+            let name = unescaped(segment);
+            found.iter_mut().for_each(|path| path.push(&name));
+            continue;
+        }
+        let mut next = Vec::new();
+        for directory in &found {
+            let Ok(entries) = std::fs::read_dir(directory) else { continue };
+            for entry in entries.flatten() {
+                seen += 1;
+                if seen > MAX_ENTRIES {
+                    return Err(TooMany);
+                }
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                let hidden = name.starts_with('.') && !segment.starts_with('.');
+                if !hidden && crate::glob::matches(segment, &name) {
+                    next.push(directory.join(name.as_ref()));
+                }
+            }
+        }
+        found = next;
+    }
+    Ok(found)
+}
+
+fn unescaped(segment: &str) -> String {
+    let mut result = String::new();
+    let mut chars = segment.chars();
+    while let Some(c) = chars.next() {
+        result.push(if c == '\\' { chars.next().unwrap_or('\\') } else { c });
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,250 @@
+//! Whether looking at a git repository can run anything.
+//!
+//! Git runs what the configuration of a repository tells it to: `core.fsmonitor` on `git status`, a textconv
+//! on `git diff`. So a git command is read-only only where the configuration holds nothing but keys that are
+//! known to name no program. Together with [`crate::paths`] the one place that reads the disk, and it reads
+//! configuration only, bounded, when a git command would otherwise be allowed.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// A configuration larger than this is not read.
+const MAX_CONFIG: u64 = 64 * 1024;
+
+/// Submodules looked into.
+const MAX_MODULES: usize = 64;
+
+/// Keys by section that name no program and no file to read, or that only matter to commands that change
+/// something. Subsections (`remote "origin"`) are left out of the comparison.
+const HARMLESS: &[(&str, &str)] = &[
+    (
+        "core",
+        "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf \
+      eol safecrlf abbrev quotepath compression commentchar longpaths protectntfs protecthfs sharedrepository \
+      untrackedcache preloadindex fscache splitindex sparsecheckout sparsecheckoutcone checkstat trustctime \
+      bigfilethreshold deltabasecachelimit editor",
+    ),
+    (
+        "remote",
+        "url fetch push pushurl tagopt prune prunetags mirror skipdefaultupdate skipfetchall gh-resolved",
+    ),
+    (
+        "branch",
+        "remote merge rebase description pushremote mergeoptions autosetupmerge autosetuprebase sort \
+      vscode-merge-base gh-merge-base gh-pr-base-branch",
+    ),
+    ("user", "name email signingkey useconfigonly"),
+    ("author", "name email"),
+    ("committer", "name email"),
+    ("init", "defaultbranch"),
+    ("pull", "rebase ff"),
+    ("push", "default autosetupremote followtags"),
+    ("fetch", "prune prunetags all parallel"),
+    ("merge", "ff conflictstyle renames log"),
+    ("rebase", "autosquash autostash updaterefs"),
+    ("submodule", "url active path branch recurse update ignore fetchjobs"),
+    ("extensions", "objectformat refstorage noop"),
+    ("color", "ui status branch diff interactive"),
+    ("gc", "auto autodetach pruneexpire reflogexpire"),
+    ("advice", "*"),
+    ("alias", "*"),
+    ("status", "short branch showuntrackedfiles renames relativepaths showstash aheadbehind"),
+    ("log", "date decorate abbrevcommit follow"),
+    ("diff", "algorithm renames colormoved mnemonicprefix noprefix context indentheuristic wordregex"),
+    ("commit", "gpgsign verbose"),
+    ("tag", "sort gpgsign"),
+    ("index", "version threads"),
+    ("pack", "threads windowmemory"),
+    ("rerere", "enabled autoupdate"),
+    ("feature", "manyfiles experimental"),
+    ("i18n", "commitencoding logoutputencoding"),
+    ("credential", "*"),
+    ("http", "postbuffer version sslverify"),
+    ("url", "insteadof pushinsteadof"),
+    ("column", "ui status branch tag"),
+    ("maintenance", "auto strategy"),
+];
+
+/// Whether a read-only git command in `cwd` runs git and nothing else.
+pub(crate) fn is_inert(cwd: &Path) -> bool {
+    for directory in cwd.ancestors() {
+        let git = directory.join(".git");
+        match fs::metadata(&git) {
+            Ok(metadata) if metadata.is_dir() => return git_dir_is_inert(&git),
+            Ok(_) => return linked_dir(&git, directory).is_some_and(|git| git_dir_is_inert(&git)),
+            // A link that leads nowhere, or a directory we may not look into.
+            Err(_) if fs::symlink_metadata(&git).is_ok() => return false,
+            Err(_) => {}
+        }
+        if looks_bare(directory) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Git takes a directory with these for a repository, with its configuration.
+fn looks_bare(directory: &Path) -> bool {
+    directory.join("HEAD").exists() && directory.join("objects").exists() && directory.join("refs").exists()
+}
+
+/// The directory named by a `.git` file.
+fn linked_dir(file: &Path, directory: &Path) -> Option<PathBuf> {
+    let text = read(file)?;
+    let target = text.strip_prefix("gitdir:")?.trim();
+    Some(directory.join(target))
+}
+
+fn git_dir_is_inert(git: &Path) -> bool {
+    let common = match read(&git.join("commondir")) {
+        Some(text) => git.join(text.trim()),
+        None => git.to_owned(),
+    };
+    // `git status` and `git diff` may write the index, and that runs this hook.
+    let hooked =
+        common.join("hooks/post-index-change").exists() || git.join("hooks/post-index-change").exists();
+    !hooked
+        && config_is_inert(&common.join("config"), Worktree::Own)
+        && config_is_inert(&git.join("config.worktree"), Worktree::Own)
+        && modules_are_inert(&common.join("modules"), 0, &mut 0)
+}
+
+/// Submodules have configurations of their own, and `git status` looks into them.
+fn modules_are_inert(directory: &Path, depth: u32, seen: &mut usize) -> bool {
+    let Ok(entries) = fs::read_dir(directory) else { return true };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        *seen += 1;
+        if *seen > MAX_MODULES || depth > 6 {
+            return false;
+        }
+        if path.join("HEAD").exists() {
+            let hooked = path.join("hooks/post-index-change").exists();
+            let inert = config_is_inert(&path.join("config"), Worktree::Elsewhere);
+            if hooked || !inert || !modules_are_inert(&path.join("modules"), depth + 1, seen) {
+                return false;
+            }
+        } else if path.is_dir() && !modules_are_inert(&path, depth + 1, seen) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether a configuration may say where its files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Worktree {
+    Own,
+    Elsewhere,
+}
+
+fn read(path: &Path) -> Option<String> {
+    let mut text = String::new();
+    fs::File::open(path).ok()?.take(MAX_CONFIG).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+fn config_is_inert(path: &Path, worktree: Worktree) -> bool {
+    match fs::metadata(path) {
+        Err(_) => fs::symlink_metadata(path).is_err(),
+        Ok(metadata) if metadata.len() >= MAX_CONFIG || !metadata.is_file() => false,
+        Ok(_) => read(path).is_some_and(|text| text_is_inert(&text, worktree)),
+    }
+}
+
+fn text_is_inert(text: &str, worktree: Worktree) -> bool {
+    let mut section = String::new();
+    for line in text.trim_start_matches('\u{feff}').lines() {
+        let mut line = line.trim();
+        if line.ends_with('\\') {
+            return false;
+        }
+        if line.starts_with('[') {
+            let Some((header, rest)) = section_header(line) else { return false };
+            section = header;
+            line = rest.trim();
+        }
+        if line.is_empty() || line.starts_with(['#', ';']) {
+            continue;
+        }
+        let key = line.split(['=', ' ', '\t']).next().unwrap_or(line).to_ascii_lowercase();
+        let elsewhere = worktree == Worktree::Elsewhere && section == "core" && key == "worktree";
+        if !elsewhere && !is_harmless(&section, &key) {
+            return false;
+        }
+    }
+    true
+}
+
+/// The lower-case name of a section without its subsection, and what follows the header.
+fn section_header(line: &str) -> Option<(String, &str)> {
+    let inner = line.strip_prefix('[')?;
+    let name_end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.'))?;
+    let name = &inner[..name_end];
+    let mut rest = inner[name_end..].trim_start();
+    if let Some(quoted) = rest.strip_prefix('"') {
+        let mut escaped = false;
+        let end = quoted.char_indices().find_map(|(at, c)| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends.then_some(at)
+        })?;
+        rest = &quoted[end + 1..];
+    }
+    let rest = rest.strip_prefix(']')?;
+    let section = name.split('.').next().unwrap_or(name).to_ascii_lowercase();
+    Some((section, rest))
+}
+
+fn is_harmless(section: &str, key: &str) -> bool {
+    HARMLESS.iter().any(|(name, keys)| {
+        *name == section && (*keys == "*" || keys.split_ascii_whitespace().any(|harmless| harmless == key))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inert(text: &str) -> bool {
+        text_is_inert(text, Worktree::Own)
+    }
+
+    #[test]
+    fn ordinary_configurations_are_inert() {
+        assert!(inert("[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n"));
+        assert!(inert(
+            "[remote \"origin\"]\n url = git@host:x.git\n fetch = +refs/heads/*:refs/remotes/origin/*\n"
+        ));
+        assert!(inert("# note\n; note\n[branch \"a]b\"]\nremote = origin\n"));
+        assert!(inert("[alias]\n x = !touch y\n"));
+        assert!(inert(""));
+    }
+
+    #[test]
+    fn whatever_may_name_a_program_is_not() {
+        for text in [
+            "[core]\nfsmonitor = touch x",
+            "[core] fsmonitor = touch x",
+            "[CORE]\n\tFSMonitor=touch x",
+            "[diff \"x\"]\ntextconv = touch x",
+            "[diff]\nexternal = x",
+            "[filter \"lfs\"]\nclean = x",
+            "[include]\npath = ../evil",
+            "[core]\nhooksPath = x",
+            "[core]\npager = x",
+            "[extensions]\npartialClone = origin",
+            "[remote \"o\"]\nuploadpack = x",
+            "[log]\nshowSignature = true",
+            "[core]\nbare = fal\\\nse",
+            "[unknown]\nkey = 1",
+            "[core\nfsmonitor = x",
+            "[core]\nworktree = /etc",
+            "\u{feff}[core]\nfsmonitor = x",
+            "[branch \"a\\\"]\n[core]\nfsmonitor=x",
+        ] {
+            assert!(!inert(text), "{text}");
+        }
+    }
+}

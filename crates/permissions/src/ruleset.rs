@@ -1,0 +1,268 @@
+//! The rules of one behaviour (allow, ask or deny), compiled for look-up.
+//!
+//! Each tool gives its specifier a meaning of its own; this is where a rule text becomes an entry in the
+//! table that knows that meaning. The order of rules carries no meaning, only which of several equals is
+//! named as the reason.
+
+use std::collections::HashMap;
+
+use lathe_protocol::permission::PermissionBehavior;
+use serde_json::Value;
+
+use crate::command_rules::CommandRules;
+use crate::domain::DomainRules;
+use crate::glob;
+use crate::path_rules::{Bases, PathRules, Sense};
+use crate::rule::{MatchedRule, Parsed, RuleSource, SourcedRule};
+
+/// The rules of one behaviour.
+#[derive(Debug, Clone)]
+pub(crate) struct RuleSet {
+    behavior: PermissionBehavior,
+    entries: Vec<(RuleSource, SourcedRule)>,
+    tools: HashMap<String, usize>,
+    tool_globs: Vec<(String, usize)>,
+    /// MCP rules by server: a pattern for the tool's own name, or the whole server.
+    servers: HashMap<String, Vec<(Option<String>, usize)>>,
+    parameters: HashMap<String, Vec<Parameter>>,
+    pub commands: CommandRules,
+    pub reads: PathRules,
+    pub edits: PathRules,
+    pub domains: DomainRules,
+    agents: HashMap<String, usize>,
+    skills: Vec<(String, usize)>,
+}
+
+/// `Tool(parameter:value)`
+#[derive(Debug, Clone)]
+struct Parameter {
+    name: String,
+    value: String,
+    rule: usize,
+}
+
+/// Inputs that have rules of their own kind and cannot be matched as parameters.
+const NOT_PARAMETERS: [&str; 6] = ["command", "file_path", "path", "notebook_path", "url", "domain"];
+
+impl RuleSet {
+    pub(crate) fn new(behavior: PermissionBehavior) -> Self {
+        let sense = match behavior {
+            PermissionBehavior::Allow => Sense::Permit,
+            PermissionBehavior::Deny | PermissionBehavior::Ask => Sense::Forbid,
+        };
+        Self {
+            behavior,
+            entries: Vec::new(),
+            tools: HashMap::new(),
+            tool_globs: Vec::new(),
+            servers: HashMap::new(),
+            parameters: HashMap::new(),
+            commands: CommandRules::default(),
+            reads: PathRules::new(sense),
+            edits: PathRules::new(sense),
+            domains: DomainRules::default(),
+            agents: HashMap::new(),
+            skills: Vec::new(),
+        }
+    }
+
+    fn permits(&self) -> bool {
+        self.behavior == PermissionBehavior::Allow
+    }
+
+    /// Every rule with its source, in the order they came.
+    pub(crate) fn entries(&self) -> &[(RuleSource, SourcedRule)] {
+        &self.entries
+    }
+
+    /// The rule with this number, to be named as a reason.
+    pub(crate) fn matched(&self, rule: usize) -> MatchedRule {
+        let (source, written) = &self.entries[rule];
+        MatchedRule { behavior: self.behavior, source: *source, rule: written.clone() }
+    }
+
+    /// Adds a rule. An error says what is wrong, and that the rule has no effect here.
+    pub(crate) fn add(
+        &mut self,
+        source: RuleSource,
+        written: SourcedRule,
+        parsed: &Parsed,
+        bases: &Bases,
+    ) -> Result<(), String> {
+        let rule = self.entries.len();
+        match &parsed.content {
+            None => self.add_tool(&parsed.tool, rule)?,
+            Some(content) => self.add_content(&parsed.tool, content, bases, rule)?,
+        }
+        self.entries.push((source, written));
+        Ok(())
+    }
+
+    /// A whole tool that could not be narrowed down.
+    pub(crate) fn add_whole_tool(&mut self, source: RuleSource, written: SourcedRule, tool: &str) {
+        self.tools.entry(tool.to_owned()).or_insert(self.entries.len());
+        self.entries.push((source, written));
+    }
+
+    fn add_tool(&mut self, tool: &str, rule: usize) -> Result<(), String> {
+        let server = tool.strip_prefix("mcp__").filter(|rest| !rest.is_empty() && !rest.starts_with('*'));
+        if let Some(rest) = server {
+            let (server, name) = match rest.split_once("__") {
+                Some((server, name)) => (server, Some(name).filter(|name| *name != "*" && !name.is_empty())),
+                None => (rest, None),
+            };
+            if server.contains('*') {
+                if self.permits() {
+                    return Err("the server of an allow rule must be named in full: ignored".to_owned());
+                }
+                self.tool_globs.push((tool.to_owned(), rule));
+                return Ok(());
+            }
+            let name = name.map(str::to_owned);
+            self.servers.entry(normal_server(server)).or_default().push((name, rule));
+            return Ok(());
+        }
+        if tool.contains('*') {
+            if self.permits() {
+                return Err("an allow rule must name its tool in full: ignored".to_owned());
+            }
+            self.tool_globs.push((tool.to_owned(), rule));
+            return Ok(());
+        }
+        self.tools.entry(tool.to_owned()).or_insert(rule);
+        Ok(())
+    }
+
+    fn add_content(&mut self, tool: &str, content: &str, bases: &Bases, rule: usize) -> Result<(), String> {
+        let parameter = self.add_parameter(tool, content, rule);
+        match tool {
+            "Bash" | "Monitor" => self.commands.add(content, rule),
+            "Read" => self.reads.add(content, bases, rule).map_err(ignored)?,
+            "Edit" => self.edits.add(content, bases, rule).map_err(ignored)?,
+            "Grep" | "Glob" | "LS" if !self.permits() => {
+                self.reads.add(content, bases, rule).map_err(ignored)?
+            }
+            "Write" | "NotebookEdit" | "MultiEdit" if !self.permits() => {
+                self.edits.add(content, bases, rule).map_err(ignored)?;
+            }
+            "Grep" | "Glob" | "LS" => return Err("write it as a rule for Read: ignored".to_owned()),
+            "Write" | "NotebookEdit" | "MultiEdit" => {
+                return Err("write it as a rule for Edit: ignored".to_owned());
+            }
+            "WebFetch" => self.domains.add(content, rule).map_err(ignored)?,
+            "Agent" => {
+                self.agents.entry(content.trim().to_owned()).or_insert(rule);
+            }
+            "Skill" => self.skills.push((content.trim().trim_start_matches('/').to_owned(), rule)),
+            _ if parameter => {}
+            _ => return Err("this tool takes no specifier: ignored".to_owned()),
+        }
+        Ok(())
+    }
+
+    fn add_parameter(&mut self, tool: &str, content: &str, rule: usize) -> bool {
+        let Some((name, value)) = content.split_once(':') else { return false };
+        let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if self.permits()
+            || name.is_empty()
+            || !name.chars().all(identifier)
+            || NOT_PARAMETERS.contains(&name)
+        {
+            return false;
+        }
+        let parameter = Parameter { name: name.to_owned(), value: value.trim().to_owned(), rule };
+        self.parameters.entry(tool.to_owned()).or_default().push(parameter);
+        true
+    }
+
+    /// A rule for the whole tool.
+    pub(crate) fn tool(&self, tool: &str, server: Option<&str>) -> Option<usize> {
+        let named = self.tools.get(tool).copied();
+        let globbed =
+            self.tool_globs.iter().find(|(pattern, _)| glob::matches(pattern, tool)).map(|(_, rule)| *rule);
+        let served = tool.strip_prefix("mcp__").and_then(|rest| self.served(rest, server));
+        [named, globbed, served].into_iter().flatten().min()
+    }
+
+    fn served(&self, rest: &str, server: Option<&str>) -> Option<usize> {
+        if self.permits() {
+            let (server, name) = split_tool(rest, server)?;
+            let rules = self.servers.get(&server)?;
+            return rules
+                .iter()
+                .find(|(pattern, _)| tool_matches(pattern.as_deref(), name))
+                .map(|(_, rule)| *rule);
+        }
+        // Forbidding: wherever the name of the server may end.
+        let mut found = None;
+        for (at, _) in rest.match_indices("__") {
+            let (server, name) = (&rest[..at], &rest[at + 2..]);
+            let rules = self.servers.get(server).into_iter().flatten();
+            found = found.or(rules
+                .filter(|(pattern, _)| tool_matches(pattern.as_deref(), name))
+                .map(|(_, rule)| *rule)
+                .min());
+        }
+        found
+    }
+
+    /// A rule for one of the call's inputs: `parameter:value` and the number of the rule.
+    pub(crate) fn parameter(&self, tool: &str, input: &Value) -> Option<(String, usize)> {
+        self.parameters.get(tool)?.iter().find_map(|parameter| {
+            let value = match input.get(&parameter.name)? {
+                Value::String(text) => text.clone(),
+                Value::Bool(value) => value.to_string(),
+                Value::Number(value) => value.to_string(),
+                Value::Null | Value::Array(_) | Value::Object(_) => return None,
+            };
+            glob::matches(&parameter.value, &value)
+                .then(|| (format!("{}:{value}", parameter.name), parameter.rule))
+        })
+    }
+
+    /// A rule for a kind of agent.
+    pub(crate) fn agent(&self, kind: &str) -> Option<usize> {
+        self.agents.get(kind).copied()
+    }
+
+    /// A rule for a skill.
+    pub(crate) fn skill(&self, name: &str) -> Option<usize> {
+        let name = name.trim_start_matches('/');
+        self.skills
+            .iter()
+            .find(|(pattern, _)| {
+                let pattern =
+                    pattern.strip_suffix(":*").or_else(|| pattern.strip_suffix(" *")).unwrap_or(pattern);
+                pattern == name || (pattern.contains('*') && glob::matches(pattern, name))
+            })
+            .map(|(_, rule)| *rule)
+    }
+}
+
+fn ignored(problem: &'static str) -> String {
+    format!("{problem}: ignored")
+}
+
+/// Server and own name of an MCP tool. Where the server is not known and the name can be cut in several
+/// ways, it belongs to nobody.
+fn split_tool<'r>(rest: &'r str, server: Option<&str>) -> Option<(String, &'r str)> {
+    match server {
+        Some(server) => {
+            let server = normal_server(server);
+            let name = rest.strip_prefix(&server)?.strip_prefix("__")?;
+            Some((server, name))
+        }
+        None => {
+            let (server, name) = rest.split_once("__")?;
+            (!name.contains("__")).then(|| (server.to_owned(), name))
+        }
+    }
+}
+
+fn tool_matches(pattern: Option<&str>, name: &str) -> bool {
+    pattern.is_none_or(|pattern| glob::matches(pattern, name))
+}
+
+fn normal_server(server: &str) -> String {
+    server.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect()
+}

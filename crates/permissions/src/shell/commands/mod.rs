@@ -1,0 +1,191 @@
+//! What single commands do, by allow-list: programs, their options and what their operands mean.
+//!
+//! An option that is not listed, also the abbreviation of one that is, makes the command unknown; unknown
+//! commands are asked about. The lists leave out every option that writes a file, runs a program, follows
+//! links out of the tree or reads a file of file names.
+
+mod change;
+mod find;
+pub(crate) mod git;
+mod options;
+mod sed;
+mod special;
+mod table;
+
+use super::value::{Arg, Value};
+use super::walk::{AssignedValue, Invocation};
+
+/// What a command does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// It changes nothing.
+    ReadOnly(Vec<Touch>),
+    /// It changes files, and these only.
+    Changes(Vec<Touch>),
+    /// It is not known, or not in this form.
+    Unknown,
+}
+
+/// A path a command touches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Touch {
+    pub path: Touched,
+    pub access: TouchAccess,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Touched {
+    /// A path as the command sees it.
+    Path(String),
+    /// A glob pattern.
+    Pattern(String),
+    /// The value of the word is not known.
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TouchAccess {
+    /// The content or the name.
+    Read,
+    /// The content, and it must not be a directory.
+    ReadFile,
+    /// The content of everything below.
+    ReadTree,
+    /// The shell goes there.
+    Enter,
+    /// Creates or changes.
+    Write,
+    /// Takes away.
+    Remove,
+    /// Git reads the configuration of the repository it stands in.
+    Repository,
+}
+
+impl Touch {
+    pub(crate) fn new(arg: &Arg, access: TouchAccess) -> Self {
+        let path = match &arg.value {
+            Value::Fixed(text) => Touched::Path(text.clone()),
+            Value::Pattern(pattern) => Touched::Pattern(pattern.clone()),
+            Value::Unknown => Touched::Unknown,
+        };
+        Self { path, access }
+    }
+
+    pub(crate) fn read(arg: &Arg) -> Self {
+        Self::new(arg, TouchAccess::Read)
+    }
+
+    pub(crate) fn path(text: &str, access: TouchAccess) -> Self {
+        Self { path: Touched::Path(text.to_owned()), access }
+    }
+}
+
+/// Why a command is not on the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotListed;
+
+type Listed = Result<Vec<Touch>, NotListed>;
+
+/// Environment variables that may stand in front of a command without changing what it does.
+pub(crate) fn safe_variable(name: &str, value: &str) -> bool {
+    const SAFE: [&str; 25] = [
+        "NODE_ENV",
+        "LANG",
+        "LANGUAGE",
+        "NO_COLOR",
+        "FORCE_COLOR",
+        "CLICOLOR",
+        "CLICOLOR_FORCE",
+        "TERM",
+        "COLUMNS",
+        "LINES",
+        "TZ",
+        "CI",
+        "RUST_BACKTRACE",
+        "RUST_LOG",
+        "CARGO_TERM_COLOR",
+        "PYTHONUNBUFFERED",
+        "PYTHONDONTWRITEBYTECODE",
+        "GOOS",
+        "GOARCH",
+        "CGO_ENABLED",
+        "DEBIAN_FRONTEND",
+        "GIT_TERMINAL_PROMPT",
+        "GIT_OPTIONAL_LOCKS",
+        "TIME_STYLE",
+        "LC_ALL",
+    ];
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_.@+:,=-".contains(c) || (c == '/' && name == "TZ");
+    let listed = SAFE.contains(&name) || name.starts_with("LC_");
+    listed && value.chars().all(plain) && !value.starts_with(':') && !value.contains("..")
+}
+
+/// Shell variables that may be set without changing what later commands do.
+pub(crate) fn harmless_name(name: &str) -> bool {
+    // Lower-case names with a meaning: proxies, and the arrays that zsh ties to the search path.
+    const MEANINGFUL: [&str; 14] = [
+        "http_proxy",
+        "https_proxy",
+        "ftp_proxy",
+        "all_proxy",
+        "no_proxy",
+        "path",
+        "cdpath",
+        "fpath",
+        "manpath",
+        "module_path",
+        "mailpath",
+        "histchars",
+        "auto_resume",
+        "argv",
+    ];
+    name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        && !MEANINGFUL.contains(&name)
+}
+
+/// What an invocation does. Wrappers that only limit it (`timeout`, `command`, `builtin`) are looked through.
+pub(crate) fn effect(invocation: &Invocation) -> Effect {
+    let safe = invocation.assigns.iter().all(|assigns| match &assigns.value {
+        AssignedValue::Fixed(value) => safe_variable(&assigns.name, value),
+        AssignedValue::Output | AssignedValue::Loop | AssignedValue::Other => false,
+    });
+    if !safe {
+        return Effect::Unknown;
+    }
+    effect_of(&invocation.args, 0)
+}
+
+fn effect_of(args: &[Arg], depth: u32) -> Effect {
+    let Some(name) = args.first().and_then(Arg::fixed) else { return Effect::Unknown };
+    if let Some(inner) = special::looked_through(name, args).filter(|_| depth < 4) {
+        return effect_of(inner, depth + 1);
+    }
+    if let Ok(touches) = read_only(name, args) {
+        return Effect::ReadOnly(touches);
+    }
+    match change::changes(name, args) {
+        Ok(touches) => Effect::Changes(touches),
+        Err(NotListed) => Effect::Unknown,
+    }
+}
+
+fn read_only(name: &str, args: &[Arg]) -> Listed {
+    match name {
+        "find" => find::find(args),
+        "git" => git::git(args),
+        "sed" => sed::printing(args),
+        _ => match table::TABLE.iter().find(|spec| spec.name == name) {
+            Some(spec) => options::by_table(spec, args),
+            None => special::special(name, args),
+        },
+    }
+}
+
+/// Every path that a command may touch, for rules that forbid: operands of programs that work on files, read
+/// generously.
+pub(crate) fn possible_touches(args: &[Arg]) -> Vec<Touch> {
+    match effect_of(args, 0) {
+        Effect::ReadOnly(touches) | Effect::Changes(touches) => touches,
+        Effect::Unknown => change::generous(args),
+    }
+}

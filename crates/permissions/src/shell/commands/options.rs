@@ -1,0 +1,275 @@
+//! Options by table, and the programs whose table is all there is to know.
+//!
+//! A table entry reads like getopt: letters, `:` after a letter that takes a value, `@` after one whose value
+//! is a file, `?` after one whose value is glued to it or absent, `#` for `-NUMBER`. Long options are separated
+//! by blanks and end in `=`, `@` or `?` in the same sense.
+
+use super::{Listed, NotListed, Touch, TouchAccess};
+use crate::shell::value::{Arg, Value};
+
+/// One program.
+pub(super) struct Spec {
+    pub name: &'static str,
+    pub short: &'static str,
+    pub long: &'static str,
+    pub operands: Operands,
+    pub globs: Globs,
+}
+
+/// What operands mean.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operands {
+    None,
+    /// Words that name no file.
+    Text,
+    /// Files to read.
+    Files,
+    /// Files to read that must not be directories: the program would follow the links in them.
+    PlainFiles,
+    /// At most one file to read: a second one would be written.
+    OneFile,
+    /// Directories or files whose content or names are listed all the way down.
+    Trees,
+    /// A pattern, then files. The pattern may come as an option instead.
+    PatternThenFiles,
+    /// The same, going down into directories.
+    PatternThenTrees,
+}
+
+/// Which unquoted patterns are accepted as operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Globs {
+    /// Any: the program has no option that does harm, should a file name look like one.
+    Any,
+    /// Only those that cannot match a name that starts with a dash.
+    Anchored,
+}
+
+/// A command line taken apart.
+#[derive(Debug, Default)]
+pub(super) struct Taken<'a> {
+    /// Options by letter or long name, with their value.
+    pub options: Vec<(String, Option<&'a Arg>, String)>,
+    pub operands: Vec<&'a Arg>,
+    pub touches: Vec<Touch>,
+}
+
+impl Taken<'_> {
+    pub(super) fn has(&self, names: &[&str]) -> bool {
+        self.options.iter().any(|(name, _, _)| names.contains(&name.as_str()))
+    }
+
+    /// The values given for any of these options.
+    pub(super) fn values<'s>(&'s self, names: &'s [&str]) -> impl Iterator<Item = &'s str> {
+        self.options
+            .iter()
+            .filter(|(name, _, _)| names.contains(&name.as_str()))
+            .map(|(_, _, value)| value.as_str())
+    }
+}
+
+/// What an option letter or name expects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Expects {
+    Nothing,
+    Value,
+    File,
+    Glued,
+}
+
+fn expects(mark: Option<u8>) -> Expects {
+    match mark {
+        Some(b':' | b'=') => Expects::Value,
+        Some(b'@') => Expects::File,
+        Some(b'?') => Expects::Glued,
+        _ => Expects::Nothing,
+    }
+}
+
+fn short_expects(short: &str, letter: char) -> Option<Expects> {
+    let at = short.find(letter).filter(|_| letter.is_ascii_alphanumeric())?;
+    Some(expects(short.as_bytes().get(at + 1).copied().filter(|byte| b":@?".contains(byte))))
+}
+
+fn long_expects(long: &str, name: &str) -> Option<Expects> {
+    long.split_ascii_whitespace().find_map(|entry| {
+        let bare = entry.trim_end_matches(['=', '@', '?']);
+        (bare == name).then(|| expects(entry.as_bytes().last().copied().filter(|byte| b"=@?".contains(byte))))
+    })
+}
+
+/// Takes the words after the program apart. Every option must be listed, every option value fixed.
+pub(super) fn take<'a>(
+    short: &str,
+    long: &str,
+    globs: Globs,
+    words: &'a [Arg],
+) -> Result<Taken<'a>, NotListed> {
+    let mut taken = Taken::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let text = match &word.value {
+            Value::Fixed(text) => text.as_str(),
+            Value::Pattern(pattern) => {
+                let anchored = !pattern.starts_with(['*', '?', '[', '-']);
+                if globs == Globs::Anchored && !anchored || pattern.starts_with('-') {
+                    return Err(NotListed);
+                }
+                taken.operands.push(word);
+                continue;
+            }
+            Value::Unknown => return Err(NotListed),
+        };
+        if text == "--" {
+            for rest in words.by_ref() {
+                if rest.value == Value::Unknown {
+                    return Err(NotListed);
+                }
+                taken.operands.push(rest);
+            }
+        } else if let Some(option) = text.strip_prefix("--") {
+            long_option(long, option, &mut words, &mut taken)?;
+        } else if text.len() > 1 && text.starts_with('-') {
+            short_options(short, &text[1..], &mut words, &mut taken)?;
+        } else {
+            taken.operands.push(word);
+        }
+    }
+    Ok(taken)
+}
+
+fn long_option<'a>(
+    long: &str,
+    option: &str,
+    words: &mut std::slice::Iter<'a, Arg>,
+    taken: &mut Taken<'a>,
+) -> Result<(), NotListed> {
+    let (name, inline) = match option.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (option, None),
+    };
+    let expects = long_expects(long, name).ok_or(NotListed)?;
+    let (next, value) = match (expects, inline) {
+        (Expects::Nothing, Some(_)) => return Err(NotListed),
+        (Expects::Nothing, None) | (Expects::Glued, None) => (None, String::new()),
+        (Expects::Glued | Expects::Value | Expects::File, Some(value)) => (None, value.to_owned()),
+        (Expects::Value | Expects::File, None) => {
+            let next = words.next().ok_or(NotListed)?;
+            (Some(next), next.fixed().ok_or(NotListed)?.to_owned())
+        }
+    };
+    if expects == Expects::File {
+        taken.touches.push(Touch::path(&value, TouchAccess::Read));
+    }
+    taken.options.push((name.to_owned(), next, value));
+    Ok(())
+}
+
+fn short_options<'a>(
+    short: &str,
+    letters: &str,
+    words: &mut std::slice::Iter<'a, Arg>,
+    taken: &mut Taken<'a>,
+) -> Result<(), NotListed> {
+    if short.contains('#') && letters.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(());
+    }
+    for (at, letter) in letters.char_indices() {
+        let expects = short_expects(short, letter).ok_or(NotListed)?;
+        let glued = &letters[at + letter.len_utf8()..];
+        let (next, value) = match expects {
+            Expects::Nothing => {
+                taken.options.push((letter.to_string(), None, String::new()));
+                continue;
+            }
+            Expects::Glued => (None, glued.to_owned()),
+            Expects::Value | Expects::File if !glued.is_empty() => (None, glued.to_owned()),
+            Expects::Value | Expects::File => {
+                let next = words.next().ok_or(NotListed)?;
+                (Some(next), next.fixed().ok_or(NotListed)?.to_owned())
+            }
+        };
+        if expects == Expects::File {
+            taken.touches.push(Touch::path(&value, TouchAccess::Read));
+        }
+        taken.options.push((letter.to_string(), next, value));
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// What a program of the table reads.
+pub(super) fn by_table(spec: &Spec, args: &[Arg]) -> Listed {
+    let taken = take(spec.short, spec.long, spec.globs, &args[1..])?;
+    // Programs of binutils read more options from `@file`.
+    if spec.name == "strings" && taken.operands.iter().any(|arg| arg.text().starts_with('@')) {
+        return Err(NotListed);
+    }
+    operand_touches(spec.operands, taken)
+}
+
+fn operand_touches(operands: Operands, taken: Taken<'_>) -> Listed {
+    let patterned = taken.has(&["e", "f", "regexp", "file"]);
+    let mut touches = taken.touches;
+    let recursive = taken.options.iter().any(|(name, _, _)| matches!(name.as_str(), "r" | "recursive"));
+    let files = |access: TouchAccess, from: usize, touches: &mut Vec<Touch>| {
+        touches.extend(
+            taken
+                .operands
+                .iter()
+                .skip(from)
+                .filter(|arg| arg.text() != "-")
+                .map(|arg| Touch::new(arg, access)),
+        );
+    };
+    let everything =
+        |names: [&str; 6]| taken.options.iter().any(|(name, _, _)| names.contains(&name.as_str()));
+    let one_word = |from: usize| taken.operands.iter().take(from).all(|arg| arg.fixed().is_some());
+    match operands {
+        Operands::None if taken.operands.is_empty() => {}
+        Operands::Text => {
+            // Also a text operand becomes file names when it is a pattern.
+            touches.extend(
+                taken.operands.iter().filter(|arg| arg.fixed().is_none()).map(|arg| Touch::read(arg)),
+            );
+        }
+        Operands::Files => files(TouchAccess::Read, 0, &mut touches),
+        Operands::PlainFiles => files(TouchAccess::ReadFile, 0, &mut touches),
+        Operands::OneFile if taken.operands.len() <= 1 && one_word(1) => {
+            files(TouchAccess::Read, 0, &mut touches)
+        }
+        Operands::Trees => {
+            files(TouchAccess::Read, 0, &mut touches);
+            if taken.operands.is_empty() {
+                touches.push(Touch::path(".", TouchAccess::Read));
+            }
+        }
+        Operands::PatternThenFiles => {
+            let from = usize::from(!patterned);
+            if !one_word(from) {
+                return Err(NotListed);
+            }
+            let access = if recursive { TouchAccess::ReadTree } else { TouchAccess::Read };
+            files(access, from, &mut touches);
+            if recursive && taken.operands.len() <= from {
+                touches.push(Touch::path(".", TouchAccess::ReadTree));
+            }
+        }
+        Operands::PatternThenTrees => {
+            let from = usize::from(!patterned && !taken.options.iter().any(|(name, _, _)| name == "files"));
+            if !one_word(from) {
+                return Err(NotListed);
+            }
+            // Unless told otherwise it skips hidden and ignored files.
+            const EVERYTHING: [&str; 6] =
+                ["u", "unrestricted", "hidden", "no-ignore", "no-ignore-vcs", "binary"];
+            let access = if everything(EVERYTHING) { TouchAccess::ReadTree } else { TouchAccess::Read };
+            files(access, from, &mut touches);
+            if taken.operands.len() <= from {
+                touches.push(Touch::path(".", access));
+            }
+        }
+        Operands::None | Operands::OneFile => return Err(NotListed),
+    }
+    Ok(touches)
+}

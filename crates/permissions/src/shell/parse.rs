@@ -1,0 +1,400 @@
+//! The grammar: lists, pipelines, simple and compound commands.
+//!
+//! Written by hand after the bash manual rather than on a general grammar, because here the only useful
+//! mistake is to refuse: an error-tolerant parser guesses, this one stops. Whatever it does not know is an
+//! error, and an error is never allowed by the callers. Words and expansions are in [`super::word`].
+
+use super::ast::{
+    Assigned, Assignment, Command, End, Evaluates, HereDoc, Item, List, Part, Pipeline, Script, Simple, Word,
+};
+use super::redirect::Pending;
+
+/// Commands longer than this are not looked at.
+const MAX_BYTES: usize = 128 * 1024;
+
+/// Nesting deeper than this is refused: honest scripts do not need it, and recursion has to end.
+const MAX_DEPTH: u32 = 40;
+
+/// Nested pieces that are read at most, counting those that are read twice because `((` may be arithmetic or
+/// a subshell. Keeps the time linear whatever the nesting.
+const MAX_PIECES: u32 = 20_000;
+
+/// Why a script could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} at byte {at}")]
+pub(crate) struct ParseError {
+    /// What is wrong, as a fragment.
+    pub what: &'static str,
+    /// Where, in bytes.
+    pub at: usize,
+}
+
+pub(crate) type Parsed<T> = Result<T, ParseError>;
+
+/// Reads a whole script.
+pub(crate) fn parse(source: &str) -> Parsed<Script> {
+    if source.len() > MAX_BYTES {
+        return Err(ParseError { what: "the command is too long to analyse", at: MAX_BYTES });
+    }
+    let unseen = |c: char| c.is_control() && c != '\n' && c != '\t';
+    if let Some((at, _)) = source.char_indices().find(|&(_, c)| unseen(c)) {
+        return Err(ParseError { what: "a control character", at });
+    }
+    let mut parser = Parser::new(source, 0);
+    let list = parser.list(&[])?;
+    parser.finish()?;
+    Ok(Script { list, heredocs: parser.heredocs })
+}
+
+/// Where a list ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// `)`
+    Parenthesis,
+    /// A reserved word.
+    Word(&'static str),
+    /// `;;`, `;&` or `;;&`
+    CaseEnd,
+}
+
+/// A position in a script.
+pub(super) struct Parser<'s> {
+    pub(super) source: &'s str,
+    pub(super) at: usize,
+    pub(super) depth: u32,
+    pieces: u32,
+    pub(super) pending: Vec<Pending>,
+    pub(super) heredocs: Vec<HereDoc>,
+}
+
+impl<'s> Parser<'s> {
+    pub(super) fn new(source: &'s str, depth: u32) -> Self {
+        Self { source, at: 0, depth, pieces: 0, pending: Vec::new(), heredocs: Vec::new() }
+    }
+
+    pub(super) fn error<T>(&self, what: &'static str) -> Parsed<T> {
+        Err(ParseError { what, at: self.at })
+    }
+
+    /// The script must end here.
+    pub(super) fn finish(&mut self) -> Parsed<()> {
+        if self.peek().is_some() {
+            return self.error("an unexpected character");
+        }
+        if !self.pending.is_empty() {
+            return self.error("a here-document without a body");
+        }
+        Ok(())
+    }
+
+    /// Goes one level deeper.
+    pub(super) fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        self.pieces += 1;
+        if self.depth >= MAX_DEPTH || self.pieces > MAX_PIECES {
+            return self.error("nesting that is too deep");
+        }
+        self.depth += 1;
+        let result = inner(self);
+        self.depth -= 1;
+        result
+    }
+
+    pub(super) fn raw(&self) -> Option<u8> {
+        self.source.as_bytes().get(self.at).copied()
+    }
+
+    /// The next byte; a backslash before a newline is nothing at all.
+    pub(super) fn peek(&mut self) -> Option<u8> {
+        while self.source.as_bytes()[self.at..].starts_with(b"\\\n") {
+            self.at += 2;
+        }
+        self.raw()
+    }
+
+    /// Whether the next bytes are these, continuation lines left out.
+    pub(super) fn looking_at(&mut self, text: &str) -> bool {
+        let start = self.at;
+        for &expected in text.as_bytes() {
+            if self.peek() != Some(expected) {
+                self.at = start;
+                return false;
+            }
+            self.at += 1;
+        }
+        self.at = start;
+        true
+    }
+
+    pub(super) fn accept(&mut self, text: &str) -> bool {
+        if !self.looking_at(text) {
+            return false;
+        }
+        for _ in 0..text.len() {
+            self.peek();
+            self.at += 1;
+        }
+        true
+    }
+
+    /// Blanks and a comment. Only called where a word may start, so `#` is a comment.
+    pub(super) fn blanks(&mut self) {
+        while matches!(self.peek(), Some(b' ' | b'\t')) {
+            self.at += 1;
+        }
+        if self.raw() == Some(b'#') {
+            while self.raw().is_some_and(|byte| byte != b'\n') {
+                self.at += 1;
+            }
+        }
+    }
+
+    /// Blanks, comments and newlines.
+    pub(super) fn newlines(&mut self) -> Parsed<()> {
+        self.blanks();
+        while self.peek() == Some(b'\n') {
+            self.newline()?;
+            self.blanks();
+        }
+        Ok(())
+    }
+
+    fn newline(&mut self) -> Parsed<()> {
+        self.at += 1;
+        for pending in std::mem::take(&mut self.pending) {
+            self.heredoc_body(&pending)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing may span lines, or bring a grammar of its own, between `<<` and the body.
+    pub(super) fn no_pending_heredoc(&self) -> Parsed<()> {
+        if self.pending.is_empty() {
+            Ok(())
+        } else {
+            self.error("a here-document in a place we cannot follow")
+        }
+    }
+
+    /// The unquoted word that starts here, if it has no quotes and no expansions: a reserved word, perhaps.
+    pub(super) fn plain_word(&mut self) -> Option<String> {
+        let start = self.at;
+        let mut word = String::new();
+        let plain = loop {
+            match self.peek() {
+                None | Some(b' ' | b'\t' | b'\n' | b'|' | b'&' | b';' | b'(' | b')' | b'<' | b'>') => {
+                    break true;
+                }
+                Some(b'\'' | b'"' | b'\\' | b'$' | b'`') => break false,
+                Some(byte) => word.push(byte as char),
+            }
+            self.at += 1;
+        };
+        self.at = start;
+        (plain && !word.is_empty()).then_some(word)
+    }
+
+    pub(super) fn reserved(&mut self, word: &str) -> bool {
+        if self.plain_word().as_deref() != Some(word) {
+            return false;
+        }
+        self.accept(word)
+    }
+
+    pub(super) fn expect_reserved(&mut self, word: &'static str, missing: &'static str) -> Parsed<()> {
+        self.newlines()?;
+        if self.reserved(word) { Ok(()) } else { self.error(missing) }
+    }
+
+    fn at_stop(&mut self, stops: &[Stop]) -> bool {
+        let word = self.plain_word();
+        stops.iter().any(|stop| match stop {
+            Stop::Parenthesis => self.peek() == Some(b')'),
+            Stop::Word(name) => word.as_deref() == Some(name),
+            Stop::CaseEnd => self.looking_at(";;") || self.looking_at(";&"),
+        })
+    }
+
+    /// Pipelines up to one of `stops`, which is left standing, or the end of the script.
+    pub(super) fn list(&mut self, stops: &[Stop]) -> Parsed<List> {
+        let mut items: Vec<Item> = Vec::new();
+        loop {
+            self.newlines()?;
+            if self.peek().is_none() || self.at_stop(stops) {
+                if matches!(items.last(), Some(Item { end: End::And | End::Or, .. })) {
+                    return self.error("nothing after `&&` or `||`");
+                }
+                return Ok(List(items));
+            }
+            let pipeline = self.pipeline()?;
+            self.blanks();
+            let end = self.list_end(stops)?;
+            items.push(Item { pipeline, end });
+        }
+    }
+
+    fn list_end(&mut self, stops: &[Stop]) -> Parsed<End> {
+        if self.accept("&&") {
+            Ok(End::And)
+        } else if self.accept("||") {
+            Ok(End::Or)
+        } else if self.peek().is_none() || self.peek() == Some(b'\n') || self.at_stop(stops) {
+            Ok(End::Sequence)
+        } else if self.looking_at(";;") || self.looking_at(";&") {
+            self.error("a case terminator outside of case")
+        } else if self.accept(";") {
+            Ok(End::Sequence)
+        } else if self.accept("&") {
+            Ok(End::Background)
+        } else {
+            self.error("an unexpected character")
+        }
+    }
+
+    fn pipeline(&mut self) -> Parsed<Pipeline> {
+        let mut pipeline = Pipeline { negated: false, timed: false, commands: Vec::new() };
+        loop {
+            self.blanks();
+            if self.reserved("!") {
+                pipeline.negated = !pipeline.negated;
+            } else if self.reserved("time") {
+                pipeline.timed = true;
+                self.blanks();
+                if self.reserved("-p") {
+                    self.blanks();
+                }
+                self.reserved("--");
+            } else {
+                break;
+            }
+        }
+        loop {
+            let command = self.nested(Self::command)?;
+            pipeline.commands.push(command);
+            self.blanks();
+            if self.looking_at("||") || !(self.accept("|&") || self.accept("|")) {
+                return Ok(pipeline);
+            }
+            self.newlines()?;
+        }
+    }
+
+    pub(super) fn command(&mut self) -> Parsed<Command> {
+        self.blanks();
+        let Some(kind) = self.compound()? else { return self.simple() };
+        let mut redirects = Vec::new();
+        loop {
+            self.blanks();
+            match self.redirect()? {
+                Some(redirect) => redirects.push(redirect),
+                None => return Ok(Command::Compound { kind, redirects }),
+            }
+        }
+    }
+
+    fn simple(&mut self) -> Parsed<Command> {
+        const UNEXPECTED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
+        if let Some(word) = self.plain_word() {
+            if word == "function" {
+                self.accept("function");
+                return self.function_after_keyword();
+            }
+            if UNEXPECTED.contains(&word.as_str()) {
+                return self.error("a reserved word out of place");
+            }
+        }
+        let mut simple = Simple::default();
+        loop {
+            self.blanks();
+            if let Some(redirect) = self.redirect()? {
+                simple.redirects.push(redirect);
+                continue;
+            }
+            match self.peek() {
+                None | Some(b'\n' | b'|' | b'&' | b';' | b')') => break,
+                Some(b'(') => return self.function_after_name(&simple),
+                Some(_) => {}
+            }
+            if simple.words.is_empty() && self.at_assignment() {
+                let assignment = self.assignment()?;
+                simple.assignments.push(assignment);
+            } else if self.at_assignment() && declares(&simple) {
+                // `declare a=(x y)`: only the array form is more than a word.
+                let assignment = self.assignment()?;
+                simple.words.push(declared_word(assignment));
+            } else {
+                let word = self.word()?;
+                simple.words.push(word);
+            }
+        }
+        if simple == Simple::default() {
+            return self.error("a missing command");
+        }
+        Ok(Command::Simple(simple))
+    }
+
+    fn function_after_name(&mut self, simple: &Simple) -> Parsed<Command> {
+        let alone = simple.assignments.is_empty() && simple.redirects.is_empty();
+        let [name] = simple.words.as_slice() else { return self.error("an unexpected parenthesis") };
+        if !alone || !self.accept("(") {
+            return self.error("an unexpected parenthesis");
+        }
+        let name = name.source.clone();
+        self.blanks();
+        if !self.accept(")") {
+            return self.error("an unexpected parenthesis");
+        }
+        self.function_body(name)
+    }
+
+    fn function_after_keyword(&mut self) -> Parsed<Command> {
+        self.blanks();
+        let name = self.word()?.source;
+        self.blanks();
+        if self.accept("(") {
+            self.blanks();
+            if !self.accept(")") {
+                return self.error("an unexpected parenthesis");
+            }
+        }
+        self.function_body(name)
+    }
+
+    fn function_body(&mut self, name: String) -> Parsed<Command> {
+        self.newlines()?;
+        match self.nested(Self::command)? {
+            body @ Command::Compound { .. } => Ok(Command::Function { name, body: Box::new(body) }),
+            Command::Simple(_) | Command::Function { .. } => self.error("a function without a body"),
+        }
+    }
+}
+
+/// Builtins whose words may be array assignments.
+fn declares(simple: &Simple) -> bool {
+    const DECLARING: [&str; 5] = ["declare", "typeset", "local", "export", "readonly"];
+    simple.words.first().is_some_and(|word| DECLARING.contains(&word.source.as_str()))
+}
+
+fn declared_word(assignment: Assignment) -> Word {
+    let mut parts = Vec::new();
+    match assignment.value {
+        Assigned::Word(word) => {
+            parts.push(Part::Text { text: format!("{}=", assignment.name), quoted: true });
+            parts.extend(word.parts);
+        }
+        Assigned::Array(words) => {
+            let nested = words.into_iter().flat_map(|word| word.parts).collect();
+            parts.push(Part::Opaque { nested, evaluates: Evaluates::Hidden });
+        }
+    }
+    if let Some(subscript) = assignment.subscript {
+        parts.push(Part::Opaque { nested: subscript.parts, evaluates: Evaluates::Hidden });
+    }
+    Word { parts, source: assignment.source }
+}
+
+/// Whether a text could be the name of a variable.
+pub(crate) fn is_name(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

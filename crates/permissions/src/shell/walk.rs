@@ -1,0 +1,394 @@
+//! Everything a script would run, in order, however deep it is hidden.
+//!
+//! Deny and ask rules have to see every command: behind wrappers, in substitutions, in `sh -c` strings, in
+//! the bodies of functions and loops. What has to be *allowed* is only what is written as a command; the
+//! commands found behind a wrapper are there in addition to the wrapper itself.
+
+use super::ast::{
+    Assigned, Assignment, Command, Compound, End, Evaluates, Fd, List, Operator, Part, Pipeline, Redirect,
+    Script, Simple, Target, Word,
+};
+use super::parse::{ParseError, parse};
+use super::unwrap::{Inner, inner_commands};
+use super::value::{Arg, Known, Value};
+
+/// Scripts inside scripts are followed this deep.
+const MAX_SCRIPTS: u32 = 6;
+
+/// Commands found behind other commands. More than this is no honest command line, and is not analysed.
+const MAX_BEHIND: usize = 2000;
+
+/// A script taken apart.
+#[derive(Debug, Default)]
+pub(crate) struct Analysis {
+    pub steps: Vec<Step>,
+    /// The first construct that is not on the list of harmless shapes.
+    pub shape: Option<&'static str>,
+    /// The first expansion that may run what a variable holds.
+    pub hidden: Option<&'static str>,
+    /// A script inside the script that cannot be read: a variable after `sh -c`, `eval "$x"`.
+    pub opaque_script: bool,
+}
+
+/// One thing that happens.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Run(Invocation),
+    Redirect(Redirection),
+    /// Assignments without a command.
+    Assign(Vec<Assigns>),
+}
+
+/// A command and its words.
+#[derive(Debug, Clone)]
+pub(crate) struct Invocation {
+    /// The words; the first is the program.
+    pub args: Vec<Arg>,
+    /// Assignments in front of it.
+    pub assigns: Vec<Assigns>,
+    pub found: Found,
+    pub place: Place,
+    /// A literal here-document or here-string that feeds it.
+    pub input: Option<String>,
+}
+
+/// How an invocation was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// It is written as a command.
+    Written,
+    /// It is what another command runs.
+    Behind,
+}
+
+/// Where an invocation stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Inside a substitution, a subshell or another script: not on the first level.
+    pub nested: bool,
+    /// Inside a loop or a function: it may run again, elsewhere.
+    pub repeated: bool,
+}
+
+/// An assignment.
+#[derive(Debug, Clone)]
+pub(crate) struct Assigns {
+    pub name: String,
+    pub value: AssignedValue,
+    /// As written.
+    pub source: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum AssignedValue {
+    Fixed(String),
+    /// The output of commands, which are steps of their own.
+    Output,
+    /// One word after the other.
+    Loop,
+    Other,
+}
+
+/// A file that is opened by the shell itself.
+#[derive(Debug, Clone)]
+pub(crate) struct Redirection {
+    pub kind: Opens,
+    pub target: Arg,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opens {
+    ForReading,
+    ForWriting,
+    /// A copy of a standard descriptor: no file.
+    Nothing,
+    /// A form that is not on the list.
+    Unusual,
+}
+
+/// Parses a script and lists everything it would run.
+pub(crate) fn analyse(source: &str, known: &Known<'_>) -> Result<Analysis, ParseError> {
+    let script = parse(source)?;
+    let mut analysis = Analysis::default();
+    let mut walker = Walker { script: &script, known, analysis: &mut analysis, scripts: 0, behind: 0 };
+    walker.list(&script.list, Place::default());
+    if walker.behind > MAX_BEHIND {
+        return Err(ParseError { what: "too many commands inside commands", at: 0 });
+    }
+    Ok(analysis)
+}
+
+struct Walker<'a> {
+    script: &'a Script,
+    known: &'a Known<'a>,
+    analysis: &'a mut Analysis,
+    scripts: u32,
+    behind: usize,
+}
+
+impl Walker<'_> {
+    fn shape(&mut self, what: &'static str) {
+        self.analysis.shape.get_or_insert(what);
+    }
+
+    fn list(&mut self, list: &List, place: Place) {
+        for item in &list.0 {
+            if item.end == End::Background {
+                self.shape("a background command");
+            }
+            self.pipeline(&item.pipeline, place);
+        }
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline, place: Place) {
+        if pipeline.timed {
+            self.shape("`time`");
+        }
+        for command in &pipeline.commands {
+            self.command(command, place);
+        }
+    }
+
+    fn command(&mut self, command: &Command, place: Place) {
+        match command {
+            Command::Simple(simple) => self.simple(simple, place),
+            Command::Compound { kind, redirects } => {
+                self.compound(kind, place);
+                for redirect in redirects {
+                    self.redirect(redirect, place);
+                }
+            }
+            Command::Function { body, .. } => {
+                self.shape("a function definition");
+                self.command(body, Place { nested: true, repeated: true });
+            }
+        }
+    }
+
+    fn compound(&mut self, kind: &Compound, place: Place) {
+        let inside = Place { nested: true, ..place };
+        let again = Place { nested: true, repeated: true };
+        match kind {
+            Compound::Subshell(list) => {
+                self.shape("a subshell");
+                self.list(list, inside);
+            }
+            Compound::Group(list) => {
+                self.shape("a brace group");
+                self.list(list, inside);
+            }
+            Compound::If(lists) => lists.iter().for_each(|list| self.list(list, inside)),
+            Compound::Loop { condition, body } => {
+                self.list(condition, again);
+                self.list(body, again);
+            }
+            Compound::For { variable, words, body } => {
+                self.shape("a for loop");
+                let value = AssignedValue::Loop;
+                let assigns = Assigns { name: variable.clone(), value, source: variable.clone() };
+                self.analysis.steps.push(Step::Assign(vec![assigns]));
+                words.iter().for_each(|word| self.word(word));
+                self.list(body, again);
+            }
+            Compound::ArithmeticFor { expression, body } => {
+                self.shape("a for loop");
+                self.part(expression);
+                self.list(body, again);
+            }
+            Compound::Case { subject, patterns, bodies } => {
+                self.shape("a case statement");
+                self.word(subject);
+                patterns.iter().for_each(|word| self.word(word));
+                bodies.iter().for_each(|list| self.list(list, inside));
+            }
+            Compound::Test(words) => {
+                self.shape("`[[`");
+                words.iter().for_each(|word| self.word(word));
+                if words.iter().any(|word| EVALUATING_TESTS.contains(&word.source.as_str())) {
+                    self.analysis.hidden.get_or_insert("an arithmetic comparison");
+                }
+            }
+            Compound::Arithmetic(expression) => {
+                self.shape("arithmetic");
+                self.part(expression);
+            }
+            Compound::Coproc(command) => {
+                self.shape("a coprocess");
+                self.command(command, inside);
+            }
+        }
+    }
+
+    fn simple(&mut self, simple: &Simple, place: Place) {
+        let assigns: Vec<Assigns> =
+            simple.assignments.iter().map(|assignment| self.assignment(assignment)).collect();
+        simple.words.iter().for_each(|word| self.word(word));
+        for redirect in &simple.redirects {
+            self.redirect(redirect, place);
+        }
+        if simple.words.is_empty() {
+            if !assigns.is_empty() {
+                self.analysis.steps.push(Step::Assign(assigns));
+            }
+            return;
+        }
+        let args: Vec<Arg> = simple.words.iter().map(|word| Arg::new(word, self.known)).collect();
+        let input = simple.redirects.iter().find_map(|redirect| self.literal_input(redirect));
+        self.invocation(Invocation { args, assigns, found: Found::Written, place, input });
+    }
+
+    /// Records an invocation and whatever it runs in turn.
+    fn invocation(&mut self, invocation: Invocation) {
+        let inner = inner_commands(&invocation.args, invocation.input.as_deref());
+        let place = invocation.place;
+        self.analysis.steps.push(Step::Run(invocation));
+        for inner in inner {
+            self.behind += 1;
+            if self.behind > MAX_BEHIND {
+                return;
+            }
+            match inner {
+                Inner::Command(args) => self.invocation(Invocation {
+                    args,
+                    assigns: Vec::new(),
+                    found: Found::Behind,
+                    place,
+                    input: None,
+                }),
+                Inner::Script(text) => self.inner_script(&text),
+                Inner::Unreadable => self.analysis.opaque_script = true,
+            }
+        }
+    }
+
+    fn inner_script(&mut self, text: &str) {
+        let parsed = if self.scripts < MAX_SCRIPTS { parse(text).ok() } else { None };
+        let Some(script) = parsed else {
+            self.analysis.opaque_script = true;
+            return;
+        };
+        let first = self.analysis.steps.len();
+        let place = Place { nested: true, repeated: true };
+        let (scripts, behind) = (self.scripts + 1, self.behind);
+        let mut walker =
+            Walker { script: &script, known: self.known, analysis: self.analysis, scripts, behind };
+        walker.list(&script.list, place);
+        self.behind = walker.behind;
+        for step in &mut self.analysis.steps[first..] {
+            if let Step::Run(invocation) = step {
+                invocation.found = Found::Behind;
+            }
+        }
+    }
+
+    fn literal_input(&self, redirect: &Redirect) -> Option<String> {
+        match (&redirect.target, redirect.operator) {
+            (Target::HereDoc(index), _) => Some(self.script.heredocs[*index].text.clone()),
+            (Target::Word(word), Operator::HereString) => {
+                Arg::new(word, self.known).fixed().map(|text| format!("{text}\n"))
+            }
+            (Target::Word(_), _) => None,
+        }
+    }
+
+    fn assignment(&mut self, assignment: &Assignment) -> Assigns {
+        if let Some(subscript) = &assignment.subscript {
+            self.analysis.hidden.get_or_insert("an array subscript");
+            self.word(subscript);
+        }
+        let value = match &assignment.value {
+            Assigned::Array(words) => {
+                words.iter().for_each(|word| self.word(word));
+                AssignedValue::Other
+            }
+            Assigned::Word(word) => {
+                self.word(word);
+                match Arg::new(word, self.known).value {
+                    Value::Fixed(text) | Value::Pattern(text) => AssignedValue::Fixed(text),
+                    Value::Unknown if word.parts.iter().all(text_or_output) => AssignedValue::Output,
+                    Value::Unknown => AssignedValue::Other,
+                }
+            }
+        };
+        Assigns { name: assignment.name.clone(), value, source: assignment.source.clone() }
+    }
+
+    fn redirect(&mut self, redirect: &Redirect, _place: Place) {
+        match &redirect.target {
+            Target::HereDoc(index) => {
+                let heredoc = &self.script.heredocs[*index];
+                if !heredoc.literal {
+                    self.shape("a here-document whose body is expanded");
+                }
+                let word = heredoc.word.clone();
+                self.word(&word);
+                if !matches!(redirect.fd, Fd::Default | Fd::Number(0)) {
+                    self.unusual(Arg::literal("<<"));
+                }
+            }
+            Target::Word(word) => {
+                self.word(word);
+                let target = Arg::new(word, self.known);
+                let kind = opens(redirect, &target);
+                self.analysis.steps.push(Step::Redirect(Redirection { kind, target }));
+            }
+        }
+    }
+
+    fn unusual(&mut self, target: Arg) {
+        self.analysis.steps.push(Step::Redirect(Redirection { kind: Opens::Unusual, target }));
+    }
+
+    fn word(&mut self, word: &Word) {
+        word.parts.iter().for_each(|part| self.part(part));
+    }
+
+    fn part(&mut self, part: &Part) {
+        let inside = Place { nested: true, repeated: false };
+        match part {
+            Part::Text { .. } | Part::Home | Part::Variable { .. } => {}
+            Part::Substitution(list) => self.list(list, inside),
+            Part::Process(list) => {
+                self.shape("a process substitution");
+                self.list(list, inside);
+            }
+            Part::Opaque { nested, evaluates } => {
+                if *evaluates == Evaluates::Hidden {
+                    self.analysis.hidden.get_or_insert("an expansion that evaluates what a variable holds");
+                }
+                nested.iter().for_each(|part| self.part(part));
+            }
+        }
+    }
+}
+
+/// Operators of `[[ ]]` that evaluate their operands as arithmetic or as a subscript.
+const EVALUATING_TESTS: [&str; 8] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"];
+
+fn text_or_output(part: &Part) -> bool {
+    matches!(part, Part::Text { .. } | Part::Substitution(_))
+}
+
+fn opens(redirect: &Redirect, target: &Arg) -> Opens {
+    let standard = matches!(redirect.fd, Fd::Default | Fd::Number(0..=2));
+    let descriptor = target.fixed().is_some_and(|text| matches!(text, "1" | "2"));
+    match redirect.operator {
+        _ if !standard => Opens::Unusual,
+        Operator::Read => Opens::ForReading,
+        Operator::Write | Operator::WriteBoth => Opens::ForWriting,
+        Operator::HereString => match target.value {
+            Value::Fixed(_) => Opens::Nothing,
+            Value::Pattern(_) | Value::Unknown => Opens::Unusual,
+        },
+        Operator::DuplicateOutput if descriptor => Opens::Nothing,
+        // `>&name` writes to a file, like `&>name`.
+        Operator::DuplicateOutput if target.fixed().is_some_and(is_file_name) => Opens::ForWriting,
+        Operator::DuplicateOutput | Operator::DuplicateInput | Operator::ReadWrite | Operator::HereDoc => {
+            Opens::Unusual
+        }
+    }
+}
+
+fn is_file_name(text: &str) -> bool {
+    text != "-" && !text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit())
+}

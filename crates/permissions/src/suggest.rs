@@ -1,0 +1,72 @@
+//! Updates that would make a question unnecessary next time.
+
+use std::path::Path;
+
+use lathe_protocol::Extra;
+use lathe_protocol::permission::{
+    DirectoriesUpdate, ModeUpdate, PermissionBehavior, PermissionMode, PermissionRule, PermissionUpdate,
+    PermissionUpdateDestination, RulesUpdate,
+};
+
+/// Rules offered at once.
+const MAX_RULES: usize = 5;
+
+pub(crate) fn allow_rule(
+    tool: &str,
+    content: Option<String>,
+    destination: PermissionUpdateDestination,
+) -> PermissionUpdate {
+    allow_rules(tool, content.map_or_else(|| vec![None], |content| vec![Some(content)]), destination)
+}
+
+fn allow_rules(
+    tool: &str,
+    contents: Vec<Option<String>>,
+    destination: PermissionUpdateDestination,
+) -> PermissionUpdate {
+    let rules = contents
+        .into_iter()
+        .map(|rule_content| PermissionRule {
+            tool_name: tool.to_owned(),
+            rule_content,
+            ..PermissionRule::default()
+        })
+        .collect();
+    PermissionUpdate::AddRules(RulesUpdate {
+        rules,
+        behavior: PermissionBehavior::Allow,
+        destination,
+        extra: Extra::new(),
+    })
+}
+
+/// One rule for each command that needs approval.
+pub(crate) fn commands(mut contents: Vec<String>) -> Option<PermissionUpdate> {
+    contents.dedup();
+    contents.truncate(MAX_RULES);
+    let contents: Vec<Option<String>> = contents.into_iter().map(Some).collect();
+    (!contents.is_empty()).then(|| allow_rules("Bash", contents, PermissionUpdateDestination::LocalSettings))
+}
+
+pub(crate) fn accept_edits() -> PermissionUpdate {
+    PermissionUpdate::SetMode(ModeUpdate {
+        mode: PermissionMode::AcceptEdits,
+        destination: PermissionUpdateDestination::Session,
+        extra: Extra::new(),
+    })
+}
+
+pub(crate) fn add_directory(directory: &Path) -> PermissionUpdate {
+    PermissionUpdate::AddDirectories(DirectoriesUpdate {
+        directories: vec![directory.display().to_string()],
+        destination: PermissionUpdateDestination::Session,
+        extra: Extra::new(),
+    })
+}
+
+/// Reading everything in the directory of a file.
+pub(crate) fn read_directory(file: &Path) -> PermissionUpdate {
+    let directory = file.parent().unwrap_or(file);
+    let content = format!("/{}/**", directory.display().to_string().trim_end_matches('/'));
+    allow_rule("Read", Some(content), PermissionUpdateDestination::Session)
+}
