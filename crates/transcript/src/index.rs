@@ -113,6 +113,16 @@ pub(crate) struct Sides {
     pub content_replacements: Vec<Span>,
 }
 
+/// Which branches of an answer are put back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Siblings {
+    /// All of them: what the official SDKs return.
+    AsSdksShow,
+    /// Not those behind a block after which the conversation was taken up with a new prompt: whoever did
+    /// that wanted the rest of the answer gone.
+    UnlessCutOff,
+}
+
 /// Positions in [`Index::entries`].
 pub(crate) type At = usize;
 
@@ -278,7 +288,7 @@ impl Index {
 
     /// Puts back what a walk misses of answers with several tool calls: the blocks and results that lie
     /// on other branches, behind the last block that is on this one. Only records before `limit` count.
-    pub(crate) fn with_siblings(&self, chain: &[At], limit: At) -> Vec<At> {
+    pub(crate) fn with_siblings(&self, chain: &[At], limit: At, siblings: Siblings) -> Vec<At> {
         let mut last_block: HashMap<Id, At> = HashMap::new();
         for at in chain {
             if let Some(response) = self.entries[*at].response {
@@ -299,14 +309,25 @@ impl Index {
             }
         }
         let mut whole = Vec::with_capacity(chain.len());
-        for at in chain {
+        for (nth, at) in chain.iter().enumerate() {
             whole.push(*at);
-            if let Some((blocks, results)) = missed.remove(at) {
+            let Some((blocks, results)) = missed.remove(at) else { continue };
+            let is_put_back = match siblings {
+                Siblings::AsSdksShow => true,
+                Siblings::UnlessCutOff => !self.is_followed_by_prompt(&chain[nth + 1..]),
+            };
+            if is_put_back {
                 whole.extend(blocks);
                 whole.extend(results);
             }
         }
         whole
+    }
+
+    /// Whether the next message is something a person said.
+    fn is_followed_by_prompt(&self, rest: &[At]) -> bool {
+        let next = rest.iter().find(|at| self.entries[**at].is_message());
+        next.is_some_and(|next| self.entries[*next].kind == Kind::User && !self.is_tool_result(*next))
     }
 }
 

@@ -204,3 +204,32 @@ fn shorten(text: &str) -> String {
     let cut: String = text.chars().take(PROMPT_CHARS).collect();
     format!("{}…", cut.trim_end())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fields_are_found_in_cut_text_and_not_in_quoted_json() {
+        let text =
+            r#"ut":"x"},"cwd":"/a\\b"} {"text":"{\"cwd\":\"/no\"}","cwd": "/c","cwd":7,"cwd":"unfinished"#;
+        assert_eq!(first_text(text, "cwd").as_deref(), Some("/a\\b"));
+        assert_eq!(last_text(text, "cwd").as_deref(), Some("/c"));
+        assert_eq!(last_text(text, "none"), None);
+    }
+
+    #[test]
+    fn long_prompts_are_shortened_by_characters() {
+        let long = "é".repeat(201);
+        assert_eq!(shorten(&long), format!("{}…", "é".repeat(200)));
+        assert_eq!(shorten(&"é".repeat(200)), "é".repeat(200));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in r#"("cwd":"|"cwd": |[\\"a-zé{}:,]|\{"type":"tag"|\n|"type":"user"){0,60}"#) {
+            let _ = (first_text(&text, "cwd"), last_text(&text, "cwd"), tag(&text), first_prompt(&text));
+        }
+    }
+}

@@ -1,17 +1,20 @@
-//! A session's messages for programs: the rows that the official SDKs' session functions return, for the
-//! main conversation and for subagents. Unlike [`resume`](crate::resume) nothing is merged or made up
-//! here; records come out as they were written, minus those that are not meant to be shown.
+//! A session's records for programs: the message rows that the official SDKs' session functions return,
+//! and all records of given types. Unlike [`resume`](crate::resume) nothing is merged or made up here;
+//! records come out as they were written, minus those that are not meant to be shown.
 
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 
 use crate::error::{Result, TranscriptError};
-use crate::index::{At, Entry, Index};
-use crate::paths::SessionPaths;
+use crate::index::{At, Entry, Index, Siblings};
+use crate::lines::{self, MAX_LINE_BYTES, Span};
 use crate::raw::RawObject;
+use crate::record::Record;
+use crate::subagents::AgentMeta;
 
 /// One message of a conversation.
 #[derive(Debug, Clone, Serialize)]
@@ -31,66 +34,20 @@ pub struct MessageRow {
     pub parent_agent_id: Option<String>,
 }
 
-/// `agent-<id>.meta.json`: what a subagent is.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct AgentMeta {
-    /// Its type.
-    pub agent_type: Option<String>,
-    /// What it was asked to do, in short.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-    /// The call that started it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tool_use_id: Option<String>,
-    /// The agent that started it, if that was not the main one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub parent_agent_id: Option<String>,
-    /// Whatever else there is.
-    #[serde(flatten)]
-    pub extra: Map<String, Value>,
-}
-
 /// The messages of the session at `path`, oldest first.
 pub fn session_messages(path: &Path) -> Result<Vec<MessageRow>> {
     let index = Index::open(path)?;
     let is_main = |entry: &Entry| !entry.is_sidechain && !entry.is_team && !entry.is_meta;
     let tip = index.leaf(is_main).or_else(|| index.leaf(|_| true));
     let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
-    let shown = index.with_siblings(&chain, index.entries.len());
+    let shown = index.with_siblings(&chain, index.entries.len(), Siblings::AsSdksShow);
     let is_shown =
         |entry: &Entry| entry.is_message() && !entry.is_meta && !entry.is_sidechain && !entry.is_team;
     rows(&index, path, &shown, is_shown, &AgentMeta::default())
 }
 
-/// The ids of the session's subagents, sorted.
-pub fn list_subagents(session: &SessionPaths) -> Result<Vec<String>> {
-    let mut ids: Vec<String> = agent_files(&session.subagents())?.into_iter().map(|(id, _)| id).collect();
-    ids.sort();
-    ids.dedup();
-    Ok(ids)
-}
-
-/// The messages of a subagent. An agent that is not there is [`TranscriptError::NotFound`].
-pub fn subagent_messages(session: &SessionPaths, agent_id: &str) -> Result<Vec<MessageRow>> {
-    let files = agent_files(&session.subagents())?;
-    let Some((_, path)) = files.into_iter().find(|(id, _)| id == agent_id) else {
-        return Err(TranscriptError::NotFound { path: session.subagent(agent_id) });
-    };
-    let meta = read_agent_meta(&path.with_extension("meta.json"));
-    let index = Index::open(&path)?;
-    let tip = index.entries.iter().rposition(Entry::is_message);
-    let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
-    let shown = index.with_siblings(&chain, index.entries.len());
-    rows(&index, &path, &shown, |entry| entry.is_message() && !entry.is_meta, &meta)
-}
-
-/// A subagent's sidecar; one that is missing or unreadable says nothing.
-pub fn read_agent_meta(path: &Path) -> AgentMeta {
-    std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
-}
-
-fn rows(
+/// The records of a chain that are shown, as rows.
+pub(crate) fn rows(
     index: &Index,
     path: &Path,
     chain: &[At],
@@ -113,26 +70,21 @@ fn rows(
     Ok(rows)
 }
 
-/// All `agent-<id>.jsonl` below `dir`, at any depth.
-fn agent_files(dir: &Path) -> Result<Vec<(String, PathBuf)>> {
-    let mut found = Vec::new();
-    let mut pending = vec![dir.to_owned()];
-    while let Some(dir) = pending.pop() {
-        let entries = match std::fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(TranscriptError::io("list", &dir, error)),
-        };
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let agent = name.strip_prefix("agent-").and_then(|rest| rest.strip_suffix(".jsonl"));
-            // Links are not followed: a ring of them would never end.
-            match (entry.file_type(), agent) {
-                (Ok(kind), _) if kind.is_dir() => pending.push(entry.path()),
-                (Ok(_), Some(id)) => found.push((id.to_owned(), entry.path())),
-                (Ok(_), None) | (Err(_), _) => {}
-            }
-        }
+/// All records of these types, in the order of the file; e.g. the file history.
+pub fn records_of(path: &Path, types: &[&str]) -> Result<Vec<Record>> {
+    let failed = |error| TranscriptError::io("read", path, error);
+    let file = File::open(path).map_err(failed)?;
+    let mut spans: Vec<Span> = Vec::new();
+    let is_wanted = |kind: Option<&str>| kind.is_some_and(|kind| types.contains(&kind));
+    lines::scan(&file, MAX_LINE_BYTES, |span, head, _| {
+        spans.extend(is_wanted(head.kind.as_deref()).then_some(span))
+    })
+    .map_err(failed)?;
+    let mut records = Vec::with_capacity(spans.len());
+    for span in spans {
+        let mut bytes = vec![0; span.length as usize];
+        file.read_exact_at(&mut bytes, span.offset).map_err(failed)?;
+        records.extend(Record::parse(&lines::clean(bytes)));
     }
-    Ok(found)
+    Ok(records)
 }

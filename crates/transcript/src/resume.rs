@@ -15,10 +15,12 @@ use serde_json::Value;
 
 use crate::error::{Result, TranscriptError};
 use crate::history::{self, DanglingCall, HistoryMessage, Piece, Role};
-use crate::index::{At, Entry, Id, Index, Kind};
+use crate::index::{At, Entry, Id, Index, Kind, Siblings};
 use crate::lines::{Damage, Span};
 use crate::message::{self, BlockKind};
 use crate::raw::RawObject;
+use crate::record::side::CostState;
+use crate::record::{Record, SideRecord};
 
 /// Where to go on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +59,8 @@ pub struct Resumed {
     pub mode: Option<String>,
     /// The whole `agent-setting` record.
     pub agent_setting: Option<Value>,
-    /// The whole `cost-state` record.
-    pub cost_state: Option<Value>,
+    /// What the session has cost so far.
+    pub cost_state: Option<CostState>,
     /// `todos` of the last TodoWrite call.
     pub todos: Option<Value>,
     /// Calls whose results were made up.
@@ -196,7 +198,7 @@ impl Loader<'_> {
             tag: self.side(sides.tag, "tag")?.filter(|tag| !tag.is_empty()),
             mode: self.side(sides.mode, "mode")?,
             agent_setting: self.side_value(sides.agent_setting)?,
-            cost_state: self.side_value(sides.cost)?,
+            cost_state: self.cost_state(sides.cost)?,
             todos: state.todos,
             dangling: history.dangling,
             warnings: warnings.into_iter().flatten().collect(),
@@ -207,7 +209,7 @@ impl Loader<'_> {
     /// word for word put behind it.
     fn needed(&self, chain: &[At], limit: At) -> io::Result<Vec<At>> {
         let start = chain.iter().rposition(|at| self.index.entries[*at].is_summary).unwrap_or(0);
-        let mut needed = self.index.with_siblings(&chain[start..], limit);
+        let mut needed = self.index.with_siblings(&chain[start..], limit, Siblings::UnlessCutOff);
         if start > 0 {
             let kept = self.kept_by_compaction(chain[start - 1])?;
             needed.splice(1..1, kept);
@@ -229,7 +231,7 @@ impl Loader<'_> {
         let (Some(head), Some(tail)) = (ends("headUuid"), ends("tailUuid")) else { return Ok(Vec::new()) };
         let stretch = index.chain(tail);
         let from = stretch.iter().position(|at| *at == head).unwrap_or(stretch.len());
-        Ok(index.with_siblings(&stretch[from..], boundary))
+        Ok(index.with_siblings(&stretch[from..], boundary, Siblings::UnlessCutOff))
     }
 
     /// What a record adds to the conversation, if anything.
@@ -276,6 +278,14 @@ impl Loader<'_> {
 
     fn side(&self, span: Option<Span>, key: &str) -> io::Result<Option<String>> {
         span.map_or(Ok(None), |span| self.field(span, key))
+    }
+
+    fn cost_state(&self, span: Option<Span>) -> io::Result<Option<CostState>> {
+        let Some(span) = span else { return Ok(None) };
+        Ok(match Record::parse(&self.index.read(span)?) {
+            Ok(Record::Side(SideRecord::CostState(state))) => Some(state),
+            Ok(_) | Err(_) => None,
+        })
     }
 
     fn side_value(&self, span: Option<Span>) -> io::Result<Option<Value>> {

@@ -61,6 +61,8 @@ pub struct TranscriptWriter {
     torn: bool,
     /// Something was written since the last sync.
     dirty: bool,
+    /// Names the file had at the last write. Going to none means deleted; some file systems never count.
+    links: u64,
     /// The directory entry is not yet known to be on the disk.
     new_entry: bool,
 }
@@ -87,7 +89,8 @@ impl TranscriptWriter {
         if !end_torn_line(&file).map_err(|error| TranscriptError::io("repair", path, error))? {
             return Err(TranscriptError::NotFound { path: path.to_owned() });
         }
-        Ok(Self::with(path, Target::Open(file), durability))
+        let links = file.metadata().map_or(0, |metadata| metadata.nlink());
+        Ok(Self { links, ..Self::with(path, Target::Open(file), durability) })
     }
 
     fn with(path: &Path, target: Target, durability: Durability) -> Self {
@@ -99,6 +102,7 @@ impl TranscriptWriter {
             backlog_bytes: 0,
             torn: false,
             dirty: false,
+            links: 0,
             new_entry: false,
         }
     }
@@ -197,7 +201,8 @@ impl TranscriptWriter {
         }
         let Target::Open(file) = &mut self.target else { return Ok(()) };
         let failed = |error| TranscriptError::io("write", &self.path, error);
-        if file.metadata().map_err(failed)?.nlink() == 0 {
+        let links = file.metadata().map_err(failed)?.nlink();
+        if std::mem::replace(&mut self.links, links) > 0 && links == 0 {
             return Err(TranscriptError::Deleted { path: self.path.clone() });
         }
         if self.torn {

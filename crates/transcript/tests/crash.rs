@@ -33,6 +33,11 @@ fn start_child(test: &str, dir: &Path) -> Child {
         .unwrap()
 }
 
+/// How many writers are killed; `LATHE_CRASH_ROUNDS=1000` for a long run.
+fn rounds() -> u64 {
+    std::env::var("LATHE_CRASH_ROUNDS").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
+}
+
 fn title(text: &str) -> Line {
     Line::of(&SideRecord::custom_title(SESSION, text)).unwrap()
 }
@@ -70,7 +75,7 @@ fn nothing_that_was_acknowledged_is_lost_by_kill_9() {
     first.append(&title("0 start")).unwrap();
     drop(first);
     let mut dice = Dice(4711);
-    for round in 0..20 {
+    for round in 0..rounds() {
         let mut child = start_child("child_appends_until_killed", dir.path());
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut acknowledged = 0;

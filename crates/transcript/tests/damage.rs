@@ -6,21 +6,34 @@ mod common;
 
 use std::collections::HashSet;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use common::{Dice, Session, assert_valid};
 use lathe_transcript::{ResumeAt, Warning, load_for_resume, session_messages, verify};
 
 const RECORDS: usize = 2000;
 
-/// A session of 2,000 records as bytes, and the uuids its conversation shows.
-fn sample(dir: &Path) -> (Vec<u8>, HashSet<String>, u64) {
-    let mut session = Session::create(dir);
-    session.grow(RECORDS, "some \"filler\" text {\"type\":\"text\"}");
-    let path = session.path.clone();
-    drop(session);
-    let shown = shown(&path);
-    let records = verify(&path).unwrap().records;
-    (std::fs::read(&path).unwrap(), shown, records)
+/// A session of 2,000 records.
+struct Sample {
+    bytes: Vec<u8>,
+    /// The uuids its conversation shows.
+    shown: HashSet<String>,
+    records: u64,
+}
+
+fn sample() -> &'static Sample {
+    static SAMPLE: OnceLock<Sample> = OnceLock::new();
+    SAMPLE.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut session = Session::create(dir.path());
+        session.grow(RECORDS, "some \"filler\" text {\"type\":\"text\"}");
+        let path = &session.path;
+        Sample {
+            bytes: std::fs::read(path).unwrap(),
+            shown: shown(path),
+            records: verify(path).unwrap().records,
+        }
+    })
 }
 
 fn shown(path: &Path) -> HashSet<String> {
@@ -30,7 +43,7 @@ fn shown(path: &Path) -> HashSet<String> {
 /// Applies `damage` at `samples` places, each on a fresh copy, and checks what is left.
 fn check(samples: usize, seed: u64, damage: impl Fn(&mut Vec<u8>, usize, &mut Dice)) {
     let dir = tempfile::tempdir().unwrap();
-    let (bytes, whole, records) = sample(dir.path());
+    let Sample { bytes, shown: whole, records } = sample();
     let path = dir.path().join("damaged.jsonl");
     let mut dice = Dice(seed);
     for _ in 0..samples {
@@ -41,7 +54,11 @@ fn check(samples: usize, seed: u64, damage: impl Fn(&mut Vec<u8>, usize, &mut Di
         let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
         assert_valid(&resumed.messages);
         let report = verify(&path).unwrap();
-        assert!(report.records + 1 >= records, "byte {at}: {} of {records} records are left", report.records);
+        assert!(
+            report.records + 1 >= *records,
+            "byte {at}: {} of {records} records are left",
+            report.records
+        );
         // A lost call may take its result out of the conversation, nothing else may go with it.
         let lost: Vec<_> = whole.difference(&shown(&path)).cloned().collect();
         assert!(lost.len() <= 2, "byte {at}: lost {lost:?}");
@@ -51,7 +68,7 @@ fn check(samples: usize, seed: u64, damage: impl Fn(&mut Vec<u8>, usize, &mut Di
 /// How often each sort of damage is tried. A few places show that the test works; `LATHE_DAMAGE_SAMPLES=2000`
 /// with a release build leaves hardly a field out.
 fn samples() -> usize {
-    std::env::var("LATHE_DAMAGE_SAMPLES").ok().and_then(|count| count.parse().ok()).unwrap_or(8)
+    std::env::var("LATHE_DAMAGE_SAMPLES").ok().and_then(|count| count.parse().ok()).unwrap_or(4)
 }
 
 #[test]
@@ -77,7 +94,7 @@ fn nuls_cost_at_most_one_record() {
 #[test]
 fn joined_lines_cost_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let (bytes, whole, records) = sample(dir.path());
+    let Sample { bytes, shown: whole, records } = sample();
     let path = dir.path().join("joined.jsonl");
     let breaks: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at] == b'\n').collect();
     let mut dice = Dice(77);
@@ -85,9 +102,9 @@ fn joined_lines_cost_nothing() {
         let mut damaged = bytes.clone();
         damaged.remove(breaks[dice.below(breaks.len() - 1)]);
         std::fs::write(&path, &damaged).unwrap();
-        assert_eq!(shown(&path), whole);
+        assert_eq!(&shown(&path), whole);
         let report = verify(&path).unwrap();
-        assert_eq!((report.records, report.joined_lines, report.bad_lines), (records, 1, 0));
+        assert_eq!((report.records, report.joined_lines, report.bad_lines), (*records, 1, 0));
     }
 }
 
@@ -99,7 +116,7 @@ fn a_stray_line_break_costs_at_most_one_record() {
 #[test]
 fn a_file_cut_anywhere_keeps_everything_before_the_cut() {
     let dir = tempfile::tempdir().unwrap();
-    let (bytes, ..) = sample(dir.path());
+    let bytes = &sample().bytes;
     let path = dir.path().join("cut.jsonl");
     let mut dice = Dice(99);
     for _ in 0..samples() {

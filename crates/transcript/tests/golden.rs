@@ -210,8 +210,9 @@ fn side_records_come_back() {
     assert_eq!(resumed.agent_name.as_deref(), Some("My title"));
     assert_eq!(resumed.permission_mode.as_deref(), Some("default"));
     assert_eq!(resumed.turn_index, 2);
-    assert_eq!(resumed.cost_state.unwrap()["totalCostUSD"], 0.002);
-    assert!(resumed.prompts.contains("cc637326-") || !resumed.prompts.contains("nobody"));
+    assert_eq!(resumed.cost_state.unwrap().total_cost_usd, 0.002);
+    let first = session_messages(&paths.transcript()).unwrap().remove(0).uuid;
+    assert!(resumed.prompts.contains(&first) && !resumed.prompts.contains("nobody"));
     assert_eq!(sessions.find_by_title(&cwd_of(&name), " My title ").unwrap().session_id, paths.session_id());
     assert!(sessions.find_by_title(&cwd_of(&name), "my titl").is_none());
 }

@@ -170,7 +170,13 @@ fn a_cut_inside_an_answer_drops_its_later_calls() {
     session.result(&(blocks[1].clone(), "t".to_owned()), "x");
     session.text("done");
     let at = ResumeAt::Message { uuid: &blocks[0], drops_turn: None };
-    assert_eq!(texts(&load_for_resume(&session.path, at).unwrap()), ["go", "first"]);
+    let cut = load_for_resume(&session.path, at).unwrap();
+    assert_eq!(texts(&cut), ["go", "first"]);
+    // They stay dropped once the conversation has gone on from there.
+    session.last = cut.last_uuid;
+    session.prompt("instead");
+    session.text("fine");
+    assert_eq!(texts(&resume(&session)), ["go", "first", "instead", "fine"]);
 }
 
 #[test]

@@ -7,10 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
 use common::{SESSION, Session};
+use lathe_transcript::record::{Envelope, Link, UserBody};
 use lathe_transcript::sessions::{delete, rename, set_tag};
 use lathe_transcript::{
-    Durability, ExportFormat, ForkIds, ForkPlan, Page, ResumeAt, Scope, SessionPaths, Sessions,
-    TranscriptError, TranscriptWriter, export, fork, load_for_resume, session_messages, verify,
+    AgentMeta, Durability, ExportFormat, ForkIds, ForkPlan, Page, Record, ResumeAt, Scope, SessionPaths,
+    Sessions, TranscriptError, TranscriptWriter, export, fork, list_subagents, load_for_resume,
+    read_agent_meta, records_of, session_messages, subagent_messages, verify, write_agent_meta,
 };
 use serde_json::{Value, json};
 
@@ -311,4 +313,44 @@ fn conversations_are_exported_for_people_and_programs() {
     let lines = exported(ExportFormat::JsonLines);
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!((lines.lines().count(), &first["message"]["content"]), (4, &json!("go")));
+}
+
+#[test]
+fn a_subagent_has_a_file_and_a_card() {
+    let dir = tempfile::tempdir().unwrap();
+    let session = SessionPaths::in_project_dir(dir.path(), SESSION);
+    assert!(list_subagents(&session).unwrap().is_empty());
+    assert!(matches!(subagent_messages(&session, "a1"), Err(TranscriptError::NotFound { .. })));
+    let meta = AgentMeta {
+        agent_type: Some("general-purpose".into()),
+        tool_use_id: Some("toolu_1".into()),
+        ..AgentMeta::default()
+    };
+    write_agent_meta(&session.subagent_meta("a1"), &meta).unwrap();
+    let finished = AgentMeta { extra: json!({ "finished": true }).as_object().unwrap().clone(), ..meta };
+    write_agent_meta(&session.subagent_meta("a1"), &finished).unwrap();
+    assert_eq!(read_agent_meta(&session.subagent_meta("a1")), finished);
+    let envelope =
+        Envelope { session_id: SESSION.into(), agent_id: Some("a1".into()), ..Envelope::default() };
+    let link = Link { uuid: "u", parent: None, timestamp: "T" };
+    let line =
+        envelope.line(link, &UserBody::prompt(&json!({ "role": "user", "content": "do it" }))).unwrap();
+    let mut writer = TranscriptWriter::create(&session.subagent("a1"), Durability::ProcessCrash).unwrap();
+    writer.append(&line).unwrap();
+    assert_eq!(list_subagents(&session).unwrap(), ["a1"]);
+    let rows = subagent_messages(&session, "a1").unwrap();
+    assert_eq!((rows.len(), rows[0].parent_tool_use_id.as_deref()), (1, Some("toolu_1")));
+    // A subagent that is sent a further message goes on from its own file.
+    let resumed = load_for_resume(&session.subagent("a1"), ResumeAt::Latest).unwrap();
+    assert_eq!((resumed.messages.len(), resumed.last_uuid.as_deref()), (1, Some("u")));
+}
+
+#[test]
+fn records_are_found_by_type() {
+    let place = place();
+    let snapshot = |nth: u32| json!({ "type": "file-history-snapshot", "messageId": nth.to_string(), "snapshot": {}, "isSnapshotUpdate": false });
+    let path = place.session("/p", &id(1), 1, &[snapshot(1), prompt("x"), snapshot(2)]);
+    let found: Vec<Value> =
+        records_of(&path, &["file-history-snapshot"]).unwrap().iter().map(Record::to_value).collect();
+    assert_eq!(found, [snapshot(1), snapshot(2)]);
 }

@@ -106,7 +106,7 @@ fn gigantic_lines_are_passed_over() {
 
 #[test]
 fn deep_nesting_is_no_danger() {
-    let text = format!("{}{}\n{}\n", "{\"a\":".repeat(100_000), "[".repeat(100_000), record("1"));
+    let text = format!("{}{}\n{}\n", "{\"a\":".repeat(20_000), "[".repeat(20_000), record("1"));
     assert_eq!(uuids(text.as_bytes()).0, ["1"]);
 }
 

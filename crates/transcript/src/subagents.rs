@@ -1,0 +1,100 @@
+//! The files of subagents: `<session>/subagents/agent-<id>.jsonl`, each with a sidecar that says what the
+//! agent is. A subagent's transcript is written like any other (its envelope carries the agent's id) and
+//! resumed like any other; only finding and listing differ.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::{Result, TranscriptError};
+use crate::index::{Entry, Index, Siblings};
+use crate::paths::SessionPaths;
+use crate::reader::{MessageRow, rows};
+
+/// `agent-<id>.meta.json`: what a subagent is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AgentMeta {
+    /// Its type.
+    pub agent_type: Option<String>,
+    /// What it was asked to do, in short.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The call that started it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_use_id: Option<String>,
+    /// The agent that started it, if that was not the main one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_agent_id: Option<String>,
+    /// Whatever else there is.
+    #[serde(flatten)]
+    pub extra: Map<String, Value>,
+}
+
+/// The ids of the session's subagents, sorted.
+pub fn list_subagents(session: &SessionPaths) -> Result<Vec<String>> {
+    let mut ids: Vec<String> = agent_files(&session.subagents())?.into_iter().map(|(id, _)| id).collect();
+    ids.sort();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// The messages of a subagent. An agent that is not there is [`TranscriptError::NotFound`].
+pub fn subagent_messages(session: &SessionPaths, agent_id: &str) -> Result<Vec<MessageRow>> {
+    let files = agent_files(&session.subagents())?;
+    let Some((_, path)) = files.into_iter().find(|(id, _)| id == agent_id) else {
+        return Err(TranscriptError::NotFound { path: session.subagent(agent_id) });
+    };
+    let meta = read_agent_meta(&path.with_extension("meta.json"));
+    let index = Index::open(&path)?;
+    let tip = index.entries.iter().rposition(Entry::is_message);
+    let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
+    let shown = index.with_siblings(&chain, index.entries.len(), Siblings::AsSdksShow);
+    rows(&index, &path, &shown, |entry| entry.is_message() && !entry.is_meta, &meta)
+}
+
+/// A subagent's sidecar; one that is missing or unreadable says nothing.
+pub fn read_agent_meta(path: &Path) -> AgentMeta {
+    std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+/// Writes a sidecar, replacing what is there in one step, so that a reader sees the old or the new.
+pub fn write_agent_meta(path: &Path, meta: &AgentMeta) -> Result<()> {
+    let failed = |error| TranscriptError::io("write", path, error);
+    let json = serde_json::to_vec(meta)?;
+    if let Some(dir) = path.parent() {
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    }
+    let new = path.with_extension("json.new");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new).map_err(failed)?;
+    file.write_all(&json).and_then(|()| std::fs::rename(&new, path)).map_err(failed)
+}
+
+/// All `agent-<id>.jsonl` below `dir`, at any depth.
+fn agent_files(dir: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    let mut pending = vec![dir.to_owned()];
+    while let Some(dir) = pending.pop() {
+        let entries = match std::fs::read_dir(&dir) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(TranscriptError::io("list", &dir, error)),
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let agent = name.strip_prefix("agent-").and_then(|rest| rest.strip_suffix(".jsonl"));
+            // Links are not followed: a ring of them would never end.
+            match (entry.file_type(), agent) {
+                (Ok(kind), _) if kind.is_dir() => pending.push(entry.path()),
+                (Ok(_), Some(id)) => found.push((id.to_owned(), entry.path())),
+                (Ok(_), None) | (Err(_), _) => {}
+            }
+        }
+    }
+    Ok(found)
+}
