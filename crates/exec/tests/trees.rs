@@ -9,6 +9,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -397,23 +398,40 @@ fn owner_process() {
     });
 }
 
+/// Starts an owner in a process group of its own and returns once its trees stand.
+fn standing_owner(cookie: &str) -> std::process::Child {
+    let mut owner = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "owner_process", "--nocapture"])
+        .env(ROLE, cookie)
+        .process_group(0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line.contains("standing")));
+    assert!(survivors(cookie).len() >= 5);
+    owner
+}
+
 #[test]
 fn an_owner_killed_with_signal_9_takes_everything_along() {
     for _ in 0..5 {
         let cookie = new_cookie();
-        let mut owner = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "owner_process", "--nocapture"])
-            .env(ROLE, &cookie)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(owner.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("standing")));
-        assert!(survivors(&cookie).len() >= 5);
+        let mut owner = standing_owner(&cookie);
         owner.kill().unwrap();
         owner.wait().unwrap();
         eventually("nobody of the tree is left", Duration::from_secs(2), || survivors(&cookie).is_empty());
     }
+}
+
+#[test]
+fn so_does_one_whose_whole_group_is_killed() {
+    let cookie = new_cookie();
+    let mut owner = standing_owner(&cookie);
+    let group = rustix::process::Pid::from_child(&owner);
+    rustix::process::kill_process_group(group, rustix::process::Signal::KILL).unwrap();
+    owner.wait().unwrap();
+    eventually("nobody of the tree is left", Duration::from_secs(2), || survivors(&cookie).is_empty());
 }
 
 #[tokio::test]
