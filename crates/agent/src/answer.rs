@@ -96,6 +96,13 @@ impl Answer {
         }
     }
 
+    /// Puts another form of the last finished block in its place.
+    pub fn replace_last(&mut self, block: &Value) {
+        if let Some(last) = self.blocks.last_mut() {
+            last.clone_from(block);
+        }
+    }
+
     /// Text that stood in a block when the answer was broken off; none if there was none.
     pub fn take_partial_text(&mut self) -> Option<String> {
         let open = std::mem::take(&mut self.open);

@@ -118,13 +118,13 @@ impl Shared {
         };
         let error = tokio::select! {
             biased;
+            () = withdraw.cancelled() => AskError::Withdrawn,
             answer = answer => {
                 return match answer {
                     Ok(answer) => answer.map_err(AskError::Refused),
                     Err(_closed) => Err(AskError::Closed),
                 };
             }
-            () = withdraw.cancelled() => AskError::Withdrawn,
             () = too_late => AskError::TimedOut(timeout.unwrap_or_default()),
         };
         self.questions.forget(&id);

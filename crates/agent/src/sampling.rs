@@ -135,6 +135,8 @@ impl Turn<'_> {
             self.estimate_thinking(delta).await;
         }
         if let Some(block) = finished {
+            let block = toolrun::in_own_form(self.shared, block);
+            answer.replace_last(&block);
             let uuid = self.say_block(answer, &block, None).await;
             if let Some(call) = ToolCall::from_block(&block, uuid) {
                 calls.add(toolrun::access(self.shared, &call), call);
@@ -328,6 +330,7 @@ impl Turn<'_> {
         let answer = Answer::from_complete(&whole.message, whole.request_id);
         self.count_usage(&answer);
         for block in answer.blocks.clone() {
+            let block = toolrun::in_own_form(self.shared, block);
             let uuid = self.say_block(&answer, &block, answer.stop_reason.clone()).await;
             if let Some(call) = ToolCall::from_block(&block, uuid) {
                 calls.add(toolrun::access(self.shared, &call), call);

@@ -33,6 +33,18 @@ impl ToolCall {
     }
 }
 
+/// A finished block as it is shown and kept: the input of a call in the tool's own form, with numbers out
+/// of numeric strings and defaults filled in. Anything that does not fit its schema stays as it came.
+pub fn in_own_form(shared: &Shared, mut block: Value) -> Value {
+    if block["type"] == "tool_use"
+        && let Some(tool) = block["name"].as_str().and_then(|name| shared.tools.get(name))
+        && let Ok(input) = validate(tool.name(), tool.input_schema(), block["input"].clone())
+    {
+        block["input"] = input;
+    }
+    block
+}
+
 /// What became of a call: always exactly one per call.
 #[derive(Debug)]
 pub struct Answered {
@@ -100,7 +112,8 @@ enum Refused {
 /// Schema, then the tool's own look at the input.
 fn checked_input(tool: &dyn Tool, call: &ToolCall) -> Result<Value, Refused> {
     if let Some(unparsed) = call.input.get("__unparsedToolInput") {
-        return Err(Refused::Tool(ToolFailure::Rejected(not_json(&call.name, unparsed))));
+        let raw = unparsed["raw"].as_str().unwrap_or("");
+        return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), raw)));
     }
     let input = validate(tool.name(), tool.input_schema(), call.input.clone()).map_err(Refused::Schema)?;
     tool.check(&input).map_err(Refused::Tool)?;
@@ -126,18 +139,12 @@ fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) ->
         ToolFailure::Interrupted => return interrupted(call, meta),
     };
     let plain = plain.strip_prefix("Error: ").unwrap_or(&plain);
-    let result = if plain.starts_with("InputValidationError: ") {
-        json!(plain)
-    } else {
-        json!(format!("Error: {plain}"))
-    };
+    let result = json!(format!("Error: {plain}"));
     error(call, content, result, meta)
 }
 
 fn invalid_input(call: ToolCall, invalid: &InvalidInput) -> Answered {
-    let content = format!("<tool_use_error>{}</tool_use_error>", invalid.message);
-    let result = json!(format!("InputValidationError: {}", invalid.issues_json));
-    error(call, content, result, None)
+    error(call, invalid.content(), json!(invalid.result()), None)
 }
 
 /// The call was not permitted, and the turn ends with it.
@@ -182,17 +189,4 @@ fn unknown_tool(shared: &Shared, name: &str) -> String {
         );
     }
     format!("Error: No such tool available: {name}")
-}
-
-fn not_json(tool: &str, unparsed: &Value) -> String {
-    let raw = unparsed["raw"].as_str().unwrap_or("");
-    let shown: String = raw.chars().take(200).collect();
-    format!(
-        "InputValidationError: {tool} was called with input that is not a JSON object.\n\
-         The first {} of its {} bytes: {shown}\n\
-         Check that quotes, backslashes and control characters are escaped and that the input is whole, \
-         then call the tool again.",
-        shown.len(),
-        raw.len(),
-    )
 }

@@ -45,8 +45,11 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<SessionConfig, S
     let model_id = resolve_model(&named, &env);
     let extra_dirs = existing_dirs(&plan.add_dirs, &cwd);
     let permissions = permissions(plan, &env, &cwd, &extra_dirs);
-    let tools = tools(plan);
-    let workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
+    let tools = tools(plan, &permissions);
+    let mut workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
+    // Searches walk past what the session may not read.
+    let engine = permissions.clone();
+    workspace.closed_paths = Some(Arc::new(move |path: &Path| engine.read_denied(path)));
     let journal = journal(plan, &env, &cwd, &session_id)?;
     let system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
     Ok(SessionConfig {
@@ -149,13 +152,17 @@ fn permissions(plan: &RunPlan, env: &Env, cwd: &Path, extra_dirs: &[PathBuf]) ->
 }
 
 /// The tools of the session: those the plan names, without those that a bare deny takes away.
-fn tools(plan: &RunPlan) -> ToolSet {
+fn tools(plan: &RunPlan, permissions: &Engine) -> ToolSet {
     let all = ToolSet::new(builtin_tools());
     let chosen = match &plan.tools {
         ToolChoice::Default => all,
         ToolChoice::Only(names) => all.select(Selection::Only(names)),
     };
-    let removed: Vec<String> = plan.disallowed_tools.iter().flat_map(|list| parse_rule_list(list)).collect();
+    let removed: Vec<String> = chosen
+        .names()
+        .filter(|name| permissions.removes_tool(name, None).is_some())
+        .map(str::to_owned)
+        .collect();
     chosen.select(Selection::Except(&removed))
 }
 

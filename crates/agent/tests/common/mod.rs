@@ -1,0 +1,219 @@
+//! A session in-process on a scripted model: what goes in is a script and prompts, what comes out is the
+//! list of frames. Ids and time are counted, so that runs are the same every time.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lathe_agent::access::NoSettings;
+use lathe_agent::host::Host;
+use lathe_agent::journal::Journal;
+use lathe_agent::prompt::SystemPrompt;
+use lathe_agent::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, SessionEnd, Signals, TurnLimits};
+use lathe_exec::Ledger;
+use lathe_models::CacheTtl;
+use lathe_models::retry::RetryPolicy;
+use lathe_permissions::{Engine, EngineConfig};
+use lathe_protocol::{Inbound, Init, Outbound, PermissionMode};
+use lathe_scripted::{Script, ScriptedModel};
+use lathe_tools::{ToolSet, Workspace, builtin_tools};
+use lathe_transcript::record::Envelope;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+/// Counts instead of drawing at random.
+#[derive(Default)]
+pub struct CountingHost(AtomicU64);
+
+impl Host for CountingHost {
+    fn uuid(&self) -> String {
+        format!("00000000-0000-4000-8000-{:012}", self.0.fetch_add(1, Ordering::Relaxed))
+    }
+
+    fn now_ms(&self) -> u64 {
+        1_700_000_000_000
+    }
+
+    fn random(&self) -> f64 {
+        0.5
+    }
+}
+
+/// What a test wants of its session.
+pub struct Setup {
+    pub script: Script,
+    pub cwd: PathBuf,
+    pub mode: PermissionMode,
+    pub limits: TurnLimits,
+    pub frames: FrameOptions,
+    pub surface: PromptSurface,
+    pub max_retries: u32,
+    pub fallbacks: Vec<String>,
+}
+
+impl Setup {
+    /// A session that may do everything, on this script.
+    pub fn new(script: Value, cwd: &Path) -> Self {
+        Self::with_script(Script::parse("test.json", &script.to_string()).expect("the script is valid"), cwd)
+    }
+
+    pub fn with_script(script: Script, cwd: &Path) -> Self {
+        Self {
+            script,
+            cwd: cwd.canonicalize().expect("the folder exists"),
+            mode: PermissionMode::BypassPermissions,
+            limits: TurnLimits::default(),
+            frames: FrameOptions::default(),
+            surface: PromptSurface::None,
+            max_retries: 2,
+            fallbacks: Vec::new(),
+        }
+    }
+
+    pub fn config(self) -> SessionConfig {
+        let session_id = "5e55104e-0000-4000-8000-000000000000".to_owned();
+        let mut workspace = Workspace::new(self.cwd.clone(), Ledger::default());
+        workspace.child_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
+        workspace.output_dir = self.cwd.join(".outputs");
+        let tools = ToolSet::new(builtin_tools());
+        let mut retry = RetryPolicy::with_max_retries(self.max_retries);
+        retry.base = Duration::from_millis(1);
+        SessionConfig {
+            host: Arc::new(CountingHost::default()),
+            model: Arc::new(ScriptedModel::new(self.script).expect("the script is sound")),
+            choice: ModelChoice {
+                id: "claude-opus-5-5".to_owned(),
+                fallbacks: self.fallbacks,
+                thinking: None,
+                effort: None,
+                max_output_tokens: None,
+                betas: Vec::new(),
+                cache: CacheTtl::FiveMinutes,
+                extra_body: serde_json::Map::new(),
+                user_id: None,
+            },
+            retry,
+            known_tools: tools.names().map(str::to_owned).collect(),
+            tools,
+            workspace: Arc::new(workspace),
+            permissions: Engine::new(EngineConfig {
+                mode: self.mode,
+                working_dirs: vec![self.cwd.clone()],
+                bypass_available: true,
+                ..EngineConfig::default()
+            }),
+            system: SystemPrompt::default(),
+            preamble: None,
+            limits: self.limits,
+            frames: self.frames,
+            surface: self.surface,
+            catalog: lathe_models::catalog::Catalog::default(),
+            settings: Arc::new(NoSettings),
+            init: Init { output_style: "default".to_owned(), ..Init::default() },
+            journal: Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() }),
+            session_id,
+        }
+    }
+}
+
+/// A prompt as a host writes it.
+pub fn prompt(text: &str) -> Inbound {
+    line(json!({"type": "user", "message": {"role": "user", "content": text}, "parent_tool_use_id": null}))
+}
+
+/// Any line as a host writes it.
+pub fn line(value: Value) -> Inbound {
+    Inbound::parse_line(&value.to_string()).expect("a line of the protocol")
+}
+
+/// Runs prompts to their end; the frames as JSON.
+pub async fn run(setup: Setup, prompts: &[&str]) -> (Vec<Value>, SessionEnd) {
+    let (lines, inbox) = mpsc::channel(16);
+    for text in prompts {
+        lines.send(prompt(text)).await.expect("room for the prompts");
+    }
+    drop(lines);
+    let (out, mut frames) = mpsc::channel(16);
+    let collect = async {
+        let mut all = Vec::new();
+        while let Some(frame) = frames.recv().await {
+            all.push(to_json(&frame));
+        }
+        all
+    };
+    let (end, frames) =
+        tokio::join!(lathe_agent::run(setup.config(), inbox, out, Signals::default()), collect);
+    (frames, end)
+}
+
+/// A session to talk with.
+pub struct Talk {
+    pub lines: Option<mpsc::Sender<Inbound>>,
+    pub frames: mpsc::Receiver<Outbound>,
+    pub signals: Signals,
+    pub session: tokio::task::JoinHandle<SessionEnd>,
+}
+
+impl Talk {
+    pub fn start(setup: Setup) -> Self {
+        let (lines, inbox) = mpsc::channel(16);
+        let (out, frames) = mpsc::channel(16);
+        let signals = Signals::default();
+        let session = tokio::spawn(lathe_agent::run(setup.config(), inbox, out, signals.clone()));
+        Self { lines: Some(lines), frames, signals, session }
+    }
+
+    pub async fn send(&self, value: Inbound) {
+        self.lines.as_ref().expect("still open").send(value).await.expect("the session listens");
+    }
+
+    /// The next frame that fits, within ten seconds; those before it are passed over.
+    pub async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
+        let search = async {
+            while let Some(frame) = self.frames.recv().await {
+                let frame = to_json(&frame);
+                if fits(&frame) {
+                    return frame;
+                }
+            }
+            panic!("the session ended before the frame came");
+        };
+        tokio::time::timeout(Duration::from_secs(10), search).await.expect("the frame comes in time")
+    }
+
+    /// Closes the input and waits for the end; the frames that were left.
+    pub async fn finish(mut self) -> (Vec<Value>, SessionEnd) {
+        self.lines.take();
+        let mut rest = Vec::new();
+        while let Some(frame) = self.frames.recv().await {
+            rest.push(to_json(&frame));
+        }
+        (rest, self.session.await.expect("the session does not panic"))
+    }
+}
+
+pub fn to_json(frame: &Outbound) -> Value {
+    serde_json::to_value(frame).expect("frames serialise")
+}
+
+/// `type/subtype` or `type:first block` of each frame.
+pub fn kinds(frames: &[Value]) -> Vec<String> {
+    frames
+        .iter()
+        .map(|frame| {
+            let kind = frame["type"].as_str().unwrap_or("");
+            let block = frame["message"]["content"][0]["type"].as_str();
+            match frame["subtype"].as_str().or(block) {
+                Some(detail) => format!("{kind} {detail}"),
+                None => kind.to_owned(),
+            }
+        })
+        .collect()
+}
+
+/// The frames of one type.
+pub fn of_type<'a>(frames: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    frames.iter().filter(|frame| frame["type"] == kind).collect()
+}
