@@ -31,6 +31,7 @@ const ROOMS: &[Room] = &[
     Room { name: "exec", may_use: MayUse::These(&[]) },
     Room { name: "sandbox", may_use: MayUse::These(&["exec"]) },
     Room { name: "permissions", may_use: MayUse::These(&["protocol"]) },
+    Room { name: "settings", may_use: MayUse::These(&["protocol", "permissions"]) },
     Room { name: "hooks", may_use: MayUse::These(&["protocol", "exec"]) },
     Room { name: "tools", may_use: MayUse::These(&["exec", "sandbox", "protocol"]) },
     Room { name: "mcp", may_use: MayUse::These(&["exec", "tools", "protocol"]) },

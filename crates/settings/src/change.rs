@@ -1,0 +1,241 @@
+//! Changes while a session runs: what a client applies, what a permission answer grants, and files that
+//! somebody edits.
+//!
+//! Everything is checked before anything changes. Files are written first; the stack follows what was written.
+
+use std::path::PathBuf;
+
+use lathe_permissions::rule_text;
+use lathe_protocol::permission::{DirectoriesUpdate, RulesUpdate};
+use lathe_protocol::{PermissionUpdate, PermissionUpdateDestination};
+use serde_json::{Map, Value};
+
+use crate::check::{Document, Strictness, kind};
+use crate::error::SettingsError;
+use crate::file::Stamp;
+use crate::known::CLIENT_MAY_WRITE;
+use crate::load::{self, APPLIED, lay_shallow};
+use crate::problem::{Origin, Problem, Severity};
+use crate::source::Source;
+use crate::stack::{Moment, SettingsStack};
+use crate::write::{Outcome, Owner, edit};
+
+/// A change to the settings of a file.
+type Change<'a> = dyn Fn(&mut Map<String, Value>) + 'a;
+
+/// What became of an update.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// It is in this file now.
+    Written(PathBuf),
+    /// The file already said so.
+    Unchanged(PathBuf),
+    /// It is not meant for a file, or nobody knows what it means.
+    NotInAFile,
+}
+
+/// A file that is not what it was when it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// Whose it is.
+    pub source: Source,
+    /// Which one.
+    pub path: PathBuf,
+}
+
+impl SettingsStack {
+    /// Merges settings into the layer of `--settings`, key by key; null clears one. Returns warnings.
+    pub fn apply_flag(&mut self, settings: Value) -> Result<Vec<Problem>, SettingsError> {
+        let settings = object(settings)?;
+        let problems = Document::of_value(settings.clone(), &APPLIED, Strictness::Usual).problems;
+        if let Some(error) = problems.iter().find(|problem| problem.severity == Severity::Error) {
+            return Err(SettingsError::Unusable(Box::new(error.clone())));
+        }
+        // A null is kept: it must hide the key in a file that is read again.
+        let mut overlay = self.overlay.clone();
+        overlay.extend(settings);
+        let loaded = load::load(&self.request, Source::Flag, &overlay)?;
+        self.overlay = overlay;
+        self.install(Source::Flag, loaded, Moment::Start);
+        Ok(problems)
+    }
+
+    /// Writes settings to the user's file or the local one; null removes a key. Only keys that a person would
+    /// change in a menu.
+    pub fn update(&mut self, source: Source, settings: Value) -> Result<Kept, SettingsError> {
+        let settings = object(settings)?;
+        if let Some(key) = settings.keys().find(|key| !CLIENT_MAY_WRITE.contains(&key.as_str())) {
+            return Err(SettingsError::KeyNotAllowed(key.clone()));
+        }
+        let origin = Origin::Given("update_settings");
+        let problems = Document::of_value(settings.clone(), &origin, Strictness::Usual).problems;
+        if let Some(problem) = problems.into_iter().next() {
+            return Err(SettingsError::Unusable(Box::new(problem)));
+        }
+        match source {
+            Source::Local | Source::User => self.write(source, &|file| lay_shallow(file, &settings)),
+            Source::Policy | Source::Flag | Source::Project => Err(SettingsError::NoFile(source.as_str())),
+        }
+    }
+
+    /// Keeps an update in the file it names. The session's own rules are the engine's business.
+    pub fn apply_permission_update(&mut self, update: &PermissionUpdate) -> Result<Kept, SettingsError> {
+        let (destination, change): (_, Box<Change<'_>>) = match update {
+            PermissionUpdate::AddRules(rules) => (rules.destination, Box::new(|file| add_rules(file, rules))),
+            PermissionUpdate::ReplaceRules(rules) => {
+                (rules.destination, Box::new(|file| *list(file, rules.behavior.as_str()) = texts(rules)))
+            }
+            PermissionUpdate::RemoveRules(rules) => {
+                (rules.destination, Box::new(|file| remove(file, rules.behavior.as_str(), &texts(rules))))
+            }
+            PermissionUpdate::SetMode(mode) => (
+                mode.destination,
+                Box::new(|file| {
+                    permissions(file).insert("defaultMode".to_owned(), mode.mode.as_str().into());
+                }),
+            ),
+            PermissionUpdate::AddDirectories(dirs) => {
+                (dirs.destination, Box::new(|file| add(list(file, DIRECTORIES), directories(dirs))))
+            }
+            PermissionUpdate::RemoveDirectories(dirs) => {
+                (dirs.destination, Box::new(|file| remove(file, DIRECTORIES, &directories(dirs))))
+            }
+            PermissionUpdate::Unknown(_) => return Ok(Kept::NotInAFile),
+        };
+        match destination {
+            PermissionUpdateDestination::UserSettings => self.write(Source::User, &*change),
+            PermissionUpdateDestination::ProjectSettings => self.write(Source::Project, &*change),
+            PermissionUpdateDestination::LocalSettings => self.write(Source::Local, &*change),
+            PermissionUpdateDestination::Session | PermissionUpdateDestination::CliArg => {
+                Ok(Kept::NotInAFile)
+            }
+        }
+    }
+
+    fn write(&mut self, source: Source, change: &Change<'_>) -> Result<Kept, SettingsError> {
+        let path = self.request.file_of(source).ok_or(SettingsError::NoFile(source.as_str()))?;
+        let owner = if source == Source::User { Owner::User } else { Owner::Project };
+        let outcome = edit(&path, owner, change)?;
+        let mut approved = self.granted(source);
+        change(&mut approved);
+        let loaded = load::load(&self.request, source, &self.overlay)?;
+        self.install(source, loaded, Moment::Running { approved: &approved });
+        Ok(match outcome {
+            Outcome::Written => Kept::Written(path),
+            Outcome::Unchanged => Kept::Unchanged(path),
+        })
+    }
+
+    /// What a source has in force.
+    fn granted(&self, source: Source) -> Map<String, Value> {
+        let layer = self.layers.iter().find(|layer| layer.source == source);
+        layer.map(|layer| layer.honoured.clone()).unwrap_or_default()
+    }
+
+    /// The files that are not what they were. A few `stat` calls; meant to be called between turns.
+    pub fn changed(&self) -> Vec<Changed> {
+        self.watched
+            .iter()
+            .filter(|(_, watched)| Stamp::at(&watched.path) != watched.stamp)
+            .map(|(source, watched)| Changed { source: *source, path: watched.path.clone() })
+            .collect()
+    }
+
+    /// Reads the sources of changed files again. A source that has become unusable stays as it was, and what
+    /// is wrong with it is returned: a file is often half written when it is looked at.
+    pub fn reload(&mut self, changed: &[Changed]) -> Vec<Problem> {
+        let mut found = Vec::new();
+        for source in Source::ALL {
+            if !changed.iter().any(|changed| changed.source == source) {
+                continue;
+            }
+            let loaded = match load::load(&self.request, source, &self.overlay) {
+                Ok(loaded) => loaded,
+                Err(SettingsError::Unusable(problem)) => {
+                    found.push(*problem);
+                    self.look_again(source);
+                    continue;
+                }
+                Err(error) => {
+                    found.push(Problem::error(&Origin::Given(source.as_str()), None, error.to_string()));
+                    self.look_again(source);
+                    continue;
+                }
+            };
+            let problems: Vec<Problem> =
+                loaded.layers.iter().flat_map(|layer| layer.problems.clone()).collect();
+            if problems.iter().any(|problem| problem.severity == Severity::Error) {
+                found.extend(problems);
+                self.watch(source, loaded.watched);
+            } else {
+                let approved = self.granted(source);
+                self.install(source, loaded, Moment::Running { approved: &approved });
+                let layers = self.layers.iter().filter(|layer| layer.source == source);
+                found.extend(layers.flat_map(|layer| layer.problems.clone()));
+            }
+        }
+        found
+    }
+
+    /// Takes the files of a source as seen, so that the same damage is not reported at every turn.
+    fn look_again(&mut self, source: Source) {
+        for (owner, watched) in &mut self.watched {
+            if *owner == source {
+                watched.stamp = Stamp::at(&watched.path);
+            }
+        }
+    }
+}
+
+const DIRECTORIES: &str = "additionalDirectories";
+
+fn object(settings: Value) -> Result<Map<String, Value>, SettingsError> {
+    match settings {
+        Value::Object(settings) => Ok(settings),
+        other => Err(SettingsError::NotAnObject(kind(&other))),
+    }
+}
+
+/// `permissions` of a file that was checked, so that it is an object or absent.
+fn permissions(file: &mut Map<String, Value>) -> &mut Map<String, Value> {
+    let value = file.entry("permissions").or_insert(Value::Null);
+    if !value.is_object() {
+        *value = Value::Object(Map::new());
+    }
+    value.as_object_mut().expect("it was just made one")
+}
+
+fn list<'a>(file: &'a mut Map<String, Value>, name: &str) -> &'a mut Vec<Value> {
+    let value = permissions(file).entry(name).or_insert(Value::Null);
+    if !value.is_array() {
+        *value = Value::Array(Vec::new());
+    }
+    value.as_array_mut().expect("it was just made one")
+}
+
+fn texts(update: &RulesUpdate) -> Vec<Value> {
+    update.rules.iter().map(|rule| Value::from(rule_text(rule))).collect()
+}
+
+fn directories(update: &DirectoriesUpdate) -> Vec<Value> {
+    update.directories.iter().cloned().map(Value::from).collect()
+}
+
+fn add_rules(file: &mut Map<String, Value>, update: &RulesUpdate) {
+    add(list(file, update.behavior.as_str()), texts(update));
+}
+
+fn add(list: &mut Vec<Value>, entries: Vec<Value>) {
+    for entry in entries {
+        if !list.contains(&entry) {
+            list.push(entry);
+        }
+    }
+}
+
+fn remove(file: &mut Map<String, Value>, name: &str, entries: &[Value]) {
+    let is_there = file.get("permissions").is_some_and(|permissions| permissions.get(name).is_some());
+    if is_there {
+        list(file, name).retain(|entry| !entries.contains(entry));
+    }
+}

@@ -1,0 +1,35 @@
+//! What people write for Lathe: settings files, memory files, output styles.
+//!
+//! A caller says where things are; nothing here reads the environment, asks or prints. Whatever is wrong in a
+//! file comes back as a [`Problem`] that names the file, the line and what was probably meant.
+//!
+//! Two rules shape the crate. What a person wrote is checked: a slip is named, and a slip that could drop a
+//! limit stops everything ([`SettingsStack::permission_failure`]). And the repository is an attacker: what lies
+//! in it may limit a session at once, and may widen it only after somebody said so.
+
+mod change;
+mod check;
+mod error;
+mod file;
+mod known;
+mod layer;
+mod load;
+mod locate;
+mod merge;
+mod nearest;
+mod problem;
+mod rules;
+mod source;
+mod stack;
+mod trust;
+mod withhold;
+mod write;
+
+pub use change::{Changed, Kept};
+pub use error::SettingsError;
+pub use layer::{Layer, SourcedDirectory};
+pub use load::MAX_SETTINGS_BYTES;
+pub use problem::{Origin, Position, Problem, Severity};
+pub use source::{ManagedFiles, Source, Sources, StackRequest, TrustChoice};
+pub use stack::{PermissionFailure, SettingsStack, SourcedHooks};
+pub use trust::{Trust, look_up};

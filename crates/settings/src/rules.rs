@@ -1,0 +1,95 @@
+//! What settings say about permissions: rules with their places, directories, modes.
+//!
+//! What a rule means is decided by the permissions crate; here is only who said it and whether it counts.
+
+use lathe_permissions::{RuleSource, SourcedRule};
+use lathe_protocol::control::{ListedRule, PermissionRulesState};
+use lathe_protocol::{PermissionBehavior, PermissionMode};
+use serde_json::{Value, json};
+
+use crate::layer::SourcedDirectory;
+use crate::problem::Severity;
+use crate::source::Source;
+use crate::stack::SettingsStack;
+
+const BEHAVIORS: [PermissionBehavior; 3] =
+    [PermissionBehavior::Deny, PermissionBehavior::Ask, PermissionBehavior::Allow];
+
+impl SettingsStack {
+    /// Every rule that counts, strongest source first.
+    pub fn permission_rules(&self) -> impl Iterator<Item = (PermissionBehavior, RuleSource, SourcedRule)> {
+        let managed_only = self.managed_rules_only();
+        self.layers.iter().flat_map(move |layer| {
+            BEHAVIORS
+                .into_iter()
+                // Rules that only take away are never in the way of a policy.
+                .filter(move |behavior| {
+                    !managed_only || layer.source == Source::Policy || *behavior != PermissionBehavior::Allow
+                })
+                .flat_map(move |behavior| {
+                    layer.rules(behavior).map(move |rule| (behavior, layer.source.rule_source(), rule))
+                })
+        })
+    }
+
+    /// Whether only managed settings may allow something; flags and answers of a host then may not either.
+    pub fn managed_rules_only(&self) -> bool {
+        let mut policy = self.layers.iter().filter(|layer| layer.source == Source::Policy);
+        policy.any(|layer| layer.settings().allow_managed_permission_rules_only == Some(true))
+    }
+
+    /// Working directories that settings add.
+    pub fn permission_dirs(&self) -> Vec<SourcedDirectory> {
+        let (cwd, home) = (&self.request.cwd, self.request.home.as_deref());
+        self.layers.iter().flat_map(|layer| layer.directories(cwd, home)).collect()
+    }
+
+    /// The mode a session starts in, unless a flag names one.
+    pub fn default_mode(&self) -> Option<PermissionMode> {
+        let modes = self.layers.iter().filter_map(|layer| layer.permissions()?.default_mode.as_deref());
+        modes.filter_map(|mode| PermissionMode::parse(mode).ok()).next()
+    }
+
+    /// Whether somebody forbids `bypassPermissions`. Everybody may.
+    pub fn bypass_is_disabled(&self) -> bool {
+        self.layers
+            .iter()
+            .filter_map(|layer| layer.permissions())
+            .any(|permissions| permissions.disable_bypass_permissions_mode.as_deref() == Some("disable"))
+    }
+
+    /// Whether somebody forbids `auto`. Everybody may.
+    pub fn auto_is_disabled(&self) -> bool {
+        self.layers.iter().any(|layer| {
+            let inside = layer.permissions().and_then(|permissions| permissions.extra.get("disableAutoMode"));
+            let top = layer.settings().disable_auto_mode.as_ref();
+            [inside, top].into_iter().flatten().any(|value| value == "disable")
+        })
+    }
+
+    /// The state that `list_permission_rules` shows, without the rules of flags and of the session.
+    pub fn rules_state(&self) -> PermissionRulesState {
+        let rules = self.permission_rules().map(|(behavior, source, rule)| ListedRule {
+            behavior: behavior.as_str().to_owned(),
+            source: source.as_str().to_owned(),
+            rule: rule.text,
+            ..ListedRule::default()
+        });
+        let directories = self.permission_dirs().into_iter().map(|directory| {
+            json!({ "path": directory.path.display().to_string(), "source": directory.source.as_str() })
+        });
+        let errors: Vec<Value> = self
+            .problems()
+            .filter(|problem| problem.severity == Severity::Error)
+            .map(|problem| Value::from(problem.to_string()))
+            .collect();
+        PermissionRulesState {
+            rules: rules.collect(),
+            workspace_directories: directories.collect(),
+            original_cwd: self.request.cwd.display().to_string(),
+            managed_only: self.managed_rules_only(),
+            errors: (!errors.is_empty()).then_some(errors),
+            ..PermissionRulesState::default()
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! The sources of settings, which of them were asked for, and where a caller says they lie.
+
+use std::path::{Path, PathBuf};
+
+use lathe_permissions::RuleSource;
+
+use crate::error::SettingsError;
+
+/// Where settings come from. The order is the precedence, strongest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Source {
+    /// Managed settings of the machine, and `--managed-settings` below them.
+    Policy,
+    /// `--settings`, and what a client applied on top.
+    Flag,
+    /// `.claude/settings.local.json`.
+    Local,
+    /// `.claude/settings.json`.
+    Project,
+    /// `settings.json` in the configuration folder.
+    User,
+}
+
+impl Source {
+    /// Strongest first.
+    pub const ALL: [Self; 5] = [Self::Policy, Self::Flag, Self::Local, Self::Project, Self::User];
+
+    /// The same source as rules name it.
+    pub fn rule_source(self) -> RuleSource {
+        match self {
+            Self::Policy => RuleSource::PolicySettings,
+            Self::Flag => RuleSource::FlagSettings,
+            Self::Local => RuleSource::LocalSettings,
+            Self::Project => RuleSource::ProjectSettings,
+            Self::User => RuleSource::UserSettings,
+        }
+    }
+
+    /// The name on the wire, e.g. `localSettings`.
+    pub fn as_str(self) -> &'static str {
+        self.rule_source().as_str()
+    }
+
+    /// The name a `ConfigChange` hook is given; flags do not change by themselves.
+    pub fn config_change_name(self) -> Option<&'static str> {
+        match self {
+            Self::Policy => Some("policy_settings"),
+            Self::Flag => None,
+            Self::Local => Some("local_settings"),
+            Self::Project => Some("project_settings"),
+            Self::User => Some("user_settings"),
+        }
+    }
+}
+
+/// `--setting-sources`: which files of the user and the project count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sources {
+    /// The user's settings and memory.
+    pub user: bool,
+    /// The project's.
+    pub project: bool,
+    /// The user's for this project.
+    pub local: bool,
+}
+
+impl Default for Sources {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+impl Sources {
+    /// What counts when nobody says anything.
+    pub const ALL: Self = Self { user: true, project: true, local: true };
+    /// What `--setting-sources ""` leaves.
+    pub const NONE: Self = Self { user: false, project: false, local: false };
+
+    /// Reads a list of names.
+    pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingsError> {
+        let mut sources = Self::NONE;
+        for name in names.into_iter().map(str::trim).filter(|name| !name.is_empty()) {
+            match name {
+                "user" => sources.user = true,
+                "project" => sources.project = true,
+                "local" => sources.local = true,
+                other => return Err(SettingsError::UnknownSource(other.to_owned())),
+            }
+        }
+        Ok(sources)
+    }
+}
+
+/// Where managed settings lie.
+#[derive(Debug, Clone)]
+pub struct ManagedFiles {
+    /// The folder of `managed-settings.json`, `managed-settings.d` and `CLAUDE.md`.
+    pub dir: PathBuf,
+    /// Who must own them: whoever can write them decides what every session may do.
+    pub owner: u32,
+}
+
+impl ManagedFiles {
+    /// The folder of a platform (`std::env::consts::OS`), owned by the administrator.
+    pub fn of_platform(os: &str) -> Self {
+        let dir = if os == "macos" { "/Library/Application Support/ClaudeCode" } else { "/etc/claude-code" };
+        Self { dir: PathBuf::from(dir), owner: 0 }
+    }
+}
+
+/// Whether the workspace is trusted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TrustChoice {
+    /// Look it up in the global state file, and only when something depends on it.
+    #[default]
+    LookUp,
+    /// The caller knows that somebody trusts it.
+    Given,
+}
+
+/// Everything the stack needs to know about the world.
+#[derive(Debug, Clone)]
+pub struct StackRequest {
+    /// The working directory, absolute: the project's files are looked for here and nowhere above.
+    pub cwd: PathBuf,
+    /// The user's home, for `~/`.
+    pub home: Option<PathBuf>,
+    /// The user's configuration folder.
+    pub config_dir: Option<PathBuf>,
+    /// The global state file that says which workspaces are trusted (`~/.claude.json`).
+    pub global_config: Option<PathBuf>,
+    /// Managed settings.
+    pub managed: ManagedFiles,
+    /// `--managed-settings`: JSON of the program that started us.
+    pub managed_json: Option<String>,
+    /// `--settings`: a path, or JSON.
+    pub flag: Option<String>,
+    /// `--setting-sources`.
+    pub sources: Sources,
+    /// Whether the workspace is trusted.
+    pub trust: TrustChoice,
+}
+
+impl StackRequest {
+    /// Nothing but the files of a folder.
+    pub fn new(cwd: impl Into<PathBuf>, managed: ManagedFiles) -> Self {
+        Self {
+            cwd: cwd.into(),
+            home: None,
+            config_dir: None,
+            global_config: None,
+            managed,
+            managed_json: None,
+            flag: None,
+            sources: Sources::default(),
+            trust: TrustChoice::default(),
+        }
+    }
+
+    /// The file of a source that has exactly one.
+    pub(crate) fn file_of(&self, source: Source) -> Option<PathBuf> {
+        match source {
+            Source::Policy | Source::Flag => None,
+            Source::Local => Some(self.cwd.join(".claude/settings.local.json")),
+            Source::Project => Some(self.cwd.join(".claude/settings.json")),
+            Source::User => Some(self.config_dir.as_ref()?.join("settings.json")),
+        }
+    }
+
+    /// Whether `--setting-sources` lets a source count.
+    pub(crate) fn wants(&self, source: Source) -> bool {
+        match source {
+            Source::Policy | Source::Flag => true,
+            Source::Local => self.sources.local,
+            Source::Project => self.sources.project,
+            Source::User => self.sources.user,
+        }
+    }
+}
+
+/// What `--settings` means: JSON if it starts like an object, else a path.
+pub(crate) enum FlagValue<'a> {
+    Json(&'a str),
+    Path(PathBuf),
+}
+
+impl<'a> FlagValue<'a> {
+    pub fn of(value: &'a str, cwd: &Path) -> Self {
+        if value.trim_start().starts_with('{') { Self::Json(value) } else { Self::Path(cwd.join(value)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_read_as_the_flag_gives_them() {
+        assert_eq!(Sources::parse("".split(',')).unwrap(), Sources::NONE);
+        assert_eq!(Sources::parse("user, project,local".split(',')).unwrap(), Sources::ALL);
+        assert_eq!(Sources::parse(["project"]).unwrap(), Sources { project: true, ..Sources::NONE });
+        assert_eq!(
+            Sources::parse(["user", "bogus"]).unwrap_err().to_string(),
+            "Invalid setting source: bogus. Valid options are: user, project, local"
+        );
+    }
+
+    #[test]
+    fn the_order_of_sources_is_the_precedence() {
+        assert!(Source::ALL.is_sorted());
+        assert_eq!(Source::ALL.map(Source::as_str)[0], "policySettings");
+    }
+}

@@ -1,0 +1,312 @@
+//! The stack of settings: all sources, strongest first, and what they say together.
+//!
+//! What a source may say depends on who wrote it. Keys of the administrator count in managed settings only; a
+//! folder may not widen its own rights before somebody trusts it; a file that changes while a session runs may
+//! take rights away at once and give none until the next start. Surprising: a file that cannot be read does not
+//! stop the loading. It is kept as a failure, and [`SettingsStack::permission_failure`] says that nobody knows
+//! what is forbidden. The caller must not start a session then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use lathe_protocol::Settings;
+use lathe_protocol::control::SettingsSource;
+use lathe_protocol::settings::HooksSettings;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::check::drop_misfits;
+use crate::error::SettingsError;
+use crate::known::POLICY_ONLY;
+use crate::layer::Layer;
+use crate::load::{self, Loaded, PARENT, Watched};
+use crate::merge::{common, lay_over};
+use crate::problem::{Origin, Problem, Severity};
+use crate::source::{Source, StackRequest, TrustChoice};
+use crate::trust::{CheckedIn, Trust, checked_in, look_up, trust_key};
+use crate::withhold::withhold;
+
+/// All settings of a session.
+#[derive(Debug)]
+pub struct SettingsStack {
+    pub(crate) request: StackRequest,
+    /// Strongest first.
+    pub(crate) layers: Vec<Layer>,
+    pub(crate) watched: Vec<(Source, Watched)>,
+    /// What a client applied on top of the flag.
+    pub(crate) overlay: Map<String, Value>,
+    trust: OnceLock<(Trust, Option<Problem>)>,
+    effective: Map<String, Value>,
+}
+
+/// What is forbidden is not known, because of these problems. `Display` is ready for a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PermissionFailure {
+    /// At least one; each names its file.
+    pub problems: Vec<Problem>,
+    /// `startup_failure_reason` of the result that says so.
+    pub reason: &'static str,
+}
+
+impl fmt::Display for PermissionFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("settings that may forbid something cannot be used, so nothing is started")?;
+        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+/// The hooks of one settings text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SourcedHooks {
+    /// Whose they are.
+    pub source: Source,
+    /// Where they were read.
+    pub origin: Origin,
+    /// By event.
+    pub hooks: HooksSettings,
+}
+
+/// When a layer was read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Moment<'a> {
+    /// Before the session started.
+    Start,
+    /// While it runs. A project's files are held against what was in force before.
+    Running {
+        /// What a project's file may go on granting.
+        approved: &'a Map<String, Value>,
+    },
+}
+
+impl SettingsStack {
+    /// Reads everything a request names. Fails only for what somebody named explicitly.
+    pub fn load(request: StackRequest) -> Result<Self, SettingsError> {
+        let mut stack = Self {
+            request,
+            layers: Vec::new(),
+            watched: Vec::new(),
+            overlay: Map::new(),
+            trust: OnceLock::new(),
+            effective: Map::new(),
+        };
+        for source in Source::ALL {
+            let loaded = load::load(&stack.request, source, &stack.overlay)?;
+            stack.install(source, loaded, Moment::Start);
+        }
+        Ok(stack)
+    }
+
+    /// Puts the layers of a source in the place of those it had.
+    pub(crate) fn install(&mut self, source: Source, loaded: Loaded, moment: Moment<'_>) {
+        self.watch(source, loaded.watched);
+        let mut layers = loaded.layers;
+        let has_admin = layers.iter().any(is_admin);
+        let merges = layers
+            .iter()
+            .filter(|layer| is_admin(layer))
+            .any(|layer| layer.settings().parent_settings_behavior.as_deref() == Some("merge"));
+        for layer in &mut layers {
+            let limit_parent = layer.origin == PARENT && has_admin && !merges;
+            self.honour(layer, limit_parent, moment);
+        }
+        self.layers.retain(|layer| layer.source != source);
+        self.layers.append(&mut layers);
+        self.layers.sort_by_key(|layer| layer.source);
+        self.effective = Map::new();
+        for layer in self.layers.iter().rev() {
+            lay_over(&mut self.effective, &layer.honoured);
+        }
+    }
+
+    pub(crate) fn watch(&mut self, source: Source, watched: Vec<Watched>) {
+        self.watched.retain(|(owner, _)| *owner != source);
+        self.watched.extend(watched.into_iter().map(|watched| (source, watched)));
+    }
+
+    /// Decides what of a layer is in force.
+    fn honour(&self, layer: &mut Layer, limit_parent: bool, moment: Moment<'_>) {
+        let mut honoured = within_its_rights(layer);
+        let mut limited = honoured.clone();
+        let (granted, names) = withhold(&mut limited);
+        if !names.is_empty() {
+            if limit_parent {
+                let names = names.join(", ");
+                layer.warn(&[], format!("ignoring {names}: this machine has managed settings of its own"));
+                honoured = limited;
+            } else if self.speaks_for_the_repository(layer) && !self.trust().is_trusted {
+                layer.withheld = Some(self.untrusted(layer, &names));
+                honoured = limited;
+            } else if let (Source::Local | Source::Project, Moment::Running { approved }) =
+                (layer.source, moment)
+            {
+                let kept = common(&Value::Object(granted.clone()), &Value::Object(approved.clone()));
+                let kept = kept.and_then(|kept| kept.as_object().cloned()).unwrap_or_default();
+                if kept != granted {
+                    layer.warn(&[], "what this file newly allows counts from the next start on".to_owned());
+                }
+                lay_over(&mut limited, &kept);
+                honoured = limited;
+            }
+        }
+        layer.honour(honoured);
+    }
+
+    /// Whether a layer came with the folder rather than from the user.
+    fn speaks_for_the_repository(&self, layer: &Layer) -> bool {
+        match (layer.source, layer.origin.file()) {
+            (Source::Project, _) => true,
+            (Source::Local, Some(file)) => checked_in(file) != CheckedIn::No,
+            (Source::Local | Source::Policy | Source::Flag | Source::User, _) => false,
+        }
+    }
+
+    /// The beginning of this text is what clients and users of other runtimes know.
+    fn untrusted(&self, layer: &Layer, names: &[String]) -> String {
+        let file = layer.origin.file().map(|file| file.strip_prefix(&self.request.cwd).unwrap_or(file));
+        let mut text = format!(
+            "Ignoring {} from {}: this workspace has not been trusted.",
+            names.join(", "),
+            file.unwrap_or(Path::new("settings")).display()
+        );
+        if let Some(state) = &self.request.global_config {
+            let key = trust_key(&self.request.cwd);
+            text += &format!(
+                " If you trust what is in it, set projects[\"{}\"].hasTrustDialogAccepted: true in {}.",
+                key.display(),
+                state.display()
+            );
+        }
+        text
+    }
+
+    /// What the user has agreed to for this folder. Looked up once, when it first matters.
+    pub fn trust(&self) -> Trust {
+        self.looked_up().0
+    }
+
+    fn looked_up(&self) -> &(Trust, Option<Problem>) {
+        self.trust.get_or_init(|| {
+            let (mut trust, problem) = match &self.request.global_config {
+                Some(state) => look_up(state, &self.request.cwd),
+                None => (Trust::default(), None),
+            };
+            trust.is_trusted |= self.request.trust == TrustChoice::Given;
+            (trust, problem)
+        })
+    }
+
+    /// The layers, strongest first.
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// Everything that is wrong, errors and warnings, strongest source first.
+    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+        let trust = self.trust.get().and_then(|(_, problem)| problem.as_ref());
+        self.layers.iter().flat_map(|layer| &layer.problems).chain(trust)
+    }
+
+    /// What the folder asks for and is not given, each ready to be shown to a person.
+    pub fn trust_warnings(&self) -> impl Iterator<Item = &str> {
+        self.layers.iter().filter_map(|layer| layer.withheld.as_deref())
+    }
+
+    /// Set if it is not known what is forbidden. Do not start a session then.
+    pub fn permission_failure(&self) -> Option<PermissionFailure> {
+        let errors =
+            |layer: &&Layer| layer.problems.iter().any(|problem| problem.severity == Severity::Error);
+        let broken: Vec<&Layer> = self.layers.iter().filter(errors).collect();
+        let is_policy = broken.iter().any(|layer| layer.source == Source::Policy);
+        let problems = broken.iter().flat_map(|layer| &layer.problems);
+        let problems: Vec<Problem> =
+            problems.filter(|problem| problem.severity == Severity::Error).cloned().collect();
+        let reason = if is_policy { "managed_settings_invalid" } else { "config_file_invalid" };
+        (!problems.is_empty()).then_some(PermissionFailure { problems, reason })
+    }
+
+    /// All layers in one, as a type.
+    pub fn effective(&self) -> Settings {
+        let mut merged = self.effective.clone();
+        drop_misfits(&mut merged);
+        Settings::deserialize(&merged).unwrap_or_default()
+    }
+
+    /// All layers in one, as `get_settings` shows them.
+    pub fn effective_json(&self) -> Value {
+        Value::Object(self.effective.clone())
+    }
+
+    /// The layers as they were written, weakest first, one entry a source.
+    pub fn sources_json(&self) -> Vec<SettingsSource> {
+        let mut sources = Vec::new();
+        for source in Source::ALL.into_iter().rev() {
+            let mut settings = Map::new();
+            for layer in self.layers.iter().rev().filter(|layer| layer.source == source) {
+                lay_over(&mut settings, layer.raw());
+            }
+            if !settings.is_empty() {
+                let settings = Value::Object(settings);
+                sources.push(SettingsSource {
+                    source: source.as_str().to_owned(),
+                    settings,
+                    ..Default::default()
+                });
+            }
+        }
+        sources
+    }
+
+    /// Variables for the session and its children.
+    pub fn env(&self) -> BTreeMap<String, String> {
+        let layers = self.layers.iter().rev();
+        layers.filter_map(|layer| layer.settings().env.clone()).flatten().collect()
+    }
+
+    /// The hooks that may run, strongest source first.
+    pub fn hooks(&self) -> Vec<SourcedHooks> {
+        let policy_says = |says: fn(&Settings) -> Option<bool>| {
+            let mut policy = self.layers.iter().filter(|layer| layer.source == Source::Policy);
+            policy.any(|layer| says(layer.settings()) == Some(true))
+        };
+        let others_off = policy_says(|settings| settings.allow_managed_hooks_only)
+            || self.layers.iter().any(|layer| layer.settings().disable_all_hooks == Some(true));
+        let all_off = policy_says(|settings| settings.disable_all_hooks);
+        let counts = |layer: &&Layer| !all_off && (layer.source == Source::Policy || !others_off);
+        self.layers
+            .iter()
+            .filter(counts)
+            .filter_map(|layer| {
+                let hooks = layer.settings().hooks.clone().filter(|hooks| !hooks.is_empty())?;
+                Some(SourcedHooks { source: layer.source, origin: layer.origin.clone(), hooks })
+            })
+            .collect()
+    }
+}
+
+/// A layer without what its source can never say, whoever trusts it.
+fn within_its_rights(layer: &mut Layer) -> Map<String, Value> {
+    let mut settings = layer.document.clean.clone();
+    if layer.source != Source::Policy {
+        for key in POLICY_ONLY {
+            if settings.shift_remove(*key).is_some() {
+                layer.warn(&[key], format!("`{key}` is ignored: only managed settings can set it"));
+            }
+        }
+    }
+    if let Source::Project | Source::Local = layer.source
+        && let Some(permissions) = settings.get_mut("permissions").and_then(Value::as_object_mut)
+        && permissions.get("defaultMode").is_some_and(|mode| mode == "auto")
+    {
+        permissions.shift_remove("defaultMode");
+        let path = ["permissions", "defaultMode"];
+        layer.warn(&path, "the mode `auto` is ignored: a project cannot choose it".to_owned());
+    }
+    settings
+}
+
+/// A policy of the machine, not of the program that started us.
+fn is_admin(layer: &Layer) -> bool {
+    layer.source == Source::Policy && layer.origin != PARENT
+}

@@ -1,0 +1,272 @@
+//! Changes while a session runs: flags, updates, permission answers, files that others edit.
+
+mod support;
+
+use std::fs;
+
+use lathe_protocol::{PermissionMode, PermissionUpdate};
+use lathe_settings::{Kept, SettingsError, SettingsStack, Source, StackRequest};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use support::{LOCAL, MANAGED, PROJECT, USER, World};
+
+fn update(value: Value) -> PermissionUpdate {
+    PermissionUpdate::deserialize(&value).unwrap()
+}
+
+fn texts(stack: &SettingsStack) -> Vec<String> {
+    stack
+        .permission_rules()
+        .map(|(behavior, _, rule)| format!("{} {}", behavior.as_str(), rule.text))
+        .collect()
+}
+
+#[test]
+fn flags_are_merged_key_by_key_and_null_clears() {
+    let world = World::new();
+    world.json(USER, &json!({ "model": "user" }));
+    let flag = json!({ "model": "flag", "permissions": { "deny": ["A"] }, "language": "en" }).to_string();
+    let mut stack = SettingsStack::load(StackRequest { flag: Some(flag), ..world.request() }).unwrap();
+    assert_eq!(stack.apply_flag(json!({ "model": "applied" })).unwrap(), []);
+    assert_eq!(stack.effective().model.as_deref(), Some("applied"));
+    stack.apply_flag(json!({ "permissions": { "allow": ["B"] }, "language": null })).unwrap();
+    assert_eq!(texts(&stack), ["allow B"]);
+    assert_eq!(stack.effective().language, None);
+    stack.apply_flag(json!({ "model": null })).unwrap();
+    assert_eq!(stack.effective().model.as_deref(), Some("user"));
+    assert_eq!(
+        json!(stack.sources_json()),
+        json!([
+            { "source": "userSettings", "settings": { "model": "user" } },
+            { "source": "flagSettings", "settings": { "permissions": { "allow": ["B"] } } },
+        ])
+    );
+}
+
+#[test]
+fn flags_that_make_no_sense_change_nothing() {
+    let world = World::new();
+    let mut stack = world.load();
+    stack.apply_flag(json!({ "model": "m" })).unwrap();
+    for bad in [json!(5), json!({ "permissions": { "deny": "x" } }), json!({ "deny": [] })] {
+        assert!(stack.apply_flag(bad.clone()).is_err(), "{bad}");
+        assert_eq!(stack.effective_json(), json!({ "model": "m" }));
+    }
+    let warnings = stack.apply_flag(json!({ "modle": 1, "language": 5 })).unwrap();
+    assert_eq!(warnings.len(), 2);
+    assert_eq!(stack.effective().language, None);
+}
+
+#[test]
+fn a_client_may_write_some_keys() {
+    let world = World::new();
+    let mut stack = world.load();
+    let kept = stack.update(Source::Local, json!({ "outputStyle": "Explanatory" })).unwrap();
+    assert_eq!(kept, Kept::Written(world.path(LOCAL)));
+    assert_eq!(world.read(LOCAL), json!({ "outputStyle": "Explanatory" }));
+    assert_eq!(stack.effective().output_style.as_deref(), Some("Explanatory"));
+    stack.update(Source::User, json!({ "model": "m" })).unwrap();
+    stack.update(Source::Local, json!({ "outputStyle": null })).unwrap();
+    assert_eq!(world.read(LOCAL), json!({}));
+    assert_eq!(world.read(USER), json!({ "model": "m" }));
+    for (source, settings) in [
+        (Source::User, json!({ "hooks": {} })),
+        (Source::User, json!({ "permissions": { "allow": ["Bash"] } })),
+        (Source::User, json!({ "env": { "PATH": "x" } })),
+        (Source::User, json!({ "model": 5 })),
+        (Source::Project, json!({ "model": "m" })),
+        (Source::Policy, json!({ "model": "m" })),
+    ] {
+        assert!(stack.update(source, settings.clone()).is_err(), "{settings}");
+    }
+    assert_eq!(world.read(USER), json!({ "model": "m" }));
+}
+
+#[test]
+fn permission_updates_reach_their_file() {
+    let world = World::new();
+    world.json(LOCAL, &json!({ "zeta": 1, "permissions": { "allow": ["Read"] } }));
+    let mut stack = world.load();
+    let local = "localSettings";
+    for (change, expected) in [
+        (
+            json!({ "type": "addRules", "behavior": "allow", "destination": local,
+                    "rules": [{ "toolName": "Bash", "ruleContent": "touch y *" }, { "toolName": "Read" }] }),
+            json!({ "allow": ["Read", "Bash(touch y *)"] }),
+        ),
+        (
+            json!({ "type": "removeRules", "behavior": "allow", "destination": local, "rules": [{ "toolName": "Read" }] }),
+            json!({ "allow": ["Bash(touch y *)"] }),
+        ),
+        (
+            json!({ "type": "replaceRules", "behavior": "deny", "destination": local, "rules": [{ "toolName": "WebFetch" }] }),
+            json!({ "allow": ["Bash(touch y *)"], "deny": ["WebFetch"] }),
+        ),
+        (
+            json!({ "type": "setMode", "mode": "acceptEdits", "destination": local }),
+            json!({ "allow": ["Bash(touch y *)"], "deny": ["WebFetch"], "defaultMode": "acceptEdits" }),
+        ),
+        (
+            json!({ "type": "addDirectories", "directories": ["/a", "~/b"], "destination": local }),
+            json!({ "allow": ["Bash(touch y *)"], "deny": ["WebFetch"], "defaultMode": "acceptEdits",
+                    "additionalDirectories": ["/a", "~/b"] }),
+        ),
+        (
+            json!({ "type": "removeDirectories", "directories": ["/a"], "destination": local }),
+            json!({ "allow": ["Bash(touch y *)"], "deny": ["WebFetch"], "defaultMode": "acceptEdits",
+                    "additionalDirectories": ["~/b"] }),
+        ),
+    ] {
+        assert_eq!(
+            stack.apply_permission_update(&update(change.clone())).unwrap(),
+            Kept::Written(world.path(LOCAL))
+        );
+        assert_eq!(world.read(LOCAL), json!({ "zeta": 1, "permissions": expected }), "{change}");
+    }
+    assert_eq!(texts(&stack), ["deny WebFetch", "allow Bash(touch y *)"], "what was written is in force");
+    assert_eq!(stack.default_mode(), Some(PermissionMode::AcceptEdits));
+    assert_eq!(stack.permission_dirs()[0].path, world.path("home/b"));
+    assert!(stack.changed().is_empty(), "our own writing is no news");
+}
+
+#[test]
+fn updates_for_the_session_are_not_written() {
+    let world = World::new();
+    let mut stack = world.load();
+    for change in [
+        json!({ "type": "addRules", "behavior": "allow", "destination": "session", "rules": [{ "toolName": "Bash" }] }),
+        json!({ "type": "setMode", "mode": "plan", "destination": "cliArg" }),
+        json!({ "type": "somethingNew", "destination": "localSettings" }),
+    ] {
+        assert_eq!(stack.apply_permission_update(&update(change)).unwrap(), Kept::NotInAFile);
+    }
+    assert!(!world.path(LOCAL).exists());
+    let again = json!({ "type": "removeRules", "behavior": "deny", "destination": "localSettings", "rules": [{ "toolName": "X" }] });
+    assert_eq!(stack.apply_permission_update(&update(again)).unwrap(), Kept::Unchanged(world.path(LOCAL)));
+    assert!(!world.path(LOCAL).exists(), "there was nothing to write");
+}
+
+#[test]
+fn parallel_grants_all_arrive() {
+    let world = World::new();
+    std::thread::scope(|scope| {
+        for writer in 0..16 {
+            let world = &world;
+            scope.spawn(move || {
+                let rule = json!({ "toolName": "Bash", "ruleContent": format!("job {writer}") });
+                let change = json!({ "type": "addRules", "behavior": "allow", "destination": "localSettings", "rules": [rule] });
+                world.load().apply_permission_update(&update(change)).unwrap();
+            });
+        }
+    });
+    assert_eq!(world.read(LOCAL)["permissions"]["allow"].as_array().unwrap().len(), 16);
+    assert_eq!(world.load().permission_rules().count(), 16);
+}
+
+#[test]
+fn a_broken_file_is_not_overwritten() {
+    let world = World::new();
+    let mut stack = world.load();
+    world.write(LOCAL, "{\"permissions\": {\"deny\": [");
+    let change = json!({ "type": "setMode", "mode": "plan", "destination": "localSettings" });
+    assert!(matches!(stack.apply_permission_update(&update(change)), Err(SettingsError::Broken(_))));
+    assert_eq!(fs::read_to_string(world.path(LOCAL)).unwrap(), "{\"permissions\": {\"deny\": [");
+}
+
+#[test]
+fn changed_files_are_noticed_and_read_again() {
+    let world = World::new();
+    world.json(USER, &json!({ "model": "a" }));
+    let mut stack = world.load();
+    assert!(stack.changed().is_empty());
+    let see = |stack: &mut SettingsStack| {
+        let changed = stack.changed();
+        let problems = stack.reload(&changed);
+        assert!(stack.changed().is_empty(), "seen once");
+        (changed.into_iter().map(|changed| changed.source).collect::<Vec<_>>(), problems)
+    };
+    world.json(USER, &json!({ "model": "b" }));
+    assert_eq!(see(&mut stack), (vec![Source::User], vec![]));
+    assert_eq!(stack.effective().model.as_deref(), Some("b"));
+    world.json(LOCAL, &json!({ "model": "c" }));
+    assert_eq!(see(&mut stack), (vec![Source::Local], vec![]));
+    fs::remove_file(world.path(LOCAL)).unwrap();
+    assert_eq!(see(&mut stack), (vec![Source::Local], vec![]));
+    assert_eq!(stack.effective().model.as_deref(), Some("b"));
+    world.json("managed/managed-settings.d/new.json", &json!({ "model": "policy" }));
+    assert_eq!(see(&mut stack).0, [Source::Policy]);
+    world.json("managed/managed-settings.d/new.json", &json!({ "model": "changed" }));
+    assert_eq!(see(&mut stack).0, [Source::Policy]);
+    assert_eq!(stack.effective().model.as_deref(), Some("changed"));
+}
+
+#[test]
+fn a_file_that_breaks_while_the_session_runs_stays_as_it_was() {
+    let world = World::new();
+    world.json(USER, &json!({ "permissions": { "deny": ["Bash"] } }));
+    world.json(MANAGED, &json!({ "permissions": { "deny": ["Write"] } }));
+    let mut stack = world.load();
+    for file in [USER, MANAGED] {
+        world.write(file, "{\"permissions\": {");
+        let changed = stack.changed();
+        let problems = stack.reload(&changed);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(stack.changed().is_empty(), "said once");
+        assert_eq!(texts(&stack), ["deny Write", "deny Bash"]);
+    }
+    world.json(USER, &json!({ "permissions": { "deny": ["Edit"] } }));
+    assert_eq!(stack.reload(&stack.changed()), []);
+    assert_eq!(texts(&stack), ["deny Write", "deny Edit"]);
+}
+
+#[test]
+fn a_flag_file_is_read_again_below_what_a_client_applied() {
+    let world = World::new();
+    world.json("project/f.json", &json!({ "model": "a", "language": "en" }));
+    let mut stack =
+        SettingsStack::load(StackRequest { flag: Some("f.json".into()), ..world.request() }).unwrap();
+    stack.apply_flag(json!({ "model": "b" })).unwrap();
+    world.json("project/f.json", &json!({ "model": "c", "language": "fr" }));
+    assert_eq!(stack.reload(&stack.changed()), []);
+    assert_eq!(stack.effective_json(), json!({ "model": "b", "language": "fr" }));
+    fs::remove_file(world.path("project/f.json")).unwrap();
+    assert_eq!(stack.reload(&stack.changed()).len(), 1);
+    assert_eq!(stack.effective_json(), json!({ "model": "b", "language": "fr" }), "it stays as it was");
+}
+
+/// A command that a session runs may write into `.claude`. That must not become a right in the same session.
+#[test]
+fn what_a_projects_file_newly_grants_waits_for_the_next_start() {
+    let world = World::new();
+    world.trust();
+    for file in [LOCAL, PROJECT] {
+        world.json(file, &json!({ "permissions": { "allow": ["Bash(a)", "Bash(b)"] }, "env": { "A": "1" } }));
+        let mut stack = world.load();
+        world.json(file, &json!({
+            "permissions": { "allow": ["Bash(b)", "Bash(evil)"], "deny": ["Read"], "defaultMode": "bypassPermissions" },
+            "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "evil" }] }] },
+            "env": { "A": "2", "PATH": "evil" }
+        }));
+        let problems = stack.reload(&stack.changed());
+        assert!(problems[0].message.contains("from the next start on"), "{problems:?}");
+        assert_eq!(
+            texts(&stack),
+            ["deny Read", "allow Bash(b)"],
+            "limits at once, rights that went are gone"
+        );
+        assert!(stack.hooks().is_empty());
+        assert_eq!(stack.default_mode(), None);
+        assert_eq!(stack.env().into_iter().collect::<Vec<_>>(), [("A".to_owned(), "2".to_owned())]);
+
+        let grant = json!({ "type": "addRules", "behavior": "allow", "rules": [{ "toolName": "Bash", "ruleContent": "c" }],
+            "destination": if file == LOCAL { "localSettings" } else { "projectSettings" } });
+        stack.apply_permission_update(&update(grant)).unwrap();
+        assert_eq!(
+            texts(&stack),
+            ["deny Read", "allow Bash(b)", "allow Bash(c)"],
+            "a grant brings only itself"
+        );
+        assert_eq!(world.load().permission_rules().count(), 4, "the next start sees what is written");
+        fs::remove_file(world.path(file)).unwrap();
+    }
+}
