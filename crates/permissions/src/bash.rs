@@ -105,7 +105,11 @@ impl Shell<'_> {
             return Decision::Ask(question);
         }
         match self.engine.mode() {
-            PermissionMode::BypassPermissions => return self.bypassed(),
+            PermissionMode::BypassPermissions => {
+                let mode = Reason::Mode(PermissionMode::BypassPermissions);
+                let question = self.hides_from_rules().map(Decision::Ask);
+                return question.unwrap_or(Decision::Allow(Allowed { reason: mode }));
+            }
             PermissionMode::Plan => return self.in_plan_mode(),
             PermissionMode::Default
             | PermissionMode::AcceptEdits
@@ -117,21 +121,23 @@ impl Shell<'_> {
         }
         let names: &[&str] = if self.tool == "Monitor" { &["Monitor", "Bash"] } else { &[self.tool] };
         if let Some(rule) = names.iter().find_map(|name| self.engine.allow.tool(name, None)) {
+            if let Some(question) = self.hides_from_rules() {
+                return Decision::Ask(question);
+            }
             return Decision::Allow(Allowed { reason: Reason::Rule(self.engine.allow.matched(rule)) });
         }
         self.decide_by_parts()
     }
 
-    /// Nothing is asked about, except where rules exist that the command may be hiding from.
-    fn bypassed(&self) -> Decision {
+    /// Where rules forbid commands, a command that can be told only at run time may be one of them. That is a
+    /// question even where everything else runs.
+    fn hides_from_rules(&self) -> Option<Asked> {
         let bound = !self.engine.deny.commands.is_empty() || !self.engine.ask.commands.is_empty();
-        let hides =
-            self.analysis.opaque_script || self.invocations().any(|run| run.args[0].fixed().is_none());
-        if bound && hides {
-            let text = format!("{}: what it runs is only known at run time", message::COMMAND);
-            return Decision::Ask(asked(self.tool, Reason::SafetyCheck(text.clone()), text));
-        }
-        Decision::Allow(Allowed { reason: Reason::Mode(PermissionMode::BypassPermissions) })
+        let hides = self.analysis.opaque_script
+            || self.invocations().any(|run| run.args[0].fixed().is_none())
+            || (self.analysis.hidden.is_some() && plants_code(self.command));
+        let text = format!("{}: what it runs is only known at run time", message::COMMAND);
+        (bound && hides).then(|| asked(self.tool, Reason::SafetyCheck(text.clone()), text))
     }
 
     fn in_plan_mode(&self) -> Decision {
@@ -148,6 +154,12 @@ impl Shell<'_> {
             Step::Redirect(_) | Step::Assign(_) => None,
         })
     }
+}
+
+/// Whether a script that evaluates what variables hold also has text that becomes a command that way. Only
+/// asked where everything else runs: arithmetic as such is too common to be asked about there.
+fn plants_code(command: &str) -> bool {
+    ["[$(", "[`", "@P}", "@E}", "[\\$("].iter().any(|sign| command.contains(sign))
 }
 
 /// Whether a command is known to change nothing, wherever it reads.

@@ -299,7 +299,8 @@ fn command_words<'a>(wrapper: &Wrapper, rest: &'a [Arg]) -> Option<&'a [Arg]> {
                 return None;
             }
             index += if value_at == Some(letters.len() - 1) { 2 } else { 1 };
-        } else if is_assignment(text) && matches!(wrapper.name, "env" | "sudo" | "doas") {
+        } else if text.contains('=') && matches!(wrapper.name, "env" | "sudo" | "doas") {
+            // To these, whatever has an equals sign is an assignment, whether it has a name or not.
             index += 1;
         } else if operands > 0 {
             operands -= 1;
@@ -314,10 +315,6 @@ fn command_words<'a>(wrapper: &Wrapper, rest: &'a [Arg]) -> Option<&'a [Arg]> {
 /// Operands that still come after `--`.
 fn skipped(operands: usize, rest: &[Arg], index: usize) -> usize {
     operands.min(rest.len().saturating_sub(index))
-}
-
-fn is_assignment(text: &str) -> bool {
-    text.split_once('=').is_some_and(|(name, _)| super::parse::is_name(name))
 }
 
 /// Every place where a command could start, when the options are unclear.

@@ -1,0 +1,611 @@
+//! The order of rules, modes and defaults, tool by tool.
+
+use std::fs;
+use std::path::PathBuf;
+
+use lathe_permissions::{
+    Call, Decision, Engine, EngineConfig, HookVerdict, Reason, RuleSource, SettingsChange, SourcedRule,
+    UpdateError, mode_warning, resolve_without_host,
+};
+use lathe_protocol::permission::{
+    PermissionBehavior, PermissionMode, PermissionUpdate, PermissionUpdateDestination,
+};
+use serde_json::{Value, json};
+
+use PermissionBehavior::{Allow, Ask, Deny};
+
+struct Project {
+    _root: tempfile::TempDir,
+    path: PathBuf,
+    engine: Engine,
+}
+
+fn project(mode: PermissionMode) -> Project {
+    let root = tempfile::tempdir().unwrap();
+    let base = root.path().canonicalize().unwrap();
+    let path = base.join("app");
+    for directory in ["app/src", "app/.git", "added", "outside", "home"] {
+        fs::create_dir_all(base.join(directory)).unwrap();
+    }
+    fs::write(path.join("a.txt"), "x").unwrap();
+    fs::write(path.join(".git/config"), "[core]\n\tbare = false\n").unwrap();
+    let engine = Engine::new(EngineConfig {
+        mode,
+        working_dirs: vec![path.clone()],
+        home: Some(base.join("home")),
+        config_dir: Some(base.join("home/.claude")),
+        bypass_available: true,
+        plan_dir: Some(base.join("home/.claude/plans")),
+        readable_dirs: vec![base.join("outside/readable")],
+        ..EngineConfig::default()
+    });
+    Project { _root: root, path, engine }
+}
+
+impl Project {
+    fn with(mut self, behavior: PermissionBehavior, rules: &[&str]) -> Self {
+        let warnings = self.engine.add_rules(behavior, RuleSource::UserSettings, rules.iter().copied());
+        assert_eq!(warnings, []);
+        self
+    }
+
+    fn decide(&self, tool: &str, input: Value) -> Decision {
+        self.engine.decide(&Call { tool, input: &input, cwd: &self.path, ..Call::default() })
+    }
+
+    fn bash(&self, command: &str) -> Decision {
+        self.decide("Bash", json!({"command": command}))
+    }
+
+    fn path(&self, relative: &str) -> String {
+        self.path.join(relative).display().to_string()
+    }
+}
+
+fn word(decision: &Decision) -> &'static str {
+    match decision {
+        Decision::Allow(_) => "allow",
+        Decision::Ask(_) => "ask",
+        Decision::Deny(_) => "deny",
+    }
+}
+
+#[track_caller]
+fn check(project: &Project, tool: &str, input: Value, expected: &str) {
+    let decision = project.decide(tool, input.clone());
+    assert_eq!(word(&decision), expected, "{tool} {input}: {decision:?}");
+}
+
+#[track_caller]
+fn check_bash(project: &Project, command: &str, expected: &str) {
+    check(project, "Bash", json!({"command": command}), expected);
+}
+
+#[test]
+fn modes_decide_as_the_matrix_says() {
+    use PermissionMode::{AcceptEdits, BypassPermissions, Default, DontAsk, Plan};
+    let outside = "../outside/x";
+    // Tool, input, then default, acceptEdits, plan, dontAsk, bypassPermissions.
+    let matrix = [
+        ("Read", json!({"file_path": "a.txt"}), ["allow", "allow", "allow", "allow", "allow"]),
+        ("Read", json!({"file_path": outside}), ["ask", "ask", "allow", "ask", "allow"]),
+        (
+            "Read",
+            json!({"file_path": "../outside/readable/x"}),
+            ["allow", "allow", "allow", "allow", "allow"],
+        ),
+        ("Grep", json!({"pattern": "x"}), ["allow", "allow", "allow", "allow", "allow"]),
+        ("Glob", json!({"pattern": "/etc/*"}), ["ask", "ask", "allow", "ask", "allow"]),
+        ("Glob", json!({"pattern": "../outside/*"}), ["ask", "ask", "allow", "ask", "allow"]),
+        ("Glob", json!({"pattern": "src/**/*.rs"}), ["allow", "allow", "allow", "allow", "allow"]),
+        ("Write", json!({"file_path": "new"}), ["ask", "allow", "ask", "ask", "allow"]),
+        ("Edit", json!({"file_path": "a.txt"}), ["ask", "allow", "ask", "ask", "allow"]),
+        ("NotebookEdit", json!({"notebook_path": "a.ipynb"}), ["ask", "allow", "ask", "ask", "allow"]),
+        ("Write", json!({"file_path": outside}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("Write", json!({"file_path": ".git/hooks/x"}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("Write", json!({"file_path": ".GIT/hooks/x"}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("Write", json!({"file_path": ".claude/worktrees/a/x"}), ["ask", "allow", "ask", "ask", "allow"]),
+        ("Write", json!({"file_path": ".claude/worktrees/a/.git/x"}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("Write", json!({"file_path": "~/.claude/plans/p.md"}), ["ask", "ask", "allow", "ask", "allow"]),
+        ("Bash", json!({"command": "ls"}), ["allow", "allow", "allow", "allow", "allow"]),
+        ("Bash", json!({"command": "mkdir d"}), ["ask", "allow", "deny", "ask", "allow"]),
+        ("Bash", json!({"command": "sed -i s/x/y/ a.txt"}), ["ask", "allow", "deny", "ask", "allow"]),
+        ("Bash", json!({"command": "echo x > r"}), ["ask", "allow", "deny", "ask", "allow"]),
+        ("Bash", json!({"command": "echo x > ../outside/r"}), ["ask", "ask", "deny", "ask", "allow"]),
+        (
+            "Bash",
+            json!({"command": "cp a.txt .git/hooks/pre-commit"}),
+            ["ask", "ask", "deny", "ask", "allow"],
+        ),
+        ("Bash", json!({"command": "cp -r src .git"}), ["ask", "ask", "deny", "ask", "allow"]),
+        ("Bash", json!({"command": "mv .git x"}), ["ask", "ask", "deny", "ask", "allow"]),
+        ("Bash", json!({"command": "npm test"}), ["ask", "ask", "deny", "ask", "allow"]),
+        ("Bash", json!({"command": "rm -rf /usr"}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("Bash", json!({"command": "sudo rm -rf ~"}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("Bash", json!({"command": "rm -rf \"$X\"/*"}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("Bash", json!({"command": "rm -rf ."}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("Bash", json!({"command": "rm -rf *"}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("Bash", json!({"command": "sh -c 'rm -rf ..'"}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("Bash", json!({"command": "find / -delete"}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("Bash", json!({"command": "ls ("}), ["ask", "ask", "deny", "ask", "allow"]),
+        ("Monitor", json!({"command": "true"}), ["allow", "allow", "allow", "allow", "allow"]),
+        ("WebFetch", json!({"url": "https://example.com/"}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("WebSearch", json!({"query": "x"}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("Skill", json!({"skill": "x"}), ["allow", "allow", "allow", "allow", "allow"]),
+        ("Agent", json!({"prompt": "x"}), ["allow", "allow", "allow", "allow", "allow"]),
+        ("AskUserQuestion", json!({"questions": []}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("ExitPlanMode", json!({}), ["ask", "ask", "ask", "ask", "ask"]),
+        ("mcp__s__t", json!({}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("SomethingNew", json!({}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("Read", json!({"file_path": "/proc/self/environ"}), ["deny", "deny", "deny", "deny", "deny"]),
+        ("Read", json!({"file_path": "/dev/zero"}), ["deny", "deny", "deny", "deny", "deny"]),
+        ("Read", json!({"file_path": "a\0b"}), ["deny", "deny", "deny", "deny", "deny"]),
+        ("Bash", json!({"command": ["rm"]}), ["deny", "deny", "deny", "deny", "deny"]),
+    ];
+    for (column, mode) in [Default, AcceptEdits, Plan, DontAsk, BypassPermissions].into_iter().enumerate() {
+        let project = project(mode);
+        for (tool, input, expected) in &matrix {
+            let decision = project.decide(tool, input.clone());
+            assert_eq!(word(&decision), expected[column], "{mode} {tool} {input}: {decision:?}");
+        }
+    }
+}
+
+#[test]
+fn deny_beats_ask_beats_allow_whatever_the_source() {
+    let mut project = project(PermissionMode::BypassPermissions);
+    project.engine.add_rules(Allow, RuleSource::PolicySettings, ["Bash(git push origin main)", "Bash"]);
+    check_bash(&project, "git push origin main", "allow");
+    project.engine.add_rules(Ask, RuleSource::Session, ["Bash(git push:*)"]);
+    check_bash(&project, "git push origin main", "ask");
+    check_bash(&project, "echo $(git push)", "ask");
+    project.engine.add_rules(Deny, RuleSource::ProjectSettings, ["Bash(git *)"]);
+    check_bash(&project, "git push origin main", "deny");
+    check_bash(&project, "ls", "allow");
+}
+
+#[test]
+fn the_deciding_rule_is_named_with_file_and_line() {
+    let mut project = project(PermissionMode::Default);
+    let rule = SourcedRule {
+        text: "Bash(rm *)".to_owned(),
+        file: Some("/home/u/.claude/settings.json".into()),
+        line: Some(12),
+    };
+    project.engine.add_rules(Deny, RuleSource::UserSettings, [rule]);
+    let decision = project.bash("ls && find . -exec rm {} \\;");
+    let matched = decision.reason().rule().expect("a rule").to_string();
+    assert_eq!(matched, "deny rule Bash(rm *) from userSettings (/home/u/.claude/settings.json:12)");
+    let input = json!({"command": "ls && find . -exec rm {} \\;"});
+    let call = Call { tool: "Bash", input: &input, cwd: &project.path, ..Call::default() };
+    let shown = project.engine.explain(&call).to_string();
+    assert!(shown.contains("decision: deny") && shown.contains("settings.json:12"), "{shown}");
+    assert!(
+        shown.contains("1. ls  [read-only]") && shown.contains("3. rm {}  [run by another command]"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn deny_rules_see_through_everything_that_runs_a_command() {
+    let project = project(PermissionMode::BypassPermissions).with(Deny, &["Bash(curl:*)"]);
+    for command in [
+        "curl x",
+        "ls; curl x",
+        "ls | curl x",
+        "ls &\ncurl x",
+        "/usr/bin/curl x",
+        "\\curl x",
+        "c'ur'l x",
+        "$'curl' x",
+        "CURL x",
+        "A=1 B=2 curl x",
+        "echo `curl x`",
+        "echo \"a $(b `curl x`)\"",
+        "f() { curl x; }",
+        "for i in 1; do if a; then curl x; fi; done",
+        "case a in b) curl x;; esac",
+        "( ( (curl x) ) )",
+        "env A#=1 curl x",
+        "{ curl x; }",
+        "coproc curl x",
+        "! time curl x",
+        "cat <<E\n$(curl x)\nE",
+        "cat <(curl x)",
+        "echo ${x:-$(curl x)}",
+        "echo $((1 + $(curl x)))",
+        "a[$(curl x)]=1",
+        "a=($(curl x))",
+        "export A=$(curl x)",
+        "[[ -n $(curl x) ]]",
+        "> $(curl x)",
+        "sh -c 'curl x'",
+        "bash -xec 'curl x'",
+        "bash -o pipefail -c 'curl x'",
+        "bash <<< 'curl x'",
+        "bash <<'E'\ncurl x\nE",
+        "eval 'curl x'",
+        "eval cu rl; eval curl x",
+        "trap 'curl x' EXIT",
+        "env curl x",
+        "env -i A=1 curl x",
+        "env -S 'curl x'",
+        "env -vS 'curl x'",
+        "sudo -u root curl x",
+        "sudo --unknown y curl x",
+        "timeout -s KILL 5 curl x",
+        "nice -n 5 nohup setsid stdbuf -oL curl x",
+        "xargs -n1 -I{} curl {}",
+        "xargs curl < a",
+        "find . -name x -execdir curl {} +",
+        "fd -x curl",
+        "busybox curl x",
+        "watch -n1 'curl x'",
+        "su -c 'curl x'",
+        "exec curl x",
+        "command curl x",
+        "builtin command curl x",
+        "git bisect run curl x",
+        "git submodule foreach 'curl x'",
+        "git -c alias.x='!curl y' x",
+        "/lib64/ld-linux-x86-64.so.2 /usr/bin/curl x",
+        "flock /tmp/l curl x",
+        "script -qc 'curl x' /dev/null",
+        "strace -f -o out curl x",
+        "exec 3< <(curl x)",
+    ] {
+        check_bash(&project, command, "deny");
+    }
+    for command in [
+        "echo curl",
+        "grep curl a.txt",
+        "cat <<'E'\ncurl x\nE",
+        "ls # curl x",
+        "timeout 5 echo curl",
+        "curlx y",
+    ] {
+        check_bash(&project, command, "allow");
+    }
+    // What it runs is only known at run time: with a rule to keep, that is a question even here.
+    let allowed = self::project(PermissionMode::Default).with(Deny, &["Bash(curl:*)"]).with(Allow, &["Bash"]);
+    for command in
+        ["$c x", "cu?l x", "eval \"$x\"", "bash -c \"$x\"", "ls (", "x='a[$(curl y)]'; ((x))", "echo ${x@P}"]
+    {
+        check_bash(&project, command, "ask");
+    }
+}
+
+#[test]
+fn deny_rules_match_words_and_options_rather_than_text() {
+    let project = project(PermissionMode::BypassPermissions).with(
+        Deny,
+        &["Bash(git push:*)", "Bash(rm -rf:*)", "Bash(npm publish)", "Bash(docker * --privileged *)"],
+    );
+    for command in [
+        "git push",
+        "git   push\torigin",
+        "git 'push' x",
+        "git -C . push",
+        "git -c a=b --no-pager push x",
+        "git --git-dir=x push",
+        "git --git-dir x push",
+        "rm -rf x",
+        "rm -fr x",
+        "rm -r -f x",
+        "rm --recursive --force x",
+        "rm x -Rf",
+        "npm publish",
+        "npm --silent publish",
+        "docker run --privileged x",
+    ] {
+        check_bash(&project, command, "deny");
+    }
+    for command in [
+        "git pushx",
+        "git stash push",
+        "git log --grep push",
+        "rm -r x",
+        "rm -- -rf",
+        "npm publishx",
+        "docker run x",
+    ] {
+        check_bash(&project, command, "allow");
+    }
+}
+
+#[test]
+fn allow_rules_cover_every_part_or_nothing() {
+    let project =
+        project(PermissionMode::Default).with(Allow, &["Bash(npm test:*)", "Bash(make)", "Bash(git * main)"]);
+    for command in [
+        "npm test",
+        "npm test -- --watch=false",
+        "npm test $X",
+        "npm test && make",
+        "ls | npm test",
+        "(npm test)",
+        "for i in 1 2; do npm test; done",
+        "timeout 60 npm test",
+        "nice -n 3 npm test",
+        "time npm test",
+        "NODE_ENV=test npm test",
+        "cd src && npm test",
+        "npm test > /dev/null 2>&1",
+        "xargs npm test",
+        "git push origin main",
+    ] {
+        check_bash(&project, command, "allow");
+    }
+    for command in [
+        "npm testx",
+        "npm",
+        "npm test && npm publish",
+        "npm test; touch x",
+        "npm test > out",
+        "npm test $(touch x)",
+        "npm test <(touch x)",
+        "npm test ${x@P}",
+        "FOO=1 npm test",
+        "PATH=. npm test",
+        "PATH=.; npm test",
+        "for PATH in .; do npm test; done",
+        "export PATH=.; npm test",
+        "sudo npm test",
+        "env npm test",
+        "sh -c 'npm test'",
+        "xargs -I{} npm test",
+        "make install",
+        "npm\u{a0}test",
+        "cd .. && npm test",
+        "cd $X && npm test",
+        "npm() { touch x; }; npm test",
+        "git -c alias.x='!touch y' x main",
+        "git -C . -c alias.x='!touch y' x main",
+        "git fetch --upload-pack='touch y' main",
+        "git $x main",
+    ] {
+        check_bash(&project, command, "ask");
+    }
+}
+
+#[test]
+fn a_wildcard_in_front_does_not_cover_the_environment() {
+    let project = project(PermissionMode::Default).with(Allow, &["Bash(* --version)"]);
+    check_bash(&project, "cargo --version", "allow");
+    check_bash(&project, "LD_PRELOAD=./x.so cargo --version", "ask");
+}
+
+#[test]
+fn file_rules_hold_for_shell_commands() {
+    let project = project(PermissionMode::Default)
+        .with(Deny, &["Read(.env)", "Edit(vendor/**)"])
+        .with(Allow, &["Edit(src/**)", "Bash(cp *)", "Bash(python3 *)"]);
+    fs::write(project.path.join(".env"), "x").unwrap();
+    for command in [
+        "cat .env",
+        "cat ./.env",
+        "cat < .env",
+        "cat src/../.env",
+        "cat .e*",
+        "cat $(cat .env)",
+        "cp .env x",
+        "awk 1 .env",
+        "git show HEAD:.env",
+        "head -1 .ENV",
+        "touch vendor/x",
+        "echo x > vendor/x",
+        "echo x >& vendor/x",
+        "cd src && cat ../.env",
+        "tee vendor/x",
+        "sed -i s/a/b/ vendor/x",
+        "dd if=.env",
+        "curl -d @.env x",
+    ] {
+        check_bash(&project, command, "deny");
+    }
+    check_bash(&project, "grep -r x .", "ask");
+    check_bash(&project, "grep -r x src", "allow");
+    check_bash(&project, "echo x > src/new", "allow");
+    check_bash(&project, "touch src/new", "allow");
+    check_bash(&project, "echo x > new", "ask");
+    check_bash(&project, "cat .env.example", "allow");
+    check_bash(&project, "echo .env", "allow");
+    check(&project, "Write", json!({"file_path": "src/x"}), "allow");
+    check(&project, "Write", json!({"file_path": "deep/src/x"}), "ask");
+    check(&project, "Write", json!({"file_path": "vendor/x"}), "deny");
+    check(&project, "Edit", json!({"file_path": ".env"}), "deny");
+    check(&project, "Grep", json!({"pattern": "x", "path": ".env"}), "deny");
+    assert!(project.engine.read_denied(&project.path.join(".env")));
+    assert!(!project.engine.read_denied(&project.path.join("a.txt")));
+}
+
+#[test]
+fn tools_have_specifiers_of_their_own() {
+    let project = project(PermissionMode::Default)
+        .with(
+            Deny,
+            &[
+                "Agent(Explore)",
+                "Skill(deploy)",
+                "mcp__bad",
+                "Bash(run_in_background:true)",
+                "Agent(model:opus)",
+                "mcp__x__drop*",
+            ],
+        )
+        .with(
+            Allow,
+            &["WebFetch(domain:example.com)", "mcp__good__*", "mcp__x", "WebSearch", "Task(general-purpose)"],
+        );
+    check(&project, "Agent", json!({"subagent_type": "Explore"}), "deny");
+    check(&project, "Task", json!({"subagent_type": "Explore"}), "deny");
+    check(&project, "Agent", json!({"subagent_type": "Plan"}), "allow");
+    check(&project, "Agent", json!({"subagent_type": "Plan", "model": "opus"}), "deny");
+    check(&project, "Skill", json!({"skill": "deploy", "args": "now"}), "deny");
+    check(&project, "Skill", json!({"skill": "deploys"}), "allow");
+    check(&project, "mcp__bad__tool", json!({}), "deny");
+    check(&project, "mcp__badger__tool", json!({}), "ask");
+    check(&project, "mcp__good__tool", json!({}), "allow");
+    check(&project, "mcp__good__two__parts", json!({}), "ask");
+    check(&project, "mcp__x__get", json!({}), "allow");
+    check(&project, "mcp__x__drop_table", json!({}), "deny");
+    check(&project, "WebSearch", json!({"query": "x"}), "allow");
+    check(&project, "WebFetch", json!({"url": "https://example.com/x"}), "allow");
+    check(&project, "WebFetch", json!({"url": "https://example.com.evil.test/"}), "ask");
+    check(&project, "WebFetch", json!({"url": "https://sub.example.com/"}), "ask");
+    check(&project, "Bash", json!({"command": "ls", "run_in_background": true}), "deny");
+    check(&project, "Bash", json!({"command": "ls", "run_in_background": false}), "allow");
+    let known = Call { tool: "mcp__good__two__parts", mcp_server: Some("good"), ..Call::default() };
+    assert_eq!(word(&project.engine.decide(&known)), "allow");
+    let Decision::Deny(denied) = project.decide("Agent", json!({"subagent_type": "Explore"})) else {
+        panic!()
+    };
+    assert_eq!(
+        denied.message,
+        "Agent type 'Explore' has been denied by permission rule 'Agent(Explore)' from userSettings."
+    );
+}
+
+#[test]
+fn a_bare_deny_takes_the_tool_away() {
+    let project = project(PermissionMode::Default).with(Deny, &["Bash", "mcp__*", "Web*(*)", "Read(.env)"]);
+    for tool in ["Bash", "mcp__s__t", "WebFetch", "WebSearch"] {
+        assert!(project.engine.removes_tool(tool, None).is_some(), "{tool}");
+    }
+    for tool in ["Read", "Edit", "Agent"] {
+        assert!(project.engine.removes_tool(tool, None).is_none(), "{tool}");
+    }
+    check(&project, "Monitor", json!({"command": "ls"}), "deny");
+}
+
+#[test]
+fn broken_rules_warn_and_fail_closed() {
+    let mut project = project(PermissionMode::BypassPermissions);
+    let warnings = project.engine.add_rules(
+        Deny,
+        RuleSource::UserSettings,
+        ["Bash(rm *", "WebSearch(x)", "", "Read(!x)"],
+    );
+    assert_eq!(warnings.len(), 4);
+    check_bash(&project, "ls", "ask");
+    check(&project, "WebSearch", json!({"query": "x"}), "ask");
+    check(&project, "Read", json!({"file_path": "a.txt"}), "ask");
+    check(&project, "Agent", json!({}), "allow");
+    let mut project = self::project(PermissionMode::Default);
+    let rules =
+        ["Bash(npm *", "mcp__*", "*", "Write(src/**)", "WebFetch(example.com)", "not a rule", "Bash()"];
+    assert_eq!(project.engine.add_rules(Allow, RuleSource::UserSettings, rules).len(), rules.len());
+    check_bash(&project, "npm test", "ask");
+    check(&project, "mcp__s__t", json!({}), "ask");
+    check(&project, "Write", json!({"file_path": "src/x"}), "ask");
+    let rule = SourcedRule { text: "Bash(".to_owned(), file: Some("/x/settings.json".into()), line: Some(3) };
+    let warnings = project.engine.add_rules(Deny, RuleSource::ProjectSettings, [rule]);
+    assert!(
+        warnings[0].to_string().starts_with("/x/settings.json:3: permission rule `Bash(`"),
+        "{}",
+        warnings[0]
+    );
+}
+
+#[test]
+fn modes_that_are_not_available_are_refused() {
+    let mut engine =
+        Engine::new(EngineConfig { mode: PermissionMode::BypassPermissions, ..EngineConfig::default() });
+    assert_eq!(engine.mode(), PermissionMode::Default);
+    assert!(engine.set_mode(PermissionMode::BypassPermissions).is_err());
+    engine.set_mode(PermissionMode::Auto).unwrap();
+    assert_eq!(engine.mode(), PermissionMode::Default);
+    assert!(mode_warning(PermissionMode::Auto).is_some());
+    assert!(mode_warning(PermissionMode::Plan).is_none());
+}
+
+fn update(value: Value) -> PermissionUpdate {
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn updates_take_effect_and_say_what_to_write() {
+    let mut project = project(PermissionMode::Default);
+    check_bash(&project, "npm test", "ask");
+    let rules = json!([{"toolName": "Bash", "ruleContent": "npm test *"}]);
+    let add =
+        json!({"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"});
+    let applied = project.engine.apply(&update(add)).unwrap();
+    let write = applied.write.unwrap();
+    assert_eq!(write.destination, PermissionUpdateDestination::LocalSettings);
+    assert_eq!(
+        write.change,
+        SettingsChange::AddRules { behavior: Allow, rules: vec!["Bash(npm test *)".to_owned()] }
+    );
+    check_bash(&project, "npm test", "allow");
+    // Only rules of the same place are taken away.
+    let remove = |destination: &str| json!({"type": "removeRules", "rules": rules, "behavior": "allow", "destination": destination});
+    project.engine.apply(&update(remove("session"))).unwrap();
+    check_bash(&project, "npm test", "allow");
+    project.engine.apply(&update(remove("localSettings"))).unwrap();
+    check_bash(&project, "npm test", "ask");
+    let other = json!([{"toolName": "Bash", "ruleContent": "make"}]);
+    for (rules, expected) in [(&rules, ["allow", "ask"]), (&other, ["ask", "allow"])] {
+        let replace =
+            json!({"type": "replaceRules", "rules": rules, "behavior": "allow", "destination": "session"});
+        assert_eq!(project.engine.apply(&update(replace)).unwrap().write, None);
+        check_bash(&project, "npm test", expected[0]);
+        check_bash(&project, "make", expected[1]);
+    }
+}
+
+#[test]
+fn updates_change_mode_and_directories() {
+    let mut project = project(PermissionMode::Default);
+    let mode = |mode: &str| update(json!({"type": "setMode", "mode": mode, "destination": "session"}));
+    project.engine.apply(&mode("acceptEdits")).unwrap();
+    check(&project, "Write", json!({"file_path": "x"}), "allow");
+    check(&project, "Write", json!({"file_path": "../added/x"}), "ask");
+    let directory = project.path("../added");
+    let directories =
+        |kind: &str| update(json!({"type": kind, "directories": [directory], "destination": "session"}));
+    project.engine.apply(&directories("addDirectories")).unwrap();
+    check(&project, "Write", json!({"file_path": "../added/x"}), "allow");
+    assert_eq!(project.engine.working_dirs().count(), 2);
+    project.engine.apply(&directories("removeDirectories")).unwrap();
+    check(&project, "Write", json!({"file_path": "../added/x"}), "ask");
+    let root = update(
+        json!({"type": "removeDirectories", "directories": [project.path("")], "destination": "session"}),
+    );
+    project.engine.apply(&root).unwrap();
+    check(&project, "Write", json!({"file_path": "x"}), "allow");
+    let unknown = update(json!({"type": "somethingNew", "destination": "session"}));
+    assert_eq!(project.engine.apply(&unknown), Err(UpdateError::Unknown("somethingNew".to_owned())));
+    let mut guarded = Engine::new(EngineConfig::default());
+    assert!(matches!(guarded.apply(&mode("bypassPermissions")), Err(UpdateError::Mode(_))));
+}
+
+#[test]
+fn a_hook_answers_questions_but_lifts_no_rule() {
+    let project =
+        project(PermissionMode::Default).with(Deny, &["Bash(curl:*)"]).with(Ask, &["Bash(git push:*)"]);
+    let after = |command: &str, verdict| word(&project.bash(command).after_hook(verdict, "Bash"));
+    assert_eq!(after("touch x", HookVerdict::Allow), "allow");
+    assert_eq!(after("curl x", HookVerdict::Allow), "deny");
+    assert_eq!(after("git push", HookVerdict::Allow), "ask");
+    assert_eq!(after("ls", HookVerdict::Ask), "ask");
+    let question =
+        project.decide("AskUserQuestion", json!({})).after_hook(HookVerdict::Allow, "AskUserQuestion");
+    assert_eq!(word(&question), "ask");
+}
+
+#[test]
+fn nobody_to_ask_is_a_denial_that_says_so() {
+    let project = project(PermissionMode::Default);
+    let Decision::Ask(asked) = project.bash("npm test") else { panic!() };
+    let denied = resolve_without_host(&asked, PermissionMode::Default);
+    assert_eq!((denied.message.as_str(), denied.was_question), ("This command requires approval", true));
+    assert_eq!(denied.reason.wire_type(), Some("other"));
+    let denied = resolve_without_host(&asked, PermissionMode::DontAsk);
+    assert!(
+        denied.message.starts_with("Permission to use Bash has been denied because"),
+        "{}",
+        denied.message
+    );
+    assert_eq!(denied.reason, Reason::Mode(PermissionMode::DontAsk));
+}
