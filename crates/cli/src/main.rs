@@ -9,6 +9,7 @@ mod env;
 mod host;
 mod pipe;
 mod plan;
+mod print;
 mod progress;
 mod run;
 mod start;
@@ -36,11 +37,11 @@ fn main() -> ExitCode {
     }
     match Args::parse(words) {
         Ok(args) if args.has("version") => {
-            println!("lathe {LATHE_VERSION} (protocol {PROTOCOL_VERSION})");
+            print::line(format!("lathe {LATHE_VERSION} (protocol {PROTOCOL_VERSION})"));
             ExitCode::SUCCESS
         }
         Ok(args) if args.has("help") => {
-            print!("{}", commands::help());
+            print::line(commands::help().trim_end());
             ExitCode::SUCCESS
         }
         Ok(args) => headless(&args),
@@ -72,7 +73,7 @@ fn refuse(error: &StartError, run: Option<(&Args, &Env)>) -> ExitCode {
         && env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS")
         && args.value("output-format") == Some("stream-json")
     {
-        println!("{}", run::startup_failure(&error.message, reason));
+        print::line(run::startup_failure(&error.message, reason));
     }
     ExitCode::FAILURE
 }

@@ -9,6 +9,7 @@ use lathe_models::credentials::{Candidate, Found, Search};
 
 use crate::client;
 use crate::env::Env;
+use crate::print;
 
 /// Runs the command.
 pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
@@ -20,11 +21,11 @@ pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
     let chosen = resolution.chosen();
     for candidate in &resolution.candidates {
         let mark = if Some(candidate) == chosen { "uses" } else { "    " };
-        println!("{mark}  {:<34} {}", candidate.origin.describe(), describe(candidate, chosen));
+        print::line(format!("{mark}  {:<34} {}", candidate.origin.describe(), describe(candidate, chosen)));
     }
     if chosen.is_none() {
-        println!("no usable credential");
-        println!("hint: set ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway");
+        print::line("no usable credential");
+        print::line("hint: set ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 use crate::args::Args;
 use crate::env::Env;
 use crate::plan::{self, RunPlan};
+use crate::print;
 use crate::progress::Progress;
 use crate::start;
 use crate::stdin::prompt_line;
@@ -28,8 +29,8 @@ pub async fn run(words: &[String], mut env: Env) -> anyhow::Result<ExitCode> {
             .with_context(|| format!("failed to write {name}"))?;
     }
     env.cwd = Some(folder.path().canonicalize().context("failed to find the temporary folder")?);
-    println!("In {} there is a small program with a failing test.", folder.path().display());
-    println!("Prompt: {DEMO_PROMPT}\n");
+    print::line(format!("In {} there is a small program with a failing test.", folder.path().display()));
+    print::line(format!("Prompt: {DEMO_PROMPT}\n"));
     let result = run_session(&demo_plan(&env)?, env).await?;
     report(&result);
     Ok(if result.is_error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -39,9 +40,9 @@ fn demo_plan(env: &Env) -> anyhow::Result<RunPlan> {
     let words = ["--model", "script:demo", "--no-session-persistence"].map(str::to_owned);
     let args = Args::parse(words).context("failed to read the demo's own flags")?;
     let mut plan = plan::make(&args, env, false).map_err(|error| anyhow::anyhow!(error.message))?;
-    // The folder is ours and holds nothing but the demo: edits and its test may run.
+    // The folder is ours, holds nothing but the demo, and the commands are those of our own script.
     plan.permission_mode = Some(PermissionMode::AcceptEdits);
-    plan.allowed_tools = vec!["Bash(sh test.sh)".to_owned()];
+    plan.allowed_tools = vec!["Bash".to_owned()];
     Ok(plan)
 }
 
@@ -69,16 +70,16 @@ async fn run_session(plan: &RunPlan, env: Env) -> anyhow::Result<Box<ResultMessa
 
 fn report(result: &ResultMessage) {
     let said = result.result.clone().or_else(|| result.errors.as_ref().map(|errors| errors.join("\n")));
-    println!("\n{}\n", said.unwrap_or_default().trim());
-    println!(
+    print::line(format!("\n{}\n", said.unwrap_or_default().trim()));
+    print::line(format!(
         "{} steps in {} ms; {} tokens in, {} tokens out, ${:.4} at list prices (a script, so nothing was paid)",
         result.num_turns,
         result.duration_ms,
         result.usage.input_tokens,
         result.usage.output_tokens,
         result.total_cost_usd,
-    );
-    println!("\nThe same with a real model, in a project of yours:");
-    println!("  export ANTHROPIC_API_KEY=sk-ant-…");
-    println!("  lathe -p --permission-mode acceptEdits \"make the failing test pass\"");
+    ));
+    print::line("\nThe same with a real model, in a project of yours:");
+    print::line("  export ANTHROPIC_API_KEY=sk-ant-…");
+    print::line("  lathe -p --permission-mode acceptEdits \"make the failing test pass\"");
 }

@@ -8,6 +8,8 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use lathe_scripted::{RecordOptions, Script, ServeOptions, builtin, record, serve};
 
+use crate::print;
+
 const USAGE: &str = "\
 usage: lathe model serve FILE [--port N] [--log FILE]
        lathe model record --upstream URL [--port N] OUT
@@ -19,7 +21,7 @@ pub async fn run(words: &[String]) -> anyhow::Result<ExitCode> {
         Some("serve") => run_server(Options::read(&words[1..])?).await,
         Some("record") => run_recorder(Options::read(&words[1..])?).await,
         Some("-h" | "--help") => {
-            println!("{USAGE}");
+            print::line(USAGE);
             Ok(ExitCode::SUCCESS)
         }
         Some(other) => bail!("unknown command 'model {other}'\n{USAGE}"),
@@ -77,7 +79,7 @@ async fn run_server(options: Options) -> anyhow::Result<ExitCode> {
     let addr = options.addr();
     let server =
         serve(script, ServeOptions { addr, log_file: options.log, ..ServeOptions::default() }).await?;
-    println!("{}", server.url());
+    print::line(server.url());
     eprintln!("hint: ANTHROPIC_BASE_URL={} ANTHROPIC_API_KEY=any lathe -p \"hello\"", server.url());
     until_interrupted().await;
     server.shutdown().await;
@@ -88,7 +90,7 @@ async fn run_recorder(options: Options) -> anyhow::Result<ExitCode> {
     let out = options.file.as_deref().with_context(|| format!("OUT is missing\n{USAGE}"))?;
     let upstream = options.upstream.clone().with_context(|| format!("--upstream is missing\n{USAGE}"))?;
     let recorder = record(RecordOptions { addr: options.addr(), upstream, out: out.into() }).await?;
-    println!("{}", recorder.url());
+    print::line(recorder.url());
     until_interrupted().await;
     let recorded = recorder.recorded();
     let problems = recorder.problems();

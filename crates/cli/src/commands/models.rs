@@ -10,6 +10,7 @@ use lathe_models::credentials::{Found, Search};
 
 use crate::client;
 use crate::env::Env;
+use crate::print;
 
 /// Runs the command.
 pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
@@ -20,12 +21,12 @@ pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
     };
     let (models, source) = list(env).await;
     if json {
-        println!("{}", serde_json::to_string_pretty(&models)?);
+        print::line(serde_json::to_string_pretty(&models)?);
         return Ok(ExitCode::SUCCESS);
     }
     for model in &models {
         let window = model.context_window.map_or("?".to_owned(), |tokens| format!("{}k", tokens / 1000));
-        println!("{:<28} {:<24} {window:>6} tokens", model.id, model.display_name);
+        print::line(format!("{:<28} {:<24} {window:>6} tokens", model.id, model.display_name));
     }
     eprintln!("({source})");
     Ok(ExitCode::SUCCESS)
