@@ -1,1 +1,51 @@
-//! (being written)
+//! The hook engine: which hooks wait for an event, what they are told, and what their answers amount to.
+//!
+//! One engine for every kind of hook: commands from settings files, plugins, skills and agents, HTTP
+//! endpoints, questions to a model, and the callbacks that an SDK host registers. [`HookEngine::run`] takes
+//! an event, runs every hook that matches, side by side, and returns one [`Outcome`]. Acting on it (denying
+//! the call, feeding the model, ending the turn) is left to the agent; so is everything that talks to the
+//! world except child processes: the host, models and HTTP are reached through the traits of `services.rs`.
+//!
+//! Follow an event: `engine.rs` → `registry.rs` and `matcher.rs` (who) → `handler.rs` with `command.rs`,
+//! `http.rs`, `prompt.rs`, `callback.rs` (what they say) → `answer.rs` (what one of them means) →
+//! `merge.rs` (what all of them amount to). `event.rs` is the table of what events allow.
+//!
+//! The surprising thing: hooks that fail do not stop anything. A hook that crashes, hangs or talks nonsense
+//! has no verdict, the action goes on, and a [`Problem`] says so. What blocks on failure is listed in
+//! `answer.rs` and `callback.rs`.
+
+mod answer;
+mod background;
+mod callback;
+mod command;
+mod engine;
+mod event;
+mod frames;
+mod handler;
+mod http;
+mod matcher;
+mod merge;
+mod outcome;
+mod problem;
+mod process;
+mod prompt;
+mod registry;
+mod services;
+mod source;
+mod text;
+
+pub use background::AsyncResult;
+pub use engine::{Enabled, EngineOptions, HookEngine, MAX_ASYNC, MAX_PARALLEL, RunContext};
+pub use frames::HookFrame;
+pub use outcome::{
+    Block, ContextKind, ContextText, ElicitationAnswer, Outcome, PermissionRequestVerdict, PermissionVerdict,
+    PromptEffects, SessionStartEffects, StopRequest, SystemText, ToolOutputChange, ToolOutputKind,
+};
+pub use problem::{Consequence, Problem, ProblemKind};
+pub use registry::{CallbackMatchers, HookWarning, WarningKind};
+pub use services::{
+    CallbackCall, CallbackError, Callbacks, HookEvents, HttpError, HttpPost, HttpPoster, HttpReply, NoEvents,
+    PromptError, PromptQuestion, Prompter, RuleMatcher, Services,
+};
+pub use source::{HookSource, PluginSource};
+pub use text::MAX_TEXT_CHARS;

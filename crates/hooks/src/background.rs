@@ -1,0 +1,209 @@
+//! Hooks that go on by themselves while the action proceeds. Each is a tracked task with a deadline; what it
+//! says in the end waits here until the agent takes it.
+//!
+//! A slot is taken when a hook is left to itself and given back when its result is taken, so one number
+//! bounds both the processes and the results.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lathe_exec::{Exit, Ledger};
+use lathe_protocol::HookEvent;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::answer::{Answer, At, refusal};
+use crate::engine::MAX_ASYNC;
+use crate::event::{Blocking, Facts};
+use crate::frames::FrameEnd;
+use crate::merge::{Speaker, add};
+use crate::outcome::{ContextText, Outcome, SystemText};
+use crate::process::{Pause, Process, async_marker};
+use crate::text::Cutter;
+use crate::{Problem, ProblemKind};
+
+/// What a hook said after the action had long gone on. Verdicts come too late and are left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AsyncResult {
+    /// `Event` or `Event:subject`.
+    pub hook_name: String,
+    /// The event it ran for.
+    pub event: HookEvent,
+    /// The command.
+    pub command: String,
+    /// The call it was about.
+    pub tool_use_id: Option<String>,
+    /// Texts for the model.
+    pub contexts: Vec<ContextText>,
+    /// Texts for the user.
+    pub system_messages: Vec<SystemText>,
+    /// There if the hook was to wake the model (`asyncRewake`) and ended with exit code 2: what the model is
+    /// to read, even if the session is idle.
+    pub wake: Option<String>,
+    /// What went wrong.
+    pub problems: Vec<Problem>,
+}
+
+/// A process to be looked after.
+pub(crate) struct Adopted {
+    pub process: Process,
+    pub speaker: Speaker,
+    pub facts: Facts,
+    pub timeout: Duration,
+    pub wakes: bool,
+    pub spill_dir: Option<PathBuf>,
+}
+
+/// All hooks that go on by themselves.
+pub(crate) struct Background {
+    tasks: TaskTracker,
+    cancel: CancellationToken,
+    slots: Arc<Semaphore>,
+    done: Mutex<Vec<(AsyncResult, OwnedSemaphorePermit)>>,
+    news: Notify,
+}
+
+impl Default for Background {
+    fn default() -> Self {
+        Self {
+            tasks: TaskTracker::new(),
+            cancel: CancellationToken::new(),
+            slots: Arc::new(Semaphore::new(MAX_ASYNC)),
+            done: Mutex::default(),
+            news: Notify::new(),
+        }
+    }
+}
+
+impl Background {
+    /// Looks after a process from now on, or gives it back if there is no free slot.
+    pub fn adopt(self: &Arc<Self>, adopted: Adopted, ledger: &Ledger) -> Result<(), Box<Adopted>> {
+        let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
+            return Err(Box::new(adopted));
+        };
+        let (background, ledger) = (Arc::clone(self), ledger.clone());
+        self.tasks.spawn(async move {
+            let cancel = background.cancel.clone();
+            if let Some(result) = adopted.follow(&ledger, &cancel).await {
+                background.done().push((result, slot));
+                background.news.notify_waiters();
+            }
+        });
+        Ok(())
+    }
+
+    fn done(&self) -> std::sync::MutexGuard<'_, Vec<(AsyncResult, OwnedSemaphorePermit)>> {
+        // Nothing is done under the lock that could leave the list half changed.
+        self.done.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn take(&self) -> Vec<AsyncResult> {
+        std::mem::take(&mut *self.done()).into_iter().map(|(result, _slot)| result).collect()
+    }
+
+    /// Waits for results. Cancel-safe: what is not returned stays.
+    pub async fn next(&self) -> Vec<AsyncResult> {
+        loop {
+            let news = self.news.notified();
+            tokio::pin!(news);
+            news.as_mut().enable();
+            let results = self.take();
+            if !results.is_empty() {
+                return results;
+            }
+            news.await;
+        }
+    }
+
+    pub fn running(&self) -> usize {
+        self.tasks.len()
+    }
+
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+
+    pub async fn shut_down(&self) {
+        self.cancel.cancel();
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}
+
+impl Adopted {
+    /// Follows the process to its end. None if the session ended first.
+    async fn follow(mut self, ledger: &Ledger, cancel: &CancellationToken) -> Option<AsyncResult> {
+        let deadline = Instant::now() + self.timeout;
+        let pause = loop {
+            match self.process.watch(deadline, cancel).await {
+                // Configured to go on by itself, and says so as well.
+                Pause::SaysAsync(_) => {}
+                other => break other,
+            }
+        };
+        let (end, answer, exit) = match pause {
+            Pause::Ended(exit) => {
+                self.process.linger(ledger, deadline, cancel).await;
+                (FrameEnd::Exited(exit), self.answer(exit), Some(exit))
+            }
+            Pause::TimedOut | Pause::Cancelled | Pause::SaysAsync(_) => {
+                self.process.kill().await;
+                let problem = ProblemKind::TimedOut(self.timeout);
+                (FrameEnd::Cancelled, Answer { problems: vec![problem], ..Answer::default() }, None)
+            }
+        };
+        self.process.frames.ended(self.process.printed(), end, cancel).await;
+        if cancel.is_cancelled() {
+            return None;
+        }
+        Some(self.result(answer, exit))
+    }
+
+    /// Reads the output after the line that said it would take longer.
+    fn answer(&self, exit: Exit) -> Answer {
+        let printed = self.process.printed();
+        let stdout = printed.stdout.text();
+        let said = match stdout.split_once('\n') {
+            Some((first, rest)) if async_marker(first).is_some() => rest,
+            Some(_) | None => stdout.as_str(),
+        };
+        let too_late = self.too_late();
+        let at = At { event: &self.speaker.event, facts: &too_late };
+        let mut answer = Answer::of_command(printed, said, exit, &self.speaker.label, at);
+        if self.wakes {
+            let no = |problem: &ProblemKind| matches!(problem, ProblemKind::Exited { code: 2, .. });
+            answer.problems.retain(|problem| !no(problem));
+        }
+        answer
+    }
+
+    /// What the event allows now that it is over.
+    fn too_late(&self) -> Facts {
+        Facts { blocking: Blocking::Never, ..self.facts }
+    }
+
+    fn result(&self, answer: Answer, exit: Option<Exit>) -> AsyncResult {
+        let mut texts = Cutter::new(self.spill_dir.as_deref(), &self.process.frames.hook_id);
+        let printed = self.process.printed();
+        let wake = (self.wakes && exit == Some(Exit::Code(2))).then(|| {
+            let stderr = printed.stderr.text();
+            let said = if stderr.trim().is_empty() { printed.stdout.text() } else { stderr };
+            texts.cut(refusal(&self.speaker.label, &said))
+        });
+        let mut outcome = Outcome::default();
+        add(&mut outcome, &self.speaker, &self.too_late(), answer, &mut texts);
+        AsyncResult {
+            hook_name: self.speaker.hook_name.clone(),
+            event: self.speaker.event.clone(),
+            command: self.speaker.label.clone(),
+            tool_use_id: self.speaker.tool_use_id.clone(),
+            contexts: outcome.contexts,
+            system_messages: outcome.system_messages,
+            wake,
+            problems: outcome.problems,
+        }
+    }
+}

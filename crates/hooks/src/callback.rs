@@ -1,0 +1,77 @@
+//! Hooks that the host answers: the input goes out as a control request, the answer comes back as JSON.
+//!
+//! The surprising thing: a PreToolUse callback that does not answer, or cannot be reached, blocks the call,
+//! while one that answers with an error or nonsense counts as no opinion unless it was registered with
+//! `onFailure: block`.
+
+use std::time::Duration;
+
+use lathe_protocol::HookEvent;
+
+use crate::answer::Answer;
+use crate::handler::{Firing, at_most};
+use crate::registry::OnFailure;
+use crate::{CallbackCall, CallbackError, Consequence, ProblemKind};
+
+pub(crate) async fn run(
+    id: &str,
+    on_failure: OnFailure,
+    event: &HookEvent,
+    timeout: Duration,
+    firing: &Firing<'_>,
+) -> Answer {
+    let cancel = firing.context.cancel;
+    let reply = match &firing.services.callbacks {
+        Some(callbacks) => {
+            let own_id;
+            let tool_use_id = match &firing.tool_use_id {
+                Some(id) => id,
+                None => {
+                    own_id = (firing.services.new_id)();
+                    &own_id
+                }
+            };
+            let call = CallbackCall { callback_id: id, input: &firing.value, tool_use_id, timeout, cancel };
+            at_most(timeout, cancel, callbacks.call(call)).await
+        }
+        None => Some(Err(CallbackError::Closed)),
+    };
+    if cancel.is_cancelled() {
+        return Answer::cancelled();
+    }
+    let (why, silent) = match reply.unwrap_or(Err(CallbackError::TimedOut)) {
+        Ok(value) => match Answer::of_json(&value, event) {
+            Ok(answer) => return answer,
+            Err(why) => (why, Silent::No),
+        },
+        Err(CallbackError::Cancelled) => return Answer::cancelled(),
+        Err(error @ CallbackError::Refused(_)) => (error.to_string(), Silent::No),
+        Err(CallbackError::TimedOut) => {
+            (format!("no answer within {} s", timeout.as_secs_f64()), Silent::Yes)
+        }
+        Err(error @ CallbackError::Closed) => (error.to_string(), Silent::Yes),
+    };
+    failed(id, why, on_failure, silent, event)
+}
+
+/// Whether the host said anything at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Silent {
+    Yes,
+    No,
+}
+
+fn failed(id: &str, why: String, on_failure: OnFailure, silent: Silent, event: &HookEvent) -> Answer {
+    let blocks = match (on_failure, silent) {
+        (OnFailure::Block, _) => true,
+        (OnFailure::Continue, Silent::Yes) => *event == HookEvent::PreToolUse,
+        (OnFailure::Continue, Silent::No) => false,
+    };
+    let consequence = if blocks { Consequence::Blocks } else { Consequence::GoesOn };
+    let refusal = blocks.then(|| match on_failure {
+        OnFailure::Block => format!("[callback]: {id} failed, and its onFailure is \"block\": {why}"),
+        OnFailure::Continue => format!("[callback]: {id} did not respond: {why}"),
+    });
+    let problem = ProblemKind::CallbackFailed { callback_id: id.to_owned(), why, consequence };
+    Answer { refusal, problems: vec![problem], ..Answer::default() }
+}

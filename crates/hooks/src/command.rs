@@ -1,0 +1,198 @@
+//! Command hooks: what is started, in which environment, and what becomes of it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lathe_exec::{ExecError, Leftovers, Running, Spec, StdinSource};
+use lathe_protocol::settings::CommandHook;
+use lathe_protocol::{HookEvent, HookInput};
+use tokio::time::Instant;
+
+use crate::answer::{Answer, At};
+use crate::background::Adopted;
+use crate::frames::{FrameEnd, FrameWriter};
+use crate::handler::Firing;
+use crate::merge::Speaker;
+use crate::process::{Pause, Printed, Process};
+use crate::registry::sensible_time;
+use crate::source::HookSource;
+use crate::text::shorten;
+use crate::{ProblemKind, RunContext};
+
+/// Between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// The command as texts show it.
+pub(crate) fn label(hook: &CommandHook) -> String {
+    let mut label = hook.command.clone();
+    for arg in hook.args.iter().flatten() {
+        label.push(' ');
+        label.push_str(arg);
+    }
+    label
+}
+
+/// Runs a command hook to its end, or until it is left to itself.
+pub(crate) async fn run(
+    hook: &CommandHook,
+    speaker: &Speaker,
+    hook_id: &str,
+    timeout: Duration,
+    firing: &Firing<'_>,
+) -> Answer {
+    let cancel = firing.context.cancel;
+    let frames = FrameWriter {
+        sink: firing.context.events.clone(),
+        shown: firing.facts.shown,
+        hook_id: hook_id.to_owned(),
+        hook_name: speaker.hook_name.clone(),
+        hook_event: speaker.event.to_string(),
+        session_id: firing.input.base.session_id.clone(),
+    };
+    frames.started(cancel).await;
+    let running = match start(hook, &speaker.source, firing) {
+        Ok(running) => running,
+        Err(error) => {
+            frames.ended(&Printed::default(), FrameEnd::Failed, cancel).await;
+            return Answer::failed(ProblemKind::NotStarted(error.to_string()), &firing.facts);
+        }
+    };
+    let mut process = Process::new(running, frames, firing.options.progress_every);
+    let wakes = hook.async_rewake == Some(true);
+    if wakes || hook.async_ == Some(true) {
+        return leave(process, speaker, timeout, wakes, firing).await;
+    }
+    match process.watch(Instant::now() + timeout, cancel).await {
+        Pause::Ended(exit) => {
+            let printed = process.printed();
+            process.frames.ended(printed, FrameEnd::Exited(exit), cancel).await;
+            let at = At { event: &speaker.event, facts: &firing.facts };
+            Answer::of_command(printed, &printed.stdout.text(), exit, &speaker.label, at)
+        }
+        Pause::TimedOut => {
+            process.kill().await;
+            process.frames.ended(process.printed(), FrameEnd::Cancelled, cancel).await;
+            Answer::failed(ProblemKind::TimedOut(timeout), &firing.facts)
+        }
+        Pause::Cancelled => {
+            process.kill().await;
+            process.frames.ended(process.printed(), FrameEnd::Cancelled, cancel).await;
+            Answer::cancelled()
+        }
+        Pause::SaysAsync(output) => {
+            let wanted = output.async_timeout.and_then(|ms| sensible_time(ms / 1000.0));
+            leave(process, speaker, wanted.unwrap_or(timeout), wakes, firing).await
+        }
+    }
+}
+
+/// Leaves the process to itself; the action goes on at once.
+async fn leave(
+    process: Process,
+    speaker: &Speaker,
+    timeout: Duration,
+    wakes: bool,
+    firing: &Firing<'_>,
+) -> Answer {
+    let adopted = Adopted {
+        process,
+        speaker: speaker.clone(),
+        facts: firing.facts,
+        timeout,
+        wakes,
+        spill_dir: firing.context.spill_dir.map(Path::to_owned),
+    };
+    let Err(homeless) = firing.background.adopt(adopted, &firing.services.ledger) else {
+        return Answer::default();
+    };
+    let Process { frames, .. } = &homeless.process;
+    homeless.process.kill().await;
+    frames.ended(homeless.process.printed(), FrameEnd::Cancelled, firing.context.cancel).await;
+    Answer::failed(ProblemKind::TooManyInBackground, &firing.facts)
+}
+
+fn start(hook: &CommandHook, source: &HookSource, firing: &Firing<'_>) -> Result<Running, ExecError> {
+    let env = environment(firing.context, firing.input, source);
+    let spec = |program: &str, args: Vec<String>| {
+        let mut spec = Spec::new(program, firing.context.cwd);
+        spec.args = args.into_iter().map(Into::into).collect();
+        spec.env = env.clone();
+        spec.stdin = StdinSource::Bytes(format!("{}\n", firing.json).into_bytes().into());
+        spec.label = format!("{} hook: {}", firing.hook_name, shorten(&hook.command, 80));
+        spec.grace = GRACE;
+        // Only its first line of output tells whether it may go on; see `process.rs`.
+        spec.leftovers = Leftovers::KeepForSession;
+        spec
+    };
+    let ledger = &firing.services.ledger;
+    if let Some(args) = &hook.args {
+        let fill = |text: &str| fill_in(text, &env);
+        return ledger.spawn(spec(&fill(&hook.command), args.iter().map(|arg| fill(arg)).collect()));
+    }
+    let command = hook.command.clone();
+    if hook.shell.as_deref() == Some("powershell") {
+        let flags = ["-NoProfile", "-NonInteractive", "-Command"].map(str::to_owned);
+        return ledger.spawn(spec("pwsh", flags.into_iter().chain([command]).collect()));
+    }
+    let shell_args = vec!["-c".to_owned(), command];
+    match ledger.spawn(spec("bash", shell_args.clone())) {
+        // Small systems have no bash; a hook that insists on it says so.
+        Err(ExecError::Start { source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound && hook.shell.is_none() =>
+        {
+            ledger.spawn(spec("/bin/sh", shell_args))
+        }
+        started => started,
+    }
+}
+
+/// The environment of a command hook: the session's own, without the addresses telemetry goes to, and what
+/// tells the hook where it is.
+fn environment(context: &RunContext<'_>, input: &HookInput, source: &HookSource) -> Vec<(String, String)> {
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let mut added = vec![
+        ("CLAUDECODE".to_owned(), "1".to_owned()),
+        ("CLAUDE_CODE_CHILD_SESSION".to_owned(), "1".to_owned()),
+        ("CLAUDE_CODE_SESSION_ID".to_owned(), input.base.session_id.clone()),
+        ("CLAUDE_PROJECT_DIR".to_owned(), path(context.project_dir)),
+    ];
+    if let Some(effort) = &input.base.effort {
+        added.push(("CLAUDE_EFFORT".to_owned(), effort.level.clone()));
+    }
+    if let Some(file) = context.env_file
+        && matches!(
+            input.event_name(),
+            HookEvent::SessionStart | HookEvent::Setup | HookEvent::CwdChanged | HookEvent::FileChanged
+        )
+    {
+        added.push(("CLAUDE_ENV_FILE".to_owned(), path(file)));
+    }
+    if let Some(plugin) = source.plugin() {
+        added.push(("CLAUDE_PLUGIN_ROOT".to_owned(), path(&plugin.root)));
+        added.push(("CLAUDE_PLUGIN_DATA".to_owned(), path(&plugin.data)));
+        for (key, value) in &plugin.options {
+            let key = key.to_uppercase().replace('-', "_");
+            added.push((format!("CLAUDE_PLUGIN_OPTION_{key}"), value.clone()));
+        }
+    }
+    let inherited = context.env.iter().filter(|(name, _)| {
+        !is_telemetry_exporter(name) && !added.iter().any(|(replaced, _)| replaced == name)
+    });
+    inherited.cloned().collect::<Vec<_>>().into_iter().chain(added).collect()
+}
+
+fn is_telemetry_exporter(name: &str) -> bool {
+    name.starts_with("OTEL_EXPORTER_")
+        || matches!(name, "OTEL_METRICS_EXPORTER" | "OTEL_LOGS_EXPORTER" | "OTEL_TRACES_EXPORTER")
+}
+
+/// Without a shell nobody else fills in the paths that a portable hook is written with.
+fn fill_in(text: &str, env: &[(String, String)]) -> String {
+    let mut text = text.to_owned();
+    for name in ["CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"] {
+        if let Some((_, value)) = env.iter().find(|(key, _)| key == name) {
+            text = text.replace(&format!("${{{name}}}"), value);
+        }
+    }
+    text
+}

@@ -1,0 +1,228 @@
+//! The engine: holds the hooks of a session and runs those that an event concerns.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use lathe_protocol::settings::HooksSettings;
+use lathe_protocol::{HookEvent, HookInput};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::background::Background;
+use crate::event::{facts_for, hook_name, tool_call};
+use crate::handler::{Firing, Said};
+use crate::merge;
+use crate::registry::{CallbackMatchers, HookWarning, Registry, compile, compile_callbacks};
+use crate::text::Cutter;
+use crate::{AsyncResult, HookEvents, HookSource, Outcome, Services};
+
+/// How many hooks of one event run at the same time; the others wait for their turn.
+pub const MAX_PARALLEL: usize = 32;
+
+/// How many hooks may go on by themselves, counting those whose results nobody has taken yet.
+pub const MAX_ASYNC: usize = 64;
+
+/// What all SessionEnd hooks together may take, unless somebody configured more.
+const SESSION_END_BUDGET: Duration = Duration::from_millis(1500);
+
+/// More than this cannot be configured for the end of a session.
+const MAX_SESSION_END_BUDGET: Duration = Duration::from_secs(60);
+
+/// Which hooks run at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Enabled {
+    /// All of them.
+    #[default]
+    All,
+    /// Those of managed settings and those of the host: `allowManagedHooksOnly`, or `disableAllHooks`
+    /// outside managed settings.
+    ManagedAndHost,
+    /// None: `disableAllHooks` in managed settings.
+    Nothing,
+}
+
+/// What settings say about hooks as a whole.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// Which hooks run at all.
+    pub enabled: Enabled,
+    /// `allowedHttpHookUrls`; none means every address.
+    pub allowed_http_urls: Option<Vec<String>>,
+    /// `httpHookAllowedEnvVars`; none leaves it to each hook.
+    pub http_env_vars: Option<Vec<String>>,
+    /// `CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS`: what all SessionEnd hooks together may take.
+    pub session_end_budget: Option<Duration>,
+    /// How often a command that prints is reported.
+    pub progress_every: Duration,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self {
+            enabled: Enabled::All,
+            allowed_http_urls: None,
+            http_env_vars: None,
+            session_end_budget: None,
+            progress_every: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The world an event happens in.
+#[derive(Clone)]
+pub struct RunContext<'a> {
+    /// Where command hooks run: the session's current directory.
+    pub cwd: &'a Path,
+    /// `CLAUDE_PROJECT_DIR`.
+    pub project_dir: &'a Path,
+    /// The environment of the session. The caller puts in what only it knows: `AI_AGENT`, `CLAUDE_PID`,
+    /// `CLAUDE_CODE_ENTRYPOINT`, `CLAUDE_CODE_SESSION_ATTENDED`.
+    pub env: &'a [(String, String)],
+    /// `CLAUDE_ENV_FILE`, for the events that may write to it.
+    pub env_file: Option<&'a Path>,
+    /// Where texts go that are too long.
+    pub spill_dir: Option<&'a Path>,
+    /// The call, for events whose input does not name it (PermissionRequest).
+    pub tool_use_id: Option<&'a str>,
+    /// Breaks everything off: commands are killed, callbacks withdrawn.
+    pub cancel: &'a CancellationToken,
+    /// Who gets the frames of command hooks.
+    pub events: Arc<dyn HookEvents>,
+}
+
+/// The hooks of one session.
+pub struct HookEngine {
+    services: Services,
+    state: RwLock<State>,
+    background: Arc<Background>,
+}
+
+#[derive(Clone, Default)]
+struct State {
+    registry: Arc<Registry>,
+    options: Arc<EngineOptions>,
+}
+
+impl HookEngine {
+    /// An engine without hooks.
+    pub fn new(services: Services, options: EngineOptions) -> Self {
+        let state = State { registry: Arc::default(), options: Arc::new(options) };
+        Self { services, state: RwLock::new(state), background: Arc::default() }
+    }
+
+    fn state(&self) -> State {
+        self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Replaces the options.
+    pub fn set_options(&self, options: EngineOptions) {
+        self.change(|state| state.options = Arc::new(options));
+    }
+
+    /// Replaces the hooks of one source; empty settings remove them. Returns what is wrong with them.
+    #[must_use = "somebody should read what is wrong with the hooks"]
+    pub fn register(&self, source: HookSource, hooks: &HooksSettings) -> Vec<HookWarning> {
+        let (hooks, warnings) = compile(&source, hooks);
+        self.change(|state| state.registry = Arc::new(state.registry.with(source, hooks)));
+        warnings
+    }
+
+    /// Replaces the hooks of the host. Returns what is wrong with them.
+    #[must_use = "somebody should read what is wrong with the hooks"]
+    pub fn register_callbacks(&self, matchers: &CallbackMatchers) -> Vec<HookWarning> {
+        let (hooks, warnings) = compile_callbacks(matchers);
+        let source = HookSource::Callbacks;
+        self.change(|state| state.registry = Arc::new(state.registry.with(source, hooks)));
+        warnings
+    }
+
+    /// Whether anybody waits for an event; if not, its input need not be put together.
+    pub fn listens(&self, event: &HookEvent) -> bool {
+        let state = self.state();
+        state.registry.listens(event, state.options.enabled)
+    }
+
+    /// The file names that FileChanged hooks wait for.
+    pub fn watched_names(&self) -> Vec<String> {
+        let state = self.state();
+        state.registry.watched_names(state.options.enabled)
+    }
+
+    /// Tells an event to every hook it concerns and returns what they say. Dropping the future kills what
+    /// it started.
+    pub async fn run(&self, input: &HookInput, context: RunContext<'_>) -> Outcome {
+        let State { registry, options } = self.state();
+        let selected = registry.select(input, options.enabled, self.services.rules.as_ref());
+        if selected.is_empty() {
+            return Outcome::default();
+        }
+        let value = serde_json::to_value(input).expect("a hook input is plain data");
+        let by_input = tool_call(input).and_then(|call| call.id);
+        let firing = Firing {
+            input,
+            json: value.to_string(),
+            value,
+            facts: facts_for(input),
+            hook_name: hook_name(input),
+            tool_use_id: by_input.or(context.tool_use_id).map(str::to_owned),
+            deadline: deadline(input, &registry, &options),
+            context: &context,
+            services: &self.services,
+            options: &options,
+            background: &self.background,
+        };
+        let asked = stream::iter(selected).map(|hook| firing.ask(hook)).buffered(MAX_PARALLEL);
+        let said: Vec<Said> = asked.collect().await;
+        let mut outcome = Outcome::default();
+        for Said { speaker, answer, hook_id } in said {
+            let mut texts = Cutter::new(context.spill_dir, &hook_id);
+            merge::add(&mut outcome, &speaker, &firing.facts, answer, &mut texts);
+        }
+        outcome
+    }
+
+    /// What hooks that went on by themselves have said since the last call.
+    pub fn take_async_results(&self) -> Vec<AsyncResult> {
+        self.background.take()
+    }
+
+    /// Waits until there is something to take, and takes it.
+    pub async fn next_async_results(&self) -> Vec<AsyncResult> {
+        self.background.next().await
+    }
+
+    /// How many hooks are still going on by themselves.
+    pub fn async_running(&self) -> usize {
+        self.background.running()
+    }
+
+    /// Ends the hooks that go on by themselves and waits until they are gone.
+    pub async fn shut_down(&self) {
+        self.background.shut_down().await;
+    }
+}
+
+impl Drop for HookEngine {
+    fn drop(&mut self) {
+        self.background.cancel();
+    }
+}
+
+fn deadline(input: &HookInput, registry: &Registry, options: &EngineOptions) -> Option<Instant> {
+    let event = input.event_name();
+    if event != HookEvent::SessionEnd {
+        return None;
+    }
+    let budget = options.session_end_budget.unwrap_or_else(|| {
+        let longest = registry.longest_timeout(&event, options.enabled).unwrap_or_default();
+        longest.min(MAX_SESSION_END_BUDGET).max(SESSION_END_BUDGET)
+    });
+    Some(Instant::now() + budget)
+}

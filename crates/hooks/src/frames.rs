@@ -1,0 +1,133 @@
+//! The frames a command hook leaves behind: started, what it printed so far, how it ended. Whether a client
+//! wants to see them is the agent's business.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lathe_exec::Exit;
+use lathe_protocol::system::{HookProgress, HookResponse, HookStarted};
+use lathe_protocol::{HookEvent, SystemMessage};
+use tokio_util::sync::CancellationToken;
+
+use crate::HookEvents;
+use crate::event::Shown;
+use crate::process::Printed;
+
+/// One frame. Everything but its `uuid` is filled in.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HookFrame {
+    /// A command hook began.
+    Started(HookStarted),
+    /// It has printed something; the texts are all it printed so far.
+    Progress(HookProgress),
+    /// It ended.
+    Response(HookResponse),
+}
+
+impl HookFrame {
+    /// Whether clients see it without having asked for hook events.
+    pub fn is_always_shown(&self) -> bool {
+        let event = match self {
+            Self::Started(frame) => &frame.hook_event,
+            Self::Progress(frame) => &frame.hook_event,
+            Self::Response(frame) => &frame.hook_event,
+        };
+        matches!(HookEvent::from(event.as_str()), HookEvent::SessionStart | HookEvent::Setup)
+    }
+
+    /// The line, with the id it goes out under.
+    pub fn into_message(self, uuid: String) -> SystemMessage {
+        match self {
+            Self::Started(frame) => HookStarted { uuid, ..frame }.into(),
+            Self::Progress(frame) => HookProgress { uuid, ..frame }.into(),
+            Self::Response(frame) => HookResponse { uuid, ..frame }.into(),
+        }
+    }
+}
+
+/// After the run was cancelled: how long a reader may take for one more frame.
+const LAST_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Writes the frames of one hook.
+#[derive(Clone)]
+pub(crate) struct FrameWriter {
+    pub sink: Arc<dyn HookEvents>,
+    pub shown: Shown,
+    pub hook_id: String,
+    pub hook_name: String,
+    pub hook_event: String,
+    pub session_id: String,
+}
+
+/// How a hook ended, as its last frame has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FrameEnd {
+    Exited(Exit),
+    /// It did not start.
+    Failed,
+    /// It was killed, by its timeout or because nobody wants it any more.
+    Cancelled,
+}
+
+impl FrameWriter {
+    pub async fn started(&self, cancel: &CancellationToken) {
+        let frame = HookStarted {
+            hook_id: self.hook_id.clone(),
+            hook_name: self.hook_name.clone(),
+            hook_event: self.hook_event.clone(),
+            session_id: self.session_id.clone(),
+            ..HookStarted::default()
+        };
+        self.send(HookFrame::Started(frame), cancel).await;
+    }
+
+    pub async fn progress(&self, printed: &Printed, cancel: &CancellationToken) {
+        let frame = HookProgress {
+            hook_id: self.hook_id.clone(),
+            hook_name: self.hook_name.clone(),
+            hook_event: self.hook_event.clone(),
+            stdout: printed.stdout.frame_text(),
+            stderr: printed.stderr.frame_text(),
+            output: printed.both.frame_text(),
+            session_id: self.session_id.clone(),
+            ..HookProgress::default()
+        };
+        self.send(HookFrame::Progress(frame), cancel).await;
+    }
+
+    pub async fn ended(&self, printed: &Printed, end: FrameEnd, cancel: &CancellationToken) {
+        let (exit_code, outcome) = match end {
+            FrameEnd::Exited(Exit::Code(code)) => (Some(code), if code == 0 { "success" } else { "error" }),
+            FrameEnd::Exited(Exit::Signal(_) | Exit::Lost) | FrameEnd::Failed => (None, "error"),
+            FrameEnd::Cancelled => (None, "cancelled"),
+        };
+        let frame = HookResponse {
+            hook_id: self.hook_id.clone(),
+            hook_name: self.hook_name.clone(),
+            hook_event: self.hook_event.clone(),
+            output: printed.both.frame_text(),
+            stdout: printed.stdout.frame_text(),
+            stderr: printed.stderr.frame_text(),
+            exit_code,
+            outcome: outcome.to_owned(),
+            session_id: self.session_id.clone(),
+            ..HookResponse::default()
+        };
+        self.send(HookFrame::Response(frame), cancel).await;
+    }
+
+    async fn send(&self, frame: HookFrame, cancel: &CancellationToken) {
+        if self.shown == Shown::Nothing {
+            return;
+        }
+        let patience = async {
+            cancel.cancelled().await;
+            tokio::time::sleep(LAST_PATIENCE).await;
+        };
+        tokio::select! {
+            biased;
+            () = self.sink.emit(frame) => {}
+            () = patience => {}
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! One event on its way to its hooks: what is the same for all of them, and which way each kind is asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lathe_protocol::HookInput;
+use serde_json::Value;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::answer::Answer;
+use crate::background::Background;
+use crate::event::{Facts, callback_name};
+use crate::merge::Speaker;
+use crate::registry::{Kind, Registered};
+use crate::{EngineOptions, ProblemKind, RunContext, Services, callback, command, http, prompt};
+
+/// An event that is being told to its hooks.
+pub(crate) struct Firing<'a> {
+    pub input: &'a HookInput,
+    /// The input as the host gets it.
+    pub value: Value,
+    /// The same as a line.
+    pub json: String,
+    pub facts: Facts,
+    pub hook_name: String,
+    /// The call the event is about.
+    pub tool_use_id: Option<String>,
+    /// For events whose hooks share one budget of time.
+    pub deadline: Option<Instant>,
+    pub context: &'a RunContext<'a>,
+    pub services: &'a Services,
+    pub options: &'a EngineOptions,
+    pub background: &'a Arc<Background>,
+}
+
+/// What a hook said, who said it, and the id it ran under.
+pub(crate) struct Said {
+    pub speaker: Speaker,
+    pub answer: Answer,
+    pub hook_id: String,
+}
+
+/// The default time of a question to a model.
+const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The default time of a callback, whatever the event.
+const CALLBACK_TIMEOUT: Duration = Duration::from_secs(600);
+
+impl Firing<'_> {
+    /// Asks one hook.
+    pub async fn ask(&self, hook: Arc<Registered>) -> Said {
+        let hook_id = (self.services.new_id)();
+        let speaker = self.speaker(&hook);
+        if self.context.cancel.is_cancelled() {
+            return Said { speaker, answer: Answer::cancelled(), hook_id };
+        }
+        let answer = match &hook.kind {
+            Kind::Command(command) => {
+                let timeout = self.time_for(&hook, self.facts.default_timeout);
+                command::run(command, &speaker, &hook_id, timeout, self).await
+            }
+            Kind::Http(http) => http::run(http, self.time_for(&hook, self.facts.default_timeout), self).await,
+            Kind::Prompt(prompt) => {
+                prompt::run(prompt, &speaker.event, self.time_for(&hook, PROMPT_TIMEOUT), self).await
+            }
+            Kind::Callback { id, on_failure } => {
+                let timeout = self.time_for(&hook, CALLBACK_TIMEOUT);
+                callback::run(id, *on_failure, &speaker.event, timeout, self).await
+            }
+            Kind::NotSupported { why, .. } => {
+                Answer::failed(ProblemKind::NotSupported((*why).to_owned()), &self.facts)
+            }
+        };
+        Said { speaker, answer, hook_id }
+    }
+
+    fn speaker(&self, hook: &Registered) -> Speaker {
+        let (label, hook_name) = match &hook.kind {
+            Kind::Command(command) => (command::label(command), self.hook_name.clone()),
+            Kind::Http(http) => (http.url.clone(), self.hook_name.clone()),
+            Kind::Prompt(prompt) => (prompt.prompt.clone(), self.hook_name.clone()),
+            Kind::Callback { .. } => ("callback".to_owned(), callback_name(self.input)),
+            Kind::NotSupported { label, .. } => (label.clone(), self.hook_name.clone()),
+        };
+        Speaker {
+            event: hook.event.clone(),
+            hook_name,
+            label,
+            source: hook.source.clone(),
+            tool_use_id: self.tool_use_id.clone(),
+        }
+    }
+
+    fn time_for(&self, hook: &Registered, default: Duration) -> Duration {
+        let wanted = hook.timeout.unwrap_or(default);
+        match self.deadline {
+            Some(deadline) => wanted.min(deadline.saturating_duration_since(Instant::now())),
+            None => wanted,
+        }
+    }
+}
+
+/// How much longer than its own deadline, or than the cancellation, somebody else's future is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Waits for a future that keeps its own deadline, but not for ever if it does not.
+pub(crate) async fn at_most<T>(
+    timeout: Duration,
+    cancel: &CancellationToken,
+    future: impl Future<Output = T>,
+) -> Option<T> {
+    let withdrawn = async {
+        cancel.cancelled().await;
+        tokio::time::sleep(PATIENCE).await;
+    };
+    tokio::select! {
+        biased;
+        value = future => Some(value),
+        () = withdrawn => None,
+        () = tokio::time::sleep(timeout + PATIENCE) => None,
+    }
+}

@@ -1,0 +1,163 @@
+//! HTTP hooks: the input is posted, the answer is read like the output of a command that succeeded.
+//!
+//! Addresses and environment variables are an administrator's to limit: an address outside the list is not
+//! called, and a header names only variables that both the hook and the settings allow.
+
+use std::time::Duration;
+
+use lathe_protocol::settings::HttpHook;
+
+use crate::answer::Answer;
+use crate::handler::{Firing, at_most};
+use crate::process::MAX_STDOUT;
+use crate::{EngineOptions, HttpError, HttpPost, ProblemKind};
+
+pub(crate) async fn run(hook: &HttpHook, timeout: Duration, firing: &Firing<'_>) -> Answer {
+    let failed = |kind| Answer::failed(kind, &firing.facts);
+    let Some(poster) = &firing.services.http else {
+        return failed(ProblemKind::NotSupported("there is no HTTP client here".to_owned()));
+    };
+    if let Err(why) = allowed(&hook.url, firing.options) {
+        return failed(ProblemKind::HttpFailed(why.to_owned()));
+    }
+    let headers = headers(hook, firing.options, firing.context.env);
+    let cancel = firing.context.cancel;
+    let post = HttpPost {
+        url: &hook.url,
+        headers: &headers,
+        body: &firing.json,
+        max_reply_bytes: MAX_STDOUT,
+        timeout,
+        cancel,
+    };
+    let reply = at_most(timeout, cancel, poster.post(post)).await;
+    if cancel.is_cancelled() {
+        return Answer::cancelled();
+    }
+    match reply.unwrap_or(Err(HttpError::TimedOut)) {
+        Ok(reply) if (200..300).contains(&reply.status) => {
+            Answer::said(&reply.body, &firing.input.event_name())
+        }
+        Ok(reply) => failed(ProblemKind::HttpFailed(format!("status {}", reply.status))),
+        Err(HttpError::TimedOut) => failed(ProblemKind::TimedOut(timeout)),
+        Err(HttpError::Failed(why)) => failed(ProblemKind::HttpFailed(why)),
+    }
+}
+
+fn allowed(url: &str, options: &EngineOptions) -> Result<(), &'static str> {
+    if !url.starts_with("https://") && !url.starts_with("http://") {
+        return Err("its address is neither http nor https");
+    }
+    match &options.allowed_http_urls {
+        Some(patterns) if !patterns.iter().any(|pattern| is_like(url, pattern)) => {
+            Err("its address is not in allowedHttpHookUrls")
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Whether a text is like a pattern, in which `*` stands for anything.
+fn is_like(text: &str, pattern: &str) -> bool {
+    let mut pieces = pattern.split('*');
+    let first = pieces.next().unwrap_or("");
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let Some(last) = pieces.next_back() else { return rest.is_empty() };
+    for piece in pieces {
+        let Some(at) = rest.find(piece) else { return false };
+        rest = &rest[at + piece.len()..];
+    }
+    rest.ends_with(last)
+}
+
+fn headers(hook: &HttpHook, options: &EngineOptions, env: &[(String, String)]) -> Vec<(String, String)> {
+    let allowed = |name: &str| {
+        let by_hook = hook.allowed_env_vars.iter().flatten().any(|allowed| allowed == name);
+        let by_settings = options.http_env_vars.as_ref().is_none_or(|names| names.iter().any(|n| n == name));
+        by_hook && by_settings
+    };
+    let value_of = |name: &str| {
+        let found = env.iter().find(|(key, _)| key == name).filter(|_| allowed(name));
+        found.map_or("", |(_, value)| value.as_str())
+    };
+    let headers = hook.headers.iter().flatten();
+    headers.map(|(name, value)| (name.clone(), expand(value, value_of))).collect()
+}
+
+/// Fills in `$NAME` and `${NAME}`. Line ends and the like never get into a header.
+fn expand<'a>(text: &str, value_of: impl Fn(&str) -> &'a str) -> String {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut filled = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        filled.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        let braced = rest.strip_prefix('{').and_then(|inside| inside.split_once('}'));
+        if let Some((name, after)) = braced.filter(|(name, _)| !name.is_empty() && name.chars().all(is_name))
+        {
+            filled.push_str(value_of(name));
+            rest = after;
+            continue;
+        }
+        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        if end == 0 {
+            filled.push('$');
+            continue;
+        }
+        filled.push_str(value_of(&rest[..end]));
+        rest = &rest[end..];
+    }
+    filled.push_str(rest);
+    filled.retain(|c| !c.is_control());
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn patterns_are_about_the_whole_address() {
+        for (url, pattern, expected) in [
+            ("https://a.example/x", "https://a.example/x", true),
+            ("https://a.example/xy", "https://a.example/x", false),
+            ("https://a.example/x/y", "https://a.example/*", true),
+            ("https://a.example.evil/x", "https://a.example/*", false),
+            ("https://b.a.example/hook", "https://*.a.example/*", true),
+            ("https://b.a.example/hook", "https://*/hook", true),
+            ("https://a.example/hook2", "*hook", false),
+            ("https://a.example/", "*", true),
+            ("https://aa", "https://a*a", true),
+            ("https://a", "https://a*a", false),
+        ] {
+            assert_eq!(is_like(url, pattern), expected, "{url} like {pattern}");
+        }
+    }
+
+    #[test]
+    fn headers_name_only_allowed_variables() {
+        let value_of = |name: &str| match name {
+            "TOKEN" => "secret\r\nX-Evil: 1",
+            _ => "",
+        };
+        assert_eq!(expand("Bearer $TOKEN", value_of), "Bearer secretX-Evil: 1");
+        assert_eq!(expand("${TOKEN}!", value_of), "secretX-Evil: 1!");
+        assert_eq!(expand("$OTHER-$", value_of), "-$");
+        assert_eq!(expand("${}$${X", value_of), "${}$${X");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(text in ".{0,30}", pattern in "[a*]{0,8}", url in "[a]{0,8}") {
+            expand(&text, |_| "v");
+            is_like(&url, &pattern);
+        }
+
+        #[test]
+        fn patterns_agree_with_a_regular_expression(pattern in "[ab*]{0,8}", url in "[ab]{0,8}") {
+            let regex = regex::Regex::new(&format!("^{}$", pattern.replace('*', ".*"))).unwrap();
+            prop_assert_eq!(is_like(&url, &pattern), regex.is_match(&url));
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Prompt hooks: a model is asked whether the event may go on, and answers `{ok, reason}`.
+//!
+//! "Not ok" is a "no" with that reason. After a tool has run there is nothing left to forbid, so there it
+//! ends the turn as well, unless the hook has `continueOnBlock`. A stop that the model calls impossible to
+//! prevent is not prevented: otherwise it would be asked for ever.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use lathe_protocol::settings::PromptHook;
+use lathe_protocol::{HookEvent, HookOutput};
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::handler::{Firing, at_most};
+use crate::{ProblemKind, PromptError, PromptQuestion};
+
+static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    json!({
+        "type": "object",
+        "properties": {
+            "ok": { "type": "boolean" },
+            "reason": { "type": "string" },
+            "impossible": { "type": "boolean" },
+        },
+        "required": ["ok", "reason"],
+        "additionalProperties": false,
+    })
+});
+
+pub(crate) async fn run(
+    hook: &PromptHook,
+    event: &HookEvent,
+    timeout: Duration,
+    firing: &Firing<'_>,
+) -> Answer {
+    let Some(prompter) = &firing.services.prompter else {
+        let why = "there is no model to ask here".to_owned();
+        return Answer::failed(ProblemKind::NotSupported(why), &firing.facts);
+    };
+    let cancel = firing.context.cancel;
+    let prompt = filled(&hook.prompt, &firing.json);
+    let question =
+        PromptQuestion { prompt: &prompt, model: hook.model.as_deref(), schema: &SCHEMA, timeout, cancel };
+    let reply = at_most(timeout, cancel, prompter.ask(question)).await;
+    if cancel.is_cancelled() {
+        return Answer::cancelled();
+    }
+    match reply.unwrap_or(Err(PromptError::TimedOut)) {
+        Ok(text) => match read(&text) {
+            Ok(verdict) => verdict.into_answer(hook, event),
+            Err(why) => Answer::failed(ProblemKind::InvalidOutput(why), &firing.facts),
+        },
+        Err(PromptError::TimedOut) => Answer::failed(ProblemKind::TimedOut(timeout), &firing.facts),
+        Err(PromptError::Failed(why)) => Answer::failed(ProblemKind::PromptFailed(why), &firing.facts),
+    }
+}
+
+/// The event stands where `$ARGUMENTS` does, or at the end.
+fn filled(prompt: &str, json: &str) -> String {
+    if prompt.contains("$ARGUMENTS") {
+        prompt.replace("$ARGUMENTS", json)
+    } else {
+        format!("{prompt}\n\n{json}")
+    }
+}
+
+struct Verdict {
+    ok: bool,
+    reason: String,
+    impossible: bool,
+}
+
+/// The verdict in the answer; models like to wrap JSON in words or fences.
+fn read(text: &str) -> Result<Verdict, String> {
+    let json = match (text.find('{'), text.rfind('}')) {
+        (Some(start), Some(end)) if start < end => &text[start..=end],
+        (Some(_) | None, Some(_) | None) => return Err("the model did not answer with JSON".to_owned()),
+    };
+    let value: Value = serde_json::from_str(json).map_err(|error| format!("not JSON: {error}"))?;
+    let ok = value["ok"].as_bool().ok_or("`ok` is missing or not a boolean")?;
+    let reason = value["reason"].as_str().unwrap_or("").to_owned();
+    Ok(Verdict { ok, reason, impossible: value["impossible"].as_bool().unwrap_or(false) })
+}
+
+impl Verdict {
+    fn into_answer(self, hook: &PromptHook, event: &HookEvent) -> Answer {
+        if self.ok {
+            return Answer::default();
+        }
+        let is_stop = matches!(event, HookEvent::Stop | HookEvent::SubagentStop);
+        if self.impossible && is_stop {
+            let output = HookOutput { system_message: Some(self.reason), ..HookOutput::default() };
+            return Answer { output, ..Answer::default() };
+        }
+        let mut answer = Answer { refusal: Some(self.reason.clone()), ..Answer::default() };
+        let after_the_fact = matches!(event, HookEvent::PostToolUse | HookEvent::PostToolUseFailure);
+        if after_the_fact && hook.continue_on_block != Some(true) {
+            answer.output.continue_ = Some(false);
+            answer.output.stop_reason = Some(self.reason);
+        }
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_event_goes_where_the_author_wants_it() {
+        assert_eq!(filled("Is $ARGUMENTS fine?", "{}"), "Is {} fine?");
+        assert_eq!(filled("Fine?", "{}"), "Fine?\n\n{}");
+    }
+
+    #[test]
+    fn verdicts_are_found_in_what_models_write() {
+        for text in [
+            r#"{"ok":false,"reason":"no"}"#,
+            "```json\n{\"ok\": false, \"reason\": \"no\"}\n```",
+            "Sure: {\"ok\":false,\"reason\":\"no\"} - as you asked.",
+        ] {
+            let verdict = read(text).map_err(|why| format!("{text}: {why}")).unwrap();
+            assert!(!verdict.ok);
+            assert_eq!(verdict.reason, "no");
+        }
+        for text in ["", "no", "}{", "{\"ok\":\"yes\"}", "{\"reason\":\"x\"}", "{ok}"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! Who waits for what: the hooks of every source, compiled, in the order their answers are merged.
+//!
+//! A registry is never changed, only replaced by the next one, so a run in progress keeps the hooks it
+//! started with. What is wrong with a hook is said when it is registered; at run time a hook that cannot
+//! run is reported each time, because each time it fails to check something.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lathe_protocol::control::HookCallbackMatcher;
+use lathe_protocol::settings::{CommandHook, HookCommon, HookHandler, HooksSettings, HttpHook, PromptHook};
+use lathe_protocol::{HookEvent, HookInput};
+
+use crate::engine::Enabled;
+use crate::event::{facts, is_about_a_call, subject, tool_call};
+use crate::matcher::Matcher;
+use crate::services::RuleMatcher;
+use crate::source::HookSource;
+
+/// The `hooks` of an `initialize` request.
+pub type CallbackMatchers = BTreeMap<String, Vec<HookCallbackMatcher>>;
+
+/// Something a user should know about a hook that was just registered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookWarning {
+    /// Where the hook comes from.
+    pub source: HookSource,
+    /// The key it stands under.
+    pub event: String,
+    /// What is wrong.
+    pub kind: WarningKind,
+}
+
+impl fmt::Display for HookWarning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: hooks.{}: {}", self.source, self.event, self.kind)
+    }
+}
+
+/// What is wrong with a registered hook.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum WarningKind {
+    /// Nothing ever happens under this name.
+    #[error("there is no such event")]
+    UnknownEvent,
+    /// The matcher matches nothing.
+    #[error("matcher `{matcher}` matches nothing: {why}")]
+    BadMatcher {
+        /// As it is written.
+        matcher: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A handler that cannot be read.
+    #[error("a handler is ignored: {0}")]
+    UnreadableHandler(String),
+    /// A handler that is of no use here.
+    #[error("a handler never runs: {0}")]
+    NeverRuns(String),
+    /// A time that makes no sense.
+    #[error("timeout {0} makes no sense; the default is used")]
+    BadTimeout(f64),
+}
+
+/// What a hook does.
+#[derive(Debug)]
+pub(crate) enum Kind {
+    Command(CommandHook),
+    Http(HttpHook),
+    Prompt(PromptHook),
+    Callback {
+        id: String,
+        on_failure: OnFailure,
+    },
+    /// Known, but not something this runtime can do.
+    NotSupported {
+        label: String,
+        why: &'static str,
+    },
+}
+
+/// What a failed callback means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    Continue,
+    Block,
+}
+
+/// One handler, ready to run.
+#[derive(Debug)]
+pub(crate) struct Registered {
+    pub source: HookSource,
+    pub event: HookEvent,
+    pub kind: Kind,
+    /// As configured; none means the default of its kind and event.
+    pub timeout: Option<Duration>,
+    matcher: Matcher,
+    matcher_text: String,
+    condition: Option<String>,
+    repeat: Repeat,
+}
+
+#[derive(Debug)]
+enum Repeat {
+    Always,
+    /// Set once it has run.
+    Once(AtomicBool),
+}
+
+/// A timeout is never longer than this.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A time that somebody wrote down, if one can wait for so long.
+pub(crate) fn sensible_time(seconds: f64) -> Option<Duration> {
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
+    time.map(|time| time.min(MAX_TIMEOUT))
+}
+
+/// The hooks of all sources, those that speak first in front.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Registry {
+    sources: Vec<(HookSource, Vec<Arc<Registered>>)>,
+}
+
+impl Registry {
+    /// The same registry with other hooks for one source.
+    pub fn with(&self, source: HookSource, hooks: Vec<Arc<Registered>>) -> Self {
+        let mut sources = self.sources.clone();
+        sources.retain(|(other, _)| other.slot() != source.slot());
+        if !hooks.is_empty() {
+            sources.push((source, hooks));
+            sources.sort_by(|(a, _), (b, _)| a.slot().cmp(&b.slot()));
+        }
+        Self { sources }
+    }
+
+    fn hooks(&self, enabled: Enabled) -> impl Iterator<Item = &Arc<Registered>> {
+        let sources = self.sources.iter().filter(move |(source, _)| match enabled {
+            Enabled::All => true,
+            Enabled::ManagedAndHost => matches!(source, HookSource::Policy | HookSource::Callbacks),
+            Enabled::Nothing => false,
+        });
+        sources.flat_map(|(_, hooks)| hooks)
+    }
+
+    pub fn listens(&self, event: &HookEvent, enabled: Enabled) -> bool {
+        self.hooks(enabled).any(|hook| hook.event == *event)
+    }
+
+    /// The hooks that run for this input, each piece of work once.
+    pub fn select(
+        &self,
+        input: &HookInput,
+        enabled: Enabled,
+        rules: &dyn RuleMatcher,
+    ) -> Vec<Arc<Registered>> {
+        let event = input.event_name();
+        let mut selected: Vec<Arc<Registered>> = Vec::new();
+        for hook in self.hooks(enabled).filter(|hook| hook.event == event) {
+            let wanted = hook.matches(input)
+                && hook.condition_holds(input, rules)
+                && !selected.iter().any(|other| other.is_same_work(hook))
+                && hook.may_run_again();
+            if wanted {
+                selected.push(Arc::clone(hook));
+            }
+        }
+        selected
+    }
+
+    /// The largest timeout that somebody configured for an event.
+    pub fn longest_timeout(&self, event: &HookEvent, enabled: Enabled) -> Option<Duration> {
+        self.hooks(enabled).filter(|hook| hook.event == *event).filter_map(|hook| hook.timeout).max()
+    }
+
+    /// The file names that FileChanged hooks name.
+    pub fn watched_names(&self, enabled: Enabled) -> Vec<String> {
+        let hooks = self.hooks(enabled).filter(|hook| hook.event == HookEvent::FileChanged);
+        let names = hooks.flat_map(|hook| hook.matcher_text.split('|')).map(str::trim);
+        let mut names: Vec<String> =
+            names.filter(|name| !name.is_empty() && *name != "*").map(str::to_owned).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+impl Registered {
+    fn matches(&self, input: &HookInput) -> bool {
+        if let HookSource::Agent(id) = &self.source
+            && input.base.agent_id.as_deref() != Some(id)
+        {
+            return false;
+        }
+        // A session starts before its host has registered anything; clients do not expect to be asked.
+        if self.source == HookSource::Callbacks
+            && self.event == HookEvent::SessionStart
+            && matches!(subject(input), Some("startup" | "resume" | "fork"))
+        {
+            return false;
+        }
+        subject(input).is_none_or(|subject| self.matcher.matches(subject))
+    }
+
+    fn condition_holds(&self, input: &HookInput, rules: &dyn RuleMatcher) -> bool {
+        match (&self.condition, tool_call(input)) {
+            (None, _) => true,
+            (Some(rule), Some(call)) => rules.matches(rule, call.name, call.input).unwrap_or(true),
+            (Some(_), None) => false,
+        }
+    }
+
+    fn may_run_again(&self) -> bool {
+        match &self.repeat {
+            Repeat::Always => true,
+            Repeat::Once(done) => !done.swap(true, Ordering::Relaxed),
+        }
+    }
+
+    /// Whether running both would do the same thing twice.
+    fn is_same_work(&self, other: &Self) -> bool {
+        let root = |hook: &Self| hook.source.plugin().map(|plugin| plugin.root.clone());
+        if self.condition != other.condition || root(self) != root(other) {
+            return false;
+        }
+        match (&self.kind, &other.kind) {
+            (Kind::Command(a), Kind::Command(b)) => {
+                a.command == b.command && a.args == b.args && a.shell == b.shell
+            }
+            (Kind::Http(a), Kind::Http(b)) => a.url == b.url && a.headers == b.headers,
+            (Kind::Prompt(a), Kind::Prompt(b)) => a.prompt == b.prompt && a.model == b.model,
+            (Kind::NotSupported { label: a, .. }, Kind::NotSupported { label: b, .. }) => a == b,
+            (
+                Kind::Command(_)
+                | Kind::Http(_)
+                | Kind::Prompt(_)
+                | Kind::Callback { .. }
+                | Kind::NotSupported { .. },
+                _,
+            ) => false,
+        }
+    }
+}
+
+/// Turns settings into hooks.
+pub(crate) fn compile(
+    source: &HookSource,
+    settings: &HooksSettings,
+) -> (Vec<Arc<Registered>>, Vec<HookWarning>) {
+    let mut compiler = Compiler::new(source);
+    for (name, groups) in settings {
+        let Some(event) = compiler.event(name) else { continue };
+        for group in groups {
+            let text = group.matcher.clone().flatten();
+            for handler in &group.hooks {
+                compiler.handler(&event, text.as_deref(), handler);
+            }
+        }
+    }
+    compiler.finish()
+}
+
+/// Turns the host's callbacks into hooks.
+pub(crate) fn compile_callbacks(matchers: &CallbackMatchers) -> (Vec<Arc<Registered>>, Vec<HookWarning>) {
+    let mut compiler = Compiler::new(&HookSource::Callbacks);
+    for (name, groups) in matchers {
+        let Some(event) = compiler.event(name) else { continue };
+        for group in groups {
+            let text = group.matcher.clone().flatten();
+            let on_failure = match group.on_failure.as_deref() {
+                Some("block") => OnFailure::Block,
+                Some(_) | None => OnFailure::Continue,
+            };
+            let common = HookCommon { timeout: group.timeout, ..HookCommon::default() };
+            for id in &group.hook_callback_ids {
+                let kind = Kind::Callback { id: id.clone(), on_failure };
+                compiler.add(&event, text.as_deref(), kind, &common);
+            }
+        }
+    }
+    compiler.finish()
+}
+
+struct Compiler<'a> {
+    source: &'a HookSource,
+    hooks: Vec<Arc<Registered>>,
+    warnings: Vec<HookWarning>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(source: &'a HookSource) -> Self {
+        Self { source, hooks: Vec::new(), warnings: Vec::new() }
+    }
+
+    fn finish(self) -> (Vec<Arc<Registered>>, Vec<HookWarning>) {
+        (self.hooks, self.warnings)
+    }
+
+    fn warn(&mut self, event: &str, kind: WarningKind) {
+        let warning = HookWarning { source: self.source.clone(), event: event.to_owned(), kind };
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
+    fn event(&mut self, name: &str) -> Option<HookEvent> {
+        match (HookEvent::from(name), self.source) {
+            (HookEvent::Unknown(_), _) => {
+                self.warn(name, WarningKind::UnknownEvent);
+                None
+            }
+            (HookEvent::Stop, HookSource::Agent(_)) => Some(HookEvent::SubagentStop),
+            (event, _) => Some(event),
+        }
+    }
+
+    fn handler(&mut self, event: &HookEvent, matcher: Option<&str>, handler: &HookHandler) {
+        let facts = facts(event);
+        let never = |compiler: &mut Self, what: &str| {
+            let why = format!("{what} hooks are not possible on this event");
+            compiler.warn(event.as_str(), WarningKind::NeverRuns(why));
+        };
+        match handler {
+            HookHandler::Command(hook) => {
+                let kind = match hook.shell.as_deref() {
+                    None | Some("bash" | "powershell") => Kind::Command(hook.clone()),
+                    Some(_) => Kind::NotSupported {
+                        label: hook.command.clone(),
+                        why: "its shell is neither bash nor powershell",
+                    },
+                };
+                self.add(event, matcher, kind, &hook.common);
+            }
+            HookHandler::Http(_) if facts.commands_only => never(self, "http"),
+            HookHandler::Http(hook) => self.add(event, matcher, Kind::Http(hook.clone()), &hook.common),
+            HookHandler::Prompt(_) if !facts.judged_by_models => never(self, "prompt"),
+            HookHandler::Prompt(hook) => self.add(event, matcher, Kind::Prompt(hook.clone()), &hook.common),
+            HookHandler::Agent(_) if !facts.judged_by_models => never(self, "agent"),
+            HookHandler::Agent(hook) => {
+                let why = "agent hooks are not supported yet";
+                let kind = Kind::NotSupported { label: hook.prompt.clone(), why };
+                self.add(event, matcher, kind, &hook.common);
+            }
+            HookHandler::McpTool(hook) => {
+                let why = "mcp_tool hooks are not supported yet";
+                let label = format!("{} {}", hook.server, hook.tool);
+                self.add(event, matcher, Kind::NotSupported { label, why }, &hook.common);
+            }
+            HookHandler::Unknown(value) => {
+                let what = if HookHandler::TAGS.contains(&handler.tag()) {
+                    format!("a field of `{value}` is missing or has the wrong type")
+                } else {
+                    format!("the type of `{value}` is none of {}", HookHandler::TAGS.join(", "))
+                };
+                self.warn(event.as_str(), WarningKind::UnreadableHandler(what));
+            }
+        }
+    }
+
+    fn add(&mut self, event: &HookEvent, matcher_text: Option<&str>, kind: Kind, common: &HookCommon) {
+        let (matcher, wrong) = Matcher::parse(matcher_text, event);
+        if let Some(why) = wrong {
+            let matcher = matcher_text.unwrap_or("").to_owned();
+            self.warn(event.as_str(), WarningKind::BadMatcher { matcher, why });
+        }
+        if let Kind::NotSupported { why, .. } = &kind {
+            self.warn(event.as_str(), WarningKind::NeverRuns((*why).to_owned()));
+        }
+        if let Some(rule) = &common.if_
+            && !is_about_a_call(event)
+        {
+            let why = format!("`if: {rule}` is about a tool call, and this event is not");
+            self.warn(event.as_str(), WarningKind::NeverRuns(why));
+        }
+        let timeout = common.timeout.and_then(|seconds| {
+            let duration = sensible_time(seconds);
+            if duration.is_none() {
+                self.warn(event.as_str(), WarningKind::BadTimeout(seconds));
+            }
+            duration
+        });
+        let repeat = match (self.source, common.once) {
+            (HookSource::Skill(_), Some(true)) => Repeat::Once(AtomicBool::new(false)),
+            (_, Some(_) | None) => Repeat::Always,
+        };
+        self.hooks.push(Arc::new(Registered {
+            source: self.source.clone(),
+            event: event.clone(),
+            kind,
+            timeout,
+            matcher,
+            matcher_text: matcher_text.unwrap_or("").to_owned(),
+            condition: common.if_.clone(),
+            repeat,
+        }));
+    }
+}

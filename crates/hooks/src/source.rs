@@ -1,0 +1,98 @@
+//! Where hooks come from. The order of the variants is the order in which their answers are merged, so that
+//! what an administrator set up speaks before what a project or a host did.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+/// Who registered a hook.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HookSource {
+    /// Managed settings of the machine.
+    Policy,
+    /// The user's settings file.
+    User,
+    /// The project's settings file.
+    Project,
+    /// The project's local settings file.
+    Local,
+    /// `--settings`.
+    Flag,
+    /// A plugin.
+    Plugin(PluginSource),
+    /// The frontmatter of a skill, by its name.
+    Skill(String),
+    /// The frontmatter of an agent, by the id of the running agent. Its hooks fire only for events inside
+    /// that agent, and its `Stop` hooks wait for `SubagentStop`.
+    Agent(String),
+    /// The host, through `initialize`.
+    Callbacks,
+}
+
+/// A plugin and what its commands find in their environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PluginSource {
+    /// Its name; registering the same name again replaces its hooks.
+    pub name: String,
+    /// `CLAUDE_PLUGIN_ROOT`.
+    pub root: PathBuf,
+    /// `CLAUDE_PLUGIN_DATA`.
+    pub data: PathBuf,
+    /// `CLAUDE_PLUGIN_OPTION_<KEY>`.
+    pub options: BTreeMap<String, String>,
+}
+
+impl HookSource {
+    /// What `decision_reason_hook_source` calls it, where that is known.
+    pub fn wire_name(&self) -> Option<&'static str> {
+        match self {
+            Self::Policy | Self::User | Self::Project | Self::Local | Self::Flag => Some("settings"),
+            Self::Plugin(_) | Self::Skill(_) | Self::Agent(_) | Self::Callbacks => None,
+        }
+    }
+
+    /// Rank and name: two sources with the same slot replace each other.
+    pub(crate) fn slot(&self) -> (u8, &str) {
+        match self {
+            Self::Policy => (0, ""),
+            Self::User => (1, ""),
+            Self::Project => (2, ""),
+            Self::Local => (3, ""),
+            Self::Flag => (4, ""),
+            Self::Plugin(plugin) => (5, &plugin.name),
+            Self::Skill(name) => (6, name),
+            Self::Agent(id) => (7, id),
+            Self::Callbacks => (8, ""),
+        }
+    }
+
+    pub(crate) fn plugin(&self) -> Option<&PluginSource> {
+        match self {
+            Self::Plugin(plugin) => Some(plugin),
+            Self::Policy
+            | Self::User
+            | Self::Project
+            | Self::Local
+            | Self::Flag
+            | Self::Skill(_)
+            | Self::Agent(_)
+            | Self::Callbacks => None,
+        }
+    }
+}
+
+impl fmt::Display for HookSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy => f.write_str("managed settings"),
+            Self::User => f.write_str("user settings"),
+            Self::Project => f.write_str("project settings"),
+            Self::Local => f.write_str("local settings"),
+            Self::Flag => f.write_str("--settings"),
+            Self::Plugin(plugin) => write!(f, "plugin {}", plugin.name),
+            Self::Skill(name) => write!(f, "skill {name}"),
+            Self::Agent(id) => write!(f, "agent {id}"),
+            Self::Callbacks => f.write_str("the host"),
+        }
+    }
+}

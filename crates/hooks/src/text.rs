@@ -1,0 +1,116 @@
+//! Keeps what hooks say within bounds: texts for the model and the user end after [`MAX_TEXT_CHARS`], and
+//! the whole of a longer one goes to a file if there is a folder for it.
+//!
+//! The file is written from the async thread: what a hook may say at all is capped, and it goes to the page
+//! cache.
+
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// How long a text of a hook may be.
+pub const MAX_TEXT_CHARS: usize = 10_000;
+
+/// Cuts the texts of one hook.
+pub(crate) struct Cutter {
+    /// Where long texts go.
+    pub dir: Option<PathBuf>,
+    /// Tells the files of different hooks apart.
+    pub hook_id: String,
+    /// How many files this hook has already filled.
+    files: usize,
+}
+
+impl Cutter {
+    pub fn new(dir: Option<&Path>, hook_id: &str) -> Self {
+        Self { dir: dir.map(Path::to_owned), hook_id: hook_id.to_owned(), files: 0 }
+    }
+
+    /// The text, or its start and a note about the rest; never more than [`MAX_TEXT_CHARS`].
+    pub fn cut(&mut self, text: String) -> String {
+        if fits(&text) {
+            return text;
+        }
+        let note = match self.keep(&text) {
+            Some(Ok(path)) => format!("all of it is in {}", path.display()),
+            Some(Err(error)) => format!("the rest is lost: {error}"),
+            None => "the rest is lost".to_owned(),
+        };
+        let note = format!("\n[a hook said {} characters here; {note}]", text.chars().count());
+        let room = MAX_TEXT_CHARS.saturating_sub(note.chars().count());
+        let mut cut: String = text.chars().take(room).collect();
+        cut.push_str(&note);
+        cut
+    }
+
+    fn keep(&mut self, text: &str) -> Option<io::Result<PathBuf>> {
+        let dir = self.dir.as_deref()?;
+        let path = dir.join(format!("hook-{}-{}.txt", self.hook_id, self.files));
+        self.files += 1;
+        Some(write(dir, &path, text).map(|()| path))
+    }
+}
+
+fn fits(text: &str) -> bool {
+    text.len() <= MAX_TEXT_CHARS || text.chars().nth(MAX_TEXT_CHARS).is_none()
+}
+
+fn write(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
+}
+
+/// The start of a text for a frame, where the rest is not worth a file.
+pub(crate) fn frame_text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    match text.char_indices().nth(MAX_TEXT_CHARS) {
+        Some((end, _)) => text[..end].to_owned(),
+        None => text.into_owned(),
+    }
+}
+
+/// A short form of a text that somebody wrote, for one line.
+pub(crate) fn shorten(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_texts_stay_as_they_are() {
+        let mut cutter = Cutter::new(None, "h");
+        assert_eq!(cutter.cut("ü".repeat(MAX_TEXT_CHARS)), "ü".repeat(MAX_TEXT_CHARS));
+    }
+
+    #[test]
+    fn long_texts_end_with_the_name_of_the_file_that_has_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let dir = folder.path().join("deep/er");
+        let mut cutter = Cutter::new(Some(&dir), "h1");
+        let long = "ü".repeat(MAX_TEXT_CHARS + 1);
+        for name in ["hook-h1-0.txt", "hook-h1-1.txt"] {
+            let cut = cutter.cut(long.clone());
+            assert_eq!(cut.chars().count(), MAX_TEXT_CHARS);
+            assert!(cut.ends_with(&format!("all of it is in {}]", dir.join(name).display())), "{cut}");
+            assert_eq!(std::fs::read_to_string(dir.join(name)).unwrap(), long);
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_costs_only_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for dir in [None, Some(file.as_path())] {
+            let cut = Cutter::new(dir, "h").cut("x".repeat(20_000));
+            assert!(cut.chars().count() <= MAX_TEXT_CHARS && cut.contains("the rest is lost"), "{cut}");
+        }
+    }
+}
