@@ -23,7 +23,9 @@ pub(crate) struct Head<'a> {
     pub is_rendered: bool,
     /// `message.id`: shared by all blocks of one answer.
     pub message_id: Option<Cow<'a, str>>,
-    /// `attachment.source_uuid`: the prompt that a `queued_command` delivered.
+    /// An attachment that delivered a prompt.
+    pub is_queued_prompt: bool,
+    /// `attachment.source_uuid`: the uuid of that prompt, if its sender gave it one.
     pub queued_uuid: Option<Cow<'a, str>>,
 }
 
@@ -76,7 +78,11 @@ impl<'de> Visitor<'de> for HeadVisitor {
                 "aiTitle" => head.has_ai_title = map.next_value::<Loose>()?.text().is_some(),
                 "rendered" => head.is_rendered = !matches!(map.next_value::<Loose>()?, Loose::Null),
                 "message" => head.message_id = map.next_value::<Loose>()?.member("id"),
-                "attachment" => head.queued_uuid = map.next_value::<Loose>()?.member("source_uuid"),
+                "attachment" => {
+                    let body = map.next_value::<Loose>()?;
+                    head.is_queued_prompt = body.member("type").is_some_and(|kind| kind == "queued_command");
+                    head.queued_uuid = body.member("source_uuid");
+                }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -121,10 +127,10 @@ impl<'a> Loose<'a> {
     }
 
     /// A string member of an object; `name` must be one of [`MEMBERS`].
-    pub(crate) fn member(self, name: &str) -> Option<Cow<'a, str>> {
+    pub(crate) fn member(&self, name: &str) -> Option<Cow<'a, str>> {
         match self {
             Self::Object(members) => {
-                members.into_iter().rev().find(|(key, _)| *key == name).map(|(_, text)| text)
+                members.iter().rev().find(|(key, _)| *key == name).map(|(_, text)| text.clone())
             }
             Self::Text(_) | Self::True | Self::Null | Self::Other => None,
         }

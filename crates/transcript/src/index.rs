@@ -204,7 +204,7 @@ impl Index {
             is_meta: head.is_meta,
             is_summary: head.is_summary,
             is_team: head.is_team,
-            is_rendered: head.is_rendered || head.queued_uuid.is_some(),
+            is_rendered: head.is_rendered || head.is_queued_prompt,
         });
     }
 

@@ -133,7 +133,7 @@ pub(crate) fn load(index: &Index, path: &Path, at: ResumeAt<'_>) -> Result<Resum
         ResumeAt::Message { uuid, drops_turn } => {
             let tip = index.position(uuid).ok_or_else(|| TranscriptError::NoSuchMessage(uuid.to_owned()))?;
             if let Some(turn) = drops_turn {
-                check_dropped(index, tip, uuid, turn).map_err(|error| error.into_error(path))?;
+                check_dropped(index, path, tip, turn)?;
             }
             Some(tip)
         }
@@ -315,44 +315,36 @@ impl State {
     }
 }
 
-enum DropCheck {
-    Refused { at: String, turn: String, reason: String },
-    Io(io::Error),
-}
-
-impl DropCheck {
-    fn into_error(self, path: &Path) -> TranscriptError {
-        match self {
-            Self::Refused { at, turn, reason } => TranscriptError::DropsTurn { at, turn, reason },
-            Self::Io(error) => TranscriptError::io("read", path, error),
-        }
-    }
-}
-
 /// Checks that everything behind `cut` on the current branch belongs to the turn of prompt `turn`: it
 /// must begin with that prompt, and no other prompt may follow.
-fn check_dropped(index: &Index, cut: At, at: &str, turn: &str) -> Result<(), DropCheck> {
-    let refused = |reason| DropCheck::Refused { at: at.to_owned(), turn: turn.to_owned(), reason };
+fn check_dropped(index: &Index, path: &Path, cut: At, turn: &str) -> Result<()> {
+    let read =
+        |at: At| index.read(index.entries[at].span).map_err(|error| TranscriptError::io("read", path, error));
+    let cut_text = read(cut)?;
+    let refused = |reason| {
+        let at = RawObject::parse(&cut_text).ok().and_then(|record| record.text("uuid")).unwrap_or_default();
+        TranscriptError::DropsTurn { at, turn: turn.to_owned(), reason }
+    };
     let chain = leaf_for_model(index).map(|tip| index.chain(tip)).unwrap_or_default();
-    let Some(position) = chain.iter().position(|entry| *entry == cut) else {
+    let Some(position) = chain.iter().position(|at| *at == cut) else {
         return Err(refused("the message is not part of the current conversation".to_owned()));
     };
     let dropped = chain[position + 1..].iter().filter(|at| index.entries[**at].is_message());
     let mut turn_id = None;
     for (nth, at) in dropped.enumerate() {
         let entry = &index.entries[*at];
-        let text = index.read(entry.span).map_err(DropCheck::Io)?;
+        let text = read(*at)?;
         let Ok(record) = RawObject::parse(&text) else { continue };
         let uuid = record.text("uuid").unwrap_or_default();
         let prompt_id = record.text("promptId");
-        if nth == 0 && uuid != turn {
-            let kind = record.text("type").unwrap_or_default();
-            let reason = format!(
-                "the first discarded entry is not the prompt of that turn [type={kind}, uuid={uuid}]"
-            );
-            return Err(refused(reason));
-        }
         if nth == 0 {
+            if uuid != turn {
+                let kind = record.text("type").unwrap_or_default();
+                let what = format!(
+                    "the first discarded entry is not the prompt of that turn [type={kind}, uuid={uuid}]"
+                );
+                return Err(refused(what));
+            }
             turn_id = prompt_id;
             continue;
         }

@@ -192,6 +192,23 @@ fn messages_for_people_are_not_sent_to_the_model() {
 }
 
 #[test]
+fn attachments_come_back_only_if_they_are_conversation() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("go");
+    session.attachment(&json!({ "type": "environment", "cwd": "/w" }));
+    session.attachment(&json!({ "type": "queued_command", "prompt": "and this", "source_uuid": "q" }));
+    session.attachment(&json!({ "type": "queued_command", "prompt": [{ "type": "text", "text": "that" }] }));
+    let resumed = resume(&session);
+    assert_eq!(texts(&resumed), ["go and this that"]);
+    assert!(resumed.prompts.contains("q"));
+    let text = std::fs::read_to_string(&session.path).unwrap();
+    let shown = r#""rendered":"reminder","renderedRole":"user""#;
+    std::fs::write(&session.path, text.replacen(r#""renderedRole":"system""#, shown, 1)).unwrap();
+    assert_eq!(texts(&resume(&session)), ["go reminder and this that"]);
+}
+
+#[test]
 fn a_file_without_a_conversation_resumes_empty() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("S.jsonl");
