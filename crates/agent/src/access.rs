@@ -18,6 +18,11 @@ pub trait SettingsAccess: Send + Sync {
     /// Writes a permission update to the file it names. Updates for the session alone are none of its
     /// business.
     fn save_permission(&self, update: &PermissionUpdate) -> Result<(), String>;
+
+    /// The rules of the files, for `list_permission_rules`; null where there are none.
+    fn permission_rules(&self) -> Value {
+        Value::Null
+    }
 }
 
 /// A session without settings files.

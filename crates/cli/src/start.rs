@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lathe_agent::access::NoSettings;
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::journal::Journal;
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
@@ -15,7 +14,7 @@ use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
-use lathe_protocol::{Init, PermissionBehavior, PermissionMode};
+use lathe_protocol::{Init, PermissionBehavior, PermissionMode, Settings};
 use lathe_tools::{Selection, ToolSet, Workspace, builtin_tools};
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{Durability, SessionPaths, TranscriptError, TranscriptWriter};
@@ -24,14 +23,24 @@ use crate::client;
 use crate::env::Env;
 use crate::host::RealHost;
 use crate::plan::{RunPlan, StartError, ToolChoice};
+use crate::settings::{self, RunSettings};
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
 
 /// The model when nobody names one.
 const DEFAULT_MODEL: &str = "default";
 
 /// Builds the session of a plan.
-pub async fn session_config(plan: &RunPlan, env: Env) -> Result<SessionConfig, StartError> {
+pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfig, StartError> {
     let host: Arc<dyn Host> = Arc::new(RealHost);
+    let (settings, warnings) = settings::load(plan, &env)?;
+    warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    let (wanted, variables) = {
+        let stack = settings.stack();
+        (stack.effective(), stack.env())
+    };
+    for (name, value) in &variables {
+        env.set(name, value);
+    }
     let cwd = env.cwd.clone().ok_or_else(|| StartError {
         message: "Error: the working directory does not exist any more".to_owned(),
         reason: Some("cwd_unavailable"),
@@ -39,24 +48,29 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<SessionConfig, S
     let session_id = plan.session_id.clone().unwrap_or_else(|| host.uuid());
     let ledger = Ledger::default();
     let named = plan.model.clone().or_else(|| env.get("ANTHROPIC_MODEL").map(str::to_owned));
-    let named = named.unwrap_or_else(|| DEFAULT_MODEL.to_owned());
-    let chosen = client::choose(&named, &env, None, &ledger)?;
+    let named = named.or_else(|| wanted.model.clone()).unwrap_or_else(|| DEFAULT_MODEL.to_owned());
+    let chosen = client::choose(&named, &env, wanted.api_key_helper.clone(), &ledger)?;
     chosen.warnings.iter().for_each(|warning| eprintln!("{warning}"));
     let model_id = resolve_model(&named, &env);
-    let extra_dirs = existing_dirs(&plan.add_dirs, &cwd);
-    let permissions = permissions(plan, &env, &cwd, &extra_dirs);
+    let mut dirs = plan.add_dirs.clone();
+    dirs.extend(settings.stack().permission_dirs().into_iter().map(|dir| dir.path));
+    let extra_dirs = existing_dirs(&dirs, &cwd);
+    let permissions = permissions(plan, &env, &settings, &extra_dirs)?;
     let tools = tools(plan, &permissions);
     let mut workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
     // Searches walk past what the session may not read.
     let engine = permissions.clone();
     workspace.closed_paths = Some(Arc::new(move |path: &Path| engine.read_denied(path)));
-    let journal = journal(plan, &env, &cwd, &session_id)?;
+    let mut journal = journal(plan, &env, &cwd, &session_id)?;
+    if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
+        journal.title(name.trim());
+    }
     let system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
     Ok(SessionConfig {
         init: init_facts(&cwd, &extra_dirs, chosen.key_source),
         session_id,
         model: chosen.model,
-        choice: model_choice(plan, &env, model_id),
+        choice: model_choice(plan, &env, &wanted, model_id),
         retry: client::retry_policy(&env),
         tools,
         known_tools: builtin_tools().iter().map(|tool| tool.name().to_owned()).collect(),
@@ -68,7 +82,7 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<SessionConfig, S
         frames: frame_options(plan, &env),
         surface: if plan.host_answers { PromptSurface::Host } else { PromptSurface::None },
         catalog: client::catalog(&env),
-        settings: Arc::new(NoSettings),
+        settings: Arc::new(settings),
         journal,
         host,
     })
@@ -80,7 +94,7 @@ fn resolve_model(name: &str, env: &Env) -> String {
     client::catalog(env).resolve(name, Phase::Working)
 }
 
-fn model_choice(plan: &RunPlan, env: &Env, id: String) -> ModelChoice {
+fn model_choice(plan: &RunPlan, env: &Env, wanted: &Settings, id: String) -> ModelChoice {
     let catalog = client::catalog(env);
     let fallbacks = plan.fallback_models.iter().map(|name| catalog.resolve(name, Phase::Working)).collect();
     let extra_body = env.get("CLAUDE_CODE_EXTRA_BODY").and_then(|text| serde_json::from_str(text).ok());
@@ -95,7 +109,11 @@ fn model_choice(plan: &RunPlan, env: &Env, id: String) -> ModelChoice {
         id,
         fallbacks,
         thinking,
-        effort: plan.effort.clone().or_else(|| env.get("CLAUDE_CODE_EFFORT_LEVEL").map(str::to_owned)),
+        effort: plan
+            .effort
+            .clone()
+            .or_else(|| env.get("CLAUDE_CODE_EFFORT_LEVEL").map(str::to_owned))
+            .or_else(|| wanted.effort_level.clone()),
         max_output_tokens: max_output.map(|tokens| tokens.min(u64::from(u32::MAX)) as u32),
         betas: plan.betas.clone(),
         cache: cache(env),
@@ -123,32 +141,45 @@ fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
     dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
 }
 
-fn permissions(plan: &RunPlan, env: &Env, cwd: &Path, extra_dirs: &[PathBuf]) -> Engine {
-    let mode = plan.permission_mode.unwrap_or_default();
+/// The rules and the mode: those of the settings files, then those of the command line.
+fn permissions(
+    plan: &RunPlan,
+    env: &Env,
+    settings: &RunSettings,
+    extra_dirs: &[PathBuf],
+) -> Result<Engine, StartError> {
+    let stack = settings.stack();
+    let mode = plan.permission_mode.or_else(|| stack.default_mode()).unwrap_or_default();
     if let Some(warning) = mode_warning(mode) {
         eprintln!("Warning: {warning}");
     }
-    let mut working_dirs = vec![cwd.to_owned()];
+    if mode == PermissionMode::BypassPermissions && stack.bypass_is_disabled() {
+        return Err(StartError::new("Error: the settings of this machine forbid to skip permissions"));
+    }
+    let mut working_dirs: Vec<PathBuf> = env.cwd.iter().cloned().collect();
     working_dirs.extend_from_slice(extra_dirs);
     let mut engine = Engine::new(EngineConfig {
         mode,
         working_dirs,
         home: env.home().map(Path::to_owned),
         config_dir: env.config_dir(),
-        bypass_available: plan.bypass_available || mode == PermissionMode::BypassPermissions,
+        bypass_available: plan.bypass_available && !stack.bypass_is_disabled(),
         ..EngineConfig::default()
     });
+    let mut warnings = Vec::new();
+    for (behavior, source, rule) in stack.permission_rules() {
+        warnings.extend(engine.add_rules(behavior, source, [rule]));
+    }
     let lists = [
         (PermissionBehavior::Allow, &plan.allowed_tools),
         (PermissionBehavior::Deny, &plan.disallowed_tools),
     ];
     for (behavior, lists) in lists {
         let rules = lists.iter().flat_map(|list| parse_rule_list(list));
-        for warning in engine.add_rules(behavior, RuleSource::CliArg, rules) {
-            eprintln!("Warning: {warning}");
-        }
+        warnings.extend(engine.add_rules(behavior, RuleSource::CliArg, rules));
     }
-    engine
+    warnings.iter().for_each(|warning| eprintln!("Warning: {warning}"));
+    Ok(engine)
 }
 
 /// The tools of the session: those the plan names, without those that a bare deny takes away.

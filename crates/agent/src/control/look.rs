@@ -137,6 +137,10 @@ fn read_bounded(path: &Path, limit: u64) -> std::io::Result<(String, bool)> {
 
 /// The rules in force.
 pub(super) fn permission_rules(shared: &Arc<Shared>) -> Reply {
+    let state = shared.settings.permission_rules();
+    if !state.is_null() {
+        return Reply::Success(json!({"state": state}));
+    }
     Reply::Success(json!({"state": {
         "rules": [],
         "workspaceDirectories": [],
