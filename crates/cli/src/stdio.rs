@@ -76,6 +76,19 @@ impl Stream {
         Ok(())
     }
 
+    /// Waits until nobody reads what we write any more. Never for a file.
+    pub async fn reader_gone(&self) {
+        let Waiting::Polled(fd) = &self.fd else { return std::future::pending().await };
+        // With no flags of its own, `poll` reports nothing but errors and a closed other end.
+        while !is_ready(*fd.get_ref(), PollFlags::empty()) {
+            match fd.ready(Interest::WRITABLE).await {
+                // Readiness comes with a change, and every change is looked at: no change is missed.
+                Ok(mut guard) => guard.clear_ready_matching(Ready::ALL),
+                Err(_) => return std::future::pending().await,
+            }
+        }
+    }
+
     async fn ready(&self, interest: Interest, flags: PollFlags) -> io::Result<()> {
         let Waiting::Polled(fd) = &self.fd else { return Ok(()) };
         while !is_ready(fd.get_ref().as_fd(), flags) {

@@ -29,7 +29,13 @@ pub async fn write_frames(
 ) -> io::Result<Written> {
     let out = Stream::stdout()?;
     let mut page = Page::new(format);
-    while let Some(frame) = frames.recv().await {
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = frames.recv() => frame,
+            () = out.reader_gone() => return Ok(Written::ReaderGone),
+        };
+        let Some(frame) = frame else { break };
         progress.show(&frame);
         page.add(&frame);
         while page.bytes.len() < BATCH_BYTES
