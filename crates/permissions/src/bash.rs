@@ -2,15 +2,16 @@
 //!
 //! One parse of the bytes that will run serves every question: what is forbidden anywhere inside, what may
 //! never go unasked, what is known to be harmless, what rules allow. The questions are asked in that order;
-//! [`rules`] has the first, [`allow`] the last, and [`standing`] knows in which directories the commands of
-//! the script may find themselves.
+//! [`rules`] has the first, [`allow`] the last; [`touch`] judges the files a script touches, and [`standing`]
+//! knows in which directories its commands may find themselves.
 
 mod allow;
 mod critical;
 mod rules;
 mod standing;
+mod touch;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lathe_protocol::permission::PermissionMode;
 use serde_json::Value;
@@ -33,6 +34,8 @@ pub(crate) struct Shell<'a> {
     pub command: &'a str,
     pub analysis: &'a Analysis,
     pub standings: Standings,
+    /// Paths that the script itself moves or copies into place, with the step that does.
+    pub arrivals: Vec<(usize, PathBuf)>,
 }
 
 /// Decides about a command. Rules for the whole tool that deny have been looked at.
@@ -51,7 +54,8 @@ pub(crate) fn decide(engine: &Engine, call: &Call<'_>, tool: &str) -> Decision {
         Err(error) => return unreadable(engine, call, tool, &error),
     };
     let standings = Standings::new(&analysis, call.cwd);
-    let shell = Shell { engine, tool, command, analysis: &analysis, standings };
+    let mut shell = Shell { engine, tool, command, analysis: &analysis, standings, arrivals: Vec::new() };
+    shell.arrivals = shell.find_arrivals();
     shell.decide(call)
 }
 
@@ -78,7 +82,7 @@ fn planned() -> Decision {
         reason: Reason::Mode(PermissionMode::Plan),
         message: message::plan_command(),
         shown_as: ShownAs::Denial,
-        was_question: true,
+        was_question: false,
     })
 }
 
@@ -90,6 +94,7 @@ fn asked(tool: &str, reason: Reason, message: String) -> Asked {
         suggestions: Vec::new(),
         blocked_path: None,
         requires_user_interaction: false,
+        hook_may_allow: true,
     }
 }
 

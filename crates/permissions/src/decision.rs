@@ -44,6 +44,8 @@ pub struct Asked {
     pub blocked_path: Option<PathBuf>,
     /// Whether the call *is* a question to a person: a hook or a rule cannot answer in their place.
     pub requires_user_interaction: bool,
+    /// Whether a `PreToolUse` hook may answer: not for a removal that nobody may wave through.
+    pub hook_may_allow: bool,
 }
 
 /// A call that must not run.
@@ -180,7 +182,9 @@ impl Decision {
     pub fn after_hook(self, verdict: HookVerdict, tool: &str) -> Self {
         match (self, verdict) {
             (Self::Ask(asked), HookVerdict::Allow)
-                if asked.reason.rule().is_none() && !asked.requires_user_interaction =>
+                if asked.hook_may_allow
+                    && asked.reason.rule().is_none()
+                    && !asked.requires_user_interaction =>
             {
                 Self::Allow(Allowed { reason: Reason::Hook("a hook allowed it".to_owned()) })
             }
@@ -191,6 +195,7 @@ impl Decision {
                 suggestions: Vec::new(),
                 blocked_path: None,
                 requires_user_interaction: false,
+                hook_may_allow: true,
             }),
             (decision, HookVerdict::Allow | HookVerdict::Ask) => decision,
         }

@@ -140,6 +140,7 @@ fn question(tool: &str, file: &FileCall) -> Asked {
         suggestions: Vec::new(),
         blocked_path: None,
         requires_user_interaction: false,
+        hook_may_allow: true,
     }
 }
 

@@ -235,8 +235,9 @@ fn is_process(directory: &Path) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
-/// The paths a shell glob pattern stands for, as far as the directories can be read. A segment that starts
-/// with a wildcard matches no hidden file, as in bash.
+/// The paths a shell glob pattern may stand for, as far as the directories can be read. Rather too many than
+/// too few: a class matches anything, and `**` goes all the way down. A segment that starts with a wildcard
+/// matches no hidden file, as in bash.
 pub(crate) fn expand(pattern: &str, cwd: &Path) -> Result<Vec<PathBuf>, TooMany> {
     let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { cwd.to_owned() }];
     let mut seen = 0;
@@ -246,25 +247,48 @@ pub(crate) fn expand(pattern: &str, cwd: &Path) -> Result<Vec<PathBuf>, TooMany>
             found.iter_mut().for_each(|path| path.push(&name));
             continue;
         }
+        let generous = match segment.split_once('[') {
+            Some((before, _)) => format!("{before}*"),
+            None => segment.to_owned(),
+        };
         let mut next = Vec::new();
         for directory in &found {
-            let Ok(entries) = std::fs::read_dir(directory) else { continue };
-            for entry in entries.flatten() {
-                seen += 1;
-                if seen > MAX_ENTRIES {
-                    return Err(TooMany);
-                }
-                let name = entry.file_name();
-                let name = name.to_string_lossy();
-                let hidden = name.starts_with('.') && !segment.starts_with('.');
-                if !hidden && crate::glob::matches(segment, &name) {
-                    next.push(directory.join(name.as_ref()));
-                }
-            }
+            matching(directory, &generous, segment.contains("**"), &mut next, &mut seen)?;
+        }
+        if segment == "**" {
+            next.extend(found);
         }
         found = next;
     }
     Ok(found)
+}
+
+fn matching(
+    directory: &Path,
+    segment: &str,
+    deep: bool,
+    found: &mut Vec<PathBuf>,
+    seen: &mut usize,
+) -> Result<(), TooMany> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Ok(()) };
+    for entry in entries.flatten() {
+        *seen += 1;
+        if *seen > MAX_ENTRIES {
+            return Err(TooMany);
+        }
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let hidden = name.starts_with('.') && !segment.starts_with('.');
+        if hidden || !crate::glob::matches(segment, &name) {
+            continue;
+        }
+        let path = directory.join(name.as_ref());
+        if deep && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            matching(&path, segment, deep, found, seen)?;
+        }
+        found.push(path);
+    }
+    Ok(())
 }
 
 fn unescaped(segment: &str) -> String {

@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// A configuration larger than this is not read.
 const MAX_CONFIG: u64 = 64 * 1024;
 
+/// The hook that runs when git writes its index, as it may do on a mere look.
+const INDEX_HOOK: &str = "post-index-change";
+
 /// Submodules looked into.
 const MAX_MODULES: usize = 64;
 
@@ -23,7 +26,7 @@ const HARMLESS: &[(&str, &str)] = &[
         "repositoryformatversion filemode bare logallrefupdates ignorecase precomposeunicode symlinks autocrlf \
       eol safecrlf abbrev quotepath compression commentchar longpaths protectntfs protecthfs sharedrepository \
       untrackedcache preloadindex fscache splitindex sparsecheckout sparsecheckoutcone checkstat trustctime \
-      bigfilethreshold deltabasecachelimit editor",
+      bigfilethreshold deltabasecachelimit editor sshcommand",
     ),
     (
         "remote",
@@ -64,6 +67,7 @@ const HARMLESS: &[(&str, &str)] = &[
     ("url", "insteadof pushinsteadof"),
     ("column", "ui status branch tag"),
     ("maintenance", "auto strategy"),
+    ("lfs", "repositoryformatversion url pushurl locksverify access"),
 ];
 
 /// Whether a read-only git command in `cwd` runs git and nothing else.
@@ -71,8 +75,8 @@ pub(crate) fn is_inert(cwd: &Path) -> bool {
     for directory in cwd.ancestors() {
         let git = directory.join(".git");
         match fs::metadata(&git) {
-            Ok(metadata) if metadata.is_dir() => return git_dir_is_inert(&git),
-            Ok(_) => return linked_dir(&git, directory).is_some_and(|git| git_dir_is_inert(&git)),
+            Ok(metadata) if metadata.is_dir() => return git_dir_is_inert(&git, directory),
+            Ok(_) => return linked_dir(&git, directory).is_some_and(|git| git_dir_is_inert(&git, directory)),
             // A link that leads nowhere, or a directory we may not look into.
             Err(_) if fs::symlink_metadata(&git).is_ok() => return false,
             Err(_) => {}
@@ -96,17 +100,15 @@ fn linked_dir(file: &Path, directory: &Path) -> Option<PathBuf> {
     Some(directory.join(target))
 }
 
-fn git_dir_is_inert(git: &Path) -> bool {
+fn git_dir_is_inert(git: &Path, root: &Path) -> bool {
     let common = match read(&git.join("commondir")) {
         Some(text) => git.join(text.trim()),
         None => git.to_owned(),
     };
-    // `git status` and `git diff` may write the index, and that runs this hook.
-    let hooked =
-        common.join("hooks/post-index-change").exists() || git.join("hooks/post-index-change").exists();
+    let hooked = [common.as_path(), git].iter().any(|dir| dir.join("hooks").join(INDEX_HOOK).exists());
     !hooked
-        && config_is_inert(&common.join("config"), Worktree::Own)
-        && config_is_inert(&git.join("config.worktree"), Worktree::Own)
+        && config_is_inert(&common.join("config"), Worktree::At(root))
+        && config_is_inert(&git.join("config.worktree"), Worktree::At(root))
         && modules_are_inert(&common.join("modules"), 0, &mut 0)
 }
 
@@ -120,7 +122,7 @@ fn modules_are_inert(directory: &Path, depth: u32, seen: &mut usize) -> bool {
             return false;
         }
         if path.join("HEAD").exists() {
-            let hooked = path.join("hooks/post-index-change").exists();
+            let hooked = path.join("hooks").join(INDEX_HOOK).exists();
             let inert = config_is_inert(&path.join("config"), Worktree::Elsewhere);
             if hooked || !inert || !modules_are_inert(&path.join("modules"), depth + 1, seen) {
                 return false;
@@ -132,10 +134,12 @@ fn modules_are_inert(directory: &Path, depth: u32, seen: &mut usize) -> bool {
     true
 }
 
-/// Whether a configuration may say where its files are.
+/// Where the files of a configuration are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Worktree {
-    Own,
+enum Worktree<'a> {
+    /// Here.
+    At(&'a Path),
+    /// Where the configuration says, as in a submodule.
     Elsewhere,
 }
 
@@ -145,7 +149,7 @@ fn read(path: &Path) -> Option<String> {
     Some(text)
 }
 
-fn config_is_inert(path: &Path, worktree: Worktree) -> bool {
+fn config_is_inert(path: &Path, worktree: Worktree<'_>) -> bool {
     match fs::metadata(path) {
         Err(_) => fs::symlink_metadata(path).is_err(),
         Ok(metadata) if metadata.len() >= MAX_CONFIG || !metadata.is_file() => false,
@@ -153,7 +157,13 @@ fn config_is_inert(path: &Path, worktree: Worktree) -> bool {
     }
 }
 
-fn text_is_inert(text: &str, worktree: Worktree) -> bool {
+/// Whether a folder of hooks, named from the root of the work tree, has none that runs on a look.
+fn hooks_are_quiet(root: &Path, value: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    !value.is_empty() && value.chars().all(plain) && !root.join(value).join(INDEX_HOOK).exists()
+}
+
+fn text_is_inert(text: &str, worktree: Worktree<'_>) -> bool {
     let mut section = String::new();
     for line in text.trim_start_matches('\u{feff}').lines() {
         let mut line = line.trim();
@@ -168,9 +178,19 @@ fn text_is_inert(text: &str, worktree: Worktree) -> bool {
         if line.is_empty() || line.starts_with(['#', ';']) {
             continue;
         }
-        let key = line.split(['=', ' ', '\t']).next().unwrap_or(line).to_ascii_lowercase();
-        let elsewhere = worktree == Worktree::Elsewhere && section == "core" && key == "worktree";
-        if !elsewhere && !is_harmless(&section, &key) {
+        let (key, value) = line.split_once('=').unwrap_or((line, ""));
+        let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
+        let harmless = match (section.as_str(), key.as_str()) {
+            ("core", "worktree") => worktree == Worktree::Elsewhere,
+            // Anything but a yes or no is a program.
+            ("core", "fsmonitor") => matches!(value.to_ascii_lowercase().as_str(), "true" | "false"),
+            ("core", "hookspath") => match worktree {
+                Worktree::At(root) => hooks_are_quiet(root, value),
+                Worktree::Elsewhere => false,
+            },
+            (section, key) => is_harmless(section, key),
+        };
+        if !harmless {
             return false;
         }
     }
@@ -208,7 +228,7 @@ mod tests {
     use super::*;
 
     fn inert(text: &str) -> bool {
-        text_is_inert(text, Worktree::Own)
+        text_is_inert(text, Worktree::At(Path::new("/nowhere")))
     }
 
     #[test]
@@ -219,6 +239,7 @@ mod tests {
         ));
         assert!(inert("# note\n; note\n[branch \"a]b\"]\nremote = origin\n"));
         assert!(inert("[alias]\n x = !touch y\n"));
+        assert!(inert("[core]\n\thooksPath = .husky/_\n\tfsmonitor = true\n"));
         assert!(inert(""));
     }
 
@@ -232,7 +253,9 @@ mod tests {
             "[diff]\nexternal = x",
             "[filter \"lfs\"]\nclean = x",
             "[include]\npath = ../evil",
-            "[core]\nhooksPath = x",
+            "[core]\nhooksPath = \"x y\"",
+            "[core]\nfsmonitor",
+            "[core]\nfsmonitor =",
             "[core]\npager = x",
             "[extensions]\npartialClone = origin",
             "[remote \"o\"]\nuploadpack = x",

@@ -167,5 +167,6 @@ fn question(tool: &str, subject: &Subject) -> Asked {
         suggestions,
         blocked_path: None,
         requires_user_interaction: false,
+        hook_may_allow: true,
     }
 }

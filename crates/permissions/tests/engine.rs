@@ -267,11 +267,12 @@ fn deny_rules_see_through_everything_that_runs_a_command() {
         check_bash(&project, command, "allow");
     }
     // What it runs is only known at run time: with a rule to keep, that is a question even here.
-    let allowed = self::project(PermissionMode::Default).with(Deny, &["Bash(curl:*)"]).with(Allow, &["Bash"]);
+    let bare = self::project(PermissionMode::Default).with(Deny, &["Bash(curl:*)"]).with(Allow, &["Bash"]);
     for command in
         ["$c x", "cu?l x", "eval \"$x\"", "bash -c \"$x\"", "ls (", "x='a[$(curl y)]'; ((x))", "echo ${x@P}"]
     {
         check_bash(&project, command, "ask");
+        check_bash(&bare, command, "ask");
     }
 }
 
@@ -417,6 +418,73 @@ fn file_rules_hold_for_shell_commands() {
     check(&project, "Grep", json!({"pattern": "x", "path": ".env"}), "deny");
     assert!(project.engine.read_denied(&project.path.join(".env")));
     assert!(!project.engine.read_denied(&project.path.join("a.txt")));
+}
+
+#[test]
+fn accepting_edits_means_these_files_and_no_others() {
+    let project = project(PermissionMode::AcceptEdits);
+    let outside = project.path.join("../outside").canonicalize().unwrap();
+    std::os::unix::fs::symlink(&outside, project.path.join("away")).unwrap();
+    fs::create_dir_all(project.path.join("tree/pkg")).unwrap();
+    fs::create_dir_all(project.path.join("pkg")).unwrap();
+    for command in [
+        "touch new",
+        "mkdir -p a/b && cp a.txt a/b/",
+        "mv a.txt b.txt",
+        "cp -r tree copy",
+        "rm -rf src",
+        "sed -i 's/a/b/g' a.txt",
+        "cat > new <<'E'\ntext\nE",
+        "LANG=C mv a.txt b.txt",
+        "cd src && touch x",
+        "echo x >> a.txt 2>&1",
+    ] {
+        check_bash(&project, command, "allow");
+    }
+    for command in [
+        "touch away/x",
+        "echo x > away/x",
+        "cp a.txt away",
+        "mv away x",
+        "ln -s /etc x",
+        "rm *.txt",
+        "cp a.txt ../outside/x",
+        "touch ~/x",
+        "echo x > $y",
+        "echo x >! ../outside/x",
+        "sed -i 's/a/b/e' a.txt",
+        "sed -i.bak/../x s/a/b/ a.txt",
+        // Copying into a directory that is there writes through the links in it.
+        "cp -r tree/pkg .",
+        "cp -r tree/. .",
+        // What has just been brought may bring links along.
+        "cp -r tree new && echo x > new/link/x",
+        "mv tree new; touch new/link/x",
+        "mv tree new; cat new/link",
+        "cd away && touch x",
+        "cd $x; touch y",
+        "for d in /etc; do cd $d; touch y; done",
+        "for HOME in /etc; do touch $HOME/x; done",
+        "touch x &",
+        "echo x > /dev/tcp/127.0.0.1/9",
+        "touch .mcp.json",
+        "cp a.txt .vscode/settings.json",
+        "mkdir .GIT",
+        "mv -t .git a.txt",
+        "tee new",
+    ] {
+        check_bash(&project, command, "ask");
+    }
+}
+
+#[test]
+fn a_commit_message_in_a_here_document_is_data() {
+    let project = project(PermissionMode::Default).with(Allow, &["Bash(git commit:*)", "Bash(git add:*)"]);
+    let commit =
+        "git add -A && git commit -m \"$(cat <<'EOF'\nFix it (rm -rf / $(touch x))\n\nSee `y`.\nEOF\n)\"";
+    check_bash(&project, commit, "allow");
+    let expanded = "git commit -m \"$(cat <<EOF\n$(touch x)\nEOF\n)\"";
+    check_bash(&project, expanded, "ask");
 }
 
 #[test]
@@ -589,6 +657,8 @@ fn a_hook_answers_questions_but_lifts_no_rule() {
     assert_eq!(after("curl x", HookVerdict::Allow), "deny");
     assert_eq!(after("git push", HookVerdict::Allow), "ask");
     assert_eq!(after("ls", HookVerdict::Ask), "ask");
+    assert_eq!(after("rm -rf /usr", HookVerdict::Allow), "ask");
+    assert_eq!(after("ls (", HookVerdict::Allow), "allow");
     let question =
         project.decide("AskUserQuestion", json!({})).after_hook(HookVerdict::Allow, "AskUserQuestion");
     assert_eq!(word(&question), "ask");

@@ -5,20 +5,18 @@ use std::path::PathBuf;
 
 use lathe_protocol::permission::{PermissionMode, PermissionUpdate};
 
-use crate::bash::standing::{Standing, locate};
+use crate::bash::standing::Standing;
 use crate::bash::{MAX_CHARS, Shell, asked};
 use crate::decision::{Allowed, Asked, Decision, Reason};
 use crate::engine::Engine;
 use crate::message;
-use crate::paths::{Kind, Located};
-use crate::protected::is_protected;
 use crate::repository;
 use crate::rule::MatchedRule;
-use crate::shell::commands::{Effect, Touch, TouchAccess, effect, git, harmless_name, possible_touches};
+use crate::shell::commands::{Effect, Touch, TouchAccess, effect, git, harmless_name};
 use crate::shell::texts::{permitting_texts, suggested_rule};
 use crate::shell::unwrap::program_name;
 use crate::shell::value::Arg;
-use crate::shell::walk::{AssignedValue, Assigns, Found, Invocation, Opens, Redirection, Step};
+use crate::shell::walk::{AssignedValue, Assigns, Found, Invocation, Step};
 use crate::suggest;
 
 /// What may grant a part.
@@ -31,7 +29,7 @@ pub(super) enum Grants {
 }
 
 /// Why a part may run.
-enum Granted {
+pub(super) enum Granted {
     Harmless,
     Mode,
     Rule(usize),
@@ -40,23 +38,23 @@ enum Granted {
 /// Why a part may not run unasked.
 #[derive(Debug)]
 pub(super) struct Obstacle {
-    reason: Reason,
-    message: String,
-    path: Option<PathBuf>,
-    updates: Vec<PermissionUpdate>,
+    pub reason: Reason,
+    pub message: String,
+    pub path: Option<PathBuf>,
+    pub updates: Vec<PermissionUpdate>,
 }
 
 impl Obstacle {
     /// The command is on no list.
-    fn command() -> Box<Self> {
+    pub(super) fn command() -> Box<Self> {
         Self::because(message::COMMAND.to_owned())
     }
 
-    fn contains(what: &str) -> Box<Self> {
+    pub(super) fn contains(what: &str) -> Box<Self> {
         Self::because(format!("{}: it contains {what}", message::COMMAND))
     }
 
-    fn because(text: String) -> Box<Self> {
+    pub(super) fn because(text: String) -> Box<Self> {
         Box::new(Self { reason: Reason::Other(text.clone()), message: text, path: None, updates: Vec::new() })
     }
 }
@@ -155,13 +153,13 @@ impl Shell<'_> {
         let obstacle = match (effect(run), self.analysis.shape) {
             (Effect::Unknown, _) => Obstacle::command(),
             (_, Some(shape)) => Obstacle::contains(shape),
-            (Effect::ReadOnly(touches), None) => match self.reads(program, &touches, standing) {
+            (Effect::ReadOnly(touches), None) => match self.reads(program, &touches, index) {
                 Ok(()) => return Ok(Granted::Harmless),
                 Err(obstacle) => obstacle,
             },
             (Effect::Changes(touches), None) => {
                 let what = format!("{program} in");
-                match self.changes(&what, &touches, standing, grants) {
+                match self.changes(&what, &touches, index, grants) {
                     Ok(granted) => return Ok(granted),
                     Err(obstacle) => obstacle,
                 }
@@ -192,164 +190,6 @@ impl Shell<'_> {
             };
             let meant = |option: &str| self.engine.allow.matched(found.rule).rule.text.contains(option);
             executes.is_none_or(meant).then_some(found.rule)
-        })
-    }
-
-    fn reads(&self, program: &str, touches: &[Touch], standing: &Standing) -> Result<(), Box<Obstacle>> {
-        if !git_is_inert(touches, standing) {
-            return Err(Obstacle::because(format!(
-                "{}: the configuration of this repository can make git run programs",
-                message::COMMAND
-            )));
-        }
-        for touch in touches.iter().filter(|touch| touch.access != TouchAccess::Repository) {
-            let located = locate(touch, standing).map_err(|_| Obstacle::command())?;
-            for located in located {
-                self.read(program, touch.access, &located)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&self, program: &str, access: TouchAccess, located: &Located) -> Result<(), Box<Obstacle>> {
-        let engine = self.engine;
-        if !engine.may_read(located) && engine.permitted_read(located).is_none() {
-            return Err(Box::new(Obstacle {
-                reason: Reason::Default,
-                message: message::read_outside(program, &located.written, engine.root()),
-                path: Some(located.written.clone()),
-                updates: vec![suggest::read_directory(&located.written)],
-            }));
-        }
-        match access {
-            TouchAccess::ReadFile if located.kind() == Kind::Directory => Err(Obstacle::command()),
-            TouchAccess::ReadTree if located.forms().any(|form| engine.deny.reads.reaches_into(form)) => {
-                Err(Obstacle::because(format!(
-                    "{}: it would also read files that a rule denies",
-                    message::COMMAND
-                )))
-            }
-            // Nobody is there to stop reading from a pipe or a device.
-            _ if located.kind() == Kind::Special && located.written.starts_with("/dev") => {
-                Err(Obstacle::command())
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn changes(
-        &self,
-        what: &str,
-        touches: &[Touch],
-        standing: &Standing,
-        grants: Grants,
-    ) -> Result<Granted, Box<Obstacle>> {
-        let mut granted = Granted::Mode;
-        for touch in touches {
-            for located in locate(touch, standing).map_err(|_| Obstacle::command())? {
-                match touch.access {
-                    TouchAccess::Write | TouchAccess::Remove => {
-                        granted = self.change(what, touch, &located, grants)?
-                    }
-                    TouchAccess::Read
-                    | TouchAccess::ReadFile
-                    | TouchAccess::ReadTree
-                    | TouchAccess::Enter
-                    | TouchAccess::Repository => {
-                        self.read(what.trim_end_matches(" in"), touch.access, &located)?
-                    }
-                }
-            }
-        }
-        Ok(granted)
-    }
-
-    /// One path that is written or removed.
-    fn change(
-        &self,
-        what: &str,
-        touch: &Touch,
-        located: &Located,
-        grants: Grants,
-    ) -> Result<Granted, Box<Obstacle>> {
-        let engine = self.engine;
-        let inside = located.inside(&engine.dirs).is_some();
-        let pattern = matches!(touch.path, crate::shell::commands::Touched::Pattern(_));
-        let linked =
-            touch.access == TouchAccess::Write && matches!(located.kind(), Kind::File { hard_links: 2.. });
-        if grants == Grants::All && !pattern && !linked {
-            if let Some(rule) = engine.permitted_edit(located) {
-                return Ok(Granted::Rule(rule));
-            }
-            if inside && engine.mode() == PermissionMode::AcceptEdits {
-                return Ok(Granted::Mode);
-            }
-        }
-        let path = located.written.clone();
-        let directory = path.parent().unwrap_or(&path).to_owned();
-        let message = if inside {
-            message::change_inside(what, &path, engine.root())
-        } else {
-            message::change_outside(what, &path, engine.root())
-        };
-        Err(Box::new(Obstacle {
-            reason: Reason::Default,
-            message,
-            path: Some(path),
-            updates: vec![suggest::add_directory(&directory), suggest::accept_edits()],
-        }))
-    }
-
-    fn redirect(
-        &self,
-        index: usize,
-        redirect: &Redirection,
-        grants: Grants,
-    ) -> Result<Granted, Box<Obstacle>> {
-        let standing = self.standings.at(index);
-        match redirect.kind {
-            Opens::Nothing => Ok(Granted::Harmless),
-            Opens::Unusual => Err(Obstacle::contains("an unusual redirection")),
-            Opens::ForReading => {
-                if redirect.target.fixed() == Some("/dev/null") {
-                    return Ok(Granted::Harmless);
-                }
-                let touch = Touch::read(&redirect.target);
-                self.reads("Input redirection", &[touch], standing).map(|()| Granted::Harmless)
-            }
-            Opens::ForWriting => {
-                if redirect.target.fixed() == Some("/dev/null") {
-                    return Ok(Granted::Harmless);
-                }
-                let touch = Touch::new(&redirect.target, TouchAccess::Write);
-                self.changes("Output redirection to", &[touch], standing, grants)
-            }
-        }
-    }
-
-    /// Writing to a path that no rule approves in advance.
-    pub(super) fn protected_write(&self) -> Option<Asked> {
-        self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
-            let touches = match step {
-                Step::Run(run) => possible_touches(&run.args),
-                Step::Redirect(redirect) => match redirect.kind {
-                    Opens::ForWriting | Opens::Unusual => {
-                        vec![Touch::new(&redirect.target, TouchAccess::Write)]
-                    }
-                    Opens::ForReading | Opens::Nothing => return None,
-                },
-                Step::Assign(_) => return None,
-            };
-            let standing = self.standings.at(index);
-            let mut located = touches
-                .iter()
-                .filter(|touch| matches!(touch.access, TouchAccess::Write | TouchAccess::Remove))
-                .flat_map(|touch| locate(touch, standing).unwrap_or_default());
-            let found =
-                located.find(|found| is_protected(found, &self.engine.dirs, self.engine.config_dir()))?;
-            let text = message::sensitive(&found.written);
-            let question = asked(self.tool, Reason::SafetyCheck(text.clone()), text);
-            Some(Asked { blocked_path: Some(found.written), ..question })
         })
     }
 }

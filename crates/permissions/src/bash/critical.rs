@@ -23,7 +23,8 @@ impl Shell<'_> {
                 .find(|target| self.is_critical_target(target, self.standings.at(index)))?;
             let shown = target.text();
             let reason = Reason::SafetyCheck(message::critical_reason(program, shown));
-            Some(asked(self.tool, reason, message::critical_removal(program, shown)))
+            let question = asked(self.tool, reason, message::critical_removal(program, shown));
+            Some(Asked { hook_may_allow: false, ..question })
         })
     }
 

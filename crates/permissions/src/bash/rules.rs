@@ -89,7 +89,7 @@ impl Shell<'_> {
     fn path_rule(&self, rules: &RuleSet, step: usize, touches: &[Touch]) -> Option<usize> {
         let standing = self.standings.at(step);
         touches.iter().find_map(|touch| {
-            let changes = matches!(touch.access, TouchAccess::Write | TouchAccess::Remove);
+            let changes = touch.access.changes();
             if touch.access == TouchAccess::Repository {
                 return None;
             }

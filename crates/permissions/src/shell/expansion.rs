@@ -279,7 +279,8 @@ impl Parser<'_> {
         let mut nested = Parts::default();
         let mut open = 0_usize;
         loop {
-            if open == 0 && self.looking_at(close) {
+            // Byte for byte: between the two, bash does not look through a continuation line.
+            if open == 0 && self.source[self.at..].starts_with(close) {
                 break;
             }
             match self.raw() {

@@ -40,6 +40,13 @@ pub(crate) fn parse(source: &str) -> Parsed<Script> {
     if let Some((at, _)) = source.char_indices().find(|&(_, c)| unseen(c)) {
         return Err(ParseError { what: "a control character", at });
     }
+    // In some encodings the last byte of a character swallows the backslash behind it.
+    let mut chars = source.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        if !c.is_ascii() && chars.peek().is_some_and(|(_, next)| *next == '\\') {
+            return Err(ParseError { what: "a backslash behind a character that is not ASCII", at });
+        }
+    }
     let mut parser = Parser::new(source, 0);
     let list = parser.list(&[])?;
     parser.finish()?;

@@ -83,6 +83,11 @@ fn value(word: &Word, known: &Known<'_>) -> Value {
             },
             Part::Substitution(_) | Part::Process(_) | Part::Opaque { .. } => return Value::Unknown,
         };
+        // `$x[…]` is a subscript to zsh, which evaluates it.
+        let after_variable = index > 0 && matches!(word.parts[index - 1], Part::Variable { .. });
+        if after_variable && text.starts_with('[') {
+            return Value::Unknown;
+        }
         // zsh replaces `=name` by the path of that command.
         if index == 0 && !quoted && text.starts_with('=') && word.source.len() > 1 {
             return Value::Unknown;

@@ -374,6 +374,8 @@ fn opens(redirect: &Redirect, target: &Arg) -> Opens {
     let descriptor = target.fixed().is_some_and(|text| matches!(text, "1" | "2"));
     match redirect.operator {
         _ if !standard => Opens::Unusual,
+        // `>! file` is a redirection to `file` in zsh.
+        _ if target.source.starts_with('!') => Opens::Unusual,
         Operator::Read => Opens::ForReading,
         Operator::Write | Operator::WriteBoth => Opens::ForWriting,
         Operator::HereString => match target.value {

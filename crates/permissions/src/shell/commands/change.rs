@@ -41,7 +41,7 @@ fn removed(taken: &Taken<'_>) -> Listed {
 fn moved(taken: &Taken<'_>) -> Listed {
     let (target, sources) = taken.operands.split_last().ok_or(NotListed)?;
     let mut touches = all(sources, TouchAccess::Remove);
-    touches.extend(targets(sources, target)?);
+    touches.extend(targets(sources, target, TouchAccess::Write)?);
     Ok(touches)
 }
 
@@ -53,28 +53,28 @@ fn copied(taken: &Taken<'_>) -> Listed {
         return Err(NotListed);
     }
     let recursive = taken.has(&["r", "R", "a", "recursive", "archive"]);
-    let access = if recursive { TouchAccess::ReadTree } else { TouchAccess::Read };
-    let mut touches = all(sources, access);
-    touches.extend(targets(sources, target)?);
+    let (reads, writes) = if recursive {
+        (TouchAccess::ReadTree, TouchAccess::WriteNew)
+    } else {
+        (TouchAccess::Read, TouchAccess::Write)
+    };
+    let mut touches = all(sources, reads);
+    touches.extend(targets(sources, target, writes)?);
     Ok(touches)
 }
 
 /// The target itself, and what appears in it should it be a directory.
-fn targets(sources: &[&Arg], target: &Arg) -> Listed {
+fn targets(sources: &[&Arg], target: &Arg, access: TouchAccess) -> Listed {
     if sources.is_empty() {
         return Err(NotListed);
     }
     let directory = target.fixed().ok_or(NotListed)?;
     let mut touches = vec![Touch::path(directory, TouchAccess::Write)];
     for source in sources {
-        let name = program_like_base(source.fixed().ok_or(NotListed)?);
-        touches.push(Touch::path(&format!("{}/{name}", directory.trim_end_matches('/')), TouchAccess::Write));
+        let name = program_name(source.fixed().ok_or(NotListed)?);
+        touches.push(Touch::path(&format!("{}/{name}", directory.trim_end_matches('/')), access));
     }
     Ok(touches)
-}
-
-fn program_like_base(path: &str) -> &str {
-    path.trim_end_matches('/').rsplit('/').next().unwrap_or(path)
 }
 
 /// Programs that work on the files they are given, one way or another.
@@ -91,7 +91,12 @@ const WRITERS: [&str; 16] = [
 /// Every word that may be a path of a command we do not know in this form.
 pub(super) fn generous(args: &[Arg]) -> Vec<Touch> {
     let Some(name) = args.first().and_then(Arg::fixed).map(program_name) else { return Vec::new() };
-    let writes = WRITERS.contains(&name);
+    let in_place = |arg: &Arg| {
+        let text = arg.text();
+        text.starts_with("--in-place")
+            || (text.starts_with('-') && !text.starts_with("--") && text.contains('i'))
+    };
+    let writes = WRITERS.contains(&name) && (name != "sed" || args.iter().any(in_place));
     let listed =
         writes || READERS.contains(&name) || super::table::TABLE.iter().any(|spec| spec.name == name);
     if !listed && !matches!(name, "find" | "jq" | "git" | "curl" | "wget" | "cd" | "pushd") {

@@ -183,17 +183,15 @@ fn blame(words: &[Arg]) -> Listed {
     Ok(revisions_or_paths(&options("bctlfnsewpL:M?C?", long, words)?))
 }
 
-/// Reading only: one key, or the explicit getters.
+/// Reading one key. Listing everything would also show credentials of the user's own configuration.
 fn config(words: &[Arg]) -> Listed {
-    let long = "get get-all get-regexp get-urlmatch list local global system worktree show-origin show-scope \
-     name-only null type= bool int path includes no-includes default=";
-    let taken = options("lz", long, words)?;
+    let long = "get get-all local show-origin show-scope name-only null type= bool int path default=";
+    let taken = options("z", long, words)?;
     let fixed = taken.operands.iter().all(|arg| arg.fixed().is_some());
     let first = taken.operands.first().and_then(|arg| arg.fixed());
-    let reads = taken.has(&["get", "get-all", "get-regexp", "get-urlmatch", "list", "l"])
+    let reads = taken.has(&["get", "get-all"])
         || (taken.operands.len() == 1 && first.is_some_and(|key| key.contains('.')))
-        || (taken.operands.len() == 2 && first == Some("get"))
-        || (taken.operands.len() == 1 && first == Some("list"));
+        || (taken.operands.len() == 2 && first == Some("get"));
     if fixed && reads { Ok(Vec::new()) } else { Err(NotListed) }
 }
 

@@ -55,10 +55,22 @@ pub(crate) enum TouchAccess {
     Enter,
     /// Creates or changes.
     Write,
+    /// Creates, and must not find a directory there already: it would write through the links in it.
+    WriteNew,
     /// Takes away.
     Remove,
     /// Git reads the configuration of the repository it stands in.
     Repository,
+}
+
+impl TouchAccess {
+    /// Whether something is different afterwards.
+    pub(crate) fn changes(self) -> bool {
+        match self {
+            Self::Write | Self::WriteNew | Self::Remove => true,
+            Self::Read | Self::ReadFile | Self::ReadTree | Self::Enter | Self::Repository => false,
+        }
+    }
 }
 
 impl Touch {
@@ -141,6 +153,8 @@ pub(crate) fn harmless_name(name: &str) -> bool {
     ];
     name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
         && !MEANINGFUL.contains(&name)
+        && !name.starts_with("npm_")
+        && name != "_"
 }
 
 /// What an invocation does. Wrappers that only limit it (`timeout`, `command`, `builtin`) are looked through.

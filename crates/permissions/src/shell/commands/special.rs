@@ -304,17 +304,16 @@ fn history(words: &[Arg]) -> Listed {
     }
 }
 
-/// Left out: `-D` (a cache file), `-k`, `-m`, and everything with a plus.
+/// Left out: `-D` (a cache file), `-k`, `-m`, everything with a plus, and hosts, whose names would be looked up.
 fn lsof(words: &[Arg]) -> Listed {
     let taken = take("nPtali?p:u:c:", "", Globs::Anchored, words)?;
     let address = |text: &str| {
-        !text.starts_with('+') && (text.contains(':') || matches!(text, "tcp" | "udp" | "TCP" | "UDP"))
+        let (protocol, port) = text.split_once(':').unwrap_or((text, ""));
+        matches!(protocol, "" | "tcp" | "udp" | "TCP" | "UDP" | "4" | "6" | "4TCP" | "6TCP")
+            && port.bytes().all(|byte| byte.is_ascii_digit() || byte == b',' || byte == b'-')
     };
-    if taken.operands.iter().all(|arg| arg.fixed().is_some_and(address)) {
-        Ok(Vec::new())
-    } else {
-        Err(NotListed)
-    }
+    let operands = taken.operands.iter().all(|arg| arg.fixed().is_some_and(address));
+    if operands && taken.values(&["i"]).all(address) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
 fn docker(words: &[Arg]) -> Listed {

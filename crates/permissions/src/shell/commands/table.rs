@@ -108,7 +108,7 @@ pub(super) const TABLE: &[Spec] = &[
     // Left out: -l/--paginate, which runs pr; --to-file and --from-file; -r, which follows links.
     spec(
         "diff",
-        "abBcC:dEeFiI:nNpqsStTuU:vwW:yZx:#",
+        "abBcC:dEeF:iI:nNpqstTuU:vwW:yZx:#",
         "normal brief report-identical-files context? unified? ed rcs side-by-side width= \
          left-column suppress-common-lines show-c-function show-function-line= label= expand-tabs \
          initial-tab tabsize= suppress-blank-empty no-dereference new-file \

@@ -1,0 +1,216 @@
+//! The files that a script touches: whether they may be read or changed without asking.
+
+use std::path::PathBuf;
+
+use lathe_protocol::permission::PermissionMode;
+
+use crate::bash::allow::{Granted, Grants, Obstacle, git_is_inert};
+use crate::bash::standing::locate;
+use crate::bash::{Shell, asked};
+use crate::decision::{Asked, Reason};
+use crate::message;
+use crate::paths::{Kind, Located};
+use crate::protected::is_protected;
+use crate::shell::commands::{Effect, Touch, TouchAccess, Touched, effect, possible_touches};
+use crate::shell::unwrap::program_name;
+use crate::shell::value::Arg;
+use crate::shell::walk::{Opens, Redirection, Step};
+use crate::suggest;
+
+impl Shell<'_> {
+    /// Where a path leads. What the same script moves or copies into place may bring links along: below it,
+    /// nothing is known.
+    fn located(&self, touch: &Touch, step: usize) -> Result<Vec<Located>, Box<Obstacle>> {
+        let located = locate(touch, self.standings.at(step)).map_err(|_| Obstacle::command())?;
+        let arrived = |located: &Located| {
+            self.arrivals.iter().any(|(other, path)| {
+                *other != step && located.written != *path && located.written.starts_with(path)
+            })
+        };
+        if located.iter().any(arrived) {
+            return Err(Obstacle::contains("a path that it first moves or copies into place"));
+        }
+        Ok(located)
+    }
+
+    /// What `mv` and `cp -r` put into place, with the step that does.
+    pub(super) fn find_arrivals(&self) -> Vec<(usize, PathBuf)> {
+        let mut arrivals = Vec::new();
+        for (index, step) in self.analysis.steps.iter().enumerate() {
+            let Step::Run(run) = step else { continue };
+            if !matches!(run.args.first().and_then(Arg::fixed).map(program_name), Some("mv" | "cp")) {
+                continue;
+            }
+            let Effect::Changes(touches) = effect(run) else { continue };
+            let brings_trees = touches
+                .iter()
+                .any(|touch| matches!(touch.access, TouchAccess::WriteNew | TouchAccess::Remove));
+            let written = touches.iter().filter(|touch| {
+                brings_trees && matches!(touch.access, TouchAccess::Write | TouchAccess::WriteNew)
+            });
+            let located =
+                written.flat_map(|touch| locate(touch, self.standings.at(index)).unwrap_or_default());
+            // A directory that is already there keeps its own content; only what appears in it is new.
+            let new = located.filter(|located| located.kind() != Kind::Directory);
+            arrivals.extend(new.map(|located| (index, located.written)));
+        }
+        arrivals
+    }
+
+    pub(super) fn reads(&self, program: &str, touches: &[Touch], step: usize) -> Result<(), Box<Obstacle>> {
+        if !git_is_inert(touches, self.standings.at(step)) {
+            return Err(Obstacle::because(format!(
+                "{}: the configuration of this repository can make git run programs",
+                message::COMMAND
+            )));
+        }
+        for touch in touches.iter().filter(|touch| touch.access != TouchAccess::Repository) {
+            for located in self.located(touch, step)? {
+                self.read(program, touch.access, &located)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&self, program: &str, access: TouchAccess, located: &Located) -> Result<(), Box<Obstacle>> {
+        let engine = self.engine;
+        if !engine.may_read(located) && engine.permitted_read(located).is_none() {
+            return Err(Box::new(Obstacle {
+                reason: Reason::Default,
+                message: message::read_outside(program, &located.written, engine.root()),
+                path: Some(located.written.clone()),
+                updates: vec![suggest::read_directory(&located.written)],
+            }));
+        }
+        match access {
+            TouchAccess::ReadFile if located.kind() == Kind::Directory => Err(Obstacle::command()),
+            TouchAccess::ReadTree if located.forms().any(|form| engine.deny.reads.reaches_into(form)) => {
+                Err(Obstacle::because(format!(
+                    "{}: it would also read files that a rule denies",
+                    message::COMMAND
+                )))
+            }
+            // Nobody is there to stop reading from a pipe or a device.
+            _ if located.kind() == Kind::Special && located.written.starts_with("/dev") => {
+                Err(Obstacle::command())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn changes(
+        &self,
+        what: &str,
+        touches: &[Touch],
+        step: usize,
+        grants: Grants,
+    ) -> Result<Granted, Box<Obstacle>> {
+        let mut granted = Granted::Mode;
+        for touch in touches {
+            for located in self.located(touch, step)? {
+                if touch.access.changes() {
+                    granted = self.change(what, touch, &located, grants)?;
+                } else {
+                    self.read(what.trim_end_matches(" in"), touch.access, &located)?;
+                }
+            }
+        }
+        Ok(granted)
+    }
+
+    /// One path that is written or removed.
+    fn change(
+        &self,
+        what: &str,
+        touch: &Touch,
+        located: &Located,
+        grants: Grants,
+    ) -> Result<Granted, Box<Obstacle>> {
+        let engine = self.engine;
+        let inside = located.inside(&engine.dirs).is_some();
+        let pattern = matches!(touch.path, Touched::Pattern(_));
+        let unclear = match located.kind() {
+            Kind::File { hard_links } => hard_links > 1 && touch.access != TouchAccess::Remove,
+            Kind::Directory => touch.access == TouchAccess::WriteNew,
+            Kind::Special => true,
+            Kind::Missing => false,
+        };
+        if grants == Grants::All && !pattern && !unclear {
+            if let Some(rule) = engine.permitted_edit(located) {
+                return Ok(Granted::Rule(rule));
+            }
+            if inside && engine.mode() == PermissionMode::AcceptEdits {
+                return Ok(Granted::Mode);
+            }
+        }
+        let path = located.written.clone();
+        let directory = path.parent().unwrap_or(&path).to_owned();
+        let message = if inside {
+            message::change_inside(what, &path, engine.root())
+        } else {
+            message::change_outside(what, &path, engine.root())
+        };
+        Err(Box::new(Obstacle {
+            reason: Reason::Default,
+            message,
+            path: Some(path),
+            updates: vec![suggest::add_directory(&directory), suggest::accept_edits()],
+        }))
+    }
+
+    pub(super) fn redirect(
+        &self,
+        index: usize,
+        redirect: &Redirection,
+        grants: Grants,
+    ) -> Result<Granted, Box<Obstacle>> {
+        let network = |path: &str| path.starts_with("/dev/tcp/") || path.starts_with("/dev/udp/");
+        if redirect.target.fixed().is_some_and(network) {
+            return Err(Obstacle::contains("a network connection"));
+        }
+        match redirect.kind {
+            Opens::Nothing => Ok(Granted::Harmless),
+            Opens::Unusual => Err(Obstacle::contains("an unusual redirection")),
+            Opens::ForReading => {
+                if redirect.target.fixed() == Some("/dev/null") {
+                    return Ok(Granted::Harmless);
+                }
+                let touch = Touch::read(&redirect.target);
+                self.reads("Input redirection", &[touch], index).map(|()| Granted::Harmless)
+            }
+            Opens::ForWriting => {
+                if redirect.target.fixed() == Some("/dev/null") {
+                    return Ok(Granted::Harmless);
+                }
+                let touch = Touch::new(&redirect.target, TouchAccess::Write);
+                self.changes("Output redirection to", &[touch], index, grants)
+            }
+        }
+    }
+
+    /// Writing to a path that no rule approves in advance.
+    pub(super) fn protected_write(&self) -> Option<Asked> {
+        self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
+            let touches = match step {
+                Step::Run(run) => possible_touches(&run.args),
+                Step::Redirect(redirect) => match redirect.kind {
+                    Opens::ForWriting | Opens::Unusual => {
+                        vec![Touch::new(&redirect.target, TouchAccess::Write)]
+                    }
+                    Opens::ForReading | Opens::Nothing => return None,
+                },
+                Step::Assign(_) => return None,
+            };
+            let standing = self.standings.at(index);
+            let mut located = touches
+                .iter()
+                .filter(|touch| touch.access.changes())
+                .flat_map(|touch| locate(touch, standing).unwrap_or_default());
+            let found =
+                located.find(|found| is_protected(found, &self.engine.dirs, self.engine.config_dir()))?;
+            let text = message::sensitive(&found.written);
+            let question = asked(self.tool, Reason::SafetyCheck(text.clone()), text);
+            Some(Asked { blocked_path: Some(found.written), ..question })
+        })
+    }
+}
