@@ -9,23 +9,28 @@
 
 mod change;
 mod check;
+pub mod doctor;
 mod error;
 mod file;
+pub mod frontmatter;
 mod known;
 mod layer;
 mod load;
 mod locate;
+pub mod memory;
 mod merge;
 mod nearest;
 mod problem;
 mod rules;
 mod source;
 mod stack;
+pub mod styles;
 mod trust;
 mod withhold;
 mod write;
 
 pub use change::{Changed, Kept};
+pub use doctor::{Check, CheckStatus, checks};
 pub use error::SettingsError;
 pub use layer::{Layer, SourcedDirectory};
 pub use load::MAX_SETTINGS_BYTES;

@@ -22,9 +22,11 @@ use crate::error::SettingsError;
 use crate::known::POLICY_ONLY;
 use crate::layer::Layer;
 use crate::load::{self, Loaded, PARENT, Watched};
+use crate::memory::{MemoryRequest, OutsideFiles};
 use crate::merge::{common, lay_over};
 use crate::problem::{Origin, Problem, Severity};
 use crate::source::{Source, StackRequest, TrustChoice};
+use crate::styles::StyleRequest;
 use crate::trust::{CheckedIn, Trust, checked_in, look_up, trust_key};
 use crate::withhold::withhold;
 
@@ -256,6 +258,34 @@ impl SettingsStack {
             }
         }
         sources
+    }
+
+    /// What [`crate::memory::load`] needs, as far as settings know it. Deny rules and the folder of automatic
+    /// memory are for the caller to add.
+    pub fn memory_request(&self) -> MemoryRequest {
+        let (request, effective) = (&self.request, self.effective());
+        MemoryRequest {
+            cwd: request.cwd.clone(),
+            home: request.home.clone(),
+            config_dir: request.config_dir.clone(),
+            managed_dir: Some(request.managed.dir.clone()),
+            managed_text: effective.claude_md,
+            sources: request.sources,
+            excludes: effective.claude_md_excludes.unwrap_or_default(),
+            outside: request.global_config.clone().map_or(OutsideFiles::LeftOut, OutsideFiles::LookUp),
+            ..MemoryRequest::default()
+        }
+    }
+
+    /// What [`Styles::load`](crate::styles::Styles::load) needs.
+    pub fn style_request(&self) -> StyleRequest {
+        let request = &self.request;
+        StyleRequest {
+            cwd: request.cwd.clone(),
+            config_dir: request.config_dir.clone(),
+            managed_dir: Some(request.managed.dir.clone()),
+            sources: request.sources,
+        }
     }
 
     /// Variables for the session and its children.

@@ -18,6 +18,7 @@ const WIDENING: &[&str] = &[
     "autoMode",
     "awsAuthRefresh",
     "awsCredentialExport",
+    "claudeMdExcludes",
     "cleanupPeriodDays",
     "crossSessionInbound",
     "enableAllProjectMcpServers",

@@ -185,14 +185,15 @@ fn changed_files_are_noticed_and_read_again() {
         assert!(stack.changed().is_empty(), "seen once");
         (changed.into_iter().map(|changed| changed.source).collect::<Vec<_>>(), problems)
     };
-    world.json(USER, &json!({ "model": "b" }));
+    // Of another length: a file system may not tell two moments of the same millisecond apart.
+    world.json(USER, &json!({ "model": "bb" }));
     assert_eq!(see(&mut stack), (vec![Source::User], vec![]));
-    assert_eq!(stack.effective().model.as_deref(), Some("b"));
+    assert_eq!(stack.effective().model.as_deref(), Some("bb"));
     world.json(LOCAL, &json!({ "model": "c" }));
     assert_eq!(see(&mut stack), (vec![Source::Local], vec![]));
     fs::remove_file(world.path(LOCAL)).unwrap();
     assert_eq!(see(&mut stack), (vec![Source::Local], vec![]));
-    assert_eq!(stack.effective().model.as_deref(), Some("b"));
+    assert_eq!(stack.effective().model.as_deref(), Some("bb"));
     world.json("managed/managed-settings.d/new.json", &json!({ "model": "policy" }));
     assert_eq!(see(&mut stack).0, [Source::Policy]);
     world.json("managed/managed-settings.d/new.json", &json!({ "model": "changed" }));
@@ -226,7 +227,7 @@ fn a_flag_file_is_read_again_below_what_a_client_applied() {
     let mut stack =
         SettingsStack::load(StackRequest { flag: Some("f.json".into()), ..world.request() }).unwrap();
     stack.apply_flag(json!({ "model": "b" })).unwrap();
-    world.json("project/f.json", &json!({ "model": "c", "language": "fr" }));
+    world.json("project/f.json", &json!({ "model": "ccc", "language": "fr" }));
     assert_eq!(stack.reload(&stack.changed()), []);
     assert_eq!(stack.effective_json(), json!({ "model": "b", "language": "fr" }));
     fs::remove_file(world.path("project/f.json")).unwrap();

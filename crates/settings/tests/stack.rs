@@ -151,6 +151,54 @@ fn the_warning_is_the_one_of_the_recording() {
     assert_eq!(set(ours), renamed);
 }
 
+/// The files behind the recording `21_prec`: who is allowed what, and which variables win.
+#[test]
+fn sources_together_give_what_was_recorded() {
+    let world = World::new();
+    let allow = |rule: &str| json!({ "allow": [rule] });
+    let user =
+        json!({ "model": "haiku", "env": { "FROM": "user", "U": "1" }, "permissions": allow("Bash(npm a)") });
+    let project =
+        json!({ "model": "sonnet", "env": { "FROM": "project" }, "permissions": allow("Bash(npm b)") });
+    let local = json!({ "env": { "FROM": "local" }, "permissions": allow("Bash(npm c)") });
+    world.json(USER, &user);
+    world.json(PROJECT, &project);
+    world.json(LOCAL, &local);
+    let stack = world.load();
+    assert_eq!(stack.effective().model.as_deref(), Some("sonnet"));
+    assert_eq!(json!(stack.env()), json!({ "FROM": "local", "U": "1" }));
+    let allowed: Vec<String> = stack.permission_rules().map(|(_, _, rule)| rule.text).collect();
+    assert_eq!(allowed, ["Bash(npm c)", "Bash(npm a)"]);
+
+    let sources = Sources { user: true, ..Sources::NONE };
+    let stack = SettingsStack::load(StackRequest { sources, ..world.request() }).unwrap();
+    assert_eq!(stack.effective().model.as_deref(), Some("haiku"));
+    assert_eq!(json!(stack.env()), json!({ "FROM": "user", "U": "1" }));
+    assert_eq!(stack.permission_rules().count(), 1);
+}
+
+#[test]
+fn answers_have_the_recorded_shape() {
+    let Some(recordings) = recordings() else { return };
+    let lines = fs::read_to_string(recordings.join("wire/bi_controls/stdout.jsonl")).unwrap();
+    let answers: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answer = |key: &str| {
+        let found = answers.iter().find(|answer| answer["response"]["response"].get(key).is_some());
+        found.map(|answer| answer["response"]["response"].clone()).unwrap()
+    };
+    let world = World::new();
+    let mut stack = world.load();
+    let recorded = answer("sources");
+    stack.apply_flag(recorded["effective"].clone()).unwrap();
+    assert_eq!(stack.effective_json(), recorded["effective"]);
+    assert_eq!(json!(stack.sources_json()), recorded["sources"]);
+    let mut state = json!(stack.rules_state());
+    state["originalCwd"] = answer("state")["state"]["originalCwd"].clone();
+    assert_eq!(state, answer("state")["state"]);
+    let styles = lathe_settings::styles::Styles::load(&Default::default());
+    assert_eq!(json!(styles.names()), answer("available_output_styles")["available_output_styles"]);
+}
+
 #[test]
 fn errors_of_flags_are_those_of_the_recordings() {
     let world = World::new();
@@ -293,7 +341,8 @@ fn modes() {
 /// Damage to any file that may forbid something: nobody takes it for an absent one.
 #[test]
 fn damage_fails_closed() {
-    let damage: &[(&str, &dyn Fn(&World, &str))] = &[
+    type Damage<'a> = &'a dyn Fn(&World, &str);
+    let damage: &[(&str, Damage<'_>)] = &[
         ("not valid JSON", &|world, file| {
             drop(world.write(file, "{\"permissions\": {\"deny\": [\"Bash\"]}"))
         }),

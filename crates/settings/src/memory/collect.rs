@@ -1,0 +1,498 @@
+//! The walk over folders, rules and imports. What may be told and how far a file may reach is checked in one
+//! place, [`Memory::add`]; everything else only says where to look.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use globset::GlobSet;
+use serde::Deserialize;
+
+use super::markdown::{imports, visible, without_comments};
+use super::scope::{exclusions, patterns};
+use super::{
+    Limit, LoadReason, MAX_AUTO_BYTES, MAX_AUTO_LINES, MAX_FILE_BYTES, MAX_FILES, MAX_IMPORT_HOPS,
+    MAX_TOTAL_BYTES, MemoryFile, MemoryKind, MemoryRequest, OutsideFiles, PathRule,
+};
+use crate::file::{Stamp, read_start};
+use crate::frontmatter::{self, Words};
+use crate::layer::expand;
+use crate::problem::{Origin, Problem};
+use crate::trust::{look_up, tree_root};
+
+/// Folders of rules are not searched deeper, and not for more entries.
+const MAX_RULE_DEPTH: usize = 8;
+const MAX_RULE_ENTRIES: usize = 1000;
+/// Nobody reads more warnings.
+const MAX_PROBLEMS: usize = 100;
+/// Folders whose instructions are somebody else's: what is installed there did not ask to be followed.
+const FOREIGN: &[&str] = &[".git", "node_modules", "site-packages"];
+
+/// The memory of a session, and what of it may still become due.
+#[derive(Debug)]
+pub struct Memory {
+    request: MemoryRequest,
+    /// Real paths of the working directory and of the project around it.
+    cwd: PathBuf,
+    root: PathBuf,
+    excludes: GlobSet,
+    files: Vec<MemoryFile>,
+    /// How many files belong to the beginning.
+    at_start: usize,
+    rules: Vec<PathRule>,
+    /// Real paths of what was told or looked at.
+    seen: HashSet<PathBuf>,
+    bytes: usize,
+    rule_entries: usize,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// A file to be told.
+struct Find {
+    path: PathBuf,
+    kind: MemoryKind,
+    reason: LoadReason,
+    limit: Limit,
+    globs: Vec<String>,
+    trigger: Option<PathBuf>,
+    parent: Option<PathBuf>,
+    hops: usize,
+    form: Form,
+}
+
+impl Find {
+    fn new(path: PathBuf, kind: MemoryKind, reason: LoadReason, limit: Limit) -> Self {
+        Self {
+            path,
+            kind,
+            reason,
+            limit,
+            globs: Vec::new(),
+            trigger: None,
+            parent: None,
+            hops: 0,
+            form: Form::Plain,
+        }
+    }
+}
+
+/// What a file's frontmatter means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// It has none.
+    Plain,
+    /// A rule: with `paths` it waits until one of them is read.
+    Rule,
+    /// A rule whose time has come.
+    DueRule,
+}
+
+#[derive(Deserialize, Default)]
+struct RuleHead {
+    #[serde(default)]
+    paths: Option<Words>,
+}
+
+impl Memory {
+    pub(super) fn load(request: MemoryRequest) -> Self {
+        let cwd = request.cwd.canonicalize().unwrap_or_else(|_| request.cwd.clone());
+        let root = tree_root(&cwd).unwrap_or(&cwd).to_owned();
+        let mut problems = Vec::new();
+        let excludes = exclusions(&request.excludes, request.home.as_deref()).unwrap_or_else(|error| {
+            let origin = Origin::Given("claudeMdExcludes");
+            problems.push(Problem::warning(&origin, None, format!("nothing is excluded: {error}")));
+            GlobSet::empty()
+        });
+        let mut memory = Self {
+            cwd,
+            root,
+            excludes,
+            files: Vec::new(),
+            at_start: 0,
+            rules: Vec::new(),
+            seen: HashSet::new(),
+            bytes: 0,
+            rule_entries: 0,
+            problems,
+            request,
+        };
+        memory.managed();
+        memory.user();
+        for folder in memory.request.cwd.clone().ancestors().collect::<Vec<_>>().into_iter().rev() {
+            memory.folder(folder, memory.request.reason, None);
+        }
+        memory.automatic();
+        memory.at_start = memory.files.len();
+        memory
+    }
+
+    /// Everything that was told so far.
+    pub fn files(&self) -> &[MemoryFile] {
+        &self.files
+    }
+
+    pub(super) fn at_start(&self) -> &[MemoryFile] {
+        &self.files[..self.at_start]
+    }
+
+    /// What becomes due because a file was read: instructions of the folders on the way to it, and rules that
+    /// name it. Each is returned once.
+    pub fn nested_for(&mut self, path_read: &Path) -> Vec<MemoryFile> {
+        let before = self.files.len();
+        let Ok(real) = self.request.cwd.join(path_read).canonicalize() else { return Vec::new() };
+        if let Ok(below) = real.strip_prefix(&self.cwd) {
+            let is_foreign = below.iter().any(|part| FOREIGN.iter().any(|foreign| part == *foreign));
+            let mut folders: Vec<&Path> =
+                below.ancestors().skip(1).filter(|dir| *dir != Path::new("")).collect();
+            folders.reverse();
+            for folder in folders.into_iter().filter(|_| !is_foreign) {
+                let folder = self.request.cwd.join(folder);
+                self.folder(&folder, LoadReason::NestedTraversal, Some(path_read));
+            }
+        }
+        let due: Vec<PathRule> = self.rules.extract_if(.., |rule| rule.covers(&real)).collect();
+        for rule in due {
+            self.add(Find {
+                globs: rule.globs,
+                trigger: Some(path_read.to_owned()),
+                form: Form::DueRule,
+                ..Find::new(rule.path, rule.kind, LoadReason::PathGlobMatch, rule.limit)
+            });
+        }
+        self.files[before..].to_vec()
+    }
+
+    fn managed(&mut self) {
+        let Some(dir) = self.request.managed_dir.clone() else { return };
+        self.own(dir.join("CLAUDE.md"), MemoryKind::Managed);
+        if let Some(content) = self.request.managed_text.clone() {
+            self.tell(dir.join("managed-settings.json"), MemoryKind::Managed, content);
+        }
+    }
+
+    fn user(&mut self) {
+        let Some(dir) = self.request.config_dir.clone() else { return };
+        if self.request.sources.user {
+            self.own(dir.join("CLAUDE.md"), MemoryKind::User);
+            let base = self.root.clone();
+            self.rules_in(&dir.join("rules"), MemoryKind::User, &base, self.request.reason, None);
+        }
+    }
+
+    /// A file of somebody who may read everything here anyway.
+    fn own(&mut self, path: PathBuf, kind: MemoryKind) {
+        self.add(Find::new(path, kind, self.request.reason, Limit::Anywhere));
+    }
+
+    /// A text that is not a file of its own.
+    fn tell(&mut self, path: PathBuf, kind: MemoryKind, content: String) {
+        if !content.trim().is_empty() {
+            let reason = self.request.reason;
+            let (globs, trigger, parent) = (Vec::new(), None, None);
+            self.files.push(MemoryFile {
+                path,
+                kind,
+                content,
+                reason,
+                globs,
+                trigger,
+                parent,
+                is_cut: false,
+            });
+        }
+    }
+
+    /// One folder of the project, or above it.
+    fn folder(&mut self, folder: &Path, reason: LoadReason, trigger: Option<&Path>) {
+        let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+        let is_inside = real.starts_with(&self.root);
+        let limit = Limit::Below(if is_inside { self.root.clone() } else { real.clone() });
+        let find = |path: PathBuf, kind: MemoryKind| Find {
+            trigger: trigger.map(Path::to_owned),
+            ..Find::new(path, kind, reason, limit.clone())
+        };
+        let dot = folder.join(".claude");
+        // In the home folder this is not the project's but the user's own.
+        let is_users = self.request.config_dir.as_deref().is_some_and(|config| same_folder(config, &dot));
+        if self.request.sources.project {
+            let mut main = vec![folder.join("CLAUDE.md")];
+            if !is_users {
+                main.push(dot.join("CLAUDE.md"));
+            }
+            if main.iter().all(|path| path.symlink_metadata().is_err()) {
+                main = vec![folder.join("AGENTS.md")];
+            }
+            for path in main {
+                if is_inside || self.is_ours(&path) {
+                    self.add(find(path, MemoryKind::Project));
+                }
+            }
+            let rules = dot.join("rules");
+            if !is_users && (is_inside || self.is_ours(&rules)) {
+                self.rules_in(&rules, MemoryKind::Project, &real, reason, trigger);
+            }
+        }
+        let local = folder.join("CLAUDE.local.md");
+        if self.request.sources.local && (is_inside || self.is_ours(&local)) {
+            self.add(find(local, MemoryKind::Local));
+        }
+    }
+
+    /// Above the project lie folders that others can write, such as `/tmp`: only what the user or the
+    /// administrator put there counts.
+    fn is_ours(&mut self, path: &Path) -> bool {
+        let Some(stamp) = Stamp::at(path) else { return true };
+        let is_ours = stamp.owner == 0 || stamp.owner == rustix::process::getuid().as_raw();
+        if !is_ours {
+            self.warn(
+                path,
+                "it is left out: it lies above the project and belongs to another user".to_owned(),
+            );
+        }
+        is_ours
+    }
+
+    /// The rules of a folder, in the order of their names. Those that name paths wait.
+    fn rules_in(
+        &mut self,
+        dir: &Path,
+        kind: MemoryKind,
+        base: &Path,
+        reason: LoadReason,
+        trigger: Option<&Path>,
+    ) {
+        let limit = match kind {
+            MemoryKind::User | MemoryKind::Managed | MemoryKind::Auto => Limit::Anywhere,
+            MemoryKind::Project | MemoryKind::Local if base.starts_with(&self.root) => {
+                Limit::Below(self.root.clone())
+            }
+            MemoryKind::Project | MemoryKind::Local => Limit::Below(base.to_owned()),
+        };
+        let mut files = Vec::new();
+        self.rule_files(dir, &limit, 0, &mut files);
+        for path in files {
+            let find = Find {
+                trigger: trigger.map(Path::to_owned),
+                form: Form::Rule,
+                ..Find::new(path, kind, reason, limit.clone())
+            };
+            if let Some(rule) = self.add(find) {
+                self.rules.push(PathRule { base: base.to_owned(), ..rule });
+            }
+        }
+    }
+
+    fn rule_files(&mut self, dir: &Path, limit: &Limit, depth: usize, files: &mut Vec<PathBuf>) {
+        let Ok(entries) = fs::read_dir(dir) else { return };
+        let Ok(real) = dir.canonicalize() else { return };
+        let leads_out = matches!(limit, Limit::Below(base) if !real.starts_with(base));
+        if leads_out && !self.outside_is_approved() {
+            self.warn(dir, "it is left out: it leads outside the project".to_owned());
+            return;
+        }
+        if depth > MAX_RULE_DEPTH || !self.seen.insert(real) {
+            return;
+        }
+        let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        paths.sort();
+        for path in paths {
+            self.rule_entries += 1;
+            if self.rule_entries > MAX_RULE_ENTRIES {
+                self.warn(dir, format!("more than {MAX_RULE_ENTRIES} entries: the rest is left out"));
+                return;
+            }
+            if path.is_dir() {
+                self.rule_files(&path, limit, depth + 1, files);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                files.push(path);
+            }
+        }
+    }
+
+    /// Tells a file and what it imports. A rule that waits for a path comes back instead.
+    fn add(&mut self, find: Find) -> Option<PathRule> {
+        if find.kind != MemoryKind::Managed && self.excludes.is_match(&find.path) {
+            return None;
+        }
+        let real = match find.path.canonicalize() {
+            Ok(real) => real,
+            Err(_) => {
+                if find.path.is_symlink() && find.parent.is_none() {
+                    self.warn(&find.path, "it is a link to something that does not exist".to_owned());
+                }
+                return None;
+            }
+        };
+        if (find.form != Form::DueRule && self.seen.contains(&real)) || !self.may_tell(&find, &real) {
+            return None;
+        }
+        self.seen.insert(real.clone());
+        let (text, is_cut) = self.read(&find, &real)?;
+        let (yaml, body) = match find.form {
+            Form::Plain => (None, text.as_str()),
+            Form::Rule | Form::DueRule => frontmatter::split(&text),
+        };
+        if let (Form::Rule, Some(yaml)) = (find.form, yaml)
+            && let Some(rule) = self.waiting(&find, yaml)
+        {
+            return Some(rule);
+        }
+        let content = self.clean(&find.path, body);
+        if content.trim().is_empty() {
+            return None;
+        }
+        self.bytes += content.len();
+        let imported = if find.hops < MAX_IMPORT_HOPS { imports(&content) } else { Vec::new() };
+        self.files.push(MemoryFile {
+            path: find.path.clone(),
+            kind: find.kind,
+            content,
+            reason: find.reason,
+            globs: find.globs.clone(),
+            trigger: find.trigger.clone(),
+            parent: find.parent.clone(),
+            is_cut,
+        });
+        for import in imported {
+            self.import(&find, &import);
+        }
+        None
+    }
+
+    fn import(&mut self, from: &Find, import: &str) {
+        let folder = from.path.parent().unwrap_or(Path::new("/"));
+        let path = expand(import, folder, self.request.home.as_deref());
+        // `@somebody` is no file, and a folder is nothing to read.
+        if path.is_file() {
+            self.add(Find {
+                trigger: from.trigger.clone(),
+                parent: Some(from.path.clone()),
+                hops: from.hops + 1,
+                ..Find::new(path, from.kind, LoadReason::Include, from.limit.clone())
+            });
+        }
+    }
+
+    /// Whether a file may be told: inside its limit, not denied, and not one too many.
+    fn may_tell(&mut self, find: &Find, real: &Path) -> bool {
+        if let Limit::Below(base) = &find.limit
+            && !real.starts_with(base)
+            && !self.outside_is_approved()
+        {
+            let from = find.parent.as_ref().map(|parent| format!(" ({} imports it)", parent.display()));
+            let message = format!("it is left out: it lies outside the project{}", from.unwrap_or_default());
+            self.warn(&find.path, message);
+            return false;
+        }
+        if !(self.request.may_read.0)(real) {
+            self.warn(&find.path, "it is left out: a permission rule denies reading it".to_owned());
+            return false;
+        }
+        if self.files.len() >= MAX_FILES || self.bytes >= MAX_TOTAL_BYTES {
+            let message = format!(
+                "it is left out: there are already {} memory files with {} bytes",
+                self.files.len(),
+                self.bytes
+            );
+            self.warn(&find.path, message);
+            return false;
+        }
+        true
+    }
+
+    fn outside_is_approved(&mut self) -> bool {
+        if let OutsideFiles::LookUp(state) = &self.request.outside {
+            let is_approved = look_up(state, &self.cwd).0.outside_imports;
+            self.request.outside = if is_approved { OutsideFiles::Approved } else { OutsideFiles::LeftOut };
+        }
+        self.request.outside == OutsideFiles::Approved
+    }
+
+    /// The text of a file, and whether its end is missing.
+    fn read(&mut self, find: &Find, real: &Path) -> Option<(String, bool)> {
+        let content = match read_start(real, MAX_FILE_BYTES) {
+            Ok(Some(content)) => content,
+            Ok(None) => return None,
+            Err(failure) => {
+                self.warn(&find.path, failure.to_string());
+                return None;
+            }
+        };
+        if content.bytes.contains(&0) {
+            self.warn(&find.path, "it is left out: it is not text".to_owned());
+            return None;
+        }
+        let mut bytes = content.bytes;
+        if content.is_cut {
+            let end = bytes.iter().rposition(|byte| *byte == b'\n').unwrap_or(bytes.len());
+            bytes.truncate(end);
+            self.warn(&find.path, format!("only the first {MAX_FILE_BYTES} bytes are used"));
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Some((text, content.is_cut)),
+            Err(_) => {
+                self.warn(&find.path, "it is left out: it is not UTF-8 text".to_owned());
+                None
+            }
+        }
+    }
+
+    /// The rule, if it waits for a path. One whose patterns are not understood is told at once: better too early
+    /// than never.
+    fn waiting(&mut self, find: &Find, yaml: &str) -> Option<PathRule> {
+        let understood = frontmatter::read::<RuleHead>(yaml).and_then(|head| {
+            let globs = head.paths.map(Words::into_vec).unwrap_or_default();
+            Ok((patterns(&globs)?, globs))
+        });
+        match understood {
+            Ok((_, globs)) if globs.is_empty() => None,
+            Ok((set, globs)) => {
+                let (path, limit) = (find.path.clone(), find.limit.clone());
+                Some(PathRule { path, kind: find.kind, base: PathBuf::new(), globs, set, limit })
+            }
+            Err(error) => {
+                let message =
+                    format!("it is always in force, because its `paths` are not understood: {error}");
+                self.warn(&find.path, message);
+                None
+            }
+        }
+    }
+
+    fn clean(&mut self, path: &Path, text: &str) -> String {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = without_comments(text);
+        let (text, hidden) = visible(&text);
+        if hidden > 0 {
+            self.warn(
+                path,
+                format!("{hidden} hidden characters were taken out: look at it before you trust it"),
+            );
+        }
+        text.into_owned()
+    }
+
+    /// The index of what the agent noted in earlier sessions.
+    fn automatic(&mut self) {
+        let Some(path) = self.request.auto_dir.as_ref().map(|dir| dir.join("MEMORY.md")) else { return };
+        let bytes = match read_start(&path, MAX_AUTO_BYTES) {
+            Ok(Some(content)) => content.bytes,
+            Ok(None) => return,
+            Err(failure) => return self.warn(&path, failure.to_string()),
+        };
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().take(MAX_AUTO_LINES).collect();
+        let content = self.clean(&path, &lines.join("\n"));
+        self.tell(path, MemoryKind::Auto, content);
+    }
+
+    fn warn(&mut self, path: &Path, message: String) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(Problem::warning(&Origin::File(path.to_owned()), None, message));
+        }
+    }
+}
+
+fn same_folder(left: &Path, right: &Path) -> bool {
+    matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
+}

@@ -1,0 +1,168 @@
+//! Output styles: how the agent speaks. A few are built in; people write others as Markdown files.
+//!
+//! A style that is named and not found is a warning and leaves the default one.
+
+mod builtin;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::file::read_text;
+use crate::frontmatter;
+use crate::problem::{Origin, Problem};
+use crate::source::Sources;
+use crate::trust::tree_root;
+
+/// Larger files are left out.
+pub const MAX_STYLE_BYTES: u64 = 256 << 10;
+/// A folder with more files is not read to the end.
+const MAX_STYLES: usize = 200;
+
+/// Where a style comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StyleOrigin {
+    /// Part of Lathe.
+    BuiltIn,
+    /// A file.
+    File(PathBuf),
+}
+
+/// One style.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutputStyle {
+    /// What `outputStyle` says.
+    pub name: String,
+    /// One line for people.
+    pub description: String,
+    /// Whether the usual instructions about writing code stay.
+    pub keep_coding_instructions: bool,
+    /// What the model is told; empty for the default style.
+    pub text: String,
+    /// Where it comes from.
+    pub origin: StyleOrigin,
+}
+
+/// Where styles may lie.
+#[derive(Debug, Clone, Default)]
+pub struct StyleRequest {
+    /// The working directory; the folders above it count up to the root of the project.
+    pub cwd: PathBuf,
+    /// The user's configuration folder.
+    pub config_dir: Option<PathBuf>,
+    /// The folder of managed files.
+    pub managed_dir: Option<PathBuf>,
+    /// `--setting-sources`.
+    pub sources: Sources,
+}
+
+/// All styles of a session.
+#[derive(Debug)]
+pub struct Styles {
+    /// Built-in ones first, then files; each name once.
+    pub styles: Vec<OutputStyle>,
+    /// Files that could not be used.
+    pub problems: Vec<Problem>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+struct Head {
+    name: Option<String>,
+    description: Option<String>,
+    #[serde(deserialize_with = "frontmatter::flag")]
+    keep_coding_instructions: Option<bool>,
+}
+
+/// The style that is there when nobody chooses one.
+pub const DEFAULT_STYLE: &str = "default";
+
+impl Styles {
+    /// Collects the styles, the strongest of a name: managed, the nearest folder of the project, the user's,
+    /// built in.
+    pub fn load(request: &StyleRequest) -> Self {
+        let mut found = Self { styles: builtin::styles(), problems: Vec::new() };
+        if let Some(config) = request.config_dir.as_ref().filter(|_| request.sources.user) {
+            found.folder(&config.join("output-styles"), Reach::Anywhere);
+        }
+        if request.sources.project {
+            let cwd = request.cwd.canonicalize().unwrap_or_else(|_| request.cwd.clone());
+            let root = tree_root(&cwd).unwrap_or(&cwd);
+            let inside: Vec<&Path> = cwd.ancestors().take_while(|folder| folder.starts_with(root)).collect();
+            for folder in inside.into_iter().rev() {
+                found.folder(&folder.join(".claude/output-styles"), Reach::Below(root));
+            }
+        }
+        if let Some(managed) = &request.managed_dir {
+            found.folder(&managed.join("output-styles"), Reach::Anywhere);
+        }
+        found
+    }
+
+    /// The style of a name.
+    pub fn find(&self, name: &str) -> Option<&OutputStyle> {
+        self.styles.iter().find(|style| style.name == name)
+    }
+
+    /// The names, as a client is shown them.
+    pub fn names(&self) -> Vec<&str> {
+        self.styles.iter().map(|style| style.name.as_str()).collect()
+    }
+
+    fn folder(&mut self, folder: &Path, reach: Reach<'_>) {
+        let Ok(entries) = fs::read_dir(folder) else { return };
+        let mut paths: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+            .take(MAX_STYLES)
+            .collect();
+        paths.sort();
+        for path in paths {
+            match read_style(&path, reach) {
+                Ok(style) => {
+                    self.styles.retain(|other| other.name != style.name);
+                    self.styles.push(style);
+                }
+                Err(message) => {
+                    self.problems.push(Problem::warning(&Origin::File(path), None, message));
+                }
+            }
+        }
+    }
+}
+
+/// How far the links of a folder may lead. A project's style is sent to a model like its instructions, so it
+/// must not be a file of somebody else.
+#[derive(Clone, Copy)]
+enum Reach<'a> {
+    Anywhere,
+    Below(&'a Path),
+}
+
+fn read_style(path: &Path, reach: Reach<'_>) -> Result<OutputStyle, String> {
+    if let Reach::Below(root) = reach
+        && !path.canonicalize().is_ok_and(|real| real.starts_with(root))
+    {
+        return Err("it is left out: it leads outside the project".to_owned());
+    }
+    let text = match read_text(path, MAX_STYLE_BYTES) {
+        Ok(Some(text)) => text.text,
+        Ok(None) => return Err("it is gone".to_owned()),
+        Err(failure) => return Err(failure.to_string()),
+    };
+    let (yaml, body) = frontmatter::split(&text);
+    let head: Head = yaml.map_or_else(|| Ok(Head::default()), frontmatter::read)?;
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let name = head.name.filter(|name| !name.trim().is_empty()).unwrap_or(stem);
+    if name == DEFAULT_STYLE {
+        return Err("a style cannot be called `default`".to_owned());
+    }
+    Ok(OutputStyle {
+        name,
+        description: head.description.unwrap_or_default(),
+        keep_coding_instructions: head.keep_coding_instructions.unwrap_or(false),
+        text: body.trim().to_owned(),
+        origin: StyleOrigin::File(path.to_owned()),
+    })
+}
