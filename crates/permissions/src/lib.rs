@@ -1,4 +1,13 @@
-//! Rules, modes, shell analysis: one decision with its reason.
+//! Whether a tool call may run: rules, modes, working directories and shell analysis, in one decision with its
+//! reason.
+//!
+//! [`Engine::decide`] is the whole crate: a call goes in, allow, ask or deny comes out, with the rule that
+//! decided, the texts for people and for the model, and the updates that would settle the question for good.
+//! Nobody is asked here and nothing is written; the disk is looked at only to follow paths and to see whether
+//! a repository can make git run programs.
+//!
+//! The surprising thing: the shell is parsed by hand. An error-tolerant grammar guesses what a broken or odd
+//! command means; this one refuses, and what is refused is never allowed.
 
 mod bash;
 mod command_rules;

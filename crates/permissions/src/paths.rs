@@ -14,7 +14,7 @@ use std::path::{Component, Path, PathBuf};
 const MAX_LINKS: u32 = 40;
 
 /// Directory entries read for one glob pattern.
-const MAX_ENTRIES: usize = 4000;
+const MAX_ENTRIES: usize = 2000;
 
 /// A directory the session may work in.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -119,6 +119,11 @@ pub(crate) fn locate(touch: &Touch, standing: &Standing) -> Result<Vec<Located>,
                 let prefix = if prefix.is_empty() && absolute(pattern) { "/" } else { &prefix };
                 found.push(Located::new(prefix, directory));
                 for path in expand(pattern, directory).map_err(|_| Unlocated)? {
+                    // A file whose name starts with a dash is an option to whoever gets it.
+                    if path.strip_prefix(directory).is_ok_and(|name| name.to_string_lossy().starts_with('-'))
+                    {
+                        return Err(Unlocated);
+                    }
                     found.push(Located::new(&path.to_string_lossy(), directory));
                 }
             }

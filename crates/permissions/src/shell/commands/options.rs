@@ -209,67 +209,43 @@ pub(super) fn by_table(spec: &Spec, args: &[Arg]) -> Listed {
 }
 
 fn operand_touches(operands: Operands, taken: Taken<'_>) -> Listed {
-    let patterned = taken.has(&["e", "f", "regexp", "file"]);
-    let mut touches = taken.touches;
-    let recursive = taken.options.iter().any(|(name, _, _)| matches!(name.as_str(), "r" | "recursive"));
-    let files = |access: TouchAccess, from: usize, touches: &mut Vec<Touch>| {
-        touches.extend(
-            taken
-                .operands
-                .iter()
-                .skip(from)
-                .filter(|arg| arg.text() != "-")
-                .map(|arg| Touch::new(arg, access)),
-        );
-    };
-    let everything =
-        |names: [&str; 6]| taken.options.iter().any(|(name, _, _)| names.contains(&name.as_str()));
-    let one_word = |from: usize| taken.operands.iter().take(from).all(|arg| arg.fixed().is_some());
-    match operands {
-        Operands::None if taken.operands.is_empty() => {}
-        Operands::Text => {
-            // Also a text operand becomes file names when it is a pattern.
-            touches.extend(
-                taken.operands.iter().filter(|arg| arg.fixed().is_none()).map(|arg| Touch::read(arg)),
-            );
-        }
-        Operands::Files => files(TouchAccess::Read, 0, &mut touches),
-        Operands::PlainFiles => files(TouchAccess::ReadFile, 0, &mut touches),
-        Operands::OneFile if taken.operands.len() <= 1 && one_word(1) => {
-            files(TouchAccess::Read, 0, &mut touches)
-        }
-        Operands::Trees => {
-            files(TouchAccess::Read, 0, &mut touches);
-            if taken.operands.is_empty() {
-                touches.push(Touch::path(".", TouchAccess::Read));
-            }
-        }
-        Operands::PatternThenFiles => {
-            let from = usize::from(!patterned);
-            if !one_word(from) {
-                return Err(NotListed);
-            }
-            let access = if recursive { TouchAccess::ReadTree } else { TouchAccess::Read };
-            files(access, from, &mut touches);
-            if recursive && taken.operands.len() <= from {
-                touches.push(Touch::path(".", TouchAccess::ReadTree));
-            }
-        }
-        Operands::PatternThenTrees => {
-            let from = usize::from(!patterned && !taken.options.iter().any(|(name, _, _)| name == "files"));
-            if !one_word(from) {
-                return Err(NotListed);
-            }
-            // Unless told otherwise it skips hidden and ignored files.
-            const EVERYTHING: [&str; 6] =
-                ["u", "unrestricted", "hidden", "no-ignore", "no-ignore-vcs", "binary"];
-            let access = if everything(EVERYTHING) { TouchAccess::ReadTree } else { TouchAccess::Read };
-            files(access, from, &mut touches);
-            if taken.operands.len() <= from {
-                touches.push(Touch::path(".", access));
-            }
+    /// Unless told otherwise, ripgrep skips hidden and ignored files.
+    const EVERYTHING: [&str; 6] = ["u", "unrestricted", "hidden", "no-ignore", "no-ignore-vcs", "binary"];
+    let patterns = usize::from(!taken.has(&["e", "f", "regexp", "file"]));
+    let tree = |all: bool| if all { TouchAccess::ReadTree } else { TouchAccess::Read };
+    let count = taken.operands.len();
+    let (skipped, access) = match operands {
+        Operands::None if count == 0 => (0, TouchAccess::Read),
+        Operands::OneFile if count <= 1 && taken.operands.iter().all(|arg| arg.fixed().is_some()) => {
+            (0, TouchAccess::Read)
         }
         Operands::None | Operands::OneFile => return Err(NotListed),
+        Operands::Text | Operands::Files | Operands::Trees => (0, TouchAccess::Read),
+        Operands::PlainFiles => (0, TouchAccess::ReadFile),
+        Operands::PatternThenFiles => (patterns, tree(taken.has(&["r", "recursive"]))),
+        Operands::PatternThenTrees if taken.has(&["files"]) => (0, tree(taken.has(&EVERYTHING))),
+        Operands::PatternThenTrees => (patterns, tree(taken.has(&EVERYTHING))),
+    };
+    if taken.operands.iter().take(skipped).any(|arg| arg.fixed().is_none()) {
+        return Err(NotListed);
     }
+    let descends =
+        access == TouchAccess::ReadTree || matches!(operands, Operands::Trees | Operands::PatternThenTrees);
+    let mut touches = taken.touches;
+    if descends && count <= skipped {
+        touches.push(Touch::path(".", access));
+    }
+    let files = taken.operands.iter().skip(skipped).filter(|arg| match operands {
+        // Also a text operand becomes file names when it is a pattern.
+        Operands::Text => arg.fixed().is_none(),
+        Operands::None
+        | Operands::Files
+        | Operands::PlainFiles
+        | Operands::OneFile
+        | Operands::Trees
+        | Operands::PatternThenFiles
+        | Operands::PatternThenTrees => arg.text() != "-",
+    });
+    touches.extend(files.map(|arg| Touch::new(arg, access)));
     Ok(touches)
 }
