@@ -397,7 +397,7 @@ fn what_runs_unasked_changes_nothing() {
     let mut random = Random(setting("LATHE_FUZZ_SEED", 0x1a7e_5eed));
     let before = sandbox.state();
     let mut ran = 0;
-    for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 1200) {
+    for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 600) {
         let script = script(&mut random, 25);
         let input = json!({"command": script});
         let decision = engine.decide(&Call { tool: "Bash", input: &input, cwd: &work, ..Call::default() });
@@ -409,7 +409,7 @@ fn what_runs_unasked_changes_nothing() {
         assert!(sandbox.started().is_empty(), "{script:?} started {:?}", sandbox.started());
         assert_eq!(sandbox.state(), before, "{script:?} changed the directory");
     }
-    assert!(ran > 100, "only {ran} scripts were run: the generator is of no use");
+    assert!(ran > 80, "only {ran} scripts were run: the generator is of no use");
 }
 
 /// A script made of commands that only leave a mark, behind everything that can hide one.
@@ -480,7 +480,7 @@ fn whatever_bash_starts_was_seen() {
     let engine = engine(&work, PermissionMode::Default);
     let mut random = Random(setting("LATHE_FUZZ_SEED", 0x5eed_c0de));
     let mut ran = 0;
-    for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 1200) / 6 {
+    for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 600) / 6 {
         let script = hiding_script(&mut random);
         let input = json!({"command": script});
         let explanation =
@@ -501,7 +501,7 @@ fn whatever_bash_starts_was_seen() {
             assert!(seen, "{script:?} started {started}, seen were {names:?}");
         }
     }
-    assert!(ran > 60, "only {ran} scripts were run: the generator is of no use");
+    assert!(ran > 40, "only {ran} scripts were run: the generator is of no use");
 }
 
 /// A script that changes files, with links lying around. No name leads out of the sandbox but the links.
@@ -582,7 +582,7 @@ fn accepted_edits_stay_inside() {
     let engine = engine(&work, PermissionMode::AcceptEdits);
     let mut random = Random(setting("LATHE_FUZZ_SEED", 0xed17_5eed));
     let mut ran = 0;
-    for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 1200) {
+    for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 600) {
         let script = editing_script(&mut random);
         let input = json!({"command": script});
         let decision = engine.decide(&Call { tool: "Bash", input: &input, cwd: &work, ..Call::default() });
@@ -601,5 +601,5 @@ fn accepted_edits_stay_inside() {
         assert_eq!(config, b"[core]\n", "{script:?} changed the configuration of git");
         prepare();
     }
-    assert!(ran > 50, "only {ran} scripts were run: the generator is of no use");
+    assert!(ran > 30, "only {ran} scripts were run: the generator is of no use");
 }

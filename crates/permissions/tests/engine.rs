@@ -421,6 +421,19 @@ fn file_rules_hold_for_shell_commands() {
 }
 
 #[test]
+fn a_pattern_that_matches_an_option_is_asked_about() {
+    let project = project(PermissionMode::Default);
+    for command in ["ls *", "grep x *", "find . -name *.rs", "grep -r x --include=*.rs ."] {
+        check_bash(&project, command, "allow");
+    }
+    fs::write(project.path.join("-delete.rs"), "").unwrap();
+    fs::write(project.path.join("--include=x.rs"), "").unwrap();
+    for command in ["ls *", "grep x *", "find . -name *.rs", "grep -r x --include=*.rs ."] {
+        check_bash(&project, command, "ask");
+    }
+}
+
+#[test]
 fn accepting_edits_means_these_files_and_no_others() {
     let project = project(PermissionMode::AcceptEdits);
     let outside = project.path.join("../outside").canonicalize().unwrap();

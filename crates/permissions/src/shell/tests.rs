@@ -11,13 +11,13 @@ fn commands(script: &str) -> Vec<String> {
     let variables = BTreeMap::new();
     let known = Known { home: Some("/home/u"), variables: &variables };
     let analysis = analyse(script, &known).unwrap_or_else(|error| panic!("{script:?}: {error}"));
-    let texts = analysis.steps.iter().filter_map(|step| match step {
+    let texts = analysis.steps.iter().map(|step| match step {
         Step::Run(run) => {
             let text = run.args.iter().map(Arg::text).collect::<Vec<_>>().join(" ");
-            Some(if run.found == Found::Written { text } else { format!("|{text}") })
+            if run.found == Found::Written { text } else { format!("|{text}") }
         }
-        Step::Redirect(redirect) => Some(format!("<>{}", redirect.target.text())),
-        Step::Assign(assigns) => Some(format!("={}", assigns[0].source)),
+        Step::Redirect(redirect) => format!("<>{}", redirect.target.text()),
+        Step::Assign(assigns) => format!("={}", assigns[0].source),
     });
     texts.collect()
 }

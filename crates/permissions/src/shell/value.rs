@@ -89,7 +89,7 @@ fn value(word: &Word, known: &Known<'_>) -> Value {
             return Value::Unknown;
         }
         // zsh replaces `=name` by the path of that command.
-        if index == 0 && !quoted && text.starts_with('=') && word.source.len() > 1 {
+        if index == 0 && !quoted && text.starts_with('=') && !matches!(word.source.as_str(), "=" | "==") {
             return Value::Unknown;
         }
         for c in text.chars() {

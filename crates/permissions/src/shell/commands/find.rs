@@ -93,7 +93,11 @@ pub(super) fn find(args: &[Arg]) -> Listed {
         if PLAIN.contains(&predicate) || matches!(predicate, "(" | ")" | ",") {
             continue;
         }
-        let argument = words.next().filter(|arg| arg.fixed().is_some()).ok_or(NotListed)?;
+        let argument = words.next().filter(|arg| arg.value != Value::Unknown).ok_or(NotListed)?;
+        // Without quotes it is a pattern for the shell first.
+        if argument.fixed().is_none() {
+            touches.push(Touch::read(argument));
+        }
         if WITH_FILE.contains(&predicate) {
             if predicate != "-newermt" {
                 touches.push(Touch::read(argument));

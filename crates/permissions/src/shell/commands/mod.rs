@@ -129,7 +129,7 @@ pub(crate) fn safe_variable(name: &str, value: &str) -> bool {
     ];
     let plain = |c: char| c.is_ascii_alphanumeric() || "_.@+:,=-".contains(c) || (c == '/' && name == "TZ");
     let listed = SAFE.contains(&name) || name.starts_with("LC_");
-    listed && value.chars().all(plain) && !value.starts_with(':') && !value.contains("..")
+    listed && value.chars().all(plain) && !value.starts_with([':', '/']) && !value.contains("..")
 }
 
 /// Shell variables that may be set without changing what later commands do.

@@ -112,10 +112,13 @@ pub(super) fn take<'a>(
             Value::Fixed(text) => text.as_str(),
             Value::Pattern(pattern) => {
                 let anchored = !pattern.starts_with(['*', '?', '[', '-']);
-                if globs == Globs::Anchored && !anchored || pattern.starts_with('-') {
+                if let Some(option) = pattern.strip_prefix("--") {
+                    pattern_option(long, option, word, &mut taken)?;
+                } else if pattern.starts_with('-') || (globs == Globs::Anchored && !anchored) {
                     return Err(NotListed);
+                } else {
+                    taken.operands.push(word);
                 }
-                taken.operands.push(word);
                 continue;
             }
             Value::Unknown => return Err(NotListed),
@@ -136,6 +139,23 @@ pub(super) fn take<'a>(
         }
     }
     Ok(taken)
+}
+
+/// `--include=*.rs` without quotes: it stays as it is unless a file is called like that, which is why it is
+/// also looked up as a pattern.
+fn pattern_option<'a>(
+    long: &str,
+    option: &str,
+    word: &'a Arg,
+    taken: &mut Taken<'a>,
+) -> Result<(), NotListed> {
+    let (name, value) = option.split_once('=').ok_or(NotListed)?;
+    if long_expects(long, name) != Some(Expects::Value) {
+        return Err(NotListed);
+    }
+    taken.touches.push(Touch::read(word));
+    taken.options.push((name.to_owned(), Some(word), value.to_owned()));
+    Ok(())
 }
 
 fn long_option<'a>(

@@ -136,7 +136,7 @@ pub(super) const TABLE: &[Spec] = &[
          summarize separate-dirs one-file-system null threshold= time? time-style= exclude= si \
          no-dereference",
         Trees,
-        Anchored,
+        Any,
     ),
     spec(
         "df",
