@@ -276,9 +276,7 @@ impl Engine {
     /// Whether a rule denies reading a file: for tools that walk through directories.
     pub fn read_denied(&self, path: &Path) -> bool {
         !self.deny.reads.is_empty()
-            && self
-                .forbidden_path(&self.deny.reads, &Located::new(&path.to_string_lossy(), Path::new("/")))
-                .is_some()
+            && self.forbidden_path(&self.deny.reads, &Located::of(path, Path::new("/"))).is_some()
     }
 
     pub(crate) fn known(&self) -> Known<'_> {

@@ -33,14 +33,25 @@ impl FileCall {
     /// Reads a call of a file tool; `None` for other tools.
     pub(crate) fn read(engine: &Engine, call: &Call<'_>, tool: &str) -> Option<Self> {
         let (access, input) = path_input(tool)?;
-        let path = call.input.get(input).and_then(Value::as_str).unwrap_or("");
-        let mut located = engine.locate(path, call.cwd);
+        let given = call.input.get(input);
+        let mut located = engine.locate(given.and_then(Value::as_str).unwrap_or(""), call.cwd);
+        // Only a search may leave its path out, and nothing but text is a path.
+        let missing = match given {
+            None | Some(Value::Null) => input != "path",
+            Some(value) => !value.is_string(),
+        };
+        if missing {
+            located.real = Err(Lost::Missing);
+        }
         // A glob pattern may lead elsewhere than its `path` says.
         if let Some(pattern) = call.input.get("pattern").and_then(Value::as_str).filter(|_| tool == "Glob") {
             let fixed: Vec<&str> =
                 pattern.split('/').take_while(|name| !name.contains(['*', '?', '[', '{'])).collect();
             let elsewhere = pattern.starts_with(['/', '~']) || pattern.split('/').any(|name| name == "..");
-            if elsewhere {
+            // Alternatives may lead elsewhere one by one.
+            if pattern.contains('{') && ["..", "{/", ",/"].iter().any(|way| pattern.contains(way)) {
+                located.real = Err(Lost::Unreadable);
+            } else if elsewhere {
                 let from = located.real.clone().unwrap_or_else(|_| located.written.clone());
                 let prefix = if fixed == [""] { "/".to_owned() } else { fixed.join("/") };
                 located = engine.locate(&prefix, &from);
@@ -76,7 +87,7 @@ pub(crate) fn input_denied(engine: &Engine, file: &FileCall) -> Option<Denied> {
         let text = format!("{} holds the secrets of a process and is never read.", file.path().display());
         return Some(rejected(Reason::SafetyCheck(text.clone()), text));
     }
-    if let Err(lost @ (Lost::Nul | Lost::Circle | Lost::OpenFile)) = &file.located.real {
+    if let Err(lost @ (Lost::Nul | Lost::Circle | Lost::OpenFile | Lost::Missing)) = &file.located.real {
         let text = format!(
             "The path {} cannot be used: {lost}.",
             file.path().display().to_string().escape_default()

@@ -13,8 +13,11 @@ use std::path::{Component, Path, PathBuf};
 /// Links followed before giving up, as the kernel does.
 const MAX_LINKS: u32 = 40;
 
-/// Directory entries read for one glob pattern.
-const MAX_ENTRIES: usize = 2000;
+/// Directory entries read to see what a pattern permits.
+pub(crate) const FEW_ENTRIES: usize = 2000;
+
+/// Directory entries read to see whether a pattern covers something forbidden.
+pub(crate) const MANY_ENTRIES: usize = 50_000;
 
 /// A directory the session may work in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +45,8 @@ pub(crate) enum Lost {
     Unreadable,
     #[error("it names an open file of a process")]
     OpenFile,
+    #[error("it is missing or is no text")]
+    Missing,
 }
 
 /// A path, located.
@@ -70,16 +75,17 @@ pub(crate) enum Kind {
 impl Located {
     /// Locates a path that is meant from `cwd`.
     pub(crate) fn new(path: &str, cwd: &Path) -> Self {
-        // Two slashes at the start mean one.
-        let extra = path.len() - path.trim_start_matches('/').len();
-        let path = &path[extra.saturating_sub(1)..];
-        let absolute = if path.is_empty() { cwd.to_owned() } else { cwd.join(path) };
-        let absolute = if absolute.is_absolute() { absolute } else { Path::new("/").join(absolute) };
-        let written = normal(&absolute);
+        let mut located = Self::of(&cwd.join(path), cwd);
         if path.contains('\0') {
-            return Self { written, real: Err(Lost::Nul), magic: false };
+            located.real = Err(Lost::Nul);
         }
-        match follow(&absolute, cwd) {
+        located
+    }
+
+    /// Locates a path; `cwd` is what `/proc/self/cwd` means.
+    pub(crate) fn of(path: &Path, cwd: &Path) -> Self {
+        let written = normal(path);
+        match follow(path, cwd) {
             Ok(followed) => Self { written, real: Ok(followed.path), magic: followed.magic },
             Err(lost) => Self { written, real: Err(lost), magic: true },
         }
@@ -238,9 +244,9 @@ pub(crate) struct TooMany;
 /// The paths a shell glob pattern may stand for, as far as the directories can be read. Rather too many than
 /// too few: a class matches anything, and `**` goes all the way down. A segment that starts with a wildcard
 /// matches no hidden file, as in bash.
-pub(crate) fn expand(pattern: &str, cwd: &Path) -> Result<Vec<PathBuf>, TooMany> {
+pub(crate) fn expand(pattern: &str, cwd: &Path, most: usize) -> Result<Vec<PathBuf>, TooMany> {
     let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { cwd.to_owned() }];
-    let mut seen = 0;
+    let mut left = most;
     for segment in pattern.split('/').filter(|segment| !segment.is_empty()) {
         if !segment.contains(['*', '?', '[']) {
             let name = unescaped(segment);
@@ -253,7 +259,7 @@ pub(crate) fn expand(pattern: &str, cwd: &Path) -> Result<Vec<PathBuf>, TooMany>
         };
         let mut next = Vec::new();
         for directory in &found {
-            matching(directory, &generous, segment.contains("**"), &mut next, &mut seen)?;
+            matching(directory, &generous, segment.contains("**"), &mut next, &mut left)?;
         }
         if segment == "**" {
             next.extend(found);
@@ -268,23 +274,20 @@ fn matching(
     segment: &str,
     deep: bool,
     found: &mut Vec<PathBuf>,
-    seen: &mut usize,
+    left: &mut usize,
 ) -> Result<(), TooMany> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Ok(()) };
     for entry in entries.flatten() {
-        *seen += 1;
-        if *seen > MAX_ENTRIES {
-            return Err(TooMany);
-        }
+        *left = left.checked_sub(1).ok_or(TooMany)?;
         let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let hidden = name.starts_with('.') && !segment.starts_with('.');
-        if hidden || !crate::glob::matches(segment, &name) {
+        let shown = name.to_string_lossy();
+        let hidden = shown.starts_with('.') && !segment.starts_with('.');
+        if hidden || !crate::glob::matches(segment, &shown) {
             continue;
         }
-        let path = directory.join(name.as_ref());
+        let path = directory.join(&name);
         if deep && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            matching(&path, segment, deep, found, seen)?;
+            matching(&path, segment, deep, found, left)?;
         }
         found.push(path);
     }

@@ -97,6 +97,9 @@ fn modes_decide_as_the_matrix_says() {
         ("Grep", json!({"pattern": "x"}), ["allow", "allow", "allow", "allow", "allow"]),
         ("Glob", json!({"pattern": "/etc/*"}), ["ask", "ask", "allow", "ask", "allow"]),
         ("Glob", json!({"pattern": "../outside/*"}), ["ask", "ask", "allow", "ask", "allow"]),
+        ("Glob", json!({"pattern": "{..,src}/*"}), ["ask", "ask", "allow", "ask", "allow"]),
+        ("Glob", json!({"pattern": "{/etc,src}/*"}), ["ask", "ask", "allow", "ask", "allow"]),
+        ("Glob", json!({"pattern": "*.{rs,md}"}), ["allow", "allow", "allow", "allow", "allow"]),
         ("Glob", json!({"pattern": "src/**/*.rs"}), ["allow", "allow", "allow", "allow", "allow"]),
         ("Write", json!({"file_path": "new"}), ["ask", "allow", "ask", "ask", "allow"]),
         ("Edit", json!({"file_path": "a.txt"}), ["ask", "allow", "ask", "ask", "allow"]),
@@ -140,6 +143,8 @@ fn modes_decide_as_the_matrix_says() {
         ("Read", json!({"file_path": "/proc/self/environ"}), ["deny", "deny", "deny", "deny", "deny"]),
         ("Read", json!({"file_path": "/dev/zero"}), ["deny", "deny", "deny", "deny", "deny"]),
         ("Read", json!({"file_path": "a\0b"}), ["deny", "deny", "deny", "deny", "deny"]),
+        ("Read", json!({"file_path": ["a.txt"]}), ["deny", "deny", "deny", "deny", "deny"]),
+        ("Write", json!({"content": "x"}), ["deny", "deny", "deny", "deny", "deny"]),
         ("Bash", json!({"command": ["rm"]}), ["deny", "deny", "deny", "deny", "deny"]),
     ];
     for (column, mode) in [Default, AcceptEdits, Plan, DontAsk, BypassPermissions].into_iter().enumerate() {
@@ -431,6 +436,16 @@ fn a_pattern_that_matches_an_option_is_asked_about() {
     for command in ["ls *", "grep x *", "find . -name *.rs", "grep -r x --include=*.rs ."] {
         check_bash(&project, command, "ask");
     }
+}
+
+#[test]
+fn names_that_are_no_text_are_followed_too() {
+    use std::os::unix::ffi::OsStrExt;
+    let project = project(PermissionMode::Default);
+    check_bash(&project, "cat *", "allow");
+    let name = std::ffi::OsStr::from_bytes(b"odd\xff");
+    std::os::unix::fs::symlink("/etc/passwd", project.path.join(name)).unwrap();
+    check_bash(&project, "cat *", "ask");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Rules that forbid or ask: any command of the script, in any disguise, and any file it touches.
 
-use crate::bash::standing::locate;
+use crate::bash::standing::locate_any;
 use crate::bash::{Shell, asked};
 use crate::decision::{Asked, Denied, Reason, ShownAs};
 use crate::engine::Call;
@@ -93,7 +93,7 @@ impl Shell<'_> {
             if touch.access == TouchAccess::Repository {
                 return None;
             }
-            let located = locate(touch, standing).unwrap_or_default();
+            let located = locate_any(touch, standing);
             located.iter().find_map(|located| {
                 let read = self.engine.forbidden_path(&rules.reads, located);
                 let edited = if changes { self.engine.forbidden_path(&rules.edits, located) } else { None };

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::paths::{Located, expand};
+use crate::paths::{FEW_ENTRIES, Located, MANY_ENTRIES, expand};
 use crate::shell::commands::{Effect, Touch, TouchAccess, Touched, effect};
 use crate::shell::unwrap::program_name;
 use crate::shell::value::Arg;
@@ -98,8 +98,17 @@ fn moved(run: &Invocation, standing: &Standing) -> Option<Standing> {
     (next.directories.len() > standing.directories.len()).then_some(next)
 }
 
-/// Where a path of a command leads, from everywhere it may be used.
+/// Where a path of a command leads, from everywhere it may be used, to see whether it is permitted.
 pub(crate) fn locate(touch: &Touch, standing: &Standing) -> Result<Vec<Located>, Unlocated> {
+    located(touch, standing, FEW_ENTRIES)
+}
+
+/// The same to see whether something forbidden is among it: what cannot be located is left out.
+pub(crate) fn locate_any(touch: &Touch, standing: &Standing) -> Vec<Located> {
+    located(touch, standing, MANY_ENTRIES).unwrap_or_default()
+}
+
+fn located(touch: &Touch, standing: &Standing, most: usize) -> Result<Vec<Located>, Unlocated> {
     let absolute = |text: &str| text.starts_with('/');
     match &touch.path {
         Touched::Unknown => Err(Unlocated),
@@ -118,13 +127,16 @@ pub(crate) fn locate(touch: &Touch, standing: &Standing) -> Result<Vec<Located>,
                 let prefix = fixed.collect::<Vec<_>>().join("/");
                 let prefix = if prefix.is_empty() && absolute(pattern) { "/" } else { &prefix };
                 found.push(Located::new(prefix, directory));
-                for path in expand(pattern, directory).map_err(|_| Unlocated)? {
+                for path in expand(pattern, directory, most).map_err(|_| Unlocated)? {
                     // A file whose name starts with a dash is an option to whoever gets it.
-                    if path.strip_prefix(directory).is_ok_and(|name| name.to_string_lossy().starts_with('-'))
+                    if most == FEW_ENTRIES
+                        && path
+                            .strip_prefix(directory)
+                            .is_ok_and(|name| name.to_string_lossy().starts_with('-'))
                     {
                         return Err(Unlocated);
                     }
-                    found.push(Located::new(&path.to_string_lossy(), directory));
+                    found.push(Located::of(&path, directory));
                 }
             }
             Ok(found)

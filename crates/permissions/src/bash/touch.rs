@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lathe_protocol::permission::PermissionMode;
 
 use crate::bash::allow::{Granted, Grants, Obstacle, git_is_inert};
-use crate::bash::standing::locate;
+use crate::bash::standing::{locate, locate_any};
 use crate::bash::{Shell, asked};
 use crate::decision::{Asked, Reason};
 use crate::message;
@@ -205,7 +205,7 @@ impl Shell<'_> {
             let mut located = touches
                 .iter()
                 .filter(|touch| touch.access.changes())
-                .flat_map(|touch| locate(touch, standing).unwrap_or_default());
+                .flat_map(|touch| locate_any(touch, standing));
             let found =
                 located.find(|found| is_protected(found, &self.engine.dirs, self.engine.config_dir()))?;
             let text = message::sensitive(&found.written);
