@@ -116,7 +116,7 @@ mod tests {
             soon.cancel();
         });
         assert_eq!(outcome, Err(ToolFailure::Interrupted));
-        assert!(started.elapsed() < Duration::from_millis(500));
+        assert!(started.elapsed() < Duration::from_secs(3));
     }
 
     #[tokio::test]

@@ -101,14 +101,12 @@ impl ToolFailure {
     /// The `tool_use_result` string; `None` as above. A text that already calls itself an error is not
     /// called so twice.
     pub fn result(&self) -> Option<String> {
+        const NAMED: [&str; 3] = ["Error: ", "Error calling tool", "InputValidationError: "];
         match self {
-            Self::Rejected(text) | Self::Failed(text) => {
-                Some(if text.starts_with("Error: ") || text.starts_with("Error calling tool") {
-                    text.clone()
-                } else {
-                    format!("Error: {text}")
-                })
-            }
+            Self::Rejected(text) | Self::Failed(text) => Some(match text {
+                text if NAMED.iter().any(|name| text.starts_with(name)) => text.clone(),
+                text => format!("Error: {text}"),
+            }),
             Self::Interrupted => None,
         }
     }
