@@ -1,10 +1,96 @@
 //! Looks into the API message of a record: its content blocks as text, and of each block the little that
-//! decides how it may be sent again.
+//! decides how it may be sent again. Large transcripts are resumed through here, so a record is gone
+//! over as few times as can be.
 
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::head::Loose;
+use crate::head::{Key, Loose};
 use crate::raw::RawObject;
+
+/// What a message record says, as far as a resume needs it.
+#[derive(Debug, Default)]
+pub(crate) struct MessageRecord<'a> {
+    pub uuid: Cow<'a, str>,
+    /// It stands for a failed request.
+    pub is_api_error: bool,
+    /// It is shown to people only.
+    pub is_transcript_only: bool,
+    pub permission_mode: Option<Cow<'a, str>>,
+    pub turn_position: Option<&'a RawValue>,
+    /// `message.content`.
+    pub content: Option<&'a RawValue>,
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for MessageRecord<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(MessageRecordVisitor)
+    }
+}
+
+struct MessageRecordVisitor;
+
+impl<'de> Visitor<'de> for MessageRecordVisitor {
+    type Value = MessageRecord<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a record with a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut record = MessageRecord::default();
+        while let Some(Key(key)) = map.next_key()? {
+            match &*key {
+                "uuid" => record.uuid = map.next_value::<Loose>()?.text().unwrap_or_default(),
+                "isApiErrorMessage" => record.is_api_error = map.next_value::<Loose>()?.is_true(),
+                "isVisibleInTranscriptOnly" => {
+                    record.is_transcript_only = map.next_value::<Loose>()?.is_true()
+                }
+                "permissionMode" => record.permission_mode = map.next_value::<Loose>()?.text(),
+                "turnPosition" => record.turn_position = Some(map.next_value()?),
+                "message" => record.content = map.next_value::<Content>()?.0,
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+            }
+        }
+        Ok(record)
+    }
+}
+
+/// The `content` of a message.
+struct Content<'a>(Option<&'a RawValue>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Content<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(ContentVisitor)
+    }
+}
+
+struct ContentVisitor;
+
+impl<'de> Visitor<'de> for ContentVisitor {
+    type Value = Content<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a message")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut content = None;
+        while let Some(Key(key)) = map.next_key()? {
+            if key == "content" {
+                content = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(Content(content))
+    }
+}
 
 /// One content block.
 #[derive(Debug, Clone)]
@@ -30,13 +116,7 @@ pub(crate) enum BlockKind {
     Other,
 }
 
-/// The content of a record's message as blocks. A plain string is one text block; anything that is not
-/// content at all is none.
-pub(crate) fn blocks(record: &RawObject<'_>) -> Vec<Block> {
-    content(record).map(blocks_of).unwrap_or_default()
-}
-
-/// Content that stands elsewhere, e.g. the prompt of a `queued_command`.
+/// Content as blocks. A plain string is one text block; anything that is not content at all is none.
 pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
     let text = content.get();
     if text.starts_with('"') {
@@ -86,13 +166,10 @@ fn is_blank_text(block: &RawValue) -> bool {
 
 /// Whether the message holds a tool result.
 pub(crate) fn has_tool_result(record: &RawObject<'_>) -> bool {
-    let Some(content) = content(record) else { return false };
+    let message = record.found("message").and_then(|raw| RawObject::parse(raw.get()).ok());
+    let Some(content) = message.and_then(|message| message.found("content")) else { return false };
     let Ok(blocks) = serde_json::from_str::<Vec<Loose<'_>>>(content.get()) else { return false };
     blocks.into_iter().any(|block| block.member("type").is_some_and(|kind| kind == "tool_result"))
-}
-
-fn content<'a>(record: &RawObject<'a>) -> Option<&'a RawValue> {
-    RawObject::parse(record.found("message")?.get()).ok()?.found("content")
 }
 
 #[cfg(test)]
@@ -101,14 +178,23 @@ mod tests {
 
     fn kinds(content: &str) -> Vec<BlockKind> {
         let record = format!(r#"{{"message":{{"role":"user","content":{content}}}}}"#);
-        blocks(&RawObject::parse(&record).unwrap()).into_iter().map(|block| block.kind).collect()
+        let record: MessageRecord = serde_json::from_str(&record).unwrap();
+        blocks_of(record.content.unwrap()).into_iter().map(|block| block.kind).collect()
     }
 
     #[test]
     fn a_string_is_a_text_block_with_its_escapes_kept() {
         let record = r#"{"message":{"content":"a\n\ud83d"}}"#;
-        let blocks = blocks(&RawObject::parse(record).unwrap());
+        let blocks = blocks_of(serde_json::from_str::<MessageRecord>(record).unwrap().content.unwrap());
         assert_eq!(blocks[0].raw.get(), r#"{"type":"text","text":"a\n\ud83d"}"#);
+    }
+
+    #[test]
+    fn records_without_a_message_cannot_be_sent() {
+        let parse = |json| serde_json::from_str::<MessageRecord>(json).map(|record| record.content.is_some());
+        assert!(parse(r#"{"message":7}"#).is_err());
+        assert!(!parse(r#"{"uuid":7,"message":{"id":"x"}}"#).unwrap());
+        assert!(parse(r#"{"message":{"content":"a"},"isApiErrorMessage":"yes"}"#).unwrap());
     }
 
     #[test]

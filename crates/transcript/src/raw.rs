@@ -45,11 +45,6 @@ impl<'a> RawObject<'a> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// A member that is `true`.
-    pub(crate) fn is_true(&self, key: &str) -> bool {
-        self.get(key).is_some_and(|raw| raw.get() == "true")
-    }
-
     /// A member as a value.
     pub(crate) fn value(&self, key: &str) -> Option<serde_json::Value> {
         serde_json::from_str(self.get(key)?.get()).ok()
@@ -120,7 +115,6 @@ mod tests {
         object.set("b", &"new").unwrap();
         object.set("z", &true).unwrap();
         object.remove("x");
-        assert!(object.is_true("z"));
         assert_eq!(
             serde_json::to_string(&object).unwrap(),
             r#"{"b":"new","a":"\ud83d","n":123456789012345678901234567890,"z":true}"#

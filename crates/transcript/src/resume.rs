@@ -17,7 +17,7 @@ use crate::error::{Result, TranscriptError};
 use crate::history::{self, DanglingCall, HistoryMessage, Piece, Role};
 use crate::index::{At, Entry, Id, Index, Kind, Siblings};
 use crate::lines::{Damage, Span};
-use crate::message::{self, BlockKind};
+use crate::message::{self, Block, BlockKind, MessageRecord};
 use crate::raw::RawObject;
 use crate::record::side::CostState;
 use crate::record::{Record, SideRecord};
@@ -244,15 +244,13 @@ impl Loader<'_> {
             Kind::Attachment | Kind::System | Kind::Progress | Kind::Other => return Ok(None),
         };
         let text = self.index.read(entry.span)?;
-        let Ok(record) = RawObject::parse(&text) else { return Ok(None) };
-        let is_for_people = record.is_true("isApiErrorMessage")
-            || (record.is_true("isVisibleInTranscriptOnly") && !entry.is_summary);
-        if is_for_people {
+        let Ok(record) = serde_json::from_str::<MessageRecord<'_>>(&text) else { return Ok(None) };
+        if record.is_api_error || (record.is_transcript_only && !entry.is_summary) {
             return Ok(None);
         }
-        let blocks = message::blocks(&record);
+        let blocks = record.content.map(message::blocks_of).unwrap_or_default();
         self.state.note(role, &record, &blocks);
-        Ok(Some(Piece { role, uuid: record.text("uuid").unwrap_or_default(), blocks }))
+        Ok(Some(Piece { role, uuid: record.uuid.into_owned(), blocks }))
     }
 
     /// Attachments that are conversation: prompts that were queued while a turn ran, and text that was
@@ -295,18 +293,18 @@ impl Loader<'_> {
 }
 
 impl State {
-    fn note(&mut self, role: Role, record: &RawObject<'_>, blocks: &[message::Block]) {
+    fn note(&mut self, role: Role, record: &MessageRecord<'_>, blocks: &[Block]) {
         if role == Role::User {
-            if let Some(mode) = record.text("permissionMode") {
-                self.permission_mode = Some(mode);
+            if let Some(mode) = &record.permission_mode {
+                self.permission_mode = Some(mode.clone().into_owned());
             }
-            if let Some(turn) =
-                record.value("turnPosition").and_then(|position| position["turnIndex"].as_u64())
-            {
+            let position = record.turn_position.and_then(|raw| serde_json::from_str::<Value>(raw.get()).ok());
+            if let Some(turn) = position.and_then(|position| position["turnIndex"].as_u64()) {
                 self.turn_index = turn;
             }
         }
-        let is_todo_call = |block: &&message::Block| matches!(&block.kind, BlockKind::ToolUse { name, .. } if name == "TodoWrite");
+        let is_todo_call =
+            |block: &&Block| matches!(&block.kind, BlockKind::ToolUse { name, .. } if name == "TodoWrite");
         if let Some(call) = blocks.iter().rfind(is_todo_call)
             && let Ok(mut call) = serde_json::from_str::<Value>(call.raw.get())
         {
