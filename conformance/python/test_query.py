@@ -93,11 +93,14 @@ class PlainRuns(Case):
         flood = bash("head -c 5000000 /dev/zero | tr '\\0' x; echo END")
         seen = (await self.run_query([calls(flood), text("done")], allowed_tools=["Bash"])).good()
         self.assertEqual(seen.result.result, "done")
+        self.assertFalse(seen.tool_results[0].is_error)
+        self.assertIn("x" * 1000, text_of(seen.tool_results[0]))
 
     async def test_output_of_many_bytes_in_json_fits_the_buffer(self):
         # Each of these characters takes six bytes in JSON.
         flood = bash("head -c 5000000 /dev/zero")
-        (await self.run_query([calls(flood), text("done")], allowed_tools=["Bash"])).good()
+        seen = (await self.run_query([calls(flood), text("done")], allowed_tools=["Bash"])).good()
+        self.assertFalse(seen.tool_results[0].is_error)
 
     async def test_twelve_runs_side_by_side(self):
         await self.model({"scope": "conversation", "turns": [text("for {{first_user_text}}")]})

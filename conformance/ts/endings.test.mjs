@@ -182,6 +182,8 @@ describe('size, text and number', { concurrency: 2 }, () => {
     const flood = bash("head -c 5000000 /dev/zero | tr '\\0' x; echo END");
     const seen = (await w.run([calls(flood), text('done')], 'go', { allowedTools: ['Bash'] })).good();
     assert.equal(seen.result.result, 'done');
+    assert.notEqual(seen.toolResults[0].is_error, true);
+    assert.match(textOf(seen.toolResults[0]), /x{1000}/);
     const longest = Math.max(...seen.messages.map((m) => JSON.stringify(m).length));
     assert.ok(longest < 1_000_000, `${longest}`);
     assert.ok(JSON.stringify(w.requests()[1].body).length < 1_000_000);

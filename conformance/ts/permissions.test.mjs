@@ -163,7 +163,7 @@ describe('canUseTool', { concurrency: 4 }, () => {
     assert.equal(asked, 1);
   });
 
-  both('a rule for localSettings is written to the project', { todo: 'settings files are not written yet' }, async (w) => {
+  both('a rule for localSettings is written to the project', async (w) => {
     const rule = { type: 'addRules', rules: [{ toolName: 'Bash', ruleContent: 'touch *' }], behavior: 'allow' };
     const canUseTool = async (_name, input) => ({
       behavior: 'allow',
