@@ -9,6 +9,7 @@ use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::Engine;
 use lathe_protocol::Init;
 use lathe_tools::{ToolSet, Workspace};
+use lathe_transcript::Resumed;
 use serde_json::{Map, Value};
 
 use crate::access::SettingsAccess;
@@ -39,8 +40,12 @@ pub struct SessionConfig {
     pub settings: Arc<dyn SettingsAccess>,
     /// The facts of `system/init` that do not change from turn to turn.
     pub init: Init,
+    /// Names of the output styles there are.
+    pub output_styles: Vec<String>,
     /// Where the session is written down.
     pub journal: Journal,
+    /// The session that goes on, if it is not a new one.
+    pub resumed: Option<Resumed>,
 }
 
 /// Which model answers, and how it is asked.

@@ -3,6 +3,8 @@
 //! because the API wants all results of one answer in one message.
 
 use lathe_models::{Role, WireMessage};
+use lathe_transcript::HistoryMessage;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Everything said so far.
@@ -14,6 +16,24 @@ pub struct History {
 }
 
 impl History {
+    /// The conversation of a session that goes on. Its last message stays open if the user's side spoke
+    /// last, so that the next prompt joins it.
+    pub fn restore(messages: &[HistoryMessage]) -> Self {
+        let mut history = Self::default();
+        for message in messages {
+            let role = match message.role {
+                lathe_transcript::Role::User => Role::User,
+                lathe_transcript::Role::Assistant => Role::Assistant,
+            };
+            history.push(role, &message.blocks);
+        }
+        if let Some(last) = messages.last().filter(|last| last.role == lathe_transcript::Role::User) {
+            history.sealed.pop();
+            history.open = last.blocks.iter().filter_map(|b| serde_json::from_str(b.get()).ok()).collect();
+        }
+        history
+    }
+
     /// Adds blocks to the user message that goes out next.
     pub fn add_user(&mut self, blocks: impl IntoIterator<Item = Value>) {
         self.open.extend(blocks.into_iter().filter(is_sendable));
@@ -53,9 +73,9 @@ impl History {
         }
     }
 
-    fn push(&mut self, role: Role, blocks: &[Value]) {
-        let message = WireMessage::new(role, blocks).expect("JSON values always serialise");
-        self.sealed.push(message);
+    fn push<B: Serialize>(&mut self, role: Role, blocks: &[B]) {
+        // Blocks that are no objects were left out before; a message without any is left out here.
+        self.sealed.extend(WireMessage::new(role, blocks).ok());
     }
 }
 

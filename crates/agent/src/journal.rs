@@ -47,6 +47,12 @@ impl Journal {
         }
     }
 
+    /// Goes on behind a record of an earlier run. What was wrong with its file is told once.
+    pub fn go_on_after(&mut self, last: Option<String>, troubles: impl Iterator<Item = String>) {
+        self.last = last;
+        self.troubles.extend(troubles);
+    }
+
     /// A prompt that starts a turn or joins it; `uuid` is its record's id.
     pub fn prompt(&mut self, prompt: &InboundUser, uuid: &str, now: &str, mode: &str) {
         let text = prompt.message.content.text();

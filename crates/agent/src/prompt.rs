@@ -58,6 +58,8 @@ pub struct SystemPrompt {
     pub choice: PromptChoice,
     /// The environment part, as [`environment_text`] wrote it.
     pub environment: String,
+    /// How answers are to be written; empty for the usual way.
+    pub style: String,
 }
 
 impl SystemPrompt {
@@ -71,9 +73,8 @@ impl SystemPrompt {
             role.push_str(append);
         }
         let mut parts = vec![role];
-        if !self.choice.without_environment {
-            parts.push(self.environment.clone());
-        }
+        let environment = if self.choice.without_environment { "" } else { &self.environment };
+        parts.push([environment, &self.style].join("\n\n").trim().to_owned());
         parts.retain(|text| !text.trim().is_empty());
         parts.into_iter().map(|text| SystemPart { text, cached: true }).collect()
     }
@@ -107,7 +108,11 @@ mod tests {
             date: "2026-01-31",
             model: "m-1",
         };
-        let prompt = SystemPrompt { choice: choice.clone(), environment: environment_text(&environment) };
+        let prompt = SystemPrompt {
+            choice: choice.clone(),
+            environment: environment_text(&environment),
+            style: String::new(),
+        };
         prompt.parts().into_iter().map(|part| part.text).collect()
     }
 

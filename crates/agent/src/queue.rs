@@ -1,16 +1,17 @@
 //! Prompts that wait: those the host sent while a turn was running, or several at once. Knows their order
 //! and which have been seen before; what becomes of them is the session's business.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 
 use lathe_protocol::InboundUser;
+use lathe_transcript::PromptIds;
 
 /// The waiting prompts of a session.
 #[derive(Default)]
 pub struct Queue {
     waiting: VecDeque<InboundUser>,
     /// Client ids of every prompt so far: a repeated one is a duplicate.
-    seen: HashSet<String>,
+    seen: PromptIds,
 }
 
 /// When a prompt wants to be heard.
@@ -46,7 +47,7 @@ impl Queue {
     /// Takes a prompt in, unless its id was seen before.
     pub fn admit(&mut self, prompt: InboundUser) -> Admitted {
         if let Some(uuid) = &prompt.uuid
-            && !self.seen.insert(uuid.clone())
+            && !self.seen.insert(uuid)
         {
             return Admitted::Duplicate;
         }
@@ -57,9 +58,9 @@ impl Queue {
         Admitted::Queued
     }
 
-    /// Ids that count as seen, from a session that is resumed.
-    pub fn remember(&mut self, uuids: impl IntoIterator<Item = String>) {
-        self.seen.extend(uuids);
+    /// Ids that count as seen, from a session that goes on.
+    pub fn remember(&mut self, prompts: PromptIds) {
+        self.seen = prompts;
     }
 
     /// The prompt whose turn it is.
@@ -133,7 +134,9 @@ mod tests {
     #[test]
     fn an_id_counts_once() {
         let mut queue = Queue::default();
-        queue.remember(["old".to_owned()]);
+        let mut earlier = PromptIds::default();
+        earlier.insert("old");
+        queue.remember(earlier);
         assert_eq!(queue.admit(prompt("old", None)), Admitted::Duplicate);
         assert_eq!(queue.admit(prompt("a", None)), Admitted::Queued);
         assert_eq!(queue.admit(prompt("a", None)), Admitted::Duplicate);

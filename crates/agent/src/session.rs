@@ -19,6 +19,7 @@ use crate::journal::Spent;
 use crate::queue::{Admitted, Priority};
 use crate::shared::Shared;
 use crate::turn::{Outcome, Stats, Turn};
+use lathe_transcript::Resumed;
 
 /// How a session is told to end from outside.
 #[derive(Debug, Clone, Default)]
@@ -73,11 +74,13 @@ pub async fn run(
     signals: Signals,
 ) -> SessionEnd {
     let preamble = config.preamble.take();
+    let resumed = config.resumed.take();
     let shared = Arc::new(Shared::new(config, out, signals.stop));
+    let history = resumed.map_or_else(History::default, |resumed| shared.take_up(resumed));
     let mut session = Session {
         started_ms: shared.host.now_ms(),
         shared,
-        history: History::default(),
+        history,
         inbox,
         open: true,
         finish: signals.finish,
@@ -266,6 +269,16 @@ async fn admit(shared: &Shared, prompt: InboundUser, turn: Option<&TurnHandle>) 
 }
 
 impl Shared {
+    /// Goes on where an earlier run ended: its conversation, its prompts, its cost.
+    fn take_up(&self, resumed: Resumed) -> History {
+        self.queue().remember(resumed.prompts);
+        if let Some(cost) = &resumed.cost_state {
+            self.totals().start_from(cost);
+        }
+        self.journal().go_on_after(resumed.last_uuid, resumed.warnings.iter().map(ToString::to_string));
+        History::restore(&resumed.messages)
+    }
+
     /// Writes a prompt down and acknowledges it.
     pub(crate) async fn write_prompt(&self, prompt: &InboundUser) {
         let uuid = prompt.uuid.clone().unwrap_or_else(|| self.frames.uuid());

@@ -41,6 +41,7 @@ pub struct Shared {
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
+    pub output_styles: Vec<String>,
     /// What the host has been asked and not yet answered.
     pub questions: Questions,
     /// Fires when the session has to end: its reader is gone, or it was told to.
@@ -73,6 +74,7 @@ impl Shared {
             settings: config.settings,
             first_model: config.choice.id.clone(),
             init: config.init,
+            output_styles: config.output_styles,
             questions: Questions::default(),
             stop,
             out,
@@ -140,7 +142,7 @@ impl Shared {
 
     /// Whether the spending limit is reached.
     pub fn over_budget(&self) -> bool {
-        self.limits.max_budget_usd.is_some_and(|limit| self.totals().cost_usd() >= limit)
+        self.limits.max_budget_usd.is_some_and(|limit| self.totals().run_cost_usd() >= limit)
     }
 }
 

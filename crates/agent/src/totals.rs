@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use lathe_models::prices::{self, Cost, CostBasis};
 use lathe_protocol::{ModelUsage, Usage};
+use lathe_transcript::record::CostState;
+use serde_json::Value;
 
 /// Running sums of one session.
 #[derive(Default)]
@@ -12,6 +14,15 @@ pub struct Totals {
     /// Models of the turn under way, for `model_usage_since_last_result`.
     since_result: Vec<(String, Sum)>,
     unknown_models: Vec<String>,
+    /// What earlier runs of the session cost: part of its total, not of this run's budget.
+    earlier: Earlier,
+}
+
+/// What a session had used when this run took it up.
+#[derive(Default)]
+struct Earlier {
+    cost_usd: f64,
+    models: BTreeMap<String, ModelUsage>,
 }
 
 #[derive(Default, Clone)]
@@ -43,15 +54,38 @@ impl Totals {
         }
     }
 
-    /// US dollars so far.
-    pub fn cost_usd(&self) -> f64 {
+    /// Goes on from what an earlier run has written down.
+    pub fn start_from(&mut self, state: &CostState) {
+        let usage = |(model, value): (&String, &Value)| {
+            Some((model.clone(), serde_json::from_value(value.clone()).ok()?))
+        };
+        self.earlier = Earlier {
+            cost_usd: state.total_cost_usd,
+            models: state.model_usage.iter().filter_map(usage).collect(),
+        };
+    }
+
+    /// US dollars of this run.
+    pub fn run_cost_usd(&self) -> f64 {
         let total: Cost = self.models.iter().map(|(_, sum)| sum.cost).sum();
         total.usd()
     }
 
+    /// US dollars of the session so far.
+    pub fn cost_usd(&self) -> f64 {
+        self.earlier.cost_usd + self.run_cost_usd()
+    }
+
     /// `modelUsage` of a result.
     pub fn model_usage(&self) -> BTreeMap<String, ModelUsage> {
-        usage_map(&self.models)
+        let mut all = usage_map(&self.models);
+        for (model, earlier) in &self.earlier.models {
+            match all.get_mut(model) {
+                Some(usage) => add(usage, earlier),
+                None => drop(all.insert(model.clone(), earlier.clone())),
+            }
+        }
+        all
     }
 
     /// `model_usage_since_last_result`; starts anew.
@@ -63,6 +97,15 @@ impl Totals {
     pub fn take_unknown_models(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unknown_models)
     }
+}
+
+fn add(usage: &mut ModelUsage, earlier: &ModelUsage) {
+    usage.input_tokens += earlier.input_tokens;
+    usage.output_tokens += earlier.output_tokens;
+    usage.cache_read_input_tokens += earlier.cache_read_input_tokens;
+    usage.cache_creation_input_tokens += earlier.cache_creation_input_tokens;
+    usage.web_search_requests += earlier.web_search_requests;
+    usage.cost_usd += earlier.cost_usd;
 }
 
 fn usage_map(sums: &[(String, Sum)]) -> BTreeMap<String, ModelUsage> {

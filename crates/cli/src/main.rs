@@ -12,6 +12,7 @@ mod plan;
 mod print;
 mod progress;
 mod run;
+mod sessions;
 mod settings;
 mod start;
 mod stdin;

@@ -35,6 +35,17 @@ pub enum ToolChoice {
     Only(Vec<String>),
 }
 
+/// Which session goes on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Resume {
+    /// None: a new one begins.
+    No,
+    /// The newest of the folder, or a new one.
+    Newest,
+    /// The one with this id or title, up to a record, if that drops no more than one turn.
+    Named { name: String, at: Option<String>, drops_turn: Option<String> },
+}
+
 /// Everything a run was asked to be.
 #[derive(Debug, Clone)]
 pub struct RunPlan {
@@ -64,6 +75,10 @@ pub struct RunPlan {
     pub settings: Option<String>,
     pub setting_sources: Option<Vec<String>>,
     pub session_id: Option<String>,
+    /// The session that goes on.
+    pub resume: Resume,
+    /// Go on in a copy.
+    pub fork: bool,
     pub persist: bool,
     pub name: Option<String>,
     /// Things worth saying on stderr before the run.
@@ -76,12 +91,14 @@ pub struct StartError {
     pub message: String,
     /// `startup_failure_reason`, for the failures that have a name.
     pub reason: Option<&'static str>,
+    /// The session that was asked for, where the failure is also told as a result.
+    pub session: Option<String>,
 }
 
 impl StartError {
     /// A failure without a name of its own.
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), reason: None }
+        Self { message: message.into(), reason: None, session: None }
     }
 }
 
@@ -124,6 +141,8 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         settings: args.value("settings").map(str::to_owned),
         setting_sources: setting_sources(args)?,
         session_id,
+        resume: resume(args)?,
+        fork: args.has("fork-session"),
         persist: !args.has("no-session-persistence"),
         name: args.value("name").map(str::to_owned),
         warnings,
@@ -194,6 +213,7 @@ fn permission_mode(
                 "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
                     .to_owned(),
             reason: Some("bypass_root"),
+            session: None,
         });
     }
     Ok((mode, available))
@@ -287,6 +307,29 @@ fn setting_sources(args: &Args) -> Result<Option<Vec<String>>, StartError> {
         ))),
         None => Ok(Some(sources)),
     }
+}
+
+fn resume(args: &Args) -> Result<Resume, StartError> {
+    let at = args.value("resume-session-at").map(str::to_owned);
+    let drops_turn = args.value("resume-drops-turn").map(str::to_owned);
+    if drops_turn.is_some() && at.is_none() {
+        return Err(StartError::new("Error: --resume-drops-turn requires --resume-session-at"));
+    }
+    if at.is_some() && !args.has("resume") {
+        return Err(StartError::new("Error: --resume-session-at requires --resume"));
+    }
+    let goes_on = args.has("resume") || args.has("continue");
+    if goes_on && args.has("session-id") && !args.has("fork-session") {
+        return Err(StartError::new(
+            "Error: --session-id can only be used with --continue or --resume if --fork-session is also specified.",
+        ));
+    }
+    Ok(match args.value("resume") {
+        Some(name) => Resume::Named { name: name.to_owned(), at, drops_turn },
+        None if args.has("resume") => Resume::Named { name: String::new(), at, drops_turn },
+        None if args.has("continue") => Resume::Newest,
+        None => Resume::No,
+    })
 }
 
 fn session_id(args: &Args) -> Result<Option<String>, StartError> {

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use crate::env::Env;
 use crate::host::RealHost;
 use crate::plan::{InputFormat, OutputFormat, RunPlan};
+use crate::print;
 use crate::progress::Progress;
 use crate::start;
 use crate::stdin::{FatalInput, prompt_line, read_lines, read_text};
@@ -69,6 +70,14 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
         Ok(config) => config,
         Err(error) => {
             eprintln!("{}", error.message);
+            if let Some(session) = &error.session {
+                let result = refused_result(&error.message, session);
+                match output {
+                    OutputFormat::StreamJson | OutputFormat::Json => print::line(result),
+                    OutputFormat::JsonList => print::line(format!("[{result}]")),
+                    OutputFormat::Text => {}
+                }
+            }
             return ExitCode::FAILURE;
         }
     };
@@ -192,6 +201,21 @@ async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
     }
     plan.prompt = Some(prompt);
     Ok(())
+}
+
+/// The result of a run whose session could not be taken up.
+fn refused_result(message: &str, session: &str) -> String {
+    let result = ResultMessage {
+        subtype: "error_during_execution".to_owned(),
+        is_error: true,
+        errors: Some(vec![message.to_owned()]),
+        usage: Usage::default().result_shape(),
+        session_id: session.to_owned(),
+        uuid: RealHost.uuid(),
+        result_index: Some(0),
+        ..ResultMessage::default()
+    };
+    serde_json::to_string(&Outbound::from(result)).unwrap_or_default()
 }
 
 /// The result of a run that could not start, for hosts that asked to get one.

@@ -4,7 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use lathe_agent::access::SettingsAccess;
-use lathe_protocol::PermissionUpdate;
+use lathe_protocol::{PermissionUpdate, Settings};
+use lathe_settings::memory::{self, Memory, MemoryRequest, ReadCheck};
+use lathe_settings::styles::{DEFAULT_STYLE, OutputStyle, StyleRequest, Styles};
 use lathe_settings::{ManagedFiles, SettingsError, SettingsStack, Severity, Source, Sources, StackRequest};
 use serde_json::{Value, json};
 
@@ -35,7 +37,11 @@ pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<String>), Sta
     }
     let stack = SettingsStack::load(request).map_err(|error| refusal(&error))?;
     if let Some(failure) = stack.permission_failure() {
-        return Err(StartError { message: format!("Error: {failure}"), reason: Some(failure.reason) });
+        return Err(StartError {
+            message: format!("Error: {failure}"),
+            reason: Some(failure.reason),
+            session: None,
+        });
     }
     let problems = stack.problems().filter(|problem| problem.severity == Severity::Warning);
     let mut warnings: Vec<String> = problems.map(|problem| format!("Warning: {problem}")).collect();
@@ -45,6 +51,71 @@ pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<String>), Sta
 
 fn refusal(error: &SettingsError) -> StartError {
     StartError::new(format!("Error: {error}"))
+}
+
+/// What the model is told before the first prompt, and in which style it answers.
+pub struct Instructions {
+    /// Memory files, as one text.
+    pub memory: Option<String>,
+    pub style: Option<OutputStyle>,
+    pub style_names: Vec<String>,
+    pub warnings: Vec<String>,
+}
+
+/// Reads memory files and output styles. `may_read` keeps out what a rule denies.
+pub fn instructions(plan: &RunPlan, env: &Env, wanted: &Settings, may_read: ReadCheck) -> Instructions {
+    let memory = memory_of(plan, env, wanted, may_read);
+    let styles = styles(plan, env);
+    let name = wanted.output_style.as_deref().unwrap_or(DEFAULT_STYLE);
+    let mut warnings: Vec<String> = memory
+        .problems()
+        .iter()
+        .chain(&styles.problems)
+        .map(|problem| format!("Warning: {problem}"))
+        .collect();
+    let style = styles.find(name).cloned();
+    if style.is_none() {
+        warnings.push(format!("Warning: there is no output style {name:?}; the default one is used"));
+    }
+    Instructions {
+        memory: memory.text(),
+        style,
+        style_names: styles.names().into_iter().map(str::to_owned).collect(),
+        warnings,
+    }
+}
+
+/// The memory files of a plan.
+pub fn memory_of(plan: &RunPlan, env: &Env, wanted: &Settings, may_read: ReadCheck) -> Memory {
+    if env.is_on("CLAUDE_CODE_DISABLE_CLAUDE_MDS") {
+        return memory::load(MemoryRequest { sources: Sources::NONE, ..MemoryRequest::default() });
+    }
+    memory::load(MemoryRequest {
+        cwd: env.cwd.clone().unwrap_or_else(|| "/".into()),
+        home: env.home().map(Into::into),
+        config_dir: env.config_dir(),
+        managed_dir: Some(ManagedFiles::of_platform(std::env::consts::OS).dir),
+        sources: sources(plan),
+        excludes: wanted.claude_md_excludes.clone().unwrap_or_default(),
+        may_read,
+        ..MemoryRequest::default()
+    })
+}
+
+/// The output styles of a plan.
+pub fn styles(plan: &RunPlan, env: &Env) -> Styles {
+    Styles::load(&StyleRequest {
+        cwd: env.cwd.clone().unwrap_or_else(|| "/".into()),
+        config_dir: env.config_dir(),
+        managed_dir: Some(ManagedFiles::of_platform(std::env::consts::OS).dir),
+        sources: sources(plan),
+    })
+}
+
+/// Which files count; the names were checked when the plan was made.
+fn sources(plan: &RunPlan) -> Sources {
+    let named = plan.setting_sources.as_ref();
+    named.and_then(|names| Sources::parse(names.iter().map(String::as_str)).ok()).unwrap_or_default()
 }
 
 impl RunSettings {

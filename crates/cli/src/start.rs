@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lathe_agent::host::{Host, iso_time};
-use lathe_agent::journal::Journal;
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits};
 use lathe_exec::Ledger;
@@ -15,14 +14,15 @@ use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
 use lathe_protocol::{Init, PermissionBehavior, PermissionMode, Settings};
+use lathe_settings::memory::ReadCheck;
 use lathe_tools::{Selection, ToolSet, Workspace, builtin_tools};
-use lathe_transcript::record::Envelope;
-use lathe_transcript::{Durability, SessionPaths, TranscriptError, TranscriptWriter};
+use lathe_transcript::SessionPaths;
 
 use crate::client;
 use crate::env::Env;
 use crate::host::RealHost;
 use crate::plan::{RunPlan, StartError, ToolChoice};
+use crate::sessions;
 use crate::settings::{self, RunSettings};
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
 
@@ -44,8 +44,10 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
     let cwd = env.cwd.clone().ok_or_else(|| StartError {
         message: "Error: the working directory does not exist any more".to_owned(),
         reason: Some("cwd_unavailable"),
+        session: None,
     })?;
-    let session_id = plan.session_id.clone().unwrap_or_else(|| host.uuid());
+    let mut session = sessions::open(plan, &env, &cwd, host.as_ref())?;
+    let session_id = session.id.clone();
     let ledger = Ledger::default();
     let named = plan.model.clone().or_else(|| env.get("ANTHROPIC_MODEL").map(str::to_owned));
     let named = named.or_else(|| wanted.model.clone()).unwrap_or_else(|| DEFAULT_MODEL.to_owned());
@@ -61,13 +63,22 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
     // Searches walk past what the session may not read.
     let engine = permissions.clone();
     workspace.closed_paths = Some(Arc::new(move |path: &Path| engine.read_denied(path)));
-    let mut journal = journal(plan, &env, &cwd, &session_id)?;
     if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
-        journal.title(name.trim());
+        session.journal.title(name.trim());
     }
-    let system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
+    let engine = permissions.clone();
+    let may_read = ReadCheck(Arc::new(move |path: &Path| !engine.read_denied(path)));
+    let instructions = settings::instructions(plan, &env, &wanted, may_read);
+    instructions.warnings.iter().for_each(|warning| eprintln!("{warning}"));
+    let mut system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
+    let style = instructions.style.as_ref();
+    system.style = style.map(|style| style.text.clone()).unwrap_or_default();
     Ok(SessionConfig {
-        init: init_facts(&cwd, &extra_dirs, chosen.key_source),
+        init: Init {
+            output_style: style.map_or("default", |style| &style.name).to_owned(),
+            ..init_facts(&cwd, &extra_dirs, chosen.key_source)
+        },
+        output_styles: instructions.style_names,
         session_id,
         model: chosen.model,
         choice: model_choice(plan, &env, &wanted, model_id),
@@ -77,13 +88,14 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
         workspace: Arc::new(workspace),
         permissions,
         system,
-        preamble: None,
+        preamble: instructions.memory.map(|text| format!("<system-reminder>\n{text}\n</system-reminder>")),
         limits: TurnLimits { max_rounds: plan.max_turns, max_budget_usd: plan.max_budget_usd },
         frames: frame_options(plan, &env),
         surface: if plan.host_answers { PromptSurface::Host } else { PromptSurface::None },
         catalog: client::catalog(&env),
         settings: Arc::new(settings),
-        journal,
+        journal: session.journal,
+        resumed: session.resumed,
         host,
     })
 }
@@ -139,6 +151,13 @@ fn cache(env: &Env) -> CacheTtl {
 /// The further directories that exist; the others are passed over, as clients expect.
 fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
     dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
+}
+
+/// The engine alone, for those who only want to know what it would say.
+pub fn permission_engine(plan: &RunPlan, env: &Env) -> Result<Engine, StartError> {
+    let (settings, _) = settings::load(plan, env)?;
+    let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
+    permissions(plan, env, &settings, &existing_dirs(&plan.add_dirs, &cwd))
 }
 
 /// The rules and the mode: those of the settings files, then those of the command line.
@@ -216,45 +235,6 @@ fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, le
     workspace
 }
 
-/// Opens the session's file. A folder that cannot be written, or no home at all, is a warning: the
-/// session runs without being kept.
-fn journal(plan: &RunPlan, env: &Env, cwd: &Path, session_id: &str) -> Result<Journal, StartError> {
-    let envelope = Envelope {
-        session_id: session_id.to_owned(),
-        cwd: cwd.display().to_string(),
-        version: PROTOCOL_VERSION.to_owned(),
-        git_branch: git_branch(cwd),
-        entrypoint: env.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned(),
-        ..Envelope::default()
-    };
-    let config_dir = match env.config_dir() {
-        _ if !plan.persist => return Ok(Journal::off(envelope)),
-        Some(dir) => dir,
-        None => {
-            eprintln!("Warning: HOME is not set, so this session is not saved");
-            return Ok(Journal::off(envelope));
-        }
-    };
-    let path = SessionPaths::new(&config_dir, cwd, session_id).transcript();
-    match TranscriptWriter::create(&path, Durability::ProcessCrash) {
-        Ok(writer) => Ok(Journal::new(writer, envelope)),
-        Err(TranscriptError::AlreadyExists { .. }) => {
-            Err(StartError::new(format!("Error: Session ID {session_id} is already in use.")))
-        }
-        Err(error) => {
-            eprintln!("Warning: this session is not saved: {error}");
-            Ok(Journal::off(envelope))
-        }
-    }
-}
-
-/// The branch that is checked out, read from the repository itself: no `git` has to be started for it.
-fn git_branch(cwd: &Path) -> Option<String> {
-    let head = cwd.ancestors().find_map(|dir| std::fs::read_to_string(dir.join(".git/HEAD")).ok())?;
-    let branch = head.trim().strip_prefix("ref: refs/heads/");
-    Some(branch.unwrap_or("HEAD").to_owned())
-}
-
 /// Where large outputs of this session go.
 fn output_dir(cwd: &Path, session_id: &str, env: &Env) -> PathBuf {
     match env.config_dir() {
@@ -302,7 +282,7 @@ fn system_prompt(
         date: &date[..10],
         model,
     });
-    SystemPrompt { choice: plan.system_prompt.clone(), environment }
+    SystemPrompt { choice: plan.system_prompt.clone(), environment, style: String::new() }
 }
 
 /// Which frames the host wants, by its flags and by what it says of itself in the environment.

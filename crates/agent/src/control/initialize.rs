@@ -67,7 +67,7 @@ fn response(shared: &Shared, body: &InitializeRequest, state: &str) -> Value {
         "commands": [],
         "agents": agents(body),
         "output_style": shared.init.output_style,
-        "available_output_styles": ["default"],
+        "available_output_styles": shared.output_styles,
         "models": shared.catalog.choices(),
         "account": {
             "tokenSource": "none",

@@ -101,7 +101,9 @@ async fn dispatch(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&T
             json!({"commands": [], "agents": [], "plugins": [], "mcpServers": [], "error_count": 0}),
         ),
         Body::ReloadSkills(_) => Reply::Success(json!({"skills": []})),
-        Body::ReloadOutputStyles(_) => Reply::Success(json!({"available_output_styles": ["default"]})),
+        Body::ReloadOutputStyles(_) => {
+            Reply::Success(json!({"available_output_styles": shared.output_styles}))
+        }
         Body::RegisterRepoRoot(body) => look::register_repo_root(&body.directory),
         Body::GenerateSessionTitle(_) => Reply::Success(json!({"title": null})),
         Body::SeedReadState(_) | Body::SetHasSubscribers(_) => Reply::Ack,

@@ -111,7 +111,9 @@ impl Setup {
             surface: self.surface,
             catalog: lathe_models::catalog::Catalog::default(),
             settings: Arc::new(NoSettings),
+            output_styles: vec!["default".to_owned()],
             init: Init { output_style: "default".to_owned(), ..Init::default() },
+            resumed: None,
             journal: Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() }),
             session_id,
         }

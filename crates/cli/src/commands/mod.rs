@@ -3,8 +3,11 @@
 
 mod auth;
 mod demo;
+mod doctor;
 mod model;
 mod models;
+mod permissions;
+mod sessions;
 
 use std::process::ExitCode;
 
@@ -15,8 +18,11 @@ use crate::env::Env;
 pub enum Command {
     Auth,
     Demo,
+    Doctor,
     Model,
     Models,
+    Permissions,
+    Sessions,
 }
 
 /// The command that the first word names. A prompt that happens to be such a word goes behind `-p` or
@@ -25,8 +31,11 @@ pub fn find(words: &[String]) -> Option<Command> {
     match words.first()?.as_str() {
         "auth" => Some(Command::Auth),
         "demo" => Some(Command::Demo),
+        "doctor" => Some(Command::Doctor),
         "model" => Some(Command::Model),
         "models" => Some(Command::Models),
+        "permissions" => Some(Command::Permissions),
+        "sessions" => Some(Command::Sessions),
         _ => None,
     }
 }
@@ -44,8 +53,11 @@ pub fn run(command: Command, words: &[String], env: Env) -> ExitCode {
         match command {
             Command::Auth => auth::run(words, &env),
             Command::Demo => demo::run(words, env).await,
+            Command::Doctor => doctor::run(words, &env).await,
             Command::Model => model::run(words).await,
             Command::Models => models::run(words, &env).await,
+            Command::Permissions => permissions::run(words, &env),
+            Command::Sessions => sessions::run(words, &env),
         }
     });
     runtime.shutdown_background();
@@ -65,11 +77,16 @@ pub fn help() -> String {
          Usage:\n\
          \x20 lathe -p [flags] [--] PROMPT      run a prompt and print the answer\n\
          \x20 lathe demo                        watch an agent mend a failing program, no key needed\n\
+         \x20 lathe doctor                      check settings, credential and model\n\
          \x20 lathe models                      the models there are\n\
          \x20 lathe auth status                 which credential would be used, and why\n\
          \x20 lathe model serve FILE            a scripted model for any Messages API client\n\
          \x20 lathe model record --upstream URL OUT\n\
-         \x20                                   record a real model into a script\n\n\
+         \x20                                   record a real model into a script\n\
+         \x20 lathe permissions explain TOOL INPUT\n\
+         \x20                                   what would become of a call, and why\n\
+         \x20 lathe sessions list|show|verify|export\n\
+         \x20                                   sessions that were saved\n\n\
          Flags of a run:\n",
     );
     for flag in crate::args::FLAGS {
