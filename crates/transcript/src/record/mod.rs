@@ -13,7 +13,10 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::error::Result;
-pub use chain::{AssistantBody, AttachmentBody, ChainBody, Envelope, Link, SystemBody, UserBody};
+pub use chain::{
+    AssistantBody, AttachmentBody, ChainBody, CompactMetadata, Envelope, Link, PreservedMessages, SystemBody,
+    TurnPosition, UserBody,
+};
 pub use side::{CostState, SideRecord};
 
 /// One record as it stands in the file: compact JSON and a newline.
