@@ -215,7 +215,7 @@ fn report(query: &Query, outcome: Outcome, time: Duration) -> Result<ToolOutput,
             ));
         }
         if nothing_found && unreadable > 0 {
-            text.push_str(&format!("\n[{unreadable} files or directories could not be read]"));
+            text.push_str(&format!("\n[{} could not be read]", counted(unreadable, "path")));
         }
     }
     Ok(output)

@@ -19,7 +19,7 @@ const DEFAULT_LIMIT: usize = 250;
 const MAX_REACH: usize = 100_000;
 
 /// Memory for one line, or for one file when matches may span lines. Files that need more are skipped.
-const HEAP_BYTES: usize = 64 << 20;
+const HEAP_BYTES: usize = 32 << 20;
 
 /// Memory of a compiled pattern, and of what it remembers while it searches, for each thread.
 const REGEX_BYTES: usize = 10 << 20;

@@ -39,8 +39,8 @@ struct Scan {
 enum ScanError {
     File(FileError),
     Binary,
-    /// The wanted lines have more bytes than may be shown: this many at least.
-    TooMuch(u64),
+    /// The wanted lines have more bytes than may be shown.
+    TooMuch,
     Stopped,
 }
 
@@ -91,7 +91,11 @@ pub(super) async fn read(
              Look at it with a shell command or a script that knows the format.",
             request.path
         )),
-        ScanError::TooMuch(bytes) => too_large(bytes, max_bytes),
+        ScanError::TooMuch => ToolFailure::Failed(format!(
+            "The lines asked for exceed maximum allowed size ({}). Ask for fewer lines, or use a shell command \
+             such as cut if they are very long.",
+            human_size(max_bytes)
+        )),
         ScanError::Stopped => {
             ToolFailure::Failed(format!("Reading took longer than {} s: {}", TIME.as_secs(), request.path))
         }
@@ -141,7 +145,7 @@ fn scan(file: &std::fs::File, wanted: Wanted, stop: &Stop) -> Result<Scan, ScanE
         }
         line = take_wanted(block, line, wanted.first..end, &mut bytes);
         if bytes.len() as u64 > wanted.max_bytes {
-            return Err(ScanError::TooMuch(bytes.len() as u64));
+            return Err(ScanError::TooMuch);
         }
     }
     let total_lines = line + 1;
