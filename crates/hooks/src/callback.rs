@@ -49,6 +49,8 @@ pub(crate) async fn run(
         Err(CallbackError::TimedOut) => {
             (format!("no answer within {} s", timeout.as_secs_f64()), Silent::Yes)
         }
+        // The session ends because the host has left: nobody to ask, and nobody to tell.
+        Err(CallbackError::Closed) if *event == HookEvent::SessionEnd => return Answer::default(),
         Err(error @ CallbackError::Closed) => (error.to_string(), Silent::Yes),
     };
     failed(id, why, on_failure, silent, event)

@@ -77,7 +77,8 @@ impl Problem {
         let hook = format!("{} hook `{}`", self.hook_name, shorten(&self.handler, 120));
         match &self.kind {
             ProblemKind::TimedOut(after) => {
-                format!("{hook} was ended after {} s without an answer.", after.as_secs_f64())
+                let seconds = (after.as_secs_f64() * 10.0).round() / 10.0;
+                format!("{hook} was ended after {seconds} s without an answer.")
             }
             ProblemKind::InvalidOutput(why) => format!("{hook} gave an answer that makes no sense: {why}."),
             ProblemKind::NotStarted(why) => format!("{hook} did not start: {why}."),

@@ -311,17 +311,26 @@ async fn the_strongest_word_wins_and_the_first_to_say_it_is_named() {
 }
 
 #[tokio::test]
-async fn a_deny_beats_an_allow_of_a_request_in_either_order() {
-    for order in [["allow", "deny"], ["deny", "allow"]] {
+async fn a_deny_beats_an_allow_of_a_request_and_else_the_first_is_heard() {
+    for (order, winner) in [
+        (["allow", "deny"], json!({ "behavior": "deny", "message": "1" })),
+        (["deny", "allow"], json!({ "behavior": "deny", "message": "0" })),
+        (["deny", "deny"], json!({ "behavior": "deny", "message": "0" })),
+        (["allow", "allow"], json!({ "behavior": "allow", "updatedInput": 0 })),
+    ] {
         let bench = Bench::new();
-        assert_eq!(bench.callbacks(json!({ "PermissionRequest": [{ "hookCallbackIds": order }] })), []);
-        for word in order {
-            let decision = json!({ "decision": { "behavior": word } });
-            bench.host.answer(word, specific("PermissionRequest", decision));
+        assert_eq!(bench.callbacks(json!({ "PermissionRequest": [{ "hookCallbackIds": ["0", "1"] }] })), []);
+        for (at, word) in order.iter().enumerate() {
+            let decision = match *word {
+                "allow" => json!({ "behavior": "allow", "updatedInput": at }),
+                deny => json!({ "behavior": deny, "message": at.to_string() }),
+            };
+            bench
+                .host
+                .answer(&at.to_string(), specific("PermissionRequest", json!({ "decision": decision })));
         }
         let outcome = bench.run(&input("PermissionRequest", json!({}))).await;
-        let decision = outcome.permission_request.unwrap().decision;
-        assert!(matches!(decision, PermissionRequestDecision::Deny { .. }), "{order:?}");
+        assert_eq!(json!(outcome.permission_request.unwrap().decision), winner, "{order:?}");
     }
 }
 

@@ -93,10 +93,13 @@ async fn exit_code_2_wakes_the_model_if_it_was_meant_to() {
 #[tokio::test]
 async fn what_it_started_may_go_on_with_it() {
     let command = "(sh -c 'while [ ! -e go ]; do sleep 0.01; done; echo done > done' \
-                   >/dev/null 2>&1 & echo $! > pid); echo '{\"async\":true}'";
+                   >/dev/null 2>&1 & echo $! > pid); echo $$ > main; echo '{\"async\":true}'";
     let bench = bench("Stop", command, json!({}));
     leave(&bench, "Stop").await;
     let pid = pid_in(&bench.path("pid")).await;
+    gone(pid_in(&bench.path("main")).await).await;
+    let too_early = tokio::time::timeout(Duration::from_millis(400), bench.engine.next_async_results());
+    assert!(too_early.await.is_err(), "it is over although something of it is left");
     assert!(is_alive(pid));
     std::fs::write(bench.path("go"), "").unwrap();
     assert_eq!(file(&bench.path("done")).await, "done\n");
