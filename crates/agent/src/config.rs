@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 
+use lathe_hooks::{EngineOptions, HookSource};
 use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
 use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::Engine;
 use lathe_protocol::Init;
+use lathe_protocol::settings::HooksSettings;
 use lathe_tools::{ToolSet, Workspace};
 use lathe_transcript::Resumed;
 use serde_json::{Map, Value};
@@ -38,6 +40,7 @@ pub struct SessionConfig {
     pub surface: PromptSurface,
     pub catalog: Catalog,
     pub settings: Arc<dyn SettingsAccess>,
+    pub hooks: HooksConfig,
     /// The facts of `system/init` that do not change from turn to turn.
     pub init: Init,
     /// Names of the output styles there are.
@@ -46,6 +49,15 @@ pub struct SessionConfig {
     pub journal: Journal,
     /// The session that goes on, if it is not a new one.
     pub resumed: Option<Resumed>,
+}
+
+/// The hooks a session starts with; the host may add its own.
+#[derive(Default)]
+pub struct HooksConfig {
+    pub registered: Vec<(HookSource, HooksSettings)>,
+    pub options: EngineOptions,
+    /// The environment of command hooks.
+    pub env: Vec<(String, String)>,
 }
 
 /// Which model answers, and how it is asked.
@@ -69,12 +81,20 @@ pub struct ModelChoice {
 }
 
 /// When a turn has to stop.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct TurnLimits {
     /// Answers per turn; none means no limit.
     pub max_rounds: Option<u32>,
     /// US dollars for the whole process; none means no limit.
     pub max_budget_usd: Option<f64>,
+    /// How often stop hooks may make a turn go on.
+    pub max_stop_blocks: u32,
+}
+
+impl Default for TurnLimits {
+    fn default() -> Self {
+        Self { max_rounds: None, max_budget_usd: None, max_stop_blocks: 8 }
+    }
 }
 
 /// Which optional frames the host wants.
@@ -82,6 +102,8 @@ pub struct TurnLimits {
 pub struct FrameOptions {
     /// `stream_event`, `status: requesting`, `thinking_tokens`.
     pub partial_messages: bool,
+    /// `hook_started`, `hook_progress` and `hook_response` of all events.
+    pub hook_events: bool,
     /// Acknowledge every prompt with a copy of it.
     pub replay_prompts: bool,
     /// `session_state_changed`.

@@ -100,6 +100,10 @@ pub enum Ending {
     HookStopped,
     Deferred,
     StructuredOutputExhausted,
+    /// A stop hook ended the session's work here.
+    StopHookPrevented,
+    /// Stop hooks kept the turn from ending too often.
+    StopHookCap,
     /// Something more urgent came in between.
     Preempted,
     /// The prompt was only to be remembered: no model was asked.

@@ -40,6 +40,11 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
             success(turn, "hook_stopped", result);
         }
         Ending::Deferred => success(turn, "tool_deferred", result),
+        Ending::StopHookPrevented => success(turn, "stop_hook_prevented", result),
+        Ending::StopHookCap => {
+            turn.stats.last_text.clear();
+            success(turn, "completed", result);
+        }
         Ending::Preempted => {
             turn.stats.last_text.clear();
             success(turn, "aborted_tools", result);
@@ -97,6 +102,7 @@ fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
         model_usage_since_last_result: Some(totals.take_since_result()),
         permission_denials: stats.denials.clone(),
         uuid: turn.shared.frames.uuid(),
+        origin: stats.origin.clone(),
         user_message_uuid: stats.prompts.first().cloned(),
         user_message_uuids: stats.prompt_list(),
         queued_turn_count: Some(0),

@@ -238,6 +238,19 @@ impl Frames {
         }))
     }
 
+    /// A prompt that a hook kept from the model.
+    pub fn prompt_refused(&self, text: &str, kind: &str, kept: bool) -> Outbound {
+        system(SystemMessage::Informational(Informational {
+            content: text.to_owned(),
+            level: "warning".to_owned(),
+            prevent_continuation: Some(true),
+            prompt_submit_outcome: Some(json!({"kind": kind, "prompt_kept": kept, "reason": text})),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..Informational::default()
+        }))
+    }
+
     /// Whether the session is at work; none when nobody wants to know.
     pub fn state(&self, state: &str, who: StateFrames) -> Option<Outbound> {
         let sdk_host_only = match who {

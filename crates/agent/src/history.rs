@@ -44,6 +44,13 @@ impl History {
         self.add_user([json!({"type": "text", "text": text})]);
     }
 
+    /// Adds notes of the runtime, each marked as such, so that nobody takes them for the user's words.
+    pub fn add_notes(&mut self, notes: &[String]) {
+        for note in notes {
+            self.add_user_text(&format!("<system-reminder>\n{note}\n</system-reminder>"));
+        }
+    }
+
     /// Adds a whole answer. One with nothing that can be sent back is left out, and what follows joins
     /// the user message before it.
     pub fn add_assistant(&mut self, blocks: Vec<Value>) {

@@ -164,6 +164,16 @@ impl Journal {
         }
     }
 
+    /// Notes something for the host to hear about.
+    pub fn report(&mut self, troubles: impl Iterator<Item = String>) {
+        self.troubles.extend(troubles);
+    }
+
+    /// The prompt of the turn under way; none before the first.
+    pub fn prompt_id(&self) -> Option<String> {
+        (!self.prompt_id.is_empty()).then(|| self.prompt_id.clone())
+    }
+
     /// What went wrong since the last look, for the host to hear about.
     pub fn take_troubles(&mut self) -> Vec<String> {
         std::mem::take(&mut self.troubles)

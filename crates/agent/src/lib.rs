@@ -14,6 +14,7 @@ pub mod decide;
 pub mod finish;
 pub mod frames;
 pub mod history;
+mod hooking;
 pub mod host;
 pub mod journal;
 mod permit;
@@ -24,9 +25,12 @@ mod sampling;
 pub mod schedule;
 pub mod session;
 pub mod shared;
+mod toolhooks;
 pub mod toolrun;
 pub mod totals;
 pub mod turn;
 
-pub use config::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits};
+pub use config::{
+    FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits,
+};
 pub use session::{SessionEnd, Signals, run};

@@ -3,11 +3,16 @@
 
 use std::sync::Arc;
 
-use lathe_permissions::{Asked, Call, Decision, Denied, Reason, ShownAs, resolve_without_host};
+use lathe_hooks::PermissionVerdict;
+use lathe_permissions::{Asked, Call, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host};
 use lathe_protocol::control::{PermissionAllow, PermissionDeny};
+use lathe_protocol::hooks::{
+    HookEventInput, HookPermissionDecision, PermissionRequestDecision, PermissionRequestInput,
+};
 use lathe_protocol::message::PermissionDecisionMeta;
 use lathe_protocol::{
-    CanUseToolRequest, PermissionResult, PermissionUpdate, PermissionUpdateDestination, ToolResultMeta,
+    CanUseToolRequest, PermissionMode, PermissionResult, PermissionUpdate, PermissionUpdateDestination,
+    ToolResultMeta,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +20,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::AskError;
 use crate::config::PromptSurface;
 use crate::shared::Shared;
+use crate::toolhooks::Before;
 use crate::toolrun::ToolCall;
 
 /// The outcome of asking whether a call may run.
@@ -29,32 +35,138 @@ pub enum Permitted {
     Senseless(String),
 }
 
-/// Decides about one call.
+/// Decides about one call: what the hooks said, the rules, and whoever can be asked.
 pub async fn permit(
     shared: &Arc<Shared>,
     call: &ToolCall,
-    input: &Value,
+    before: Before,
     cancel: &CancellationToken,
 ) -> Permitted {
+    let Before { input, verdict, .. } = before;
+    if let Some(refused) = verdict.as_ref().and_then(|verdict| refused_by_hook(call, verdict)) {
+        return refused;
+    }
     let cwd = shared.workspace.cwd();
     let (decision, mode) = {
         let engine = shared.permissions();
-        (engine.decide(&Call { tool: &call.name, input, cwd: &cwd, ..Call::default() }), engine.mode())
+        (
+            engine.decide(&Call { tool: &call.name, input: &input, cwd: &cwd, ..Call::default() }),
+            engine.mode(),
+        )
+    };
+    let (decision, by_hook) = match &verdict {
+        Some(verdict) => after_verdict(decision, verdict, call),
+        None => (decision, false),
     };
     match decision {
         Decision::Allow(allowed) => {
-            let meta = meta(call, None, Some(("accept", "config", allowed.reason.wire_type())));
-            Permitted::Yes { input: input.clone(), meta }
+            let source = if by_hook { "hook" } else { "config" };
+            let meta = meta(call, None, Some(("accept", source, allowed.reason.wire_type())));
+            Permitted::Yes { input, meta }
         }
         Decision::Deny(denied) => refuse(shared, call, denied).await,
         Decision::Ask(asked) => {
-            let silent = mode == lathe_protocol::PermissionMode::DontAsk;
-            match shared.surface {
-                PromptSurface::Host if !silent => ask_host(shared, call, input, asked, cancel).await,
-                PromptSurface::Host | PromptSurface::None => {
-                    refuse(shared, call, resolve_without_host(&asked, mode)).await
-                }
+            let host = shared.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
+            match settle(shared, call, &input, &asked, host, cancel).await {
+                Some(permitted) => permitted,
+                None => refuse(shared, call, resolve_without_host(&asked, mode)).await,
             }
+        }
+    }
+}
+
+/// A hook that says no, or not now.
+fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permitted> {
+    let text = match verdict.behavior {
+        HookPermissionDecision::Deny => verdict.tool_error(),
+        HookPermissionDecision::Defer => {
+            format!("{} hook error: putting a call off is not supported by lathe yet", verdict.hook_name)
+        }
+        HookPermissionDecision::Allow | HookPermissionDecision::Ask => return None,
+    };
+    let meta = meta(call, Some("permission-rule"), Some(("reject", "hook", Some("hook"))));
+    Some(Permitted::No { text, meta })
+}
+
+/// The decision once a hook has spoken; whether the hook is what allows it.
+fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCall) -> (Decision, bool) {
+    let said = match verdict.behavior {
+        HookPermissionDecision::Allow => HookVerdict::Allow,
+        HookPermissionDecision::Ask => HookVerdict::Ask,
+        HookPermissionDecision::Deny | HookPermissionDecision::Defer => return (decision, false),
+    };
+    let was_allowed = matches!(decision, Decision::Allow(_));
+    let mut decision = decision.after_hook(said, &call.name);
+    if let (Decision::Ask(asked), Some(reason)) = (&mut decision, &verdict.reason)
+        && matches!(asked.reason, Reason::Hook(_))
+    {
+        asked.reason = Reason::Hook(reason.clone());
+        asked.message.clone_from(reason);
+    }
+    let by_hook = !was_allowed && matches!(decision, Decision::Allow(_));
+    (decision, by_hook)
+}
+
+/// Asks the hooks and the host side by side; the first answer counts. None when there is nobody.
+async fn settle(
+    shared: &Arc<Shared>,
+    call: &ToolCall,
+    input: &Value,
+    asked: &Asked,
+    host: bool,
+    cancel: &CancellationToken,
+) -> Option<Permitted> {
+    let hooks = async {
+        let event = PermissionRequestInput {
+            tool_name: call.name.clone(),
+            tool_input: input.clone(),
+            permission_suggestions: (!asked.suggestions.is_empty()).then(|| asked.suggestions.clone()),
+            ..PermissionRequestInput::default()
+        };
+        let outcome = shared.fire(HookEventInput::PermissionRequest(event), Some(&call.id), cancel).await;
+        outcome.permission_request.map(|verdict| verdict.decision)
+    };
+    if !host {
+        let decision = hooks.await?;
+        return Some(decided_by_hook(shared, call, input, decision).await);
+    }
+    let withdraw = cancel.child_token();
+    let question = ask_host(shared, call, input, asked.clone(), &withdraw);
+    tokio::pin!(hooks, question);
+    tokio::select! {
+        permitted = &mut question => Some(permitted),
+        decision = &mut hooks => match decision {
+            Some(decision) => {
+                withdraw.cancel();
+                question.await;
+                Some(decided_by_hook(shared, call, input, decision).await)
+            }
+            None => Some(question.await),
+        },
+    }
+}
+
+async fn decided_by_hook(
+    shared: &Arc<Shared>,
+    call: &ToolCall,
+    input: &Value,
+    decision: PermissionRequestDecision,
+) -> Permitted {
+    match decision {
+        PermissionRequestDecision::Allow { updated_input, updated_permissions } => {
+            for update in updated_permissions.iter().flatten() {
+                apply(shared, update).await;
+            }
+            let input = updated_input.unwrap_or_else(|| input.clone());
+            Permitted::Yes { input, meta: meta(call, None, Some(("accept", "hook", Some("hook")))) }
+        }
+        PermissionRequestDecision::Deny { interrupt: Some(true), .. } => {
+            Permitted::Stop { meta: meta(call, Some("user-rejected"), None) }
+        }
+        PermissionRequestDecision::Deny { message, interrupt: _ } => {
+            let text = message.unwrap_or_else(|| format!("A hook denied {}", call.name));
+            let meta = meta(call, Some("permission-rule"), Some(("reject", "hook", Some("hook"))));
+            Permitted::No { text, meta }
         }
     }
 }
@@ -131,6 +243,13 @@ async fn allowed(shared: &Arc<Shared>, call: &ToolCall, input: &Value, allow: Pe
         Some(Value::Object(fields)) if !fields.is_empty() => Value::Object(fields),
         Some(_) | None => input.clone(),
     };
+    // A changed input is another call: what a rule denies stays denied, whoever wrote it.
+    let cwd = shared.workspace.cwd();
+    let decision =
+        shared.permissions().decide(&Call { tool: &call.name, input: &input, cwd: &cwd, ..Call::default() });
+    if let Decision::Deny(denied) = decision {
+        return refuse(shared, call, denied).await;
+    }
     Permitted::Yes { input, meta: meta(call, None, Some(("accept", &source, None))) }
 }
 
@@ -142,7 +261,11 @@ pub async fn apply(shared: &Arc<Shared>, update: &PermissionUpdate) {
     if mode != before {
         shared.emit(shared.frames.mode_changed(mode.as_str())).await;
     }
-    let saved = if names_a_file(update) { shared.settings.save_permission(update) } else { Ok(()) };
+    let saved = if applied.is_ok() && names_a_file(update) {
+        shared.settings.save_permission(update)
+    } else {
+        Ok(())
+    };
     let trouble = applied.err().map(|error| error.to_string()).or(saved.err());
     if let Some(trouble) = trouble {
         let text = format!("a permission update was not applied: {trouble}");

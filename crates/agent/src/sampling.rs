@@ -48,6 +48,10 @@ struct Calls {
     /// Whether calls may start before the answer is complete.
     eager: bool,
     interrupted: bool,
+    /// What hooks want the model to know, behind the results.
+    notes: Vec<String>,
+    /// Whether a hook wants the turn to end here.
+    stops: bool,
 }
 
 impl Turn<'_> {
@@ -57,6 +61,7 @@ impl Turn<'_> {
         let mut retries = 0;
         let mut overloads = 0;
         loop {
+            self.follow_model_choice();
             let request = Arc::new(request::build(self));
             self.shared.remember_request(&request);
             let mut answer = Answer::default();
@@ -82,6 +87,15 @@ impl Turn<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// A host may choose another model at any time: it counts from the next request on.
+    fn follow_model_choice(&mut self) {
+        let chosen = self.shared.choice().id.clone();
+        if chosen != self.chosen_id {
+            self.model_id.clone_from(&chosen);
+            self.chosen_id = chosen;
         }
     }
 
@@ -198,11 +212,12 @@ impl Turn<'_> {
         }
         self.finish_calls(&mut calls).await;
         self.history.add_user(calls.blocks());
+        self.history.add_notes(&calls.notes);
         if calls.interrupted || self.cancel.is_cancelled() {
             self.mark_interrupted(Phase::Tools).await;
             return Err(Outcome::Interrupted(Phase::Tools));
         }
-        Ok(RoundEnd::ToolsAnswered)
+        Ok(if calls.stops { RoundEnd::StoppedByHook } else { RoundEnd::ToolsAnswered })
     }
 
     async fn finish_calls(&mut self, calls: &mut Calls) {
@@ -216,10 +231,8 @@ impl Turn<'_> {
     /// The stream broke after something was shown: that much stays, and the model is asked to go on.
     async fn cut_off(&mut self, answer: Answer, calls: Calls) -> Result<RoundEnd, Outcome> {
         let asked_for_tools = !calls.is_empty();
-        match self.complete(answer, calls).await? {
-            RoundEnd::ToolsAnswered if asked_for_tools => Ok(RoundEnd::ToolsAnswered),
-            _ => Ok(RoundEnd::CutOff),
-        }
+        let end = self.complete(answer, calls).await?;
+        Ok(if asked_for_tools { end } else { RoundEnd::CutOff })
     }
 
     /// Whether the broken answer has to be kept. An error that the API itself sent keeps the text of the
@@ -354,6 +367,8 @@ impl Calls {
             answers: Vec::new(),
             eager,
             interrupted: false,
+            notes: Vec::new(),
+            stops: false,
         }
     }
 
@@ -368,6 +383,8 @@ impl Calls {
 
     fn record(&mut self, answered: Answered) {
         self.interrupted |= answered.interrupted;
+        self.stops |= answered.stops;
+        self.notes.extend(answered.notes);
         let slot = self.answers.iter_mut().find(|(id, block)| *id == answered.call.id && block.is_none());
         if let Some((_, block)) = slot {
             *block = Some(answered.block);

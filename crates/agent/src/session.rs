@@ -4,8 +4,10 @@
 
 use std::sync::Arc;
 
+use lathe_hooks::ContextText;
 use lathe_protocol::event::CommandLifecycle;
-use lathe_protocol::{ContentBlock, Inbound, InboundUser, MessageContent, Outbound};
+use lathe_protocol::hooks::{HookEventInput, SessionEndInput, SessionStartInput, UserPromptSubmitInput};
+use lathe_protocol::{ContentBlock, HookEvent, Inbound, InboundUser, MessageContent, Outbound};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -48,6 +50,14 @@ pub(crate) struct TurnHandle {
     pub preempt: CancellationToken,
 }
 
+/// What the hooks made of a prompt.
+enum Submitted {
+    /// It goes to the model, with these notes behind it.
+    Accepted { contexts: Vec<String> },
+    /// It does not; the result says why.
+    Refused { text: String, kind: &'static str, kept: bool },
+}
+
 /// A running session.
 struct Session {
     shared: Arc<Shared>,
@@ -75,7 +85,8 @@ pub async fn run(
 ) -> SessionEnd {
     let preamble = config.preamble.take();
     let resumed = config.resumed.take();
-    let shared = Arc::new(Shared::new(config, out, signals.stop));
+    let shared = Shared::new(config, out, signals.stop);
+    let resumes = resumed.is_some();
     let history = resumed.map_or_else(History::default, |resumed| shared.take_up(resumed));
     let mut session = Session {
         started_ms: shared.host.now_ms(),
@@ -89,9 +100,11 @@ pub async fn run(
         api_ms: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
+    session.fire_start(if resumes { "resume" } else { "startup" }).await;
     while let Some(prompt) = session.next_prompt().await {
         session.turn(prompt).await;
     }
+    session.fire_end().await;
     session.shared.workspace.ledger.kill_all().await;
     session.end.interrupted = session.finish.is_cancelled();
     session.end
@@ -126,10 +139,37 @@ impl Session {
         self.shared.questions.close();
     }
 
+    /// The hooks that wait for a session; what they print goes in front of the first prompt.
+    async fn fire_start(&mut self, source: &str) {
+        let input = SessionStartInput {
+            source: source.to_owned(),
+            model: Some(self.shared.choice().id.clone()),
+            ..SessionStartInput::default()
+        };
+        let outcome = self.shared.fire(HookEventInput::SessionStart(input), None, &self.shared.stop).await;
+        let lines: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
+        if !lines.is_empty() {
+            let notes = format!("<system-reminder>\n{}\n</system-reminder>", lines.join("\n"));
+            self.preamble = Some(match self.preamble.take() {
+                Some(preamble) => format!("{preamble}\n{notes}"),
+                None => notes,
+            });
+        }
+    }
+
+    async fn fire_end(&mut self) {
+        let input = SessionEndInput { reason: "other".to_owned(), ..SessionEndInput::default() };
+        let never = CancellationToken::new();
+        self.shared.fire(HookEventInput::SessionEnd(input), None, &never).await;
+        self.shared.hooks.shut_down().await;
+    }
+
     /// One prompt, one result.
     async fn turn(&mut self, prompt: InboundUser) {
         self.shared.emit_state("running").await;
-        self.open_turn(&prompt).await;
+        self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+        let submitted = self.submit_to_hooks(&prompt).await;
+        self.open_turn(&prompt, &submitted).await;
         let handle = TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
         let choice = self.shared.choice().clone();
         let mut history = std::mem::take(&mut self.history);
@@ -138,11 +178,15 @@ impl Session {
             history: &mut history,
             cancel: handle.cancel.clone(),
             preempt: handle.preempt.clone(),
-            stats: Stats::new(prompt.uuid.clone()),
-            model_id: choice.id,
+            stats: Stats::new(&prompt),
+            model_id: choice.id.clone(),
+            chosen_id: choice.id,
             fallbacks: choice.fallbacks,
         };
-        let outcome = if prompt.should_query == Some(false) {
+        let outcome = if let Submitted::Refused { text, .. } = submitted {
+            turn.stats.last_text = text;
+            Outcome::Ended(crate::decide::Ending::NothingAsked)
+        } else if prompt.should_query == Some(false) {
             Outcome::Ended(crate::decide::Ending::NothingAsked)
         } else {
             self.drive(&mut turn, &handle).await
@@ -172,16 +216,61 @@ impl Session {
         }
     }
 
+    /// Lets the hooks see a prompt before anything is done with it. The host's lines are taken in
+    /// meanwhile, because a hook may be the host's own.
+    async fn submit_to_hooks(&mut self, prompt: &InboundUser) -> Submitted {
+        if !self.shared.listens(&HookEvent::UserPromptSubmit) {
+            return Submitted::Accepted { contexts: Vec::new() };
+        }
+        let shared = self.shared.clone();
+        let input = UserPromptSubmitInput {
+            prompt: prompt.message.content.text(),
+            ..UserPromptSubmitInput::default()
+        };
+        let fire = shared.fire(HookEventInput::UserPromptSubmit(input), None, &shared.stop);
+        tokio::pin!(fire);
+        let outcome = loop {
+            tokio::select! {
+                outcome = &mut fire => break outcome,
+                line = self.inbox.recv(), if self.open => match line {
+                    Some(line) => take_line(&self.shared, line, None).await,
+                    None => self.close(),
+                },
+            }
+        };
+        if let Some(block) = outcome.block() {
+            let text = format!("A hook refused this prompt: {}", block.reason);
+            return Submitted::Refused { text, kind: "blocked_by_hook", kept: false };
+        }
+        if let Some(stop) = &outcome.stop {
+            let why = stop.reason.clone().unwrap_or_else(|| "no reason was given".to_owned());
+            let text = format!("A hook stopped this prompt: {why}");
+            return Submitted::Refused { text, kind: "stopped_by_hook", kept: true };
+        }
+        Submitted::Accepted { contexts: outcome.contexts.iter().map(ContextText::line).collect() }
+    }
+
     /// Shows the init frame and puts the prompt where the model and later readers find it.
-    async fn open_turn(&mut self, prompt: &InboundUser) {
-        self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+    async fn open_turn(&mut self, prompt: &InboundUser, submitted: &Submitted) {
         let init = init_frame(&self.shared, prompt.uuid.as_deref());
         self.shared.emit(Outbound::system(init)).await;
         if let Some(preamble) = self.preamble.take() {
             self.history.add_user_text(&preamble);
         }
-        self.history.add_user(prompt_blocks(&prompt.message.content));
-        self.shared.write_prompt(prompt).await;
+        match submitted {
+            Submitted::Accepted { contexts } => {
+                self.history.add_user(prompt_blocks(&prompt.message.content));
+                self.history.add_notes(contexts);
+                self.shared.write_prompt(prompt).await;
+            }
+            Submitted::Refused { text, kind, kept } => {
+                if *kept {
+                    self.history.add_user(prompt_blocks(&prompt.message.content));
+                    self.shared.write_prompt(prompt).await;
+                }
+                self.shared.emit(self.shared.frames.prompt_refused(text, kind, *kept)).await;
+            }
+        }
         self.report_troubles().await;
     }
 

@@ -2,8 +2,9 @@
 //! it runs (behind locks that are never held across a wait), and the way out for frames.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use lathe_hooks::{HookEngine, Services};
 use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
 use lathe_models::{Model, ModelRequest};
@@ -17,6 +18,7 @@ use crate::access::SettingsAccess;
 use crate::ask::Questions;
 use crate::config::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, TurnLimits};
 use crate::frames::Frames;
+use crate::hooking::{HostCallbacks, IfRules};
 use crate::host::Host;
 use crate::journal::Journal;
 use crate::prompt::SystemPrompt;
@@ -38,6 +40,10 @@ pub struct Shared {
     pub limits: TurnLimits,
     pub surface: PromptSurface,
     pub settings: Arc<dyn SettingsAccess>,
+    /// The hooks of settings files and of the host.
+    pub hooks: HookEngine,
+    /// The environment of command hooks.
+    pub hook_env: Vec<(String, String)>,
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
@@ -58,7 +64,35 @@ pub struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: SessionConfig, out: mpsc::Sender<Outbound>, stop: CancellationToken) -> Self {
+    pub(crate) fn new(
+        config: SessionConfig,
+        out: mpsc::Sender<Outbound>,
+        stop: CancellationToken,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self::build(config, out, stop, this))
+    }
+
+    fn build(
+        config: SessionConfig,
+        out: mpsc::Sender<Outbound>,
+        stop: CancellationToken,
+        this: &Weak<Self>,
+    ) -> Self {
+        let ids = config.host.clone();
+        let services = Services {
+            ledger: config.workspace.ledger.clone(),
+            new_id: Arc::new(move || ids.uuid()),
+            rules: Arc::new(IfRules),
+            callbacks: Some(Arc::new(HostCallbacks(this.clone()))),
+            prompter: None,
+            http: None,
+        };
+        let hooks = HookEngine::new(services, config.hooks.options);
+        let mut journal = config.journal;
+        for (source, settings) in config.hooks.registered {
+            let warnings = hooks.register(source, &settings);
+            journal.report(warnings.iter().map(ToString::to_string));
+        }
         Self {
             frames: Frames::new(config.session_id, config.host.clone()),
             host: config.host,
@@ -72,6 +106,8 @@ impl Shared {
             limits: config.limits,
             surface: config.surface,
             settings: config.settings,
+            hooks,
+            hook_env: config.hooks.env,
             first_model: config.choice.id.clone(),
             init: config.init,
             output_styles: config.output_styles,
@@ -82,7 +118,7 @@ impl Shared {
             choice: Mutex::new(config.choice),
             system: Mutex::new(config.system),
             totals: Mutex::default(),
-            journal: Mutex::new(config.journal),
+            journal: Mutex::new(journal),
             queue: Mutex::default(),
             last_request: Mutex::default(),
             initialized: AtomicBool::new(false),

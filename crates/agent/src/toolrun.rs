@@ -2,6 +2,7 @@
 //! → bounded result. The order of this file is the order in which things happen.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
 use lathe_tools::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, validate};
@@ -11,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::permit::{Permitted, permit};
 use crate::schedule::Access;
 use crate::shared::Shared;
+use crate::toolhooks;
 
 /// A call as the model asked for it.
 #[derive(Debug, Clone)]
@@ -57,6 +59,10 @@ pub struct Answered {
     pub denial: Option<PermissionDenial>,
     /// Whether it was broken off by an interrupt.
     pub interrupted: bool,
+    /// What hooks want the model to know, behind the result.
+    pub notes: Vec<String>,
+    /// Whether a hook wants the turn to end here.
+    pub stops: bool,
 }
 
 /// Whether the call may run beside others. Only a call that will pass look-up and schema can be
@@ -86,7 +92,21 @@ pub async fn run(shared: Arc<Shared>, call: ToolCall, cancel: CancellationToken)
         Err(Refused::Schema(invalid)) => return invalid_input(call, &invalid),
         Err(Refused::Tool(failure)) => return failed(call, failure, None),
     };
-    let (input, meta) = match permit(&shared, &call, &input, &cancel).await {
+    let before = toolhooks::before(&shared, &call, input, &cancel).await;
+    let said = before.said.clone();
+    let answered = permitted_run(&shared, tool.as_ref(), call, before, &cancel).await;
+    said.added_to(answered)
+}
+
+/// Permission, the call itself, and the hooks behind it.
+async fn permitted_run(
+    shared: &Arc<Shared>,
+    tool: &dyn Tool,
+    call: ToolCall,
+    before: toolhooks::Before,
+    cancel: &CancellationToken,
+) -> Answered {
+    let (input, meta) = match permit(shared, &call, before, cancel).await {
         Permitted::Yes { input, meta } => (input, meta),
         Permitted::No { text, meta } => return denied(call, &text, meta),
         Permitted::Stop { meta } => return stopped(call, meta),
@@ -97,11 +117,15 @@ pub async fn run(shared: Arc<Shared>, call: ToolCall, cancel: CancellationToken)
         cancel: cancel.clone(),
         workspace: shared.workspace.clone(),
     };
-    match tool.call(&input, &context).await {
+    let began = Instant::now();
+    let outcome = tool.call(&input, &context).await;
+    let ran = toolhooks::Ran { input, duration_ms: began.elapsed().as_millis() as u64 };
+    let answered = match outcome {
         Ok(output) => succeeded(call, output, meta),
         Err(ToolFailure::Interrupted) => interrupted(call, Some(meta)),
         Err(failure) => failed(call, failure, Some(meta)),
-    }
+    };
+    toolhooks::after(shared, answered, &ran, cancel).await
 }
 
 enum Refused {
@@ -129,18 +153,23 @@ fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answer
     if let Some(is_error) = output.is_error {
         block["is_error"] = json!(is_error);
     }
-    Answered { call, block, result: output.result, meta: Some(meta), denial: None, interrupted: false }
+    Answered {
+        call,
+        block,
+        result: output.result,
+        meta: Some(meta),
+        denial: None,
+        interrupted: false,
+        notes: Vec::new(),
+        stops: false,
+    }
 }
 
 fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> Answered {
-    let (content, plain) = match failure {
-        ToolFailure::Rejected(text) => (format!("<tool_use_error>{text}</tool_use_error>"), text),
-        ToolFailure::Failed(text) => (text.clone(), text),
-        ToolFailure::Interrupted => return interrupted(call, meta),
-    };
-    let plain = plain.strip_prefix("Error: ").unwrap_or(&plain);
-    let result = json!(format!("Error: {plain}"));
-    error(call, content, result, meta)
+    match failure.result() {
+        Some(result) => error(call, failure.content(), json!(result), meta),
+        None => interrupted(call, meta),
+    }
 }
 
 fn invalid_input(call: ToolCall, invalid: &InvalidInput) -> Answered {
@@ -179,7 +208,7 @@ pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> Answered {
 
 fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> Answered {
     let block = json!({"type": "tool_result", "content": content, "is_error": true, "tool_use_id": call.id});
-    Answered { call, block, result, meta, denial: None, interrupted: false }
+    Answered { call, block, result, meta, denial: None, interrupted: false, notes: Vec::new(), stops: false }
 }
 
 fn unknown_tool(shared: &Shared, name: &str) -> String {

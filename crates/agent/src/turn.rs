@@ -4,8 +4,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use lathe_hooks::ContextText;
 use lathe_models::ModelError;
-use lathe_protocol::{ContentBlock, PermissionDenial, Usage, UserMessage};
+use lathe_protocol::hooks::{HookEventInput, StopInput};
+use lathe_protocol::{ContentBlock, InboundUser, PermissionDenial, Usage, UserMessage};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -45,12 +47,16 @@ pub struct Turn<'a> {
     pub(crate) stats: Stats,
     /// The model that answers now: the chosen one, or a fallback for the rest of the turn.
     pub(crate) model_id: String,
+    /// What the host had chosen when that was decided.
+    pub(crate) chosen_id: String,
     pub(crate) fallbacks: Vec<String>,
 }
 
 /// What a turn counts.
 pub struct Stats {
     pub started: Instant,
+    /// Where the prompt came from, if the host said so.
+    pub origin: Option<Value>,
     /// Client ids of the prompts that this turn answers.
     pub prompts: Vec<String>,
     /// Whether the first reply frame has named them.
@@ -58,6 +64,8 @@ pub struct Stats {
     /// Frames of the main thread's user side: `num_turns` is one more.
     pub user_frames: u64,
     pub rounds: u32,
+    /// How often stop hooks made the turn go on.
+    pub stop_blocks: u32,
     pub nudges: Nudges,
     pub usage: Usage,
     pub denials: Vec<PermissionDenial>,
@@ -74,13 +82,15 @@ pub struct Stats {
 }
 
 impl Stats {
-    pub fn new(prompt: Option<String>) -> Self {
+    pub fn new(prompt: &InboundUser) -> Self {
         Self {
             started: Instant::now(),
-            prompts: prompt.into_iter().collect(),
+            origin: prompt.origin.clone(),
+            prompts: prompt.uuid.iter().cloned().collect(),
             prompts_named: false,
             user_frames: 0,
             rounds: 0,
+            stop_blocks: 0,
             nudges: Nudges::default(),
             usage: Usage::default(),
             denials: Vec::new(),
@@ -121,7 +131,10 @@ impl Turn<'_> {
             match decide(round, &self.used()) {
                 Next::Again => self.let_prompts_join().await,
                 Next::Nudge(nudge) => self.nudge(nudge).await,
-                Next::AskStopHooks => return Outcome::Ended(Ending::Completed),
+                Next::AskStopHooks => match self.ask_stop_hooks().await {
+                    Some(ending) => return Outcome::Ended(ending),
+                    None => self.let_prompts_join().await,
+                },
                 Next::End(ending) => return Outcome::Ended(ending),
             }
         }
@@ -136,6 +149,41 @@ impl Turn<'_> {
             visible: self.stats.visible,
             nudges: self.stats.nudges,
         }
+    }
+
+    /// Lets the stop hooks have their say. None: the turn goes on.
+    async fn ask_stop_hooks(&mut self) -> Option<Ending> {
+        let event = StopInput {
+            stop_hook_active: self.stats.stop_blocks > 0,
+            last_assistant_message: Some(self.stats.last_text.clone()),
+            background_tasks: Some(Vec::new()),
+            session_crons: Some(Vec::new()),
+            ..StopInput::default()
+        };
+        let outcome = self.shared.fire(HookEventInput::Stop(event), None, &self.cancel).await;
+        if outcome.stop.is_some() {
+            return Some(Ending::StopHookPrevented);
+        }
+        let notes: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
+        let Some(block) = outcome.block() else {
+            self.history.add_notes(&notes);
+            return if notes.is_empty() { Some(Ending::Completed) } else { None };
+        };
+        self.stats.stop_blocks += 1;
+        if self.stats.stop_blocks > self.shared.limits.max_stop_blocks {
+            let text = format!(
+                "stop hooks kept this turn from ending {} times in a row; it ends now",
+                self.stats.stop_blocks
+            );
+            self.shared.emit(self.shared.frames.note("stop-hook-block-cap", &text)).await;
+            return Some(Ending::StopHookCap);
+        }
+        let feedback = block.feedback();
+        self.history.add_user_text(&feedback);
+        self.history.add_notes(&notes);
+        let frame = self.shared.frames.synthetic_user(&feedback);
+        self.say_as_user(frame).await;
+        None
     }
 
     /// Prompts that came in the meantime become part of this turn.

@@ -53,6 +53,7 @@ pub struct RunPlan {
     pub input: InputFormat,
     pub partial_messages: bool,
     pub replay_prompts: bool,
+    pub hook_events: bool,
     /// Whether the host answers permission questions.
     pub host_answers: bool,
     /// The prompt on the command line.
@@ -121,6 +122,7 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         input,
         partial_messages: args.has("include-partial-messages"),
         replay_prompts: args.has("replay-user-messages"),
+        hook_events: args.has("include-hook-events"),
         host_answers: args.value("permission-prompt-tool") == Some("stdio")
             && args.value("permission-prompts") != Some("none"),
         prompt: args.positional.first().cloned(),

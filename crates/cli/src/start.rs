@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
-use lathe_agent::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits};
+use lathe_agent::{
+    FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits,
+};
 use lathe_exec::Ledger;
+use lathe_hooks::{Enabled, EngineOptions, HookSource};
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
 use lathe_protocol::{Init, PermissionBehavior, PermissionMode, Settings};
+use lathe_settings::Source;
 use lathe_settings::memory::ReadCheck;
 use lathe_tools::{Selection, ToolSet, Workspace, builtin_tools};
 use lathe_transcript::SessionPaths;
@@ -73,6 +77,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
     let mut system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
     let style = instructions.style.as_ref();
     system.style = style.map(|style| style.text.clone()).unwrap_or_default();
+    let hooks = hooks_config(&env, &settings, &wanted, &session_id);
     Ok(SessionConfig {
         init: Init {
             output_style: style.map_or("default", |style| &style.name).to_owned(),
@@ -88,8 +93,13 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
         workspace: Arc::new(workspace),
         permissions,
         system,
-        preamble: instructions.memory.map(|text| format!("<system-reminder>\n{text}\n</system-reminder>")),
-        limits: TurnLimits { max_rounds: plan.max_turns, max_budget_usd: plan.max_budget_usd },
+        preamble: instructions.memory.map(|text| as_reminder(&text)),
+        limits: TurnLimits {
+            max_rounds: plan.max_turns,
+            max_budget_usd: plan.max_budget_usd,
+            ..turn_limits(&env)
+        },
+        hooks,
         frames: frame_options(plan, &env),
         surface: if plan.host_answers { PromptSurface::Host } else { PromptSurface::None },
         catalog: client::catalog(&env),
@@ -235,6 +245,58 @@ fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, le
     workspace
 }
 
+/// A text of the project as a note of the runtime. What looks like the end of the note is made harmless,
+/// so that a file cannot speak as somebody else.
+fn as_reminder(text: &str) -> String {
+    let text = text.replace("</system-reminder", "<\u{200b}/system-reminder");
+    format!("<system-reminder>\n{text}\n</system-reminder>")
+}
+
+fn turn_limits(env: &Env) -> TurnLimits {
+    let mut limits = TurnLimits::default();
+    if let Some(cap) = env.number("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP") {
+        limits.max_stop_blocks = cap.min(10_000) as u32;
+    }
+    limits
+}
+
+/// The hooks of the settings files.
+fn hooks_config(env: &Env, settings: &RunSettings, wanted: &Settings, session_id: &str) -> HooksConfig {
+    let registered = settings
+        .stack()
+        .hooks()
+        .into_iter()
+        .map(|sourced| {
+            let source = match sourced.source {
+                Source::Policy => HookSource::Policy,
+                Source::Flag => HookSource::Flag,
+                Source::Local => HookSource::Local,
+                Source::Project => HookSource::Project,
+                Source::User => HookSource::User,
+            };
+            (source, sourced.hooks)
+        })
+        .collect();
+    let enabled = if wanted.disable_all_hooks == Some(true) || wanted.allow_managed_hooks_only == Some(true) {
+        Enabled::ManagedAndHost
+    } else {
+        Enabled::All
+    };
+    let options = EngineOptions {
+        enabled,
+        allowed_http_urls: wanted.allowed_http_hook_urls.clone(),
+        http_env_vars: wanted.http_hook_allowed_env_vars.clone(),
+        ..EngineOptions::default()
+    };
+    let mut variables = child_env(env, session_id);
+    for (name, value) in &mut variables {
+        if name == "AI_AGENT" {
+            *value = format!("lathe_{LATHE_VERSION}_harness");
+        }
+    }
+    HooksConfig { registered, options, env: variables }
+}
+
 /// Where large outputs of this session go.
 fn output_dir(cwd: &Path, session_id: &str, env: &Env) -> PathBuf {
     match env.config_dir() {
@@ -294,7 +356,12 @@ fn frame_options(plan: &RunPlan, env: &Env) -> FrameOptions {
     } else {
         StateFrames::None
     };
-    FrameOptions { partial_messages: plan.partial_messages, replay_prompts: plan.replay_prompts, states }
+    FrameOptions {
+        partial_messages: plan.partial_messages,
+        hook_events: plan.hook_events,
+        replay_prompts: plan.replay_prompts,
+        states,
+    }
 }
 
 fn init_facts(cwd: &Path, extra_dirs: &[PathBuf], key_source: String) -> Init {

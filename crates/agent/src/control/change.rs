@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use lathe_models::Thinking;
 use lathe_models::catalog::Phase;
+use lathe_permissions::RuleSource;
 use lathe_protocol::control::{
     ApplyFlagSettingsRequest, InterruptRequest, RenameSessionRequest, SetMaxThinkingTokensRequest,
     SetModelRequest, SetPermissionModeRequest, UpdateSettingsRequest,
 };
-use lathe_protocol::{ControlResponse, PermissionMode};
-use serde_json::json;
+use lathe_protocol::{ControlResponse, PermissionBehavior, PermissionMode};
+use serde_json::{Value, json};
 
 use super::Reply;
 use crate::session::TurnHandle;
@@ -99,12 +100,26 @@ pub(super) async fn flag_settings(shared: &Arc<Shared>, body: &ApplyFlagSettings
             if let Some(model) = body.settings["model"].as_str() {
                 shared.choice().id = shared.catalog.resolve(model, Phase::Working);
             }
+            apply_rules(shared, &body.settings["permissions"]).await;
             if let Some(effort) = effective["effortLevel"].as_str() {
                 shared.choice().effort = Some(effort.to_owned());
             }
             Reply::Ack
         }
         Err(error) => Reply::Error(error),
+    }
+}
+
+/// Rules among the settings count for the running session as well.
+async fn apply_rules(shared: &Arc<Shared>, permissions: &Value) {
+    let behaviors = [PermissionBehavior::Allow, PermissionBehavior::Ask, PermissionBehavior::Deny];
+    for behavior in behaviors {
+        let rules = permissions[behavior.as_str()].as_array().into_iter().flatten();
+        let rules: Vec<&str> = rules.filter_map(Value::as_str).collect();
+        let warnings = shared.permissions().add_rules(behavior, RuleSource::FlagSettings, rules);
+        for warning in warnings {
+            shared.emit(shared.frames.note("permission_rule", &warning.to_string())).await;
+        }
     }
 }
 

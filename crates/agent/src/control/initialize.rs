@@ -19,6 +19,12 @@ pub(super) async fn answer(
     turn: Option<&TurnHandle>,
 ) -> Reply {
     take_prompt(shared, body);
+    if let Some(Some(matchers)) = &body.hooks {
+        let warnings = shared.hooks.register_callbacks(matchers);
+        for warning in warnings {
+            shared.emit(shared.frames.note("hook_ignored", &warning.to_string())).await;
+        }
+    }
     let state = if turn.is_some() { "running" } else { "idle" };
     let success = ControlSuccess {
         request_id: id.to_owned(),

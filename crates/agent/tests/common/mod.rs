@@ -11,7 +11,9 @@ use lathe_agent::access::NoSettings;
 use lathe_agent::host::Host;
 use lathe_agent::journal::Journal;
 use lathe_agent::prompt::SystemPrompt;
-use lathe_agent::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, SessionEnd, Signals, TurnLimits};
+use lathe_agent::{
+    FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd, Signals, TurnLimits,
+};
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
 use lathe_models::retry::RetryPolicy;
@@ -111,6 +113,7 @@ impl Setup {
             surface: self.surface,
             catalog: lathe_models::catalog::Catalog::default(),
             settings: Arc::new(NoSettings),
+            hooks: HooksConfig::default(),
             output_styles: vec!["default".to_owned()],
             init: Init { output_style: "default".to_owned(), ..Init::default() },
             resumed: None,
