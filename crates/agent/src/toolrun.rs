@@ -166,9 +166,9 @@ fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answer
 }
 
 fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> Answered {
-    match failure.result() {
-        Some(result) => error(call, failure.content(), json!(result), meta),
-        None => interrupted(call, meta),
+    match (failure.content(), failure.result()) {
+        (Some(content), Some(result)) => error(call, content, json!(result), meta),
+        _ => interrupted(call, meta),
     }
 }
 

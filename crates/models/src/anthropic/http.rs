@@ -1,8 +1,8 @@
-#![allow(clippy::disallowed_methods, reason = "this is the module that makes the client of the model API")]
 //! Makes the HTTP client: TLS only where it is needed, HTTP/1.1, no redirects.
 //!
 //! HTTP/1.1 is on purpose: a stalled HTTP/2 connection would be shared by the retry that is meant to get
 //! away from it. Redirects are not followed at all, so a credential never travels to another address.
+#![allow(clippy::disallowed_methods, reason = "this is the module that makes the client of the model API")]
 
 use std::path::Path;
 use std::sync::Arc;
