@@ -4,7 +4,7 @@ import asyncio
 import json
 
 from claude_agent_sdk import HookMatcher, PermissionResultAllow
-from harness import AssistantMessage, Case, Seen, StreamEvent, allow, bash, calls, is_alive, text, text_of, todo
+from harness import AssistantMessage, Case, Seen, StreamEvent, allow, bash, calls, is_alive, text, text_of
 
 TOUCH = [calls(bash("touch made")), text("done")]
 
@@ -208,7 +208,6 @@ def specific(event, **fields):
     return {"hookSpecificOutput": {"hookEventName": event, **fields}}
 
 
-HOOKS = "sessions do not call hooks yet"
 
 
 class Hooks(Case):
@@ -216,7 +215,6 @@ class Hooks(Case):
         client = await self.client(script, hooks=hooks, **options)
         return (await self.turn(client, prompt)).good()
 
-    @todo(HOOKS)
     async def test_pre_tool_use_sees_the_call(self):
         inputs, hooks = hook("PreToolUse", matcher="Bash")
         seen = await self.run_hooked(TOUCH, hooks, allowed_tools=["Bash"])
@@ -226,7 +224,6 @@ class Hooks(Case):
         self.assertEqual(inputs[0]["session_id"], seen.init["session_id"])
         self.assertEqual(inputs[0]["id"], "toolu_001_0")
 
-    @todo(HOOKS)
     async def test_pre_tool_use_denies(self):
         answer = specific("PreToolUse", permissionDecision="deny", permissionDecisionReason="not today")
         _, hooks = hook("PreToolUse", answer)
@@ -234,41 +231,35 @@ class Hooks(Case):
         self.assertFalse(self.has("made"))
         self.assertIn("not today", text_of(seen.tool_results[0]))
 
-    @todo(HOOKS)
     async def test_pre_tool_use_allows_other_input(self):
         answer = specific("PreToolUse", permissionDecision="allow", updatedInput={"command": "touch other"})
         _, hooks = hook("PreToolUse", answer)
         await self.run_hooked(TOUCH, hooks)
         self.assertTrue(self.has("other") and not self.has("made"))
 
-    @todo(HOOKS)
     async def test_post_tool_use_adds_context(self):
         inputs, hooks = hook("PostToolUse", specific("PostToolUse", additionalContext="pears are ripe"))
         await self.run_hooked([calls(bash("echo pear")), text("done")], hooks)
         self.assertIn("pear", inputs[0]["tool_response"]["stdout"])
         self.assertIn("pears are ripe", json.dumps(self.requests()[1]["body"]))
 
-    @todo(HOOKS)
     async def test_post_tool_use_failure(self):
         inputs, hooks = hook("PostToolUseFailure")
         await self.run_hooked([calls(bash("exit 3")), text("done")], hooks, allowed_tools=["Bash"])
         self.assertIn("Exit code 3", inputs[0]["error"])
 
-    @todo(HOOKS)
     async def test_user_prompt_submit(self):
         inputs, hooks = hook("UserPromptSubmit", specific("UserPromptSubmit", additionalContext="it is Tuesday"))
         await self.run_hooked([text("done")], hooks, "what day is it")
         self.assertEqual(inputs[0]["prompt"], "what day is it")
         self.assertIn("it is Tuesday", json.dumps(self.requests()[0]["body"]))
 
-    @todo(HOOKS)
     async def test_stop_blocks_once(self):
         inputs, hooks = hook("Stop", lambda _given, n: {"decision": "block", "reason": "add a pear"} if n == 1 else {})
         seen = await self.run_hooked([text("one"), text("one and a pear")], hooks)
         self.assertEqual([given["stop_hook_active"] for given in inputs], [False, True])
         self.assertEqual(seen.result.result, "one and a pear")
 
-    @todo(HOOKS)
     async def test_permission_request_decides(self):
         answer = specific("PermissionRequest", decision={"behavior": "deny", "message": "hook says no"})
         inputs, hooks = hook("PermissionRequest", answer)
@@ -276,7 +267,6 @@ class Hooks(Case):
         self.assertEqual(len(inputs), 1)
         self.assertIn("hook says no", text_of(seen.tool_results[0]))
 
-    @todo(HOOKS)
     async def test_a_callback_that_raises(self):
         def broken(_given, _n):
             raise RuntimeError("the hook broke")
@@ -286,7 +276,6 @@ class Hooks(Case):
         self.assertEqual(len(inputs), 1)
         self.assertTrue(self.has("made"))
 
-    @todo(HOOKS)
     async def test_a_callback_that_is_late(self):
         async def late(_given, _id, _context):
             await asyncio.Event().wait()

@@ -70,7 +70,6 @@ class PlainRuns(Case):
         self.assertTrue(origins, str(seen))
         self.assertEqual(dict(origins[0]), {"kind": "channel", "server": "pigeon"})
 
-    @todo("a result carries no origin")
     async def test_the_result_keeps_the_origin_of_its_prompt(self):
         async def prompts():
             yield {
@@ -326,7 +325,6 @@ class Endings(Case):
         seen = (await self.run_query([answer], output_format={"type": "json_schema", "schema": schema})).good()
         self.assertEqual(seen.result.structured_output, {"age": 3})
 
-    @todo("sessions cannot be resumed yet")
     async def test_resume(self):
         first = (await self.run_query([text("one")])).good()
         second = (await self.run_query([text("two")], resume=first.result.session_id)).good()

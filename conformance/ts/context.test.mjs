@@ -179,7 +179,7 @@ describe('setting sources', { concurrency: 4 }, () => {
     assert.match(String(seen.error), /exited with code 1/);
   });
 
-  both('CLAUDE.md of the project reaches the model', { todo: 'memory files are not read yet' }, async (w) => {
+  both('CLAUDE.md of the project reaches the model', async (w) => {
     w.file('CLAUDE.md', 'The heron is the emblem of this project.');
     (await w.run([text('done')], 'go', { settingSources: ['project'] })).good();
     assert.match(JSON.stringify(w.requests()[0].body), /The heron is the emblem/);

@@ -178,7 +178,7 @@ describe('several turns', { concurrency: 4 }, () => {
     assert.deepEqual(seen.result.user_message_uuids, [uuid]);
   });
 
-  both('the result of a prompt keeps its origin', { todo: 'a result carries no origin' }, async (w) => {
+  both('the result of a prompt keeps its origin', async (w) => {
     await w.model([text('hi')]);
     const prompts = new Prompts().push('hello', { origin: { kind: 'channel', server: 'pigeon' } });
     prompts.end();
@@ -358,7 +358,7 @@ describe('control requests', { concurrency: 4 }, () => {
     assert.equal(w.requests()[0].body.model, 'claude-sonnet-4-5');
   });
 
-  both('setModel during a turn holds for its next request', { todo: 'the turn keeps the model it began with' }, async (w) => {
+  both('setModel during a turn holds for its next request', async (w) => {
     await w.model([calls(bash('touch made')), text('done')]);
     const query = w.query('go', {
       model: 'claude-sonnet-4-5',
@@ -470,7 +470,7 @@ describe('control requests', { concurrency: 4 }, () => {
     });
   });
 
-  newest('applyFlagSettings takes rules into the running session', { todo: 'rules of applied settings are not used yet' }, async (w) => {
+  newest('applyFlagSettings takes rules into the running session', async (w) => {
     await w.model([calls(bash('touch made')), text('done')]);
     const prompts = new Prompts();
     const query = w.query(prompts);

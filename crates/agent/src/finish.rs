@@ -2,6 +2,7 @@
 
 use lathe_models::failure::ApiFailure;
 use lathe_protocol::ResultMessage;
+use lathe_protocol::hooks::{HookEventInput, StopFailureInput};
 use serde_json::{Value, json};
 
 use crate::decide::Ending;
@@ -24,6 +25,13 @@ pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) ->
         Outcome::Ended(ending) => ended(turn, ending, &mut result).await,
         Outcome::Failed(error) => {
             let failure = ApiFailure::new(&error, &turn.model_id);
+            let event = StopFailureInput {
+                error: failure.error.to_owned(),
+                error_details: Some(failure.text.clone()),
+                last_assistant_message: Some(turn.stats.last_text.clone()),
+                ..StopFailureInput::default()
+            };
+            turn.shared.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
             failed(turn, &failure, &mut result).await;
         }
         Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),

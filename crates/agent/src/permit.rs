@@ -59,6 +59,7 @@ pub async fn permit(
         None => (decision, false),
     };
     match decision {
+        _ if cancel.is_cancelled() => Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
         Decision::Allow(allowed) => {
             let source = if by_hook { "hook" } else { "config" };
             let meta = meta(call, None, Some(("accept", source, allowed.reason.wire_type())));

@@ -12,6 +12,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use lathe_models::retry::RetryDecision;
 use lathe_models::{ErrorKind, ModelError, ModelEvent, ModelRequest, StreamEvent};
+use lathe_protocol::hooks::BatchedCall;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -19,6 +20,7 @@ use crate::config::MAX_PARALLEL_CALLS;
 use crate::decide::RoundEnd;
 use crate::request;
 use crate::schedule::{Access, Schedule};
+use crate::toolhooks;
 use crate::toolrun::{self, Answered, ToolCall};
 use crate::turn::{Outcome, Phase, Turn, answered};
 
@@ -48,6 +50,8 @@ struct Calls {
     /// Whether calls may start before the answer is complete.
     eager: bool,
     interrupted: bool,
+    /// The calls as hooks are told about them, in the order they were answered.
+    batch: Vec<BatchedCall>,
     /// What hooks want the model to know, behind the results.
     notes: Vec<String>,
     /// Whether a hook wants the turn to end here.
@@ -211,6 +215,10 @@ impl Turn<'_> {
             return Ok(RoundEnd::ToolsAnswered);
         }
         self.finish_calls(&mut calls).await;
+        calls.sort_batch();
+        let batch = toolhooks::after_batch(self.shared, std::mem::take(&mut calls.batch), &self.cancel).await;
+        calls.stops |= batch.stops;
+        calls.notes.extend(batch.notes);
         self.history.add_user(calls.blocks());
         self.history.add_notes(&calls.notes);
         if calls.interrupted || self.cancel.is_cancelled() {
@@ -367,6 +375,7 @@ impl Calls {
             answers: Vec::new(),
             eager,
             interrupted: false,
+            batch: Vec::new(),
             notes: Vec::new(),
             stops: false,
         }
@@ -385,10 +394,23 @@ impl Calls {
         self.interrupted |= answered.interrupted;
         self.stops |= answered.stops;
         self.notes.extend(answered.notes);
+        self.batch.push(BatchedCall {
+            tool_name: answered.call.name.clone(),
+            tool_input: answered.call.input.clone(),
+            tool_use_id: answered.call.id.clone(),
+            tool_response: Some(answered.block["content"].clone()),
+            ..BatchedCall::default()
+        });
         let slot = self.answers.iter_mut().find(|(id, block)| *id == answered.call.id && block.is_none());
         if let Some((_, block)) = slot {
             *block = Some(answered.block);
         }
+    }
+
+    /// Puts the calls that hooks are told about into the order in which they were asked for.
+    fn sort_batch(&mut self) {
+        let order: Vec<&String> = self.answers.iter().map(|(id, _)| id).collect();
+        self.batch.sort_by_key(|call| order.iter().position(|id| **id == call.tool_use_id));
     }
 
     /// The results in the order of the calls.

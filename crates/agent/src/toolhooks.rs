@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use lathe_hooks::{ContextText, Outcome, PermissionVerdict, ToolOutputChange};
-use lathe_protocol::hooks::{HookEventInput, PostToolUseFailureInput, PostToolUseInput, PreToolUseInput};
+use lathe_protocol::hooks::{
+    BatchedCall, HookEventInput, PostToolBatchInput, PostToolUseFailureInput, PostToolUseInput,
+    PreToolUseInput,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -109,10 +112,24 @@ pub async fn after(
     answered
 }
 
+/// `PostToolBatch`: all calls of one answer have been answered.
+pub async fn after_batch(
+    shared: &Arc<Shared>,
+    tool_calls: Vec<BatchedCall>,
+    cancel: &CancellationToken,
+) -> Said {
+    let event = PostToolBatchInput { tool_calls, ..PostToolBatchInput::default() };
+    let outcome = shared.fire(HookEventInput::PostToolBatch(event), None, cancel).await;
+    let mut said = Said::of(&outcome);
+    said.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
+    said.stops |= !outcome.blocks.is_empty();
+    said
+}
+
 /// Puts another output in the place of the tool's, if it has the tool's shape.
 fn replace_output(answered: &mut Answered, change: ToolOutputChange) {
     let fits = match (&answered.result, &change.value) {
-        (Value::Object(had), Value::Object(has)) => had.keys().all(|key| has.contains_key(key)),
+        (Value::Object(had), Value::Object(has)) => has.keys().all(|key| had.contains_key(key)),
         (Value::String(_), Value::String(_)) | (Value::Array(_), Value::Array(_)) => true,
         _ => false,
     };

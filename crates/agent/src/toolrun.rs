@@ -93,6 +93,10 @@ pub async fn run(shared: Arc<Shared>, call: ToolCall, cancel: CancellationToken)
         Err(Refused::Tool(failure)) => return failed(call, failure, None),
     };
     let before = toolhooks::before(&shared, &call, input, &cancel).await;
+    if cancel.is_cancelled() {
+        // Hooks that were broken off have said nothing: the call must not run as if they had agreed.
+        return interrupted(call, None);
+    }
     let said = before.said.clone();
     let answered = permitted_run(&shared, tool.as_ref(), call, before, &cancel).await;
     said.added_to(answered)

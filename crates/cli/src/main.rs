@@ -77,5 +77,10 @@ fn refuse(error: &StartError, run: Option<(&Args, &Env)>) -> ExitCode {
     {
         print::line(run::startup_failure(&error.message, reason));
     }
+    if let Some((args, _)) = run
+        && args.value("input-format") == Some("stream-json")
+    {
+        stdin::swallow_first_lines();
+    }
     ExitCode::FAILURE
 }

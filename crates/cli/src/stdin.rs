@@ -20,6 +20,9 @@ const READ_BYTES: usize = 64 * 1024;
 /// A parent that has something to say has said it by then; one that just left the pipe open never will.
 const PARENT_GRACE: Duration = Duration::from_millis(150);
 
+/// Reads after which a refused run no longer listens.
+const MAX_SWALLOWED_READS: usize = 20;
+
 /// A line that ends the run.
 #[derive(Debug)]
 pub struct FatalInput(pub String);
@@ -51,6 +54,24 @@ async fn will_speak(input: &Stream) -> bool {
     }
     let mut nothing = [0; 0];
     tokio::time::timeout(PARENT_GRACE, input.read(&mut nothing)).await.is_ok()
+}
+
+/// Reads what a host is writing just now and throws it away. A run that is refused at once ends so early
+/// that the first lines of its host would meet a closed pipe, and some hosts do not survive that.
+pub fn swallow_first_lines() {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let stdin = rustix::stdio::stdin();
+    let mut buffer = vec![0; READ_BYTES];
+    for _ in 0..MAX_SWALLOWED_READS {
+        let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+        let silence = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        if !matches!(poll(&mut fds, Some(&silence)), Ok(count) if count > 0) {
+            return;
+        }
+        if !matches!(rustix::io::read(stdin, &mut buffer), Ok(count) if count > 0) {
+            return;
+        }
+    }
 }
 
 /// A text prompt as the line a host would have written.
