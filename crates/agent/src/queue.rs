@@ -64,7 +64,7 @@ impl Queue {
     }
 
     /// The prompt whose turn it is.
-    pub fn next(&mut self) -> Option<InboundUser> {
+    pub fn take_next(&mut self) -> Option<InboundUser> {
         self.waiting.pop_front()
     }
 

@@ -117,7 +117,7 @@ impl Session {
             if self.shared.stop.is_cancelled() || self.finish.is_cancelled() {
                 return None;
             }
-            let next = self.shared.queue().next();
+            let next = self.shared.queue().take_next();
             if next.is_some() || !self.open {
                 return next;
             }

@@ -49,7 +49,7 @@ impl Totals {
             };
             let sum = &mut sums[at].1;
             sum.usage.add(usage);
-            sum.cost = sum.cost + priced.cost;
+            sum.cost += priced.cost;
             sum.basis = Some(priced.basis);
         }
     }

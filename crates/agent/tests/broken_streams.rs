@@ -1,5 +1,6 @@
 //! Streams that break: at every byte, at every event, in every manner. Always exactly one result, and no
 //! tool ever runs twice.
+#![allow(clippy::disallowed_methods, reason = "a variable chooses how thorough the test is")]
 
 mod common;
 

@@ -20,7 +20,7 @@ fn context(command: &str, timeout_ms: Option<u64>) -> TestContext {
     TestContext::new(&script.to_string()).binary(env!("CARGO_BIN_EXE_lathe"))
 }
 
-fn with_prompt<'a>(prompt: &'a str) -> Vec<&'a str> {
+fn with_prompt(prompt: &str) -> Vec<&str> {
     STREAM.into_iter().chain(["--", prompt]).collect()
 }
 
@@ -34,8 +34,8 @@ fn wait_for(context: &TestContext, name: &str) {
 }
 
 fn last_content(lines: &[Value]) -> String {
-    let results = lines.iter().filter(|line| line["message"]["content"][0]["type"] == "tool_result");
-    results.last().map(|line| line["message"]["content"][0]["content"].to_string()).unwrap_or_default()
+    let mut results = lines.iter().filter(|line| line["message"]["content"][0]["type"] == "tool_result");
+    results.next_back().map(|line| line["message"]["content"][0]["content"].to_string()).unwrap_or_default()
 }
 
 #[test]

@@ -110,7 +110,7 @@ pub(super) fn read_file(shared: &Arc<Shared>, body: &ReadFileRequest) -> Reply {
     if !matches!(decision, Decision::Allow(_)) {
         return Reply::Error(format!("read denied: {}", body.path));
     }
-    let limit = body.max_bytes.map_or(MAX_READ_BYTES, |bytes| (bytes as u64).min(MAX_READ_BYTES));
+    let limit = body.max_bytes.map_or(MAX_READ_BYTES, |bytes| bytes.min(MAX_READ_BYTES));
     match read_bounded(&path, limit) {
         Ok((contents, truncated)) => {
             let mut reply = json!({"contents": contents, "absPath": path.display().to_string()});
