@@ -84,9 +84,13 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
             ..init_facts(&cwd, &extra_dirs, chosen.key_source)
         },
         output_styles: instructions.style_names,
-        session_id,
         model: chosen.model,
-        choice: model_choice(plan, &env, &wanted, model_id),
+        choice: ModelChoice {
+            // Requests of one session can be told to belong together, and nothing else about the user.
+            user_id: Some(session_id.clone()),
+            ..model_choice(plan, &env, &wanted, model_id)
+        },
+        session_id,
         retry: client::retry_policy(&env),
         tools,
         known_tools: builtin_tools().iter().map(|tool| tool.name().to_owned()).collect(),

@@ -124,6 +124,7 @@ fn the_request_is_ours_and_small() {
     }
     let body = request.json();
     assert!(request.body.len() < 16 * 1024, "{} bytes", request.body.len());
+    assert!(body["metadata"]["user_id"].is_string());
     let breakpoints = body.to_string().matches("cache_control").count();
     assert_eq!(breakpoints, 3, "two system parts and the last block");
     let names: Vec<&str> =
