@@ -320,7 +320,7 @@ describe('prompts and stops', { concurrency: 4 }, () => {
     assert.equal(seen.result.subtype, 'success');
   });
 
-  newest('StopFailure hears of an API failure', notYet, async (w) => {
+  newest('StopFailure hears of an API failure', async (w) => {
     const { inputs, hooks } = hook('StopFailure');
     const seen = await w.run([{ error: 400 }], 'go', { hooks });
     assert.equal(inputs.length, 1, `${seen}`);

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ask::Settled;
 use crate::config::SessionConfig;
 use crate::control;
+use crate::decide::Ending;
 use crate::finish::{Finished, finish};
 use crate::history::History;
 use crate::journal::Spent;
@@ -183,30 +184,36 @@ impl Session {
             chosen_id: choice.id,
             fallbacks: choice.fallbacks,
         };
-        let outcome = if let Submitted::Refused { text, .. } = submitted {
-            turn.stats.last_text = text;
-            Outcome::Ended(crate::decide::Ending::NothingAsked)
-        } else if prompt.should_query == Some(false) {
-            Outcome::Ended(crate::decide::Ending::NothingAsked)
-        } else {
-            self.drive(&mut turn, &handle).await
+        let asks_nothing = match submitted {
+            Submitted::Refused { text, .. } => {
+                turn.stats.last_text = text;
+                true
+            }
+            Submitted::Accepted { .. } => prompt.should_query == Some(false),
         };
-        if !self.shared.stop.is_cancelled() {
-            let (result, finished) = finish(&mut turn, outcome, self.results).await;
-            let prompts = std::mem::take(&mut turn.stats.prompts);
+        let (shared, index) = (self.shared.clone(), self.results);
+        // The end of a turn may ask the host too, so both are driven: the loop and what follows it.
+        let work = async {
+            let outcome = if asks_nothing { Outcome::Ended(Ending::NothingAsked) } else { turn.run().await };
+            if shared.stop.is_cancelled() {
+                // Told to end at once: what ran has been answered, and nobody waits for a result.
+                return None;
+            }
+            let (result, finished) = finish(&mut turn, outcome, index).await;
+            Some((result, finished, std::mem::take(&mut turn.stats.prompts)))
+        };
+        if let Some((result, finished, prompts)) = self.drive(work, &handle).await {
             self.close_turn(result, finished, &prompts).await;
         }
-        // Otherwise it was told to end at once: what ran has been answered, nobody waits for a result.
         self.history = history;
     }
 
-    /// Lets the turn run while the host's lines are taken in.
-    async fn drive(&mut self, turn: &mut Turn<'_>, handle: &TurnHandle) -> Outcome {
-        let run = turn.run();
-        tokio::pin!(run);
+    /// Lets a turn go on while the host's lines are taken in.
+    async fn drive<T>(&mut self, work: impl Future<Output = T>, handle: &TurnHandle) -> T {
+        tokio::pin!(work);
         loop {
             tokio::select! {
-                outcome = &mut run => return outcome,
+                done = &mut work => return done,
                 () = self.finish.cancelled(), if !handle.cancel.is_cancelled() => handle.cancel.cancel(),
                 line = self.inbox.recv(), if self.open => match line {
                     Some(line) => take_line(&self.shared, line, Some(handle)).await,
