@@ -224,8 +224,11 @@ describe('interrupt', { concurrency: 4 }, () => {
   both('while the model is still silent', async (w) => {
     const first = { text: 'too late', delay_ms: 600_000 };
     let sent;
-    const { seen, result } = await interrupted(w, first, {}, (message, query) => {
-      if (message.subtype === 'init' && !sent) sent = query.interrupt();
+    const { seen, result } = await interrupted(w, first, {}, async (message, query) => {
+      if (message.subtype !== 'init' || sent) return;
+      // Sooner, and the silent turn of the script would be left for the prompt after this one.
+      await until('the request to arrive', () => w.requests().length > 0);
+      sent = query.interrupt();
     });
     await sent;
     assert.ok(['aborted_streaming', 'aborted_tools'].includes(result.terminal_reason), result.terminal_reason);
