@@ -7,6 +7,7 @@
 
 mod figures;
 mod measure;
+mod permission;
 mod process;
 mod readme;
 mod server;

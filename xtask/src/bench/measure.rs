@@ -56,21 +56,24 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort) -> Result<Figures
     figures.rows.push(bench.tool_turns()?);
     figures.rows.push(bench.memory_of_tool_turns()?);
     figures.rows.push(bench.growth()?);
+    figures.rows.push(bench.permission_answer()?);
+    figures.rows.push(bench.many_rules()?);
     figures.rows.push(bench.streaming()?);
     Ok(figures)
 }
 
-struct Bench<'a> {
-    server: Server,
-    place: Place,
+/// What every row is measured with.
+pub(super) struct Bench<'a> {
+    pub(super) server: Server,
+    pub(super) place: Place,
     lathe: &'a Subject,
     peers: &'a [Subject],
-    effort: Effort,
+    pub(super) effort: Effort,
 }
 
 /// A finished run and what the server saw of it.
-struct Run {
-    finished: Finished,
+pub(super) struct Run {
+    pub(super) finished: Finished,
     seen: Seen,
 }
 
@@ -94,18 +97,18 @@ impl Run {
     }
 
     /// The time from each request to the next.
-    fn turns(&self) -> Vec<Duration> {
+    pub(super) fn turns(&self) -> Vec<Duration> {
         self.seen.arrivals.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect()
     }
 }
 
 impl Bench<'_> {
-    fn subjects(&self) -> impl Iterator<Item = &Subject> {
+    pub(super) fn subjects(&self) -> impl Iterator<Item = &Subject> {
         std::iter::once(self.lathe).chain(self.peers)
     }
 
     /// Runs a command to its good end while the server follows a plan.
-    fn run(&self, name: &str, mut command: Command, plan: Plan) -> Result<Run> {
+    pub(super) fn run(&self, name: &str, mut command: Command, plan: Plan) -> Result<Run> {
         self.server.begin(plan);
         let finished = process::run(&mut command)?;
         finished.must_be_good(name)?;
@@ -114,14 +117,14 @@ impl Bench<'_> {
 
     fn session(&self, subject: &Subject, plan: Plan) -> Result<Run> {
         let detail = match plan {
-            Plan::Text | Plan::ToolTurns(_) => Detail::Messages,
+            Plan::Text | Plan::ToolTurns(_) | Plan::Writes { .. } => Detail::Messages,
             Plan::Pieces(_) => Detail::PartialMessages,
         };
-        let run = self.run(&subject.name, subject.session(&self.place, "go", detail), plan)?;
         let expected = match plan {
             Plan::Text | Plan::Pieces(_) => 1,
-            Plan::ToolTurns(turns) => turns + 1,
+            Plan::ToolTurns(turns) | Plan::Writes { turns, .. } => turns + 1,
         };
+        let run = self.run(&subject.name, subject.session(&self.place, "go", detail), plan)?;
         let got = run.seen.arrivals.len();
         if got < expected {
             bail!("{} sent {got} requests, and the plan has {expected}", subject.name);
@@ -187,7 +190,7 @@ impl Bench<'_> {
     }
 
     fn memory_of_one_answer(&self, curl: &Curl) -> Result<Row> {
-        let floor = self.peak(1, Plan::Text, || curl.command(&self.place))?;
+        let floor = self.peak(1, &Plan::Text, || curl.command(&self.place))?;
         let what = "peak memory, one answer (floor: curl)";
         self.memory(what, Plan::Text, SESSIONS, floor)
     }
@@ -201,16 +204,16 @@ impl Bench<'_> {
         let mut figures = vec![];
         for subject in self.subjects() {
             let command = || subject.session(&self.place, "go", Detail::Messages);
-            figures.push(self.peak(runs, plan, command)?);
+            figures.push(self.peak(runs, &plan, command)?);
         }
         Ok(row(what, Unit::Megabytes, figures, floor, Budget::AtMost(20.0)))
     }
 
     /// The median of peaks, in megabytes.
-    fn peak(&self, runs: usize, plan: Plan, command: impl Fn() -> Command) -> Result<Option<f64>> {
+    fn peak(&self, runs: usize, plan: &Plan, command: impl Fn() -> Command) -> Result<Option<f64>> {
         let mut peaks = vec![];
         for _ in 0..runs {
-            self.server.begin(plan);
+            self.server.begin(plan.clone());
             peaks.extend(process::peak_memory(&mut command())?.map(megabytes));
             self.server.end();
         }
@@ -293,7 +296,13 @@ fn failed_tool_result(stdout: &[u8]) -> Option<String> {
 }
 
 /// Builds a row from the figures of all subjects, Lathe first.
-fn row(what: &str, unit: Unit, mut figures: Vec<Option<f64>>, floor: Option<f64>, budget: Budget) -> Row {
+pub(super) fn row(
+    what: &str,
+    unit: Unit,
+    mut figures: Vec<Option<f64>>,
+    floor: Option<f64>,
+    budget: Budget,
+) -> Row {
     let peers = figures.split_off(1);
     Row { what: what.to_owned(), unit, lathe: figures[0], floor, peers, budget }
 }
@@ -308,7 +317,7 @@ fn growth_of(turns: &[Duration]) -> Option<f64> {
     Some(last / first)
 }
 
-fn median_ms(times: Vec<Duration>) -> Option<f64> {
+pub(super) fn median_ms(times: Vec<Duration>) -> Option<f64> {
     median(times.into_iter().map(|time| time.as_secs_f64() * 1000.0).collect())
 }
 

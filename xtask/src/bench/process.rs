@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 /// How long one run may take before it counts as hung.
-const LIMIT: Duration = Duration::from_secs(300);
+pub const LIMIT: Duration = Duration::from_secs(300);
 /// How often memory is looked at.
 const LOOK: Duration = Duration::from_micros(300);
 

@@ -8,6 +8,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Instant;
@@ -17,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use super::sse;
 
 /// What the server does during one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
     /// A short text to every request.
     Text,
@@ -25,6 +26,13 @@ pub enum Plan {
     ToolTurns(usize),
     /// A text in so many pieces.
     Pieces(usize),
+    /// So many calls that write a new file of a folder, then a short text.
+    Writes {
+        /// How many.
+        turns: usize,
+        /// Where.
+        folder: PathBuf,
+    },
 }
 
 /// A request as it came.
@@ -98,6 +106,9 @@ impl Server {
             Plan::Text => vec![sse::text()],
             Plan::ToolTurns(turns) => (0..turns).map(sse::echo).chain([sse::text()]).collect(),
             Plan::Pieces(count) => vec![sse::pieces(count)],
+            Plan::Writes { turns, folder } => {
+                (0..turns).map(|number| sse::write(number, &folder)).chain([sse::text()]).collect()
+            }
         };
         let answers = answers.into_iter().map(Arc::new).collect();
         *lock(&self.state) = State { answers, seen: Seen::default() };

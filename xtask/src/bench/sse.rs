@@ -4,6 +4,7 @@
 //! being timed.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
@@ -19,10 +20,18 @@ pub fn text() -> Vec<u8> {
 
 /// One call of the shell, the `number`th of the session.
 pub fn echo(number: usize) -> Vec<u8> {
-    let block =
-        json!({ "type": "tool_use", "id": format!("toolu_{number:06}"), "name": "Bash", "input": {} });
-    let input = json!({ "command": "echo hi", "description": "Print a word" }).to_string();
-    let delta = json!({ "type": "input_json_delta", "partial_json": input });
+    call(number, "Bash", &json!({ "command": "echo hi", "description": "Print a word" }))
+}
+
+/// One call that writes a file nobody has written before.
+pub fn write(number: usize, folder: &Path) -> Vec<u8> {
+    let file = folder.join(format!("{number:06}"));
+    call(number, "Write", &json!({ "file_path": file, "content": "x" }))
+}
+
+fn call(number: usize, tool: &str, input: &Value) -> Vec<u8> {
+    let block = json!({ "type": "tool_use", "id": format!("toolu_{number:06}"), "name": tool, "input": {} });
+    let delta = json!({ "type": "input_json_delta", "partial_json": input.to_string() });
     message(&format!("msg_{number:06}"), &block, &[delta], "tool_use")
 }
 

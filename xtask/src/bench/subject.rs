@@ -54,6 +54,23 @@ impl Subject {
         command
     }
 
+    /// A session on pipes whose host is asked before files are written.
+    pub fn asked(&self, place: &Place, folder: &Path) -> Command {
+        let mut command = self.bare(place);
+        command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
+        command.args(["--model", super::sse::MODEL, "--permission-prompt-tool", "stdio"]);
+        command.arg("--add-dir").arg(folder);
+        command
+    }
+
+    /// A session whose permission rules come from elsewhere.
+    pub fn denied(&self, place: &Place) -> Command {
+        let mut command = self.bare(place);
+        command.args(["-p", "go", "--output-format", "stream-json", "--verbose"]);
+        command.args(["--model", super::sse::MODEL]);
+        command
+    }
+
     /// `--version`.
     pub fn version(&self, place: &Place) -> Command {
         let mut command = self.bare(place);
