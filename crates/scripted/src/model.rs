@@ -28,6 +28,9 @@ use crate::facts::{Delivery, Facts};
 use crate::render::{Reply, Step};
 use crate::script::Script;
 
+/// As much of a body as is read at once. A long answer is rendered in one piece; parsed in one piece, its
+/// events would take many times its size.
+const PIECE_BYTES: usize = 16 * 1024;
 /// As much of a body that is no API error as is shown.
 const SHOWN_CHARS: usize = 300;
 
@@ -147,6 +150,8 @@ struct Answer {
     request_id: Option<String>,
     retry_after: Option<Duration>,
     steps: std::vec::IntoIter<Step>,
+    /// Bytes that were sent and not yet read.
+    unread: Bytes,
 }
 
 /// What comes next out of a body.
@@ -169,6 +174,7 @@ impl Answer {
             request_id,
             retry_after: seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()),
             steps: reply.steps.into_iter(),
+            unread: Bytes::new(),
         };
         let mut silence = Silence::new(patience);
         loop {
@@ -190,8 +196,12 @@ impl Answer {
     async fn next(&mut self, idle: Duration) -> Piece {
         let mut silence = Silence::new(idle);
         loop {
+            if !self.unread.is_empty() {
+                let count = self.unread.len().min(PIECE_BYTES);
+                return Piece::Bytes(self.unread.split_to(count));
+            }
             match self.steps.next() {
-                Some(Step::Send(bytes)) => return Piece::Bytes(bytes),
+                Some(Step::Send(bytes)) => self.unread = bytes,
                 Some(Step::Head) => {}
                 Some(Step::Pause(pause)) if silence.bear(pause).await => {}
                 Some(Step::Pause(_) | Step::Hang) => {
