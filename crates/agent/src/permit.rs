@@ -1,10 +1,13 @@
 //! Whether a call may run: rules and mode first, then whoever can be asked. A question to the host is
 //! answered, refused, withdrawn or impossible; anything but a clear yes means the call does not run.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lathe_hooks::PermissionVerdict;
-use lathe_permissions::{Asked, Call, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host};
+use lathe_permissions::{
+    Asked, Call, Decision, Denied, HookVerdict, Judged, Reason, ShownAs, resolve_without_host,
+};
 use lathe_protocol::control::{PermissionAllow, PermissionDeny};
 use lathe_protocol::hooks::{
     HookEventInput, HookPermissionDecision, PermissionRequestDecision, PermissionRequestInput,
@@ -25,8 +28,8 @@ use crate::toolrun::ToolCall;
 
 /// The outcome of asking whether a call may run.
 pub enum Permitted {
-    /// It may, with this input.
-    Yes { input: Value, meta: ToolResultMeta },
+    /// It may, with this input, at this place on disk if it works on one.
+    Yes { input: Value, place: Option<PathBuf>, meta: ToolResultMeta },
     /// It may not; the model reads `text`, and the call counts as denied.
     No { text: String, meta: ToolResultMeta },
     /// It may not, and the turn is over.
@@ -46,14 +49,7 @@ pub async fn permit(
     if let Some(refused) = verdict.as_ref().and_then(|verdict| refused_by_hook(call, verdict)) {
         return refused;
     }
-    let cwd = shared.workspace.cwd();
-    let (decision, mode) = {
-        let engine = shared.permissions();
-        (
-            engine.decide(&Call { tool: &call.name, input: &input, cwd: &cwd, ..Call::default() }),
-            engine.mode(),
-        )
-    };
+    let (Judged { decision, place }, mode) = judge(shared, call, &input);
     let (decision, by_hook) = match &verdict {
         Some(verdict) => after_verdict(decision, verdict, call),
         None => (decision, false),
@@ -63,17 +59,35 @@ pub async fn permit(
         Decision::Allow(allowed) => {
             let source = if by_hook { "hook" } else { "config" };
             let meta = meta(call, None, Some(("accept", source, allowed.reason.wire_type())));
-            Permitted::Yes { input, meta }
+            Permitted::Yes { input, place, meta }
         }
         Decision::Deny(denied) => refuse(shared, call, denied).await,
         Decision::Ask(asked) => {
             let host = shared.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
-            match settle(shared, call, &input, &asked, host, cancel).await {
+            let question = Question { call, input: &input, asked: &asked, place };
+            match settle(shared, &question, host, cancel).await {
                 Some(permitted) => permitted,
                 None => refuse(shared, call, resolve_without_host(&asked, mode)).await,
             }
         }
     }
+}
+
+/// A call that somebody has to agree to.
+struct Question<'a> {
+    call: &'a ToolCall,
+    input: &'a Value,
+    asked: &'a Asked,
+    /// The place on disk that the question is about.
+    place: Option<PathBuf>,
+}
+
+/// What the rules say about a call, and the mode they say it in.
+fn judge(shared: &Shared, call: &ToolCall, input: &Value) -> (Judged, PermissionMode) {
+    let cwd = shared.workspace.cwd();
+    let engine = shared.permissions();
+    let judged = engine.judge(&Call { tool: &call.name, input, cwd: &cwd, ..Call::default() });
+    (judged, engine.mode())
 }
 
 /// A hook that says no, or not now.
@@ -111,12 +125,11 @@ fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCal
 /// Asks the hooks and the host side by side; the first answer counts. None when there is nobody.
 async fn settle(
     shared: &Arc<Shared>,
-    call: &ToolCall,
-    input: &Value,
-    asked: &Asked,
+    question: &Question<'_>,
     host: bool,
     cancel: &CancellationToken,
 ) -> Option<Permitted> {
+    let Question { call, input, asked, .. } = *question;
     let hooks = async {
         let event = PermissionRequestInput {
             tool_name: call.name.clone(),
@@ -129,37 +142,37 @@ async fn settle(
     };
     if !host {
         let decision = hooks.await?;
-        return Some(decided_by_hook(shared, call, input, decision).await);
+        return Some(decided_by_hook(shared, question, decision).await);
     }
     let withdraw = cancel.child_token();
-    let question = ask_host(shared, call, input, asked.clone(), &withdraw);
-    tokio::pin!(hooks, question);
+    let answer = ask_host(shared, question, &withdraw);
+    tokio::pin!(hooks, answer);
     tokio::select! {
-        permitted = &mut question => Some(permitted),
+        permitted = &mut answer => Some(permitted),
         decision = &mut hooks => match decision {
             Some(decision) => {
                 withdraw.cancel();
-                question.await;
-                Some(decided_by_hook(shared, call, input, decision).await)
+                answer.await;
+                Some(decided_by_hook(shared, question, decision).await)
             }
-            None => Some(question.await),
+            None => Some(answer.await),
         },
     }
 }
 
 async fn decided_by_hook(
     shared: &Arc<Shared>,
-    call: &ToolCall,
-    input: &Value,
+    question: &Question<'_>,
     decision: PermissionRequestDecision,
 ) -> Permitted {
+    let call = question.call;
     match decision {
         PermissionRequestDecision::Allow { updated_input, updated_permissions } => {
             for update in updated_permissions.iter().flatten() {
                 apply(shared, update).await;
             }
-            let input = updated_input.unwrap_or_else(|| input.clone());
-            Permitted::Yes { input, meta: meta(call, None, Some(("accept", "hook", Some("hook")))) }
+            let meta = meta(call, None, Some(("accept", "hook", Some("hook"))));
+            granted(shared, question, updated_input, meta).await
         }
         PermissionRequestDecision::Deny { interrupt: Some(true), .. } => {
             Permitted::Stop { meta: meta(call, Some("user-rejected"), None) }
@@ -185,15 +198,10 @@ async fn refuse(shared: &Shared, call: &ToolCall, denied: Denied) -> Permitted {
 }
 
 /// Asks the host and does what it says.
-async fn ask_host(
-    shared: &Arc<Shared>,
-    call: &ToolCall,
-    input: &Value,
-    asked: Asked,
-    cancel: &CancellationToken,
-) -> Permitted {
+async fn ask_host(shared: &Arc<Shared>, question: &Question<'_>, cancel: &CancellationToken) -> Permitted {
+    let call = question.call;
     shared.emit_state("requires_action").await;
-    let answer = shared.ask(question(call, input, asked), cancel, None).await;
+    let answer = shared.ask(request(question), cancel, None).await;
     shared.emit_state("running").await;
     let answer = match answer {
         Ok(answer) => answer,
@@ -204,14 +212,15 @@ async fn ask_host(
         }
     };
     match PermissionResult::parse(&answer) {
-        Ok(PermissionResult::Allow(allow)) => allowed(shared, call, input, allow).await,
+        Ok(PermissionResult::Allow(allow)) => allowed(shared, question, allow).await,
         Ok(PermissionResult::Deny(deny)) => denied(call, deny),
         Ok(PermissionResult::Unknown(_)) => invalid(shared, call, "it is neither allow nor deny").await,
         Err(error) => invalid(shared, call, &error.to_string()).await,
     }
 }
 
-fn question(call: &ToolCall, input: &Value, asked: Asked) -> CanUseToolRequest {
+fn request(question: &Question<'_>) -> CanUseToolRequest {
+    let Question { call, input, asked, .. } = *question;
     let about = ["command", "description", "file_path", "url", "query"];
     let description = about.iter().find_map(|key| input[*key].as_str()).map(str::to_owned);
     CanUseToolRequest {
@@ -219,8 +228,8 @@ fn question(call: &ToolCall, input: &Value, asked: Asked) -> CanUseToolRequest {
         display_name: Some(call.name.clone()),
         input: input.clone(),
         tool_use_id: Some(call.id.clone()),
-        permission_suggestions: (!asked.suggestions.is_empty()).then_some(asked.suggestions),
-        blocked_path: asked.blocked_path.map(|path| path.display().to_string()),
+        permission_suggestions: (!asked.suggestions.is_empty()).then(|| asked.suggestions.clone()),
+        blocked_path: asked.blocked_path.as_ref().map(|path| path.display().to_string()),
         decision_reason: asked.reason.text(),
         decision_reason_type: asked.reason.wire_type().map(str::to_owned),
         requires_user_interaction: asked.requires_user_interaction.then_some(true),
@@ -229,7 +238,7 @@ fn question(call: &ToolCall, input: &Value, asked: Asked) -> CanUseToolRequest {
     }
 }
 
-async fn allowed(shared: &Arc<Shared>, call: &ToolCall, input: &Value, allow: PermissionAllow) -> Permitted {
+async fn allowed(shared: &Arc<Shared>, question: &Question<'_>, allow: PermissionAllow) -> Permitted {
     let updates = allow.updated_permissions.unwrap_or_default();
     let source = match allow.decision_classification.as_deref() {
         Some(known @ ("user_temporary" | "user_permanent")) => known.to_owned(),
@@ -239,19 +248,29 @@ async fn allowed(shared: &Arc<Shared>, call: &ToolCall, input: &Value, allow: Pe
     for update in &updates {
         apply(shared, update).await;
     }
+    let meta = meta(question.call, None, Some(("accept", &source, None)));
+    granted(shared, question, allow.updated_input, meta).await
+}
+
+/// Somebody agreed, perhaps to another input. That is another call: what a rule denies stays denied, whoever
+/// wrote it. An input that stayed as it was runs at the place that was asked about, wherever it leads by now.
+async fn granted(
+    shared: &Arc<Shared>,
+    question: &Question<'_>,
+    updated: Option<Value>,
+    meta: ToolResultMeta,
+) -> Permitted {
     // No input, or an empty one, means: as it was.
-    let input = match allow.updated_input {
+    let input = match updated {
         Some(Value::Object(fields)) if !fields.is_empty() => Value::Object(fields),
-        Some(_) | None => input.clone(),
+        Some(_) | None => question.input.clone(),
     };
-    // A changed input is another call: what a rule denies stays denied, whoever wrote it.
-    let cwd = shared.workspace.cwd();
-    let decision =
-        shared.permissions().decide(&Call { tool: &call.name, input: &input, cwd: &cwd, ..Call::default() });
-    if let Decision::Deny(denied) = decision {
-        return refuse(shared, call, denied).await;
+    let (judged, _) = judge(shared, question.call, &input);
+    if let Decision::Deny(denied) = judged.decision {
+        return refuse(shared, question.call, denied).await;
     }
-    Permitted::Yes { input, meta: meta(call, None, Some(("accept", &source, None))) }
+    let place = if input == *question.input { question.place.clone() } else { judged.place };
+    Permitted::Yes { input, place, meta }
 }
 
 /// Applies an update to the session, and to the settings file it names.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
-use lathe_tools::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, validate};
+use lathe_tools::{Content, InvalidInput, PathFilter, Tool, ToolContext, ToolFailure, ToolOutput, validate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -110,16 +110,24 @@ async fn permitted_run(
     before: toolhooks::Before,
     cancel: &CancellationToken,
 ) -> Answered {
-    let (input, meta) = match permit(shared, &call, before, cancel).await {
-        Permitted::Yes { input, meta } => (input, meta),
+    let (input, place, meta) = match permit(shared, &call, before, cancel).await {
+        Permitted::Yes { input, place, meta } => (input, place, meta),
         Permitted::No { text, meta } => return denied(call, &text, meta),
         Permitted::Stop { meta } => return stopped(call, meta),
         Permitted::Senseless(text) => return failed(call, ToolFailure::Rejected(text), None),
+    };
+    // Hooks and hosts may have written another input.
+    let input = match valid_input(tool, input) {
+        Ok(input) => input,
+        Err(Refused::Schema(invalid)) => return invalid_input(call, &invalid),
+        Err(Refused::Tool(failure)) => return failed(call, failure, None),
     };
     let context = ToolContext {
         tool_use_id: call.id.clone(),
         cancel: cancel.clone(),
         workspace: shared.workspace.clone(),
+        place,
+        closed_paths: shared.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
     };
     let began = Instant::now();
     let outcome = tool.call(&input, &context).await;
@@ -143,7 +151,11 @@ fn checked_input(tool: &dyn Tool, call: &ToolCall) -> Result<Value, Refused> {
         let raw = unparsed["raw"].as_str().unwrap_or("");
         return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), raw)));
     }
-    let input = validate(tool.name(), tool.input_schema(), call.input.clone()).map_err(Refused::Schema)?;
+    valid_input(tool, call.input.clone())
+}
+
+fn valid_input(tool: &dyn Tool, input: Value) -> Result<Value, Refused> {
+    let input = validate(tool.name(), tool.input_schema(), input).map_err(Refused::Schema)?;
     tool.check(&input).map_err(Refused::Tool)?;
     Ok(input)
 }

@@ -63,10 +63,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
     let extra_dirs = existing_dirs(&dirs, &cwd);
     let permissions = permissions(plan, &env, &settings, &extra_dirs)?;
     let tools = tools(plan, &permissions);
-    let mut workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
-    // Searches walk past what the session may not read.
-    let engine = permissions.clone();
-    workspace.closed_paths = Some(Arc::new(move |path: &Path| engine.read_denied(path)));
+    let workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
     if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
         session.journal.title(name.trim());
     }

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
 use serde_json::Value;
@@ -63,6 +64,15 @@ impl Default for Call<'_> {
         static NOTHING: Value = Value::Null;
         Self { tool: "", input: &NOTHING, cwd: Path::new(""), mcp_server: None, mcp_read_only: false }
     }
+}
+
+/// A decision about a call, and what it is about.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judged {
+    /// Whether it may run.
+    pub decision: Decision,
+    /// For a tool that works on one path: the real place it leads to, through no link.
+    pub place: Option<PathBuf>,
 }
 
 /// Decides about tool calls.
@@ -224,20 +234,25 @@ impl Engine {
 
     /// Decides about one call.
     pub fn decide(&self, call: &Call<'_>) -> Decision {
+        self.judge(call).decision
+    }
+
+    /// Decides about one call, and says which place on disk the decision is about. Whoever carries the call out
+    /// must use that place: the path of the input may lead elsewhere by then.
+    pub fn judge(&self, call: &Call<'_>) -> Judged {
         let tool = current_name(call.tool);
-        if let Some(denied) = self.denied_by_rule(call, &tool) {
-            return Decision::Deny(denied);
-        }
-        if let Some(file) = FileCall::read(self, call, &tool) {
-            if let Some(denied) = files::input_denied(self, &file) {
-                return Decision::Deny(denied);
-            }
-            return files::decide(self, call, &tool, &file);
-        }
-        match tool.as_str() {
-            "Bash" | "Monitor" => bash::decide(self, call, &tool),
-            _ => tools::decide(self, call, &tool),
-        }
+        let file = FileCall::read(self, call, &tool);
+        let place = file.as_ref().map(|file| file.located.place().to_owned());
+        let decision = match (self.denied_by_rule(call, &tool), &file, tool.as_str()) {
+            (Some(denied), _, _) => Decision::Deny(denied),
+            (None, Some(file), _) => match files::input_denied(self, file) {
+                Some(denied) => Decision::Deny(denied),
+                None => files::decide(self, call, &tool, file),
+            },
+            (None, None, "Bash" | "Monitor") => bash::decide(self, call, &tool),
+            (None, None, _) => tools::decide(self, call, &tool),
+        };
+        Judged { decision, place }
     }
 
     /// What is wrong with the input of a file tool before anything else is asked: the reference refuses such a
@@ -273,7 +288,16 @@ impl Engine {
         bash::is_read_only(self, command, cwd)
     }
 
-    /// Whether a rule denies reading a file: for tools that walk through directories.
+    /// Says of paths whether a rule denies reading them: for tools that walk through directories. `None` when no
+    /// rule denies any.
+    pub fn read_filter(&self) -> Option<impl Fn(&Path) -> bool + Send + Sync + 'static> {
+        let rules = Arc::clone(&self.deny.reads);
+        (!rules.is_empty()).then_some(move |path: &Path| {
+            Located::of(path, Path::new("/")).forms().any(|form| rules.find(form).is_some())
+        })
+    }
+
+    /// Whether a rule denies reading a file.
     pub fn read_denied(&self, path: &Path) -> bool {
         !self.deny.reads.is_empty()
             && self.forbidden_path(&self.deny.reads, &Located::of(path, Path::new("/"))).is_some()

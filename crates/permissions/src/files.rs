@@ -43,23 +43,8 @@ impl FileCall {
         if missing {
             located.real = Err(Lost::Missing);
         }
-        // A glob pattern may lead elsewhere than its `path` says.
         if let Some(pattern) = call.input.get("pattern").and_then(Value::as_str).filter(|_| tool == "Glob") {
-            let fixed: Vec<&str> =
-                pattern.split('/').take_while(|name| !name.contains(['*', '?', '[', '{'])).collect();
-            let elsewhere = pattern.starts_with(['/', '~']) || pattern.split('/').any(|name| name == "..");
-            // Alternatives may lead elsewhere one by one.
-            if pattern.contains('{') && ["..", "{/", ",/"].iter().any(|way| pattern.contains(way)) {
-                located.real = Err(Lost::Unreadable);
-            } else if elsewhere {
-                let from = located.real.clone().unwrap_or_else(|_| located.written.clone());
-                let prefix = if fixed == [""] { "/".to_owned() } else { fixed.join("/") };
-                located = engine.locate(&prefix, &from);
-                // `*/../../x`: a step up behind a wildcard is not followed.
-                if pattern.split('/').skip(fixed.len()).any(|name| name == "..") {
-                    located.real = Err(Lost::Unreadable);
-                }
-            }
+            located = searched(engine, located, pattern);
         }
         Some(Self { access, located })
     }
@@ -67,6 +52,25 @@ impl FileCall {
     fn path(&self) -> &Path {
         &self.located.written
     }
+}
+
+/// Where a search by pattern starts: the directories that a pattern names before its first wildcard, which
+/// may lead elsewhere than the `path` of the call says. The last name is never followed.
+fn searched(engine: &Engine, located: Located, pattern: &str) -> Located {
+    let wild = |name: &str| name.contains(['*', '?', '[', '{', '\\', '!']);
+    let directories = pattern.rsplit_once('/').map_or("", |(directories, _)| directories);
+    let fixed: Vec<&str> = directories.split('/').take_while(|name| !wild(name)).collect();
+    let behind = pattern.split('/').skip(fixed.len()).any(|name| name == "..");
+    // Alternatives may lead elsewhere one by one.
+    let branches = pattern.contains('{') && ["..", "{/", ",/"].iter().any(|way| pattern.contains(way));
+    let from = located.place().to_owned();
+    let prefix = if fixed == [""] && pattern.starts_with('/') { "/".to_owned() } else { fixed.join("/") };
+    let stays = prefix.is_empty() || located.real.is_err();
+    let mut start = if stays { located } else { engine.locate(&prefix, &from) };
+    if behind || branches {
+        start.real = Err(Lost::Unreadable);
+    }
+    start
 }
 
 fn rejected(reason: Reason, message: String) -> Denied {

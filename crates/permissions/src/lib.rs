@@ -30,7 +30,7 @@ mod tools;
 mod update;
 
 pub use decision::{Allowed, Asked, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host};
-pub use engine::{Call, Engine, EngineConfig, ModeRefused, mode_warning};
+pub use engine::{Call, Engine, EngineConfig, Judged, ModeRefused, mode_warning};
 pub use explain::{ExplainedPart, Explanation};
 pub use rule::{MatchedRule, RuleSource, RuleWarning, SourcedRule, parse_rule_list, rule_text};
 pub use update::{Applied, SettingsChange, SettingsWrite, UpdateError, settings_file};

@@ -97,6 +97,12 @@ impl Located {
         dirs.iter().find(|dir| real.starts_with(&dir.real))
     }
 
+    /// The place it names, to be opened through no link: where it leads, or what is written when that cannot
+    /// be told.
+    pub(crate) fn place(&self) -> &Path {
+        self.real.as_deref().unwrap_or(&self.written)
+    }
+
     /// Every form a rule may be written for.
     pub(crate) fn forms(&self) -> impl Iterator<Item = &Path> {
         let real = self.real.as_deref().ok().filter(|real| *real != self.written);

@@ -5,6 +5,7 @@
 //! named as the reason.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use lathe_protocol::permission::PermissionBehavior;
 use serde_json::Value;
@@ -26,7 +27,8 @@ pub(crate) struct RuleSet {
     servers: HashMap<String, Vec<(Option<String>, usize)>>,
     parameters: HashMap<String, Vec<Parameter>>,
     pub commands: CommandRules,
-    pub reads: PathRules,
+    /// Shared with searches that run while rules change.
+    pub reads: Arc<PathRules>,
     pub edits: PathRules,
     pub domains: DomainRules,
     agents: HashMap<String, usize>,
@@ -58,7 +60,7 @@ impl RuleSet {
             servers: HashMap::new(),
             parameters: HashMap::new(),
             commands: CommandRules::default(),
-            reads: PathRules::new(sense),
+            reads: Arc::new(PathRules::new(sense)),
             edits: PathRules::new(sense),
             domains: DomainRules::default(),
             agents: HashMap::new(),
@@ -137,10 +139,10 @@ impl RuleSet {
         let parameter = self.add_parameter(tool, content, rule);
         match tool {
             "Bash" | "Monitor" => self.commands.add(content, rule),
-            "Read" => self.reads.add(content, bases, rule).map_err(ignored)?,
+            "Read" => Arc::make_mut(&mut self.reads).add(content, bases, rule).map_err(ignored)?,
             "Edit" => self.edits.add(content, bases, rule).map_err(ignored)?,
             "Grep" | "Glob" | "LS" if !self.permits() => {
-                self.reads.add(content, bases, rule).map_err(ignored)?
+                Arc::make_mut(&mut self.reads).add(content, bases, rule).map_err(ignored)?
             }
             "Write" | "NotebookEdit" | "MultiEdit" if !self.permits() => {
                 self.edits.add(content, bases, rule).map_err(ignored)?;

@@ -563,6 +563,25 @@ fn tools_have_specifiers_of_their_own() {
 }
 
 #[test]
+fn a_search_starts_where_its_pattern_leads() {
+    let project = project(PermissionMode::Default);
+    let outside = project.path.with_file_name("outside");
+    std::os::unix::fs::symlink(&outside, project.path.join("docs")).unwrap();
+    std::os::unix::fs::symlink("src", project.path.join("code")).unwrap();
+    let judge = |input: Value| {
+        let call = Call { tool: "Glob", input: &input, cwd: &project.path, ..Call::default() };
+        let judged = project.engine.judge(&call);
+        (matches!(judged.decision, Decision::Allow(_)), judged.place.unwrap())
+    };
+    assert_eq!(judge(json!({"pattern": "docs/*"})), (false, outside.clone()));
+    assert_eq!(judge(json!({"pattern": "*", "path": "docs"})), (false, outside.clone()));
+    assert_eq!(judge(json!({"pattern": "src/../docs/**/x"})), (false, outside));
+    assert_eq!(judge(json!({"pattern": "docs"})), (true, project.path.clone()));
+    assert_eq!(judge(json!({"pattern": "code/*.rs"})), (true, project.path.join("src")));
+    assert_eq!(judge(json!({"pattern": "**/*.rs", "path": "src"})), (true, project.path.join("src")));
+}
+
+#[test]
 fn a_bare_deny_takes_the_tool_away() {
     let project = project(PermissionMode::Default).with(Deny, &["Bash", "mcp__*", "Web*(*)", "Read(.env)"]);
     for tool in ["Bash", "mcp__s__t", "WebFetch", "WebSearch"] {

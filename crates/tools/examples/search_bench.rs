@@ -41,6 +41,8 @@ async fn main() {
         tool_use_id: "bench".to_owned(),
         cancel: CancellationToken::new(),
         workspace: Arc::new(Workspace::new(root.clone(), Ledger::default())),
+        place: None,
+        closed_paths: None,
     };
     let tools = ToolSet::new(builtin_tools());
     let only = std::env::args().nth(2).unwrap_or_default();

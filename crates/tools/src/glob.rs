@@ -11,8 +11,11 @@ use std::time::{Instant, SystemTime};
 use futures_util::future::BoxFuture;
 use ignore::WalkState;
 use ignore::overrides::{Override, OverrideBuilder};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
+use crate::files::real;
 use crate::search::{Best, Place, StartAt, Vcs};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::workspace::GlobScope;
@@ -62,9 +65,12 @@ impl Tool for Glob {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
         Box::pin(async move {
             let started = Instant::now();
-            let place = Place::of(input["path"].as_str(), StartAt::Directory, context)?;
             let pattern = input["pattern"].as_str().unwrap_or_default();
-            let search = Search::new(pattern, &place, context.workspace.limits.glob_scope)?;
+            let (below, rest) = split(pattern);
+            let start = StartAt::Directory { below: below.as_deref() };
+            let place = Place::of(input["path"].as_str(), start, context)?;
+            let vcs = Vcs::named_in(pattern);
+            let search = Search::new(&rest, &place, vcs, context.workspace.limits.glob_scope)?;
             let time = context.workspace.limits.search_timeout;
             let (best, stopped) = stoppable::run(&context.cancel, time, move |stop| search.run(stop)).await?;
             Ok(output(&place, best, stopped, started))
@@ -75,7 +81,6 @@ impl Tool for Glob {
 /// A pattern made ready.
 struct Search {
     place: Place,
-    base: PathBuf,
     pattern: Override,
     vcs: Vcs,
     scope: GlobScope,
@@ -85,22 +90,17 @@ struct Search {
 type Newest = Best<(std::cmp::Reverse<SystemTime>, PathBuf), ()>;
 
 impl Search {
-    fn new(pattern: &str, place: &Place, scope: GlobScope) -> Result<Self, ToolFailure> {
-        let (base, rest) = split(pattern);
-        let base = match base {
-            Some(base) => place.root.join(base),
-            None => place.root.clone(),
-        };
+    fn new(pattern: &str, place: &Place, vcs: Vcs, scope: GlobScope) -> Result<Self, ToolFailure> {
         let bad = |error: ignore::Error| ToolFailure::Failed(format!("Invalid glob: {error}"));
-        let mut builder = OverrideBuilder::new(&base);
-        builder.add(&rest).map_err(bad)?;
-        let compiled = builder.build().map_err(bad)?;
-        Ok(Self { place: place.clone(), base, pattern: compiled, vcs: Vcs::named_in(pattern), scope })
+        let mut builder = OverrideBuilder::new(&place.root);
+        builder.add(pattern).map_err(bad)?;
+        let pattern = builder.build().map_err(bad)?;
+        Ok(Self { place: place.clone(), pattern, vcs, scope })
     }
 
     fn run(self, stop: &Stop) -> (Newest, Option<StopReason>) {
         let found = Mutex::new(Best::new(MAX_FILES));
-        let mut builder = self.place.walk(&self.base, self.vcs);
+        let mut builder = self.place.walk(self.vcs);
         builder.overrides(self.pattern).hidden(!self.scope.hidden);
         if self.scope.ignored {
             builder.ignore(false).git_ignore(false).git_exclude(false).parents(false);
@@ -145,9 +145,20 @@ fn split(pattern: &str) -> (Option<PathBuf>, String) {
     (Some(base), format!("/{}{slash}", rest.display()))
 }
 
+/// Whether a found file is where it was found, and not behind a directory that became a link meanwhile.
+fn is_there(path: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    !matches!(real::open(path, flags), Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT))
+}
+
 fn output(place: &Place, best: Newest, stopped: Option<StopReason>, started: Instant) -> ToolOutput {
     let total = best.total;
-    let filenames: Vec<String> = best.into_entries().rev().map(|((_, path), ())| place.name(&path)).collect();
+    let filenames: Vec<String> = best
+        .into_entries()
+        .rev()
+        .filter(|((_, path), ())| is_there(path))
+        .map(|((_, path), ())| place.name(&path))
+        .collect();
     let shown = filenames.len();
     let truncated = (shown as u64) < total;
     let mut content = if filenames.is_empty() { "No files found".to_owned() } else { filenames.join("\n") };

@@ -13,7 +13,8 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use crate::files::FileError;
-use crate::files::replace::{Expected, Parents, Target};
+use crate::files::real::Parents;
+use crate::files::replace::{Expected, Target};
 use crate::files::seen::{Seen, View};
 use crate::notebook::{cell_id, source_of};
 use crate::read::missing_text;
@@ -136,8 +137,8 @@ fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, Tool
         FileError::Missing => rejected(missing_text(context)),
         error => ToolFailure::Failed(error.in_words(Path::new(request.path))),
     };
-    let path = context.workspace.resolve(request.path);
-    let target = match Target::resolve(&path, Parents::MustExist) {
+    let path = context.real(request.path).map_err(failed)?;
+    let target = match Target::at(path, Parents::MustExist) {
         Err(FileError::Missing) => return Err(rejected(NOT_READ)),
         result => result.map_err(failed)?,
     };

@@ -1,7 +1,9 @@
 //! What Glob and Grep share: where to look, walking in parallel, keeping the best few results.
 //!
 //! Never walked into: directories of version control, and the kernel's own (`/proc`, `/sys`, `/dev`) unless
-//! the search starts there. Symlinks are not followed, so no loop can catch a walk.
+//! the search starts there. Symlinks are not followed, so no loop can catch a walk. A walk starts at the real
+//! path that was decided on; a directory that becomes a link while it runs may still be listed by the walker,
+//! so whatever is shown or read of a file goes through [`crate::files::real`], which leads nowhere else.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,6 +11,7 @@ use std::path::{Path, PathBuf};
 use ignore::{DirEntry, WalkBuilder};
 
 use crate::files::open::names_special;
+use crate::files::real;
 use crate::{PathFilter, ToolContext, ToolFailure};
 
 /// Threads of one walk at most; more do not help a disk.
@@ -21,59 +24,84 @@ const KERNEL_DIRS: [&str; 3] = ["/proc", "/sys", "/dev"];
 /// Where a search starts and how its results are named.
 #[derive(Clone)]
 pub(crate) struct Place {
+    /// Where it starts: a real path.
     pub root: PathBuf,
+    /// The same as the caller wrote it.
+    written: PathBuf,
     cwd: PathBuf,
     closed: Option<PathFilter>,
 }
 
 /// What a search may start at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum StartAt {
-    Directory,
+pub(crate) enum StartAt<'a> {
+    /// A directory, or one below it: the fixed directories of a pattern, which were part of the decision.
+    Directory {
+        below: Option<&'a Path>,
+    },
     FileOrDirectory,
 }
 
 impl Place {
     /// The place that the input names, or where the shell stands.
-    pub fn of(path: Option<&str>, start: StartAt, context: &ToolContext) -> Result<Self, ToolFailure> {
+    pub fn of(path: Option<&str>, start: StartAt<'_>, context: &ToolContext) -> Result<Self, ToolFailure> {
         let cwd = context.workspace.cwd();
-        let closed = context.workspace.closed_paths.clone();
-        let Some(path) = path.filter(|path| !path.is_empty()) else {
-            return Ok(Self { root: cwd.clone(), cwd, closed });
+        let closed = context.closed_paths.clone();
+        let path = path.unwrap_or_default();
+        let mut written = context.workspace.resolve(path);
+        let named = written.clone();
+        if let StartAt::Directory { below: Some(below) } = start {
+            written.push(below);
+        }
+        let root = match &context.place {
+            Some(place) => place.clone(),
+            None => real::follow(&written)
+                .map_err(|error| ToolFailure::Rejected(error.in_words(Path::new(path))))?,
         };
-        let root = context.workspace.resolve(path);
         if names_special(&root) {
             return Err(ToolFailure::Rejected(format!(
-                "Cannot search '{path}': this path names a device or process file."
+                "Cannot search '{}': this path names a device or process file.",
+                written.display()
             )));
         }
-        let missing = match start {
-            StartAt::Directory => "Directory does not exist",
-            StartAt::FileOrDirectory => "Path does not exist",
-        };
-        let metadata = std::fs::metadata(&root).map_err(|error| {
-            ToolFailure::Rejected(match error.kind() {
-                std::io::ErrorKind::NotFound => {
-                    format!("{missing}: {path}. Note: your current working directory is {}.", cwd.display())
-                }
-                _ => format!("Cannot search {path}: {error}"),
-            })
-        })?;
-        match start {
-            StartAt::Directory if !metadata.is_dir() => {
-                Err(ToolFailure::Rejected(format!("Path is not a directory: {path}")))
-            }
-            StartAt::FileOrDirectory if !metadata.is_dir() && !metadata.is_file() => {
-                Err(ToolFailure::Rejected(format!("Path is not a file or directory: {path}")))
-            }
-            StartAt::Directory | StartAt::FileOrDirectory => Ok(Self { root, cwd, closed }),
-        }
+        check_start(path, &named, start, &cwd)?;
+        Ok(Self { root, written, cwd, closed })
     }
 
     /// A found path for the model: from where the shell stands, if it is below.
     pub fn name(&self, path: &Path) -> String {
-        let shown = path.strip_prefix(&self.cwd).unwrap_or(path);
+        let written = match path.strip_prefix(&self.root) {
+            Ok(below) if below.as_os_str().is_empty() => self.written.clone(),
+            Ok(below) => self.written.join(below),
+            Err(_) => path.to_owned(),
+        };
+        let shown = written.strip_prefix(&self.cwd).unwrap_or(&written);
         shown.to_string_lossy().into_owned()
+    }
+}
+
+/// Whether a search can start at the path that was named.
+fn check_start(path: &str, named: &Path, start: StartAt<'_>, cwd: &Path) -> Result<(), ToolFailure> {
+    let missing = match start {
+        StartAt::Directory { .. } => "Directory does not exist",
+        StartAt::FileOrDirectory => "Path does not exist",
+    };
+    let metadata = std::fs::metadata(named).map_err(|error| {
+        ToolFailure::Rejected(match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                format!("{missing}: {path}. Note: your current working directory is {}.", cwd.display())
+            }
+            _ => format!("Cannot search {path}: {error}"),
+        })
+    })?;
+    match start {
+        StartAt::Directory { .. } if !metadata.is_dir() => {
+            Err(ToolFailure::Rejected(format!("Path is not a directory: {path}")))
+        }
+        StartAt::FileOrDirectory if !metadata.is_dir() && !metadata.is_file() => {
+            Err(ToolFailure::Rejected(format!("Path is not a file or directory: {path}")))
+        }
+        StartAt::Directory { .. } | StartAt::FileOrDirectory => Ok(()),
     }
 }
 
@@ -92,10 +120,9 @@ impl Vcs {
 }
 
 impl Place {
-    /// A walk below `base`, which is the root or a directory under it, that sees hidden files and uses every
-    /// core.
-    pub fn walk(&self, base: &Path, vcs: Vcs) -> WalkBuilder {
-        let mut builder = WalkBuilder::new(base);
+    /// A walk below the root that sees hidden files and uses every core.
+    pub fn walk(&self, vcs: Vcs) -> WalkBuilder {
+        let mut builder = WalkBuilder::new(&self.root);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
         let closed = self.closed.clone();
         builder

@@ -1,12 +1,14 @@
 //! What every tool is: a name, a description and a schema for the model, and a call.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::Workspace;
+use crate::files::{FileError, real};
+use crate::{PathFilter, Workspace};
 
 /// One tool that the model can call. Inputs reach it already checked against its schema.
 pub trait Tool: Send + Sync {
@@ -55,6 +57,26 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// The folder, limits and state that all calls of one agent share.
     pub workspace: Arc<Workspace>,
+    /// Where the path of the input leads, as it was when the call was decided on: links resolved. A file tool
+    /// opens this place and follows no link on the way. Without it, the tool finds out for itself.
+    pub place: Option<PathBuf>,
+    /// Paths that Glob and Grep leave out of what they find, because a rule denies reading them. Whether the
+    /// call may be made at all was decided before; this is for what a search comes across.
+    pub closed_paths: Option<PathFilter>,
+}
+
+impl ToolContext {
+    /// The real path behind a path of the input. Two calls for one input name the same place.
+    pub fn real_path(&self, path: &str) -> Result<PathBuf, ToolFailure> {
+        self.real(path).map_err(|error| ToolFailure::Failed(error.in_words(Path::new(path))))
+    }
+
+    pub(crate) fn real(&self, path: &str) -> Result<PathBuf, FileError> {
+        match &self.place {
+            Some(place) => Ok(place.clone()),
+            None => real::follow(&self.workspace.resolve(path)),
+        }
+    }
 }
 
 /// The outcome of a call that worked.

@@ -28,9 +28,6 @@ pub struct Workspace {
     pub limits: Limits,
     /// The files the model has read or written.
     pub seen: SeenFiles,
-    /// Paths that Glob and Grep leave out of what they find, because a rule denies reading them. Whether a
-    /// call may be made at all is decided before it; this is for what a search comes across.
-    pub closed_paths: Option<PathFilter>,
 }
 
 /// Says of a path whether it belongs to some set. Asked from several threads at once, for every file a
@@ -110,7 +107,6 @@ impl Workspace {
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),
             seen: SeenFiles::default(),
-            closed_paths: None,
         }
     }
 

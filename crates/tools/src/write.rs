@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::files::FileError;
 use crate::files::open::Stamp;
 use crate::files::patch::structured_patch;
-use crate::files::replace::{Expected, Original, Parents, Target};
+use crate::files::real::Parents;
+use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
 use crate::{Content, Effect, ReadBeforeEdit, Tool, ToolContext, ToolFailure, ToolOutput};
@@ -87,7 +88,7 @@ fn write(path: &str, content: &str, context: &ToolContext) -> Result<ToolOutput,
         )),
         error => ToolFailure::Failed(error.in_words(Path::new(path))),
     };
-    let target = Target::resolve(&context.workspace.resolve(path), Parents::Create).map_err(failed)?;
+    let target = Target::at(context.real(path).map_err(failed)?, Parents::Create).map_err(failed)?;
     let before = match target.read(context.workspace.limits.edit_bytes) {
         Ok(None) => Before::Nothing,
         Ok(Some(original)) => Before::File(original),

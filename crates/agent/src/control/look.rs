@@ -106,12 +106,12 @@ pub(super) fn read_file(shared: &Arc<Shared>, body: &ReadFileRequest) -> Reply {
     let path = cwd.join(&body.path);
     let input = json!({"file_path": path.display().to_string()});
     let call = Call { tool: "Read", input: &input, cwd: &cwd, ..Call::default() };
-    let decision = shared.permissions().decide(&call);
-    if !matches!(decision, Decision::Allow(_)) {
+    let judged = shared.permissions().judge(&call);
+    let (Decision::Allow(_), Some(place)) = (judged.decision, judged.place) else {
         return Reply::Error(format!("read denied: {}", body.path));
-    }
+    };
     let limit = body.max_bytes.map_or(MAX_READ_BYTES, |bytes| bytes.min(MAX_READ_BYTES));
-    match read_bounded(&path, limit) {
+    match read_bounded(&place, limit) {
         Ok((contents, truncated)) => {
             let mut reply = json!({"contents": contents, "absPath": path.display().to_string()});
             if truncated {
@@ -125,11 +125,8 @@ pub(super) fn read_file(shared: &Arc<Shared>, body: &ReadFileRequest) -> Reply {
 
 fn read_bounded(path: &Path, limit: u64) -> std::io::Result<(String, bool)> {
     use std::io::Read;
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(std::io::Error::other("not a regular file"));
-    }
     let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    lathe_tools::open_file(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     let truncated = bytes.len() as u64 > limit;
     bytes.truncate(limit as usize);
     Ok((String::from_utf8_lossy(&bytes).into_owned(), truncated))

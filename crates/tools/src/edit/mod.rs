@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::files::FileError;
 use crate::files::patch::structured_patch;
-use crate::files::replace::{Expected, Original, Parents, Target};
+use crate::files::real::Parents;
+use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
 use crate::read::missing_text;
@@ -112,10 +113,10 @@ fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, Tool
         error => ToolFailure::Failed(error.in_words(Path::new(request.path))),
     };
     let parents = if request.old.is_empty() { Parents::Create } else { Parents::MustExist };
-    let path = context.workspace.resolve(request.path);
+    let path = context.real(request.path).map_err(failed)?;
     let mut last = FileError::Changed;
     for _ in 0..ATTEMPTS {
-        let target = Target::resolve(&path, parents).map_err(failed)?;
+        let target = Target::at(path.clone(), parents).map_err(failed)?;
         let original = target.read(context.workspace.limits.edit_bytes).map_err(failed)?;
         let plan = Plan::make(request, original, &target, context)?;
         match plan.carry_out(&target, context) {

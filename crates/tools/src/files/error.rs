@@ -21,6 +21,9 @@ pub(crate) enum FileError {
     /// It was changed, made or removed by someone else between reading and replacing it.
     #[error("it was changed by someone else at the same moment")]
     Changed,
+    /// A symbolic link stands where there was none when the call was decided on.
+    #[error("it leads elsewhere than a moment ago")]
+    Swapped,
     #[error("{operation}: {errno}")]
     System { errno: Errno, operation: &'static str },
 }
@@ -57,6 +60,10 @@ impl FileError {
             }
             Self::Changed => format!(
                 "File was changed by something else at the same moment: {path}. Read it again, then retry."
+            ),
+            Self::Swapped => format!(
+                "'{path}' leads elsewhere now than when the call was checked: a symbolic link was put in its way. \
+                 Nothing was read or written."
             ),
             Self::System { errno, operation } => {
                 let (name, words) = errno_in_words(errno);

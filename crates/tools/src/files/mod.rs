@@ -4,6 +4,7 @@
 pub(crate) mod error;
 pub(crate) mod open;
 pub(crate) mod patch;
+pub(crate) mod real;
 pub(crate) mod replace;
 pub(crate) mod seen;
 pub(crate) mod text;

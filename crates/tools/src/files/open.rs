@@ -1,17 +1,16 @@
 //! Opens files for reading without ever blocking and without trusting the path twice.
 //!
-//! The type is looked at before opening (opening some devices has effects) and again on the open file, so a
-//! swap in between is noticed. Surprising: `/proc/self/fd/3` and the like are refused by the kernel itself
-//! (`openat2` with no magic links), because what they lead to is not what their name says.
+//! Paths are real ones ([`super::real`]): no link is followed. The type is looked at before opening (opening
+//! some devices has effects) and again on the open file, so a swap in between is noticed.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Component, Path};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Stat};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 
 use super::FileError;
+use super::real::{self, Parents};
 
 /// An open regular file.
 pub(crate) struct Opened {
@@ -57,29 +56,28 @@ impl Stamp {
     }
 }
 
-/// Opens the regular file at an absolute path, following symlinks.
+/// Opens the regular file at a real path.
 pub(crate) fn open_regular(path: &Path) -> Result<Opened, FileError> {
     if names_special(path) {
         return Err(FileError::Special);
     }
-    open_at(CWD, path, OFlags::empty(), AtFlags::empty())
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(FileError::Directory);
+    };
+    open_regular_at(real::open_dir(parent, Parents::MustExist)?.as_fd(), Path::new(name))
 }
 
-/// As [`open_regular`], the last step from an open directory and without following a symlink there.
+/// Opens the regular file at a real path for reading, for others that act on a decision about it.
+pub fn open_file(path: &Path) -> std::io::Result<File> {
+    open_regular(path).map(|opened| opened.file).map_err(std::io::Error::other)
+}
+
+/// As [`open_regular`], the last step from an open directory.
 pub(crate) fn open_regular_at(dir: BorrowedFd<'_>, name: &Path) -> Result<Opened, FileError> {
-    open_at(dir, name, OFlags::NOFOLLOW, AtFlags::SYMLINK_NOFOLLOW)
-}
-
-fn open_at(
-    dir: BorrowedFd<'_>,
-    path: &Path,
-    extra: OFlags,
-    stat_flags: AtFlags,
-) -> Result<Opened, FileError> {
-    let failed = |errno| FileError::from_errno(errno, "open");
-    check_type(&rustix::fs::statat(dir, path, stat_flags).map_err(failed)?)?;
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | extra;
-    let fd = open_without_magic(dir, path, flags).map_err(failed)?;
+    let failed = |errno| real::error(errno, "open");
+    check_type(&rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let fd = rustix::fs::openat(dir, name, flags, Mode::empty()).map_err(failed)?;
     let stat = rustix::fs::fstat(&fd).map_err(failed)?;
     check_type(&stat)?;
     if is_kernel_file_system(fd.as_fd()) {
@@ -92,31 +90,13 @@ fn check_type(stat: &Stat) -> Result<(), FileError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
         FileType::Directory => Err(FileError::Directory),
-        FileType::Symlink => Err(FileError::from_errno(Errno::LOOP, "open")),
+        FileType::Symlink => Err(FileError::Swapped),
         FileType::Fifo
         | FileType::Socket
         | FileType::CharacterDevice
         | FileType::BlockDevice
         | FileType::Unknown => Err(FileError::Special),
     }
-}
-
-/// Opens a path whose symlinks are followed, but for the magic ones of `/proc`.
-#[cfg(target_os = "linux")]
-pub(crate) fn open_without_magic(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    use rustix::fs::ResolveFlags;
-    let result = rustix::fs::openat2(dir, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS);
-    match result {
-        // Old kernels, and containers whose filter does not know the call.
-        Err(Errno::NOSYS | Errno::PERM) => rustix::fs::openat(dir, path, flags, Mode::empty()),
-        result => result,
-    }
-}
-
-/// Other systems have no magic links.
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn open_without_magic(dir: BorrowedFd<'_>, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    rustix::fs::openat(dir, path, flags, Mode::empty())
 }
 
 /// `/proc`, and the tracing file systems, whose "regular files" may block or never end.
@@ -160,10 +140,17 @@ pub(crate) fn names_special(path: &Path) -> bool {
 mod tests {
     #![allow(clippy::disallowed_methods, reason = "tests look at the real file system")]
 
+    use rustix::fs::CWD;
+    use rustix::io::Errno;
+
     use super::*;
 
+    fn opened(path: &Path) -> Result<Opened, FileError> {
+        open_regular(&real::follow(path)?)
+    }
+
     fn error(path: &Path) -> FileError {
-        open_regular(path).err().expect("must not open")
+        opened(path).err().expect("must not open")
     }
 
     #[test]
@@ -207,7 +194,8 @@ mod tests {
         std::fs::write(&plain, "x").unwrap();
         let held = File::open(&plain).unwrap();
         let magic = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&held));
-        assert!(open_regular(&link("c.txt", &magic)).is_err());
-        assert!(open_regular(&link("d.txt", "plain")).is_ok());
+        assert!(opened(&link("c.txt", &magic)).is_err());
+        assert!(opened(&link("d.txt", "plain")).is_ok());
+        assert_eq!(open_regular(&dir.path().join("d.txt")).err(), Some(FileError::Swapped));
     }
 }

@@ -1,8 +1,8 @@
 //! Replaces a file as a whole: after any crash it has the old content or the new one, never a mix.
 //!
-//! The new content goes to a temporary file beside the target, which then takes its name. Symlinks are
-//! resolved first and the file they lead to is replaced, not the link. Surprising: all steps go through the
-//! open directory, so a parent that is swapped meanwhile cannot redirect the write; and a file that others
+//! The new content goes to a temporary file beside the target, which then takes its name. Targets are real
+//! paths ([`super::real`]): the file a link leads to is replaced, not the link. Surprising: all steps go through
+//! the open directory, so a parent that is swapped meanwhile cannot redirect the write; and a file that others
 //! changed since it was read is left alone ([`FileError::Changed`]). Calls of one process take turns at a file;
 //! against other programs only the moment between the last look and the rename is unguarded.
 
@@ -11,19 +11,16 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{Access, AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::FileError;
-use super::open::{Stamp, names_special, open_regular_at, open_without_magic};
-
-/// Symlinks that are followed to find the file to write.
-const MAX_LINKS: usize = 40;
+use super::open::{Stamp, names_special, open_regular_at};
+use super::real::{Parents, open_dir};
 
 /// A file that is to be read and then replaced.
 pub(crate) struct Target {
@@ -40,13 +37,6 @@ pub(crate) struct Original {
     pub stamp: Stamp,
 }
 
-/// What to do about directories that do not exist.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Parents {
-    Create,
-    MustExist,
-}
-
 /// What must still be true at the moment of replacing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Expected<'a> {
@@ -55,32 +45,16 @@ pub(crate) enum Expected<'a> {
 }
 
 impl Target {
-    /// Finds the file behind an absolute path.
-    pub fn resolve(path: &Path, parents: Parents) -> Result<Self, FileError> {
-        let mut path = path.to_owned();
-        for _ in 0..MAX_LINKS {
-            if names_special(&path) {
-                return Err(FileError::Special);
-            }
-            let Some(name) = path.file_name().map(OsStr::to_owned) else {
-                return Err(FileError::Directory);
-            };
-            let parent = path.parent().unwrap_or(Path::new("/")).to_owned();
-            let dir = open_dir(&parent, parents)?;
-            match rustix::fs::statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
-                Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
-                    let link = rustix::fs::readlinkat(&dir, &name, Vec::new())
-                        .map_err(|errno| FileError::from_errno(errno, "readlink"))?;
-                    path = parent.join(OsString::from_vec(link.into_bytes()));
-                }
-                Ok(_) | Err(Errno::NOENT) => {
-                    let path = std::fs::canonicalize(&parent).unwrap_or(parent).join(&name);
-                    return Ok(Self { dir, name, _turn: take_turn(&path), path });
-                }
-                Err(errno) => return Err(FileError::from_errno(errno, "open")),
-            }
+    /// The file at a real path.
+    pub fn at(path: PathBuf, parents: Parents) -> Result<Self, FileError> {
+        if names_special(&path) {
+            return Err(FileError::Special);
         }
-        Err(FileError::from_errno(Errno::LOOP, "open"))
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name().map(OsStr::to_owned)) else {
+            return Err(FileError::Directory);
+        };
+        let dir = open_dir(parent, parents)?;
+        Ok(Self { dir, name, _turn: take_turn(&path), path })
     }
 
     /// The content, up to `max_bytes`; `None` if there is no file yet.
@@ -112,7 +86,7 @@ impl Target {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile => Ok(Some(Stamp::of(&stat))),
                 FileType::Directory => Err(FileError::Directory),
-                FileType::Symlink => Err(FileError::Changed),
+                FileType::Symlink => Err(FileError::Swapped),
                 FileType::Fifo
                 | FileType::Socket
                 | FileType::CharacterDevice
@@ -157,21 +131,6 @@ fn take_turn(path: &Path) -> MutexGuard<'static, ()> {
     path.hash(&mut hasher);
     let turn = usize::try_from(hasher.finish() % 64).unwrap_or_default();
     TURNS[turn].lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Opens a directory for the `*at` calls.
-fn open_dir(path: &Path, parents: Parents) -> Result<OwnedFd, FileError> {
-    #[cfg(target_os = "linux")]
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    #[cfg(not(target_os = "linux"))]
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    match open_without_magic(CWD, path, flags) {
-        Err(Errno::NOENT) if parents == Parents::Create => {
-            std::fs::create_dir_all(path).map_err(|error| FileError::from_io(&error, "mkdir"))?;
-            open_without_magic(CWD, path, flags).map_err(|errno| FileError::from_errno(errno, "open"))
-        }
-        result => result.map_err(|errno| FileError::from_errno(errno, "open")),
-    }
 }
 
 /// The new content under a name of its own; removed again unless it takes the target's name.
@@ -261,9 +220,10 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
     use super::*;
+    use crate::files::real::follow;
 
     fn put(path: &Path, content: &str) -> Result<(), FileError> {
-        let target = Target::resolve(path, Parents::Create)?;
+        let target = Target::at(follow(path)?, Parents::Create)?;
         let original = target.read(1 << 20)?;
         let expected = match &original {
             Some(original) => Expected::Unchanged(&original.stamp),
@@ -324,7 +284,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         fs::write(&path, "one").unwrap();
-        let target = Target::resolve(&path, Parents::MustExist).unwrap();
+        let target = Target::at(follow(&path).unwrap(), Parents::MustExist).unwrap();
         let original = target.read(100).unwrap().unwrap();
         fs::write(&path, "someone else").unwrap();
         let outcome = target.replace(b"mine", Expected::Unchanged(&original.stamp));
@@ -343,7 +303,7 @@ mod tests {
         assert_eq!(put(dir.path(), "x"), Err(FileError::Directory));
         assert_eq!(put(Path::new("/"), "x"), Err(FileError::Directory));
         assert_eq!(put(Path::new("/dev/null"), "x"), Err(FileError::Special));
-        let missing = Target::resolve(&dir.path().join("no/f"), Parents::MustExist);
+        let missing = Target::at(follow(&dir.path().join("no/f")).unwrap(), Parents::MustExist);
         assert_eq!(missing.err(), Some(FileError::Missing));
         fs::write(dir.path().join("file"), "").unwrap();
         let below = put(&dir.path().join("file/f"), "x");
@@ -355,7 +315,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let inside = dir.path().join("inside");
         fs::create_dir(&inside).unwrap();
-        let target = Target::resolve(&inside.join("f"), Parents::MustExist).unwrap();
+        let target = Target::at(follow(&inside.join("f")).unwrap(), Parents::MustExist).unwrap();
         fs::rename(&inside, dir.path().join("moved")).unwrap();
         fs::create_dir(dir.path().join("elsewhere")).unwrap();
         symlink("elsewhere", &inside).unwrap();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use super::open::{Stamp, open_regular};
+use super::real;
 
 /// Files that are remembered at most.
 const MAX_FILES: usize = 4096;
@@ -102,9 +103,8 @@ impl SeenFiles {
     /// Notes that the model has read a file by other means: a shell command that showed it (`cat`, `sed -n`),
     /// or an attachment. Nothing happens if it cannot be opened.
     pub fn note_read(&self, path: &Path, shown: Shown) {
-        let (Ok(opened), Ok(path)) = (open_regular(path), std::fs::canonicalize(path)) else {
-            return;
-        };
+        let Ok(path) = real::follow(path) else { return };
+        let Ok(opened) = open_regular(&path) else { return };
         let mut bytes = Vec::new();
         let whole = shown == Shown::Whole
             && opened.stamp.size <= MAX_NOTED_BYTES
@@ -156,7 +156,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("f");
         std::fs::write(&file, "x").unwrap();
-        let stamp = open_regular(&file).unwrap().stamp;
+        let stamp = open_regular(&real::follow(&file).unwrap()).unwrap().stamp;
         let seen = SeenFiles::default();
         for n in 0..=MAX_FILES {
             seen.record(PathBuf::from(n.to_string()), Seen::of_part(stamp));
@@ -177,7 +177,7 @@ mod tests {
         seen.note_read(&file, Shown::Whole);
         let entry = seen.get(&file).unwrap();
         assert_eq!(entry.view, View::Whole);
-        let stamp = open_regular(&file).unwrap().stamp;
+        let stamp = open_regular(&real::follow(&file).unwrap()).unwrap().stamp;
         assert!(entry.is_current(&stamp, b"x"));
         assert!(!entry.is_current(&stamp, b"y"));
         seen.note_read(&dir.path().join("none"), Shown::Part);

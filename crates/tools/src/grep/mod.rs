@@ -18,10 +18,11 @@ use futures_util::future::BoxFuture;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher};
 use ignore::{DirEntry, WalkState};
-use rustix::fs::{CWD, Mode as FileMode, OFlags};
+use rustix::fs::OFlags;
 use serde_json::{Map, Value, json};
 
 use crate::files::open::open_regular;
+use crate::files::real;
 use crate::search::{Place, StartAt};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
@@ -174,8 +175,8 @@ fn open(entry: &DirEntry) -> std::io::Result<File> {
     if entry.depth() == 0 {
         return open_regular(entry.path()).map(|opened| opened.file).map_err(std::io::Error::other);
     }
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    Ok(File::from(rustix::fs::openat(CWD, entry.path(), flags, FileMode::empty())?))
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    Ok(File::from(real::open(entry.path(), flags)?))
 }
 
 /// A file that reads as broken once the search is to stop: so one endless file cannot hold it.

@@ -163,7 +163,7 @@ fn matcher(pattern: &str, multiline: bool, ignore_case: bool) -> Result<RegexMat
 }
 
 fn walk_of(input: &Value, place: &Place) -> Result<WalkBuilder, String> {
-    let mut builder = place.walk(&place.root, Vcs::Skip);
+    let mut builder = place.walk(Vcs::Skip);
     builder.add_custom_ignore_filename(".rgignore");
     if let Some(globs) = input["glob"].as_str() {
         let mut overrides = OverrideBuilder::new(&place.root);

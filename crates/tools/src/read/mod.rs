@@ -147,8 +147,9 @@ impl Tool for Read {
         Box::pin(async move {
             self.check(input)?;
             let request = Request::of(input)?;
-            let path = context.workspace.resolve(&request.path);
-            let opened = open_regular(&path).map_err(|error| failure(error, &request.path, context))?;
+            let failed = |error| failure(error, &request.path, context);
+            let path = context.real(&request.path).map_err(failed)?;
+            let opened = open_regular(&path).map_err(failed)?;
             match Kind::of(&request.path) {
                 Kind::Text => text::read(request, opened, &path, context).await,
                 Kind::Image => image::read(&request, opened, context).await,
@@ -173,9 +174,11 @@ fn failure(error: FileError, path: &str, context: &ToolContext) -> ToolFailure {
     match error {
         FileError::Missing => ToolFailure::Failed(missing_text(context)),
         FileError::Special => ToolFailure::Rejected(error.in_words(Path::new(path))),
-        FileError::Directory | FileError::TooLarge { .. } | FileError::Changed | FileError::System { .. } => {
-            ToolFailure::Failed(error.in_words(Path::new(path)))
-        }
+        FileError::Directory
+        | FileError::TooLarge { .. }
+        | FileError::Changed
+        | FileError::Swapped
+        | FileError::System { .. } => ToolFailure::Failed(error.in_words(Path::new(path))),
     }
 }
 

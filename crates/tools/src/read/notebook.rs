@@ -36,10 +36,8 @@ pub(super) async fn read(
         .enumerate()
         .map(|(index, cell)| described(cell, index, language))
         .collect();
-    if let Ok(path) = std::fs::canonicalize(path) {
-        let seen = Seen::of_bytes(View::Whole, opened.stamp, &bytes);
-        context.workspace.seen.record(path, seen);
-    }
+    let seen = Seen::of_bytes(View::Whole, opened.stamp, &bytes);
+    context.workspace.seen.record(path.to_owned(), seen);
     Ok(ToolOutput {
         content: Content::Blocks(blocks(&cells)),
         is_error: None,

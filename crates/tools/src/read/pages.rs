@@ -17,6 +17,7 @@ use super::pdf::Pages;
 use super::{Request, failure, read_all};
 use crate::files::error::human_size;
 use crate::files::open::{Opened, open_regular};
+use crate::files::real;
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
 
 /// Larger files are not rendered.
@@ -107,7 +108,8 @@ fn pictures(dir: &Path) -> Result<Vec<Value>, ToolFailure> {
     paths.sort();
     let mut blocks = Vec::new();
     for path in paths.iter().filter(|path| path.extension().is_some_and(|kind| kind == "jpg")) {
-        let bytes = open_regular(path).and_then(|opened| read_all(&opened, MAX_PAGE_BYTES));
+        let opened = real::follow(path).and_then(|path| open_regular(&path));
+        let bytes = opened.and_then(|opened| read_all(&opened, MAX_PAGE_BYTES));
         blocks.push(match bytes {
             Ok(bytes) => json!({
                 "type": "image",

@@ -100,12 +100,9 @@ pub(super) async fn read(
             ToolFailure::Failed(format!("Reading took longer than {} s: {}", TIME.as_secs(), request.path))
         }
     })?;
-    if let Ok(path) = std::fs::canonicalize(path) {
-        let all_of_it = wanted.first == 0 && scan.lines == scan.total_lines;
-        let seen =
-            if all_of_it { Seen::of_bytes(View::Whole, stamp, &scan.bytes) } else { Seen::of_part(stamp) };
-        context.workspace.seen.record(path, seen);
-    }
+    let all_of_it = wanted.first == 0 && scan.lines == scan.total_lines;
+    let seen = if all_of_it { Seen::of_bytes(View::Whole, stamp, &scan.bytes) } else { Seen::of_part(stamp) };
+    context.workspace.seen.record(path.to_owned(), seen);
     Ok(output(&request, &scan))
 }
 

@@ -58,6 +58,8 @@ impl Folder {
             tool_use_id: "toolu_1".to_owned(),
             cancel: CancellationToken::new(),
             workspace: Arc::new(workspace),
+            place: None,
+            closed_paths: None,
         };
         Self { dir, context, tools: ToolSet::new(builtin_tools()) }
     }
