@@ -2,7 +2,7 @@
 //! exactly one way — answered, refused, withdrawn by us, out of time, or impossible because the host has
 //! closed its end — and never waits for something that cannot come.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -37,9 +37,14 @@ pub struct Questions {
     state: Mutex<State>,
 }
 
+/// Questions that are remembered after their end, so that a late answer can be told from a wrong one.
+const MAX_REMEMBERED: usize = 1024;
+
 #[derive(Default)]
 struct State {
     closed: bool,
+    /// Ids of questions that are over, oldest first.
+    over: VecDeque<String>,
     waiting: HashMap<String, oneshot::Sender<Result<Value, String>>>,
 }
 
@@ -52,7 +57,13 @@ impl Questions {
     /// the session; the caller may want to tell the host.
     pub fn settle(&self, response: ControlResponse) -> Settled {
         let id = response.request_id().unwrap_or("").to_owned();
-        let Some(asker) = self.state().waiting.remove(&id) else { return Settled::NobodyAsked { id } };
+        let asker = {
+            let mut state = self.state();
+            let Some(asker) = state.end(&id) else {
+                return if state.over.contains(&id) { Settled::Late } else { Settled::NobodyAsked { id } };
+            };
+            asker
+        };
         let answer = match response.response {
             ControlResponseBody::Success(success) => Ok(success.response.unwrap_or_else(|| json!({}))),
             ControlResponseBody::Error(error) => Err(error.error),
@@ -88,7 +99,19 @@ impl Questions {
     }
 
     fn forget(&self, id: &str) {
-        self.state().waiting.remove(id);
+        self.state().end(id);
+    }
+}
+
+impl State {
+    /// Takes a question off the table and remembers that it was there.
+    fn end(&mut self, id: &str) -> Option<oneshot::Sender<Result<Value, String>>> {
+        let asker = self.waiting.remove(id)?;
+        if self.over.len() == MAX_REMEMBERED {
+            self.over.pop_front();
+        }
+        self.over.push_back(id.to_owned());
+        Some(asker)
     }
 }
 
@@ -96,7 +119,11 @@ impl Questions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
     Answered,
-    NobodyAsked { id: String },
+    /// The question was over already: withdrawn, out of time, or answered before.
+    Late,
+    NobodyAsked {
+        id: String,
+    },
 }
 
 impl Shared {
@@ -144,8 +171,9 @@ mod tests {
         assert_eq!(questions.open_count(), 1);
         assert_eq!(questions.settle(ControlResponse::success("a", json!({"x": 1}))), Settled::Answered);
         assert_eq!(answer.await.unwrap(), Ok(json!({"x": 1})));
-        let late = questions.settle(ControlResponse::ack("a"));
-        assert_eq!(late, Settled::NobodyAsked { id: "a".into() });
+        assert_eq!(questions.settle(ControlResponse::ack("a")), Settled::Late);
+        let wrong = questions.settle(ControlResponse::ack("b"));
+        assert_eq!(wrong, Settled::NobodyAsked { id: "b".into() });
     }
 
     #[tokio::test]

@@ -15,6 +15,7 @@ use lathe_transcript::Resumed;
 use serde_json::{Map, Value};
 
 use crate::access::SettingsAccess;
+use crate::era::Era;
 use crate::host::Host;
 use crate::journal::Journal;
 use crate::prompt::SystemPrompt;
@@ -97,7 +98,7 @@ impl Default for TurnLimits {
     }
 }
 
-/// Which optional frames the host wants.
+/// Which optional frames the host wants, and how it reads the others.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FrameOptions {
     /// `stream_event`, `status: requesting`, `thinking_tokens`.
@@ -108,6 +109,8 @@ pub struct FrameOptions {
     pub replay_prompts: bool,
     /// `session_state_changed`.
     pub states: StateFrames,
+    /// The generation it belongs to.
+    pub era: Era,
 }
 
 /// Whether the host hears when the session is at work.

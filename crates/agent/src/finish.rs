@@ -13,14 +13,14 @@ use crate::turn::{Outcome, Phase, Turn};
 pub struct Finished {
     /// Decides the exit code when it is the last.
     pub is_error: bool,
-    /// Whether something more urgent cut it short.
-    pub preempted: bool,
+    /// Whether somebody or something more urgent cut it short.
+    pub cut_short: bool,
 }
 
 /// Shows what is left to show and builds the result.
 pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) -> (ResultMessage, Finished) {
     let mut result = base(turn, result_index);
-    let preempted = matches!(outcome, Outcome::Ended(Ending::Preempted));
+    let cut_short = matches!(outcome, Outcome::Ended(Ending::Preempted) | Outcome::Interrupted(_));
     match outcome {
         Outcome::Ended(ending) => ended(turn, ending, &mut result).await,
         Outcome::Failed(error) => {
@@ -36,7 +36,8 @@ pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) ->
         }
         Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
     }
-    let finished = Finished { is_error: result.is_error, preempted };
+    turn.shared.options.era.soften(&mut result);
+    let finished = Finished { is_error: result.is_error, cut_short };
     (result, finished)
 }
 

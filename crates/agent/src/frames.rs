@@ -146,21 +146,27 @@ impl Frames {
     }
 
     /// An event of the API, as it came.
-    pub fn stream_event(&self, event: Value, api_message_id: &str, ttft_ms: Option<u64>) -> Outbound {
-        Outbound::StreamEvent(StreamEventMessage {
+    pub fn stream_event(
+        &self,
+        event: Value,
+        api_message_id: &str,
+        ttft_ms: Option<u64>,
+    ) -> StreamEventMessage {
+        StreamEventMessage {
             event,
             session_id: self.session_id(),
             uuid: self.uuid(),
             ttft_ms,
             api_message_id: Some(api_message_id.to_owned()),
             ..StreamEventMessage::default()
-        })
+        }
     }
 
     /// `system/status` before a request, with partial messages.
-    pub fn requesting(&self) -> Outbound {
+    pub fn requesting(&self, user_message_uuids: Option<Vec<String>>) -> Outbound {
         system(SystemMessage::Status(Status {
             status: Some("requesting".to_owned()),
+            user_message_uuids,
             session_id: self.session_id(),
             uuid: self.uuid(),
             ..Status::default()

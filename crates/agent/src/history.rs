@@ -68,6 +68,12 @@ impl History {
         self.sealed.clone()
     }
 
+    /// The messages so far, with what is still open as the last one.
+    pub fn so_far(&self) -> Vec<WireMessage> {
+        let open = (!self.open.is_empty()).then(|| WireMessage::new(Role::User, &self.open).ok()).flatten();
+        self.sealed.iter().cloned().chain(open).collect()
+    }
+
     /// Whether nothing was said yet.
     pub fn is_empty(&self) -> bool {
         self.sealed.is_empty() && self.open.is_empty()

@@ -118,7 +118,7 @@ impl Shared {
             cwd: self.workspace.cwd().display().to_string(),
             prompt_id: journal.prompt_id(),
             permission_mode: Some(self.permissions().mode().to_string()),
-            effort: self.choice().effort.clone().map(|level| HookEffort { level, ..HookEffort::default() }),
+            effort: self.effort().map(|level| HookEffort { level, ..HookEffort::default() }),
             ..HookBase::default()
         }
     }

@@ -1,4 +1,4 @@
-//! The world, as far as a session may see it: time and fresh ids. Handed in by whoever runs sessions
+//! The world, as far as a session may see it: time, fresh ids, and somebody who reads a log. Handed in by whoever runs sessions
 //! (the CLI, a test), so that a session given the same script and the same host writes the same bytes.
 
 /// Time and ids. Cheap calls, no I/O that can fail.
@@ -11,6 +11,10 @@ pub trait Host: Send + Sync {
 
     /// A number in `0.0..1.0`, for jitter.
     fn random(&self) -> f64;
+
+    /// A line for whoever looks after the program (stderr of the CLI): something went wrong that the
+    /// conversation itself may not show. A clean run logs nothing.
+    fn log(&self, line: &str);
 }
 
 /// `2026-01-31T12:00:00.000Z` for a time in milliseconds since the epoch.

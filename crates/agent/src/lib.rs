@@ -8,15 +8,18 @@
 pub mod access;
 pub mod answer;
 pub mod ask;
+mod beside;
 pub mod config;
 mod control;
 pub mod decide;
+pub mod era;
 pub mod finish;
 pub mod frames;
 pub mod history;
 mod hooking;
 pub mod host;
 pub mod journal;
+mod lines;
 mod permit;
 pub mod prompt;
 pub mod queue;

@@ -289,7 +289,7 @@ pub async fn apply(shared: &Arc<Shared>, update: &PermissionUpdate) {
     let trouble = applied.err().map(|error| error.to_string()).or(saved.err());
     if let Some(trouble) = trouble {
         let text = format!("a permission update was not applied: {trouble}");
-        shared.emit(shared.frames.note("permission_update_failed", &text)).await;
+        shared.trouble("permission_update_failed", &text).await;
     }
 }
 
@@ -329,7 +329,7 @@ fn failed(call: &ToolCall, why: &str) -> Permitted {
 /// An answer that cannot be understood is said back to the host, not only to the model.
 async fn invalid(shared: &Shared, call: &ToolCall, why: &str) -> Permitted {
     let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
-    shared.emit(shared.frames.note("invalid_permission_result", &text)).await;
+    shared.trouble("invalid_permission_result", &text).await;
     let meta = meta(call, Some("permission-rule"), Some(("reject", "config", Some("other"))));
     let text = format!("The permission callback returned an invalid result, so the call was not run: {why}");
     Permitted::No { text, meta }

@@ -71,7 +71,9 @@ impl Turn<'_> {
             let mut answer = Answer::default();
             let began = Instant::now();
             let attempt = self.attempt(&request, &mut answer, &mut calls).await;
-            self.stats.api_ms += began.elapsed().as_millis() as u64;
+            let api_ms = began.elapsed().as_millis() as u64;
+            self.stats.api_ms += api_ms;
+            self.shared.totals().add_api_ms(api_ms);
             self.count_usage(&answer);
             match attempt {
                 Attempt::Complete => return self.complete(answer, calls).await,
@@ -111,7 +113,8 @@ impl Turn<'_> {
         calls: &mut Calls,
     ) -> Attempt {
         if self.shared.options.partial_messages {
-            self.shared.emit(self.shared.frames.requesting()).await;
+            let prompts = if self.stats.prompts_named { None } else { self.stats.prompt_list() };
+            self.shared.emit(self.shared.frames.requesting(prompts)).await;
         }
         let now = self.stats.elapsed_ms();
         self.stats.first_request_ms.get_or_insert(now);
@@ -164,7 +167,11 @@ impl Turn<'_> {
         if partial {
             let is_start = matches!(event.event, StreamEvent::MessageStart { .. });
             let ttft = is_start.then_some(first);
-            let frame = self.shared.frames.stream_event(event.raw, answer.id(), ttft);
+            let mut frame = self.shared.frames.stream_event(event.raw, answer.id(), ttft);
+            if is_start && !self.stats.prompts_named {
+                frame.user_message_uuid = self.stats.prompts.first().cloned();
+                frame.user_message_uuids = self.stats.prompt_list();
+            }
             self.shared.emit(frame).await;
         }
     }
@@ -263,6 +270,7 @@ impl Turn<'_> {
             let block = json!({"type": "text", "text": text});
             let mut frame = self.shared.frames.assistant_block(&answer, &block, None);
             frame.aborted = Some(true);
+            self.name_prompts(&mut frame);
             self.shared.journal().assistant(&frame);
             self.shared.emit(frame).await;
             answer.blocks.push(block);
@@ -273,7 +281,13 @@ impl Turn<'_> {
         self.history.add_user(calls.blocks());
         self.mark_interrupted(phase).await;
         if self.shared.options.partial_messages && !open.is_empty() {
-            self.close_events(&answer, &open).await;
+            let end = json!({
+                "type": "message_delta",
+                "context_management": null,
+                "delta": {"container": null, "stop_details": null, "stop_reason": null, "stop_sequence": null},
+                "usage": answer.usage.result_shape(),
+            });
+            self.close_events(&answer, &open, Some(end)).await;
         }
         Outcome::Interrupted(phase)
     }
@@ -283,13 +297,13 @@ impl Turn<'_> {
     async fn close_partial_events(&mut self, answer: &Answer) {
         let open = answer.open_indices();
         if self.shared.options.partial_messages && !open.is_empty() {
-            self.close_events(answer, &open).await;
+            self.close_events(answer, &open, None).await;
         }
     }
 
-    async fn close_events(&mut self, answer: &Answer, open: &[usize]) {
+    async fn close_events(&mut self, answer: &Answer, open: &[usize], end: Option<Value>) {
         let stops = open.iter().map(|index| json!({"type": "content_block_stop", "index": index}));
-        for event in stops.chain([json!({"type": "message_stop"})]) {
+        for event in stops.chain(end).chain([json!({"type": "message_stop"})]) {
             let frame = self.shared.frames.stream_event(event, answer.id(), None);
             self.shared.emit(frame).await;
         }
@@ -363,7 +377,9 @@ impl Turn<'_> {
     fn count_usage(&mut self, answer: &Answer) {
         self.stats.usage.add(&answer.usage);
         let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
-        self.shared.totals().add(model, &answer.usage);
+        let mut totals = self.shared.totals();
+        totals.add(model, &answer.usage);
+        totals.note_last(&answer.usage);
     }
 }
 

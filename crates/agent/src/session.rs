@@ -1,6 +1,6 @@
 //! The session: takes the lines a host writes, runs one turn after the other, and says how it all ended.
-//! Everything that waits for the host waits here; the turn itself is `turn.rs`, what a host may ask in
-//! between is `control/`.
+//! Everything that waits for the host waits here; the turn itself is `turn.rs`, what becomes of a line
+//! that the host writes is `lines.rs`.
 
 use std::sync::Arc;
 
@@ -12,14 +12,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::ask::Settled;
+use crate::beside::Beside;
 use crate::config::SessionConfig;
-use crate::control;
 use crate::decide::Ending;
 use crate::finish::{Finished, finish};
 use crate::history::History;
 use crate::journal::Spent;
-use crate::queue::{Admitted, Priority};
+use crate::lines;
 use crate::shared::Shared;
 use crate::turn::{Outcome, Stats, Turn};
 use lathe_transcript::Resumed;
@@ -64,6 +63,8 @@ struct Session {
     shared: Arc<Shared>,
     history: History,
     inbox: mpsc::Receiver<Inbound>,
+    /// Requests of the host that take their time.
+    beside: Beside,
     /// Whether the inbox is still open.
     open: bool,
     /// Fires when the turn under way is to be the last.
@@ -91,6 +92,7 @@ pub async fn run(
     let history = resumed.map_or_else(History::default, |resumed| shared.take_up(resumed));
     let mut session = Session {
         started_ms: shared.host.now_ms(),
+        beside: Beside::new(shared.clone()),
         shared,
         history,
         inbox,
@@ -105,6 +107,7 @@ pub async fn run(
     while let Some(prompt) = session.next_prompt().await {
         session.turn(prompt).await;
     }
+    session.answer_the_rest().await;
     session.fire_end().await;
     session.shared.workspace.ledger.kill_all().await;
     session.end.interrupted = session.finish.is_cancelled();
@@ -118,20 +121,61 @@ impl Session {
             if self.shared.stop.is_cancelled() || self.finish.is_cancelled() {
                 return None;
             }
-            let next = self.shared.queue().take_next();
-            if next.is_some() || !self.open {
+            // What changes the session counts before the prompt that came after it.
+            let changing = self.beside.is_changing();
+            let next = if changing { None } else { self.shared.queue().take_next() };
+            if next.is_some() || !(self.open || changing) {
                 return next;
             }
             tokio::select! {
                 biased;
                 () = self.shared.stop.cancelled() => return None,
                 () = self.finish.cancelled() => return None,
-                line = self.inbox.recv() => match line {
-                    Some(line) => take_line(&self.shared, line, None).await,
-                    None => self.close(),
-                },
+                line = self.inbox.recv(), if self.open => self.take_in(line, None).await,
+                () = self.beside.changed(), if changing => {}
             }
         }
+    }
+
+    /// Takes in a line of the host, or the news that there will be no more.
+    async fn take_in(&mut self, line: Option<Inbound>, turn: Option<&TurnHandle>) {
+        match line {
+            Some(line) => lines::take(&self.shared, &mut self.beside, line, turn).await,
+            None => self.close(),
+        }
+    }
+
+    /// Lets something go on while the host's lines are taken in: it may wait for one of them.
+    async fn serve<T>(&mut self, work: impl Future<Output = T>, turn: Option<&TurnHandle>) -> T {
+        tokio::pin!(work);
+        loop {
+            let running = turn.filter(|turn| !turn.cancel.is_cancelled());
+            tokio::select! {
+                done = &mut work => return done,
+                () = self.finish.cancelled(), if running.is_some() => {
+                    if let Some(turn) = running {
+                        turn.cancel.cancel();
+                    }
+                }
+                line = self.inbox.recv(), if self.open => self.take_in(line, turn).await,
+            }
+        }
+    }
+
+    /// Requests that were under way when the last prompt was done still get their answer.
+    async fn answer_the_rest(&mut self) {
+        let mut beside = std::mem::replace(&mut self.beside, Beside::new(self.shared.clone()));
+        let stop = self.shared.stop.clone();
+        self.serve(
+            async {
+                tokio::select! {
+                    () = beside.finish() => {}
+                    () = stop.cancelled() => {}
+                }
+            },
+            None,
+        )
+        .await;
     }
 
     /// The host sends no more: what it was asked can no longer be answered.
@@ -160,8 +204,8 @@ impl Session {
 
     async fn fire_end(&mut self) {
         let input = SessionEndInput { reason: "other".to_owned(), ..SessionEndInput::default() };
-        let never = CancellationToken::new();
-        self.shared.fire(HookEventInput::SessionEnd(input), None, &never).await;
+        let (shared, never) = (self.shared.clone(), CancellationToken::new());
+        self.serve(shared.fire(HookEventInput::SessionEnd(input), None, &never), None).await;
         self.shared.hooks.shut_down().await;
     }
 
@@ -202,25 +246,11 @@ impl Session {
             let (result, finished) = finish(&mut turn, outcome, index).await;
             Some((result, finished, std::mem::take(&mut turn.stats.prompts)))
         };
-        if let Some((result, finished, prompts)) = self.drive(work, &handle).await {
+        if let Some((result, finished, prompts)) = self.serve(work, Some(&handle)).await {
             self.close_turn(result, finished, &prompts).await;
         }
+        self.shared.remember_conversation(history.so_far());
         self.history = history;
-    }
-
-    /// Lets a turn go on while the host's lines are taken in.
-    async fn drive<T>(&mut self, work: impl Future<Output = T>, handle: &TurnHandle) -> T {
-        tokio::pin!(work);
-        loop {
-            tokio::select! {
-                done = &mut work => return done,
-                () = self.finish.cancelled(), if !handle.cancel.is_cancelled() => handle.cancel.cancel(),
-                line = self.inbox.recv(), if self.open => match line {
-                    Some(line) => take_line(&self.shared, line, Some(handle)).await,
-                    None => self.close(),
-                },
-            }
-        }
     }
 
     /// Lets the hooks see a prompt before anything is done with it. The host's lines are taken in
@@ -235,16 +265,7 @@ impl Session {
             ..UserPromptSubmitInput::default()
         };
         let fire = shared.fire(HookEventInput::UserPromptSubmit(input), None, &shared.stop);
-        tokio::pin!(fire);
-        let outcome = loop {
-            tokio::select! {
-                outcome = &mut fire => break outcome,
-                line = self.inbox.recv(), if self.open => match line {
-                    Some(line) => take_line(&self.shared, line, None).await,
-                    None => self.close(),
-                },
-            }
-        };
+        let outcome = self.serve(fire, None).await;
         if let Some(block) = outcome.block() {
             let text = format!("A hook refused this prompt: {}", block.reason);
             return Submitted::Refused { text, kind: "blocked_by_hook", kept: false };
@@ -296,7 +317,7 @@ impl Session {
         self.shared.journal().end_of_turn(spent);
         self.report_troubles().await;
         self.shared.emit(result).await;
-        let state = if finished.preempted { "cancelled" } else { "completed" };
+        let state = if finished.cut_short { "cancelled" } else { "completed" };
         for prompt in prompts {
             self.shared.emit_lifecycle(Some(prompt), state).await;
         }
@@ -330,40 +351,6 @@ impl Session {
     }
 }
 
-/// Takes in a line that arrived between turns or during one.
-async fn take_line(shared: &Arc<Shared>, line: Inbound, turn: Option<&TurnHandle>) {
-    match line {
-        Inbound::User(prompt) => admit(shared, prompt, turn).await,
-        Inbound::ControlRequest(request) => control::answer(shared, request, turn).await,
-        Inbound::ControlResponse(response) => {
-            if let Settled::NobodyAsked { id } = shared.questions.settle(response) {
-                let text = format!("an answer to request {id:?} came that is not open (or not any more)");
-                shared.emit(shared.frames.note("unexpected_control_response", &text)).await;
-            }
-        }
-        Inbound::ControlCancelRequest(_)
-        | Inbound::KeepAlive(_)
-        | Inbound::UpdateEnvironmentVariables(_)
-        | Inbound::Unknown(_) => {}
-    }
-}
-
-/// Puts a prompt into the queue; one that was seen before is only acknowledged.
-async fn admit(shared: &Shared, prompt: InboundUser, turn: Option<&TurnHandle>) {
-    let (uuid, priority) = (prompt.uuid.clone(), Priority::of(&prompt));
-    let copy = prompt.clone();
-    let admitted = shared.queue().admit(prompt);
-    match admitted {
-        Admitted::Duplicate => shared.replay(&copy).await,
-        Admitted::Queued => {
-            shared.emit_lifecycle(uuid.as_deref(), "queued").await;
-            if let (Priority::Now, Some(turn)) = (priority, turn) {
-                turn.preempt.cancel();
-            }
-        }
-    }
-}
-
 impl Shared {
     /// Goes on where an earlier run ended: its conversation, its prompts, its cost.
     fn take_up(&self, resumed: Resumed) -> History {
@@ -384,7 +371,7 @@ impl Shared {
     }
 
     /// Acknowledges a prompt, for hosts that want that.
-    async fn replay(&self, prompt: &InboundUser) {
+    pub(crate) async fn replay(&self, prompt: &InboundUser) {
         if self.options.replay_prompts {
             self.emit(self.frames.replay(prompt)).await;
         }

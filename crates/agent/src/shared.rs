@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use lathe_hooks::{HookEngine, Services};
 use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
-use lathe_models::{Model, ModelRequest};
+use lathe_models::{Model, ModelRequest, WireMessage};
 use lathe_permissions::Engine;
 use lathe_protocol::{Init, Outbound};
 use lathe_tools::{ToolSet, Workspace};
@@ -59,7 +59,11 @@ pub struct Shared {
     totals: Mutex<Totals>,
     journal: Mutex<Journal>,
     queue: Mutex<Queue>,
-    last_request: Mutex<Option<Arc<ModelRequest>>>,
+    last_request: Mutex<Option<(Arc<ModelRequest>, u64)>>,
+    /// The conversation after the last turn; none while a turn goes on from there.
+    said: Mutex<Option<Vec<WireMessage>>>,
+    /// When the session began, milliseconds since the epoch.
+    pub started_ms: u64,
     initialized: AtomicBool,
 }
 
@@ -94,6 +98,7 @@ impl Shared {
             journal.report(warnings.iter().map(ToString::to_string));
         }
         Self {
+            started_ms: config.host.now_ms(),
             frames: Frames::new(config.session_id, config.host.clone()),
             host: config.host,
             model: config.model,
@@ -121,6 +126,7 @@ impl Shared {
             journal: Mutex::new(journal),
             queue: Mutex::default(),
             last_request: Mutex::default(),
+            said: Mutex::default(),
             initialized: AtomicBool::new(false),
         }
     }
@@ -132,6 +138,13 @@ impl Shared {
         }
     }
 
+    /// Something is wrong that the host should know of and that stops nothing: it is told, and so is the
+    /// log, because many hosts show nobody the frames they do not know.
+    pub async fn trouble(&self, tag: &str, text: &str) {
+        self.host.log(text);
+        self.emit(self.frames.note(tag, text)).await;
+    }
+
     /// The permission engine.
     pub fn permissions(&self) -> MutexGuard<'_, Engine> {
         lock(&self.permissions)
@@ -140,6 +153,13 @@ impl Shared {
     /// The model choice, which a host may change between two requests.
     pub fn choice(&self) -> MutexGuard<'_, ModelChoice> {
         lock(&self.choice)
+    }
+
+    /// How hard the model is to think: as chosen, or as it does by itself.
+    pub fn effort(&self) -> Option<String> {
+        let choice = self.choice();
+        let own = lathe_models::catalog::capabilities(&choice.id).default_effort;
+        choice.effort.clone().or_else(|| own.map(str::to_owned))
     }
 
     /// The system prompt, which a host may change before the first request.
@@ -164,11 +184,28 @@ impl Shared {
 
     /// The last request that was sent, for those who want to know what the model sees.
     pub fn last_request(&self) -> Option<Arc<ModelRequest>> {
-        lock(&self.last_request).clone()
+        lock(&self.last_request).as_ref().map(|(request, _)| request.clone())
+    }
+
+    /// When that was, milliseconds since the epoch.
+    pub fn last_request_ms(&self) -> Option<u64> {
+        lock(&self.last_request).as_ref().map(|(_, at)| *at)
+    }
+
+    /// The conversation as it stands: after the last turn, or as the turn under way last sent it.
+    pub fn conversation(&self) -> Vec<WireMessage> {
+        let said = lock(&self.said).clone();
+        let sent = || self.last_request().map(|request| request.messages.clone());
+        said.or_else(sent).unwrap_or_default()
+    }
+
+    pub(crate) fn remember_conversation(&self, messages: Vec<WireMessage>) {
+        *lock(&self.said) = Some(messages);
     }
 
     pub(crate) fn remember_request(&self, request: &Arc<ModelRequest>) {
-        *lock(&self.last_request) = Some(request.clone());
+        *lock(&self.said) = None;
+        *lock(&self.last_request) = Some((request.clone(), self.host.now_ms()));
     }
 
     /// Notes that the host has introduced itself; true if it had done so before.

@@ -134,7 +134,7 @@ async fn permitted_run(
     let ran = toolhooks::Ran { input, duration_ms: began.elapsed().as_millis() as u64 };
     let answered = match outcome {
         Ok(output) => succeeded(call, output, meta),
-        Err(ToolFailure::Interrupted) => interrupted(call, Some(meta)),
+        Err(ToolFailure::Interrupted) => broken_off(call),
         Err(failure) => failed(call, failure, Some(meta)),
     };
     toolhooks::after(shared, answered, &ran, cancel).await
@@ -184,7 +184,7 @@ fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answer
 fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> Answered {
     match (failure.content(), failure.result()) {
         (Some(content), Some(result)) => error(call, content, json!(result), meta),
-        _ => interrupted(call, meta),
+        _ => broken_off(call),
     }
 }
 
@@ -212,6 +212,16 @@ fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> Answered {
     let denial = denial(&call);
     let answered = error(call, text.to_owned(), json!(format!("Error: {text}")), Some(meta));
     Answered { denial: Some(denial), ..answered }
+}
+
+/// The answer to a call that was running when it was interrupted.
+fn broken_off(call: ToolCall) -> Answered {
+    let meta = ToolResultMeta {
+        id: call.id.clone(),
+        non_execution_kind: Some("user-rejected".to_owned()),
+        ..ToolResultMeta::default()
+    };
+    interrupted(call, Some(meta))
 }
 
 /// The answer to a call that an interrupt broke off, or that never started because of one.

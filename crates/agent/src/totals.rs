@@ -14,6 +14,10 @@ pub struct Totals {
     /// Models of the turn under way, for `model_usage_since_last_result`.
     since_result: Vec<(String, Sum)>,
     unknown_models: Vec<String>,
+    /// What the last answer of the conversation used.
+    last_usage: Option<Usage>,
+    /// Time spent in requests.
+    api_ms: u64,
     /// What earlier runs of the session cost: part of its total, not of this run's budget.
     earlier: Earlier,
 }
@@ -52,6 +56,33 @@ impl Totals {
             sum.cost += priced.cost;
             sum.basis = Some(priced.basis);
         }
+    }
+
+    /// Notes what an answer of the conversation used.
+    pub fn note_last(&mut self, usage: &Usage) {
+        if sent(usage) > 0 {
+            self.last_usage = Some(usage.clone());
+        }
+    }
+
+    /// What the last answer of the conversation used.
+    pub fn last_usage(&self) -> Option<&Usage> {
+        self.last_usage.as_ref()
+    }
+
+    /// Tokens of the conversation, as the last answer counted them.
+    pub fn context_tokens(&self) -> u64 {
+        self.last_usage.as_ref().map_or(0, |usage| sent(usage) + usage.output_tokens)
+    }
+
+    /// Adds time spent in a request.
+    pub fn add_api_ms(&mut self, ms: u64) {
+        self.api_ms += ms;
+    }
+
+    /// Time spent in requests, milliseconds.
+    pub fn api_ms(&self) -> u64 {
+        self.api_ms
     }
 
     /// Goes on from what an earlier run has written down.
@@ -97,6 +128,11 @@ impl Totals {
     pub fn take_unknown_models(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unknown_models)
     }
+}
+
+/// Tokens of a request, cached or not.
+fn sent(usage: &Usage) -> u64 {
+    usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
 }
 
 fn add(usage: &mut ModelUsage, earlier: &ModelUsage) {

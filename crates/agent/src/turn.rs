@@ -7,7 +7,7 @@ use std::time::Instant;
 use lathe_hooks::ContextText;
 use lathe_models::ModelError;
 use lathe_protocol::hooks::{HookEventInput, StopInput};
-use lathe_protocol::{ContentBlock, InboundUser, PermissionDenial, Usage, UserMessage};
+use lathe_protocol::{AssistantMessage, ContentBlock, InboundUser, PermissionDenial, Usage, UserMessage};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -224,15 +224,20 @@ impl Turn<'_> {
         }
         self.stats.first_frame_ms.get_or_insert(self.stats.started.elapsed().as_millis() as u64);
         let mut frame = self.shared.frames.assistant_block(answer, block, stop_reason);
+        self.name_prompts(&mut frame);
+        let uuid = frame.uuid.clone();
+        self.shared.journal().assistant(&frame);
+        self.shared.emit(frame).await;
+        uuid
+    }
+
+    /// The first message of an answer says which prompts it is for.
+    pub(crate) fn name_prompts(&mut self, frame: &mut AssistantMessage) {
         if !self.stats.prompts_named {
             self.stats.prompts_named = true;
             frame.user_message_uuid = self.stats.prompts.first().cloned();
             frame.user_message_uuids = self.stats.prompt_list();
         }
-        let uuid = frame.uuid.clone();
-        self.shared.journal().assistant(&frame);
-        self.shared.emit(frame).await;
-        uuid
     }
 
     /// Writes down and shows the answer to a tool call.
@@ -260,6 +265,12 @@ impl Turn<'_> {
         };
         self.history.add_user_text(text);
         let frame = self.shared.frames.user(vec![ContentBlock::text(text)]);
+        if self.shared.stop.is_cancelled() {
+            // Nobody asked for an interrupt: the process ends. Readers of the session need the marker, the
+            // host does not.
+            self.shared.journal().user(&frame);
+            return;
+        }
         self.say_as_user(frame).await;
     }
 }

@@ -152,6 +152,8 @@ pub struct Args {
     given: Vec<(&'static str, Vec<String>)>,
     /// What belongs to no flag: the prompt.
     pub positional: Vec<String>,
+    /// All words as they stood there.
+    pub words: Vec<String>,
 }
 
 /// A command line we refuse. The text goes to stderr as it is.
@@ -169,7 +171,8 @@ impl std::error::Error for ArgsError {}
 impl Args {
     /// Reads a command line (without the program's name).
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Self, ArgsError> {
-        let mut args = Self::default();
+        let words: Vec<String> = words.into_iter().collect();
+        let mut args = Self { words: words.clone(), ..Self::default() };
         let mut words = words.into_iter().peekable();
         while let Some(word) = words.next() {
             if word == "--" {

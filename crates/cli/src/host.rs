@@ -1,5 +1,6 @@
-//! Time and ids of the real world.
+//! Time and ids of the real world, and the log.
 #![allow(clippy::disallowed_methods, reason = "this is where wall time and fresh ids come from")]
+#![allow(clippy::disallowed_macros, reason = "the log of a run is stderr")]
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,5 +22,9 @@ impl Host for RealHost {
         let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
         // The top bits of a v4 UUID are all random; 32 of them are plenty for jitter.
         (high >> 32) as f64 / f64::from(u32::MAX)
+    }
+
+    fn log(&self, line: &str) {
+        eprintln!("lathe: {line}");
     }
 }

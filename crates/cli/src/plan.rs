@@ -49,8 +49,12 @@ pub enum Resume {
 /// Everything a run was asked to be.
 #[derive(Debug, Clone)]
 pub struct RunPlan {
+    /// The command line as it was given: it tells which client this is.
+    pub words: Vec<String>,
     pub output: OutputFormat,
     pub input: InputFormat,
+    /// Whether the first line of input must be the host's introduction.
+    pub await_initialize: bool,
     pub partial_messages: bool,
     pub replay_prompts: bool,
     pub hook_events: bool,
@@ -118,8 +122,10 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
     let effort = effort(args, &mut warnings);
     let session_id = session_id(args)?;
     Ok(RunPlan {
+        words: args.words.clone(),
         output,
         input,
+        await_initialize: args.has("await-initialize"),
         partial_messages: args.has("include-partial-messages"),
         replay_prompts: args.has("replay-user-messages"),
         hook_events: args.has("include-hook-events"),

@@ -18,7 +18,7 @@ use crate::plan::{InputFormat, OutputFormat, RunPlan};
 use crate::print;
 use crate::progress::Progress;
 use crate::start;
-use crate::stdin::{FatalInput, prompt_line, read_lines, read_text};
+use crate::stdin::{FatalInput, FirstLine, prompt_line, read_lines, read_text};
 use crate::stdout::{Written, write_frames};
 
 /// Frames that may wait for a slow reader before the session itself has to wait.
@@ -66,6 +66,8 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     }
     let progress = if plan.output == OutputFormat::Text { Progress::on_terminal() } else { Progress::off() };
     let (output, input, prompt) = (plan.output, plan.input, plan.prompt.clone());
+    let first = if plan.await_initialize { FirstLine::Initialize } else { FirstLine::Any };
+    let tells_failures = env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS");
     let config = match start::session_config(&plan, env).await {
         Ok(config) => config,
         Err(error) => {
@@ -95,10 +97,16 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
                 Ok(())
             }
             (InputFormat::Text, None) => Ok(()),
-            (InputFormat::StreamJson, _) => read_lines(lines).await,
+            (InputFormat::StreamJson, _) => read_lines(lines, first).await,
         }
     };
-    exit_code(supervise(session, writer, feeder, &signals).await)
+    let end = supervise(session, writer, feeder, &signals).await;
+    if let RunEnd::FatalInput(FatalInput { message, reason: Some(reason) }) = &end
+        && tells_failures
+    {
+        print::line(startup_failure(message, reason));
+    }
+    exit_code(end)
 }
 
 /// Lets the parts of a run go on together until one of them ends it.
@@ -175,7 +183,7 @@ fn exit_code(end: RunEnd) -> ExitCode {
             eprintln!("Error: cannot write to stdout: {error}");
             ExitCode::FAILURE
         }
-        RunEnd::FatalInput(FatalInput(message)) => {
+        RunEnd::FatalInput(FatalInput { message, .. }) => {
             eprintln!("{message}");
             ExitCode::FAILURE
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lathe_agent::era::{ClientFacts, Era};
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{
@@ -362,6 +363,12 @@ fn frame_options(plan: &RunPlan, env: &Env) -> FrameOptions {
         hook_events: plan.hook_events,
         replay_prompts: plan.replay_prompts,
         states,
+        era: Era::of(&ClientFacts {
+            named: env.get("LATHE_CLIENT_ERA"),
+            entrypoint: env.get("CLAUDE_CODE_ENTRYPOINT"),
+            sdk_version: env.get("CLAUDE_AGENT_SDK_VERSION"),
+            words: &plan.words,
+        }),
     }
 }
 

@@ -1,12 +1,16 @@
 //! Lines in: the prompt of a text run, or the protocol lines of a streaming one.
 
+use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
+use lathe_agent::host::Host;
+use lathe_protocol::inbound::LineError;
 use lathe_protocol::message::UserTurn;
 use lathe_protocol::{Inbound, InboundUser};
 use tokio::sync::mpsc;
 
+use crate::host::RealHost;
 use crate::pipe;
 use crate::stdio::Stream;
 
@@ -25,7 +29,17 @@ const MAX_SWALLOWED_READS: usize = 20;
 
 /// A line that ends the run.
 #[derive(Debug)]
-pub struct FatalInput(pub String);
+pub struct FatalInput {
+    pub message: String,
+    /// `startup_failure_reason`, where the run never began.
+    pub reason: Option<&'static str>,
+}
+
+impl FatalInput {
+    fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), reason: None }
+    }
+}
 
 /// The text on standard input that belongs to the prompt; empty when there is none.
 pub async fn read_text(has_prompt: bool) -> io::Result<String> {
@@ -80,48 +94,121 @@ pub fn prompt_line(text: String) -> Inbound {
 }
 
 /// Reads protocol lines until the end of input and hands them on.
-pub async fn read_lines(lines: mpsc::Sender<Inbound>) -> Result<(), FatalInput> {
-    let input = Stream::stdin().map_err(|error| FatalInput(format!("Error: cannot read stdin: {error}")))?;
+pub async fn read_lines(lines: mpsc::Sender<Inbound>, first: FirstLine) -> Result<(), FatalInput> {
+    let mut lines = Lines { to: lines, first };
+    let input =
+        Stream::stdin().map_err(|error| FatalInput::new(format!("Error: cannot read stdin: {error}")))?;
     let mut pending = Vec::new();
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let count = match input.read(&mut buffer).await {
             Ok(count) => count,
-            Err(error) => return Err(FatalInput(format!("Error: cannot read stdin: {error}"))),
+            Err(error) => return Err(FatalInput::new(format!("Error: cannot read stdin: {error}"))),
         };
         if count == 0 {
-            return take_line(&pending, &lines).await;
+            return lines.take(&pending).await;
         }
         let mut rest = &buffer[..count];
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             pending.extend_from_slice(&rest[..end]);
-            take_line(&pending, &lines).await?;
+            lines.take(&pending).await?;
             pending.clear();
             rest = &rest[end + 1..];
         }
         pending.extend_from_slice(rest);
         if pending.len() > MAX_LINE_BYTES {
-            return Err(FatalInput(format!("Error: a line on stdin is longer than {MAX_LINE_BYTES} bytes")));
+            return Err(FatalInput::new(format!(
+                "Error: a line on stdin is longer than {MAX_LINE_BYTES} bytes"
+            )));
         }
     }
 }
 
-async fn take_line(bytes: &[u8], lines: &mpsc::Sender<Inbound>) -> Result<(), FatalInput> {
-    let text = String::from_utf8_lossy(bytes);
-    if text.trim().is_empty() {
-        return Ok(());
+/// What the first line of input has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FirstLine {
+    /// Whatever the host likes.
+    Any,
+    /// Its introduction (`--await-initialize`).
+    Initialize,
+}
+
+/// Where lines go, and what the next one has to be.
+struct Lines {
+    to: mpsc::Sender<Inbound>,
+    first: FirstLine,
+}
+
+impl Lines {
+    /// Reads one line. What cannot be meant as anything ends the run with a message; what can be answered
+    /// or ignored is left to the session.
+    async fn take(&mut self, bytes: &[u8]) -> Result<(), FatalInput> {
+        let text = String::from_utf8_lossy(bytes);
+        if text.trim().is_empty() {
+            return Ok(());
+        }
+        let line = Inbound::parse_line(&text).map_err(|error| unreadable(&text, &error))?;
+        self.check_first(&line)?;
+        check_prompt(&line)?;
+        if matches!(text, Cow::Owned(_)) {
+            RealHost.log("a line on stdin is not valid UTF-8; the bytes that are not were replaced");
+        }
+        // The session is gone: nobody wants the line any more, which is no error of the input.
+        let _ = self.to.send(line).await;
+        Ok(())
     }
-    let line = Inbound::parse_line(&text).map_err(|_| {
-        let count = text.chars().count();
-        FatalInput(format!("Error parsing streaming input line (type=unknown, {count} chars): SyntaxError"))
-    })?;
-    if let Inbound::User(user) = &line
-        && user.message.role != "user"
-    {
-        let role = &user.message.role;
-        return Err(FatalInput(format!("Error: Expected message role 'user', got '{role}'")));
+
+    fn check_first(&mut self, line: &Inbound) -> Result<(), FatalInput> {
+        let first = std::mem::replace(&mut self.first, FirstLine::Any);
+        let introduces =
+            matches!(line, Inbound::ControlRequest(request) if request.request.tag() == "initialize");
+        if first == FirstLine::Any || introduces {
+            return Ok(());
+        }
+        Err(FatalInput {
+            message: format!(
+                "Error: --await-initialize requires the initialize control request as the first stdin line, \
+                 and it was a line of type {:?}",
+                line.tag()
+            ),
+            reason: Some("initialize_not_first"),
+        })
     }
-    // The session is gone: nobody wants the line any more, which is no error of the input.
-    let _ = lines.send(line).await;
-    Ok(())
+}
+
+/// A line that is no JSON object.
+fn unreadable(text: &str, error: &LineError) -> FatalInput {
+    let count = text.chars().count();
+    let why = match error {
+        LineError::NotJson(error) if error.to_string().starts_with("recursion limit") => {
+            "SyntaxError: nested deeper than 127 levels".to_owned()
+        }
+        LineError::NotJson(_) => "SyntaxError".to_owned(),
+        LineError::NotAnObject => "SyntaxError: not an object".to_owned(),
+    };
+    FatalInput::new(format!("Error parsing streaming input line (type=unknown, {count} chars): {why}"))
+}
+
+/// A prompt that cannot be run would leave its sender waiting for a result for ever.
+fn check_prompt(line: &Inbound) -> Result<(), FatalInput> {
+    let role = match line {
+        Inbound::User(user) if user.message.role == "user" => return Ok(()),
+        Inbound::User(user) => user.message.role.clone(),
+        Inbound::Unknown(value) if value["type"] == "user" => match value["message"]["role"].as_str() {
+            Some("user") => {
+                return Err(FatalInput::new(
+                    "Error: a user message on stdin does not fit: `message.content` must be a string or a \
+                     list of content blocks, and the other fields as the protocol says",
+                ));
+            }
+            role => role.unwrap_or("undefined").to_owned(),
+        },
+        Inbound::ControlRequest(_)
+        | Inbound::ControlResponse(_)
+        | Inbound::ControlCancelRequest(_)
+        | Inbound::KeepAlive(_)
+        | Inbound::UpdateEnvironmentVariables(_)
+        | Inbound::Unknown(_) => return Ok(()),
+    };
+    Err(FatalInput::new(format!("Error: Expected message role 'user', got '{role}'")))
 }

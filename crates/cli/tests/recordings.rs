@@ -5,11 +5,15 @@
 //! The recordings are read where they lie, beside the repository, and nothing of them is kept here.
 #![allow(clippy::disallowed_methods, reason = "tests look at the environment they run in")]
 
-use std::path::{Path, PathBuf};
+mod compare;
+
+use std::path::Path;
 
 use lathe_scripted::Script;
 use lathe_testkit::{BackgroundServer, Finished, TestContext};
 use serde_json::Value;
+
+use compare::{Texts, compare_frames, recordings};
 
 /// One-shot runs that show what this CLI does today. `Texts::Ours` marks those whose wording differs.
 const RUNS: &[(&str, Texts)] = &[
@@ -48,86 +52,6 @@ const RUNS: &[(&str, Texts)] = &[
     ("runtime/00_hello", Texts::Same),
     ("runtime/17_conc_edits", Texts::Ours),
 ];
-
-/// Whether the run's texts are the reference's, so that values can be compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Texts {
-    Same,
-    Ours,
-}
-
-/// Fields of the reference that Lathe has no use for: hosted features, and facts about itself.
-const NOT_OURS: &[&str] = &[
-    "messaging_socket_path",
-    "memory_paths",
-    "per_turn_effort_active",
-    "ultrathink_available",
-    "ultrathink_typed_raises",
-    "thinking_display",
-    "thinking_duration_ms",
-    "request_sent_wall_ms",
-    "first_request_input_tokens",
-    "first_request_cache_read_input_tokens",
-    "diagnostics",
-    "gitDiff",
-    "staleReadFileStateHint",
-    "noOutputExpected",
-    "contentNotInModelContext",
-    "api_error_params",
-    // Which of several sufficient reasons is named for an allowed read differs.
-    "reason_type",
-];
-
-/// Lists whose entries are each runtime's own.
-const OWN_LISTS: &[&str] =
-    &["tools", "slash_commands", "terminal_slash_commands", "agents", "skills", "plugins", "capabilities"];
-
-/// Fields that are compared by value in every run.
-const COMPARED: &[&str] = &[
-    "type",
-    "subtype",
-    "is_error",
-    "num_turns",
-    "stop_reason",
-    "terminal_reason",
-    "permissionMode",
-    "model",
-    "apiKeySource",
-    "name",
-    "tool_name",
-    "tool_use_id",
-    "role",
-    "input",
-    "index",
-    "isSynthetic",
-    "isReplay",
-    "decision",
-    "error",
-    "error_status",
-    "api_error_status",
-    "api_error_type",
-    "api_error",
-    "attempt",
-    "max_retries",
-    "result_index",
-    "queued_turn_count",
-    "non_execution_kind",
-    "input_tokens",
-    "output_tokens",
-    "total_cost_usd",
-    "trigger",
-    "original_model",
-    "fallback_model",
-];
-
-fn recordings() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    if root.is_dir() {
-        return Some(root);
-    }
-    assert!(std::env::var_os("CI").is_none(), "the recordings must be beside the repository in CI");
-    None
-}
 
 #[test]
 fn runs_look_like_the_recordings() {
@@ -210,96 +134,4 @@ fn frames(stdout: &str, finished: &Finished, ours: bool) -> Result<Vec<Value>, S
         return Err(format!("no output; stderr: {}", finished.stderr));
     }
     Ok(frames)
-}
-
-fn compare_frames(expected: &[Value], actual: &[Value], texts: Texts) -> Result<(), String> {
-    let kinds = |frames: &[Value]| -> Vec<String> { frames.iter().map(kind).collect() };
-    if kinds(expected) != kinds(actual) {
-        return Err(format!(
-            "frames differ\n  recorded: {}\n  ours:     {}",
-            kinds(expected).join(", "),
-            kinds(actual).join(", ")
-        ));
-    }
-    for (at, (expected, actual)) in expected.iter().zip(actual).enumerate() {
-        compare_value(expected, actual, &format!("frame {at} ({})", kind(expected)), "", texts)?;
-    }
-    Ok(())
-}
-
-/// What a frame is, in a word.
-fn kind(frame: &Value) -> String {
-    let text = |key: &str| frame[key].as_str().unwrap_or("").to_owned();
-    let detail = match frame["type"].as_str() {
-        Some("stream_event") => frame["event"]["type"].as_str().unwrap_or("").to_owned(),
-        Some("assistant" | "user") => {
-            frame["message"]["content"][0]["type"].as_str().unwrap_or("").to_owned()
-        }
-        _ => text("subtype"),
-    };
-    if frame.is_string() { "text".to_owned() } else { format!("{} {detail}", text("type")) }
-}
-
-fn compare_value(
-    expected: &Value,
-    actual: &Value,
-    path: &str,
-    key: &str,
-    texts: Texts,
-) -> Result<(), String> {
-    let differs = || Err(format!("{path}: recorded {expected}, ours {actual}"));
-    match (expected, actual) {
-        (Value::Object(expected), Value::Object(actual)) => {
-            for (key, expected) in expected {
-                if NOT_OURS.contains(&key.as_str()) || OWN_LISTS.contains(&key.as_str()) {
-                    continue;
-                }
-                let path = format!("{path}.{key}");
-                match actual.get(key) {
-                    Some(actual) => compare_value(expected, actual, &path, key, texts)?,
-                    None => return Err(format!("{path} is missing; recorded {expected}")),
-                }
-            }
-            Ok(())
-        }
-        (Value::Array(expected), Value::Array(actual)) => {
-            if expected.len() != actual.len() {
-                return Err(format!("{path}: {} entries recorded, ours {}", expected.len(), actual.len()));
-            }
-            for (at, (expected, actual)) in expected.iter().zip(actual).enumerate() {
-                compare_value(expected, actual, &format!("{path}[{at}]"), key, texts)?;
-            }
-            Ok(())
-        }
-        (Value::String(text), Value::String(ours)) => {
-            let cut = text.contains("…[");
-            let compared = COMPARED.contains(&key) || texts == Texts::Same;
-            if text == ours || cut || !compared { Ok(()) } else { differs() }
-        }
-        (Value::Number(_), Value::Number(_)) => {
-            let compared = COMPARED.contains(&key) || texts == Texts::Same;
-            let close =
-                |a: &Value, b: &Value| (a.as_f64().unwrap_or(0.0) - b.as_f64().unwrap_or(1.0)).abs() < 1e-9;
-            if close(expected, actual) || !compared { Ok(()) } else { differs() }
-        }
-        (Value::Null, Value::Null) | (Value::Bool(true), Value::Bool(true)) => Ok(()),
-        (Value::Bool(false), Value::Bool(false)) => Ok(()),
-        // A result that was shortened to nothing, or that depends on the clock of the run.
-        (Value::String(text), _) if text.starts_with('<') => Ok(()),
-        (expected, actual) if kind_of(expected) == kind_of(actual) && !COMPARED.contains(&key) => {
-            if texts == Texts::Ours { Ok(()) } else { differs() }
-        }
-        _ => differs(),
-    }
-}
-
-fn kind_of(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
 }

@@ -117,6 +117,12 @@ impl HookEngine {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What is registered, and which of it runs.
+    pub(crate) fn registered(&self) -> (Arc<Registry>, Enabled) {
+        let state = self.state();
+        (state.registry, state.options.enabled)
+    }
+
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
     }

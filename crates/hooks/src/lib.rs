@@ -23,6 +23,7 @@ mod event;
 mod frames;
 mod handler;
 mod http;
+mod listing;
 mod matcher;
 mod merge;
 mod outcome;
@@ -37,6 +38,7 @@ mod text;
 pub use background::AsyncResult;
 pub use engine::{Enabled, EngineOptions, HookEngine, MAX_ASYNC, MAX_PARALLEL, RunContext};
 pub use frames::HookFrame;
+pub use listing::ListedHook;
 pub use outcome::{
     Block, ContextKind, ContextText, ElicitationAnswer, Outcome, PermissionRequestVerdict, PermissionVerdict,
     PromptEffects, SessionStartEffects, StopRequest, SystemText, ToolOutputChange, ToolOutputKind,

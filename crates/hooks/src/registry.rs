@@ -98,8 +98,8 @@ pub(crate) struct Registered {
     /// As configured; none means the default of its kind and event.
     pub timeout: Option<Duration>,
     matcher: Matcher,
-    matcher_text: String,
-    condition: Option<String>,
+    pub matcher_text: String,
+    pub condition: Option<String>,
     repeat: Repeat,
 }
 
@@ -137,7 +137,7 @@ impl Registry {
         Self { sources }
     }
 
-    fn hooks(&self, enabled: Enabled) -> impl Iterator<Item = &Arc<Registered>> {
+    pub fn hooks(&self, enabled: Enabled) -> impl Iterator<Item = &Arc<Registered>> {
         let sources = self.sources.iter().filter(move |(source, _)| match enabled {
             Enabled::All => true,
             Enabled::ManagedAndHost => matches!(source, HookSource::Policy | HookSource::Callbacks),

@@ -207,6 +207,18 @@ impl Engine {
         Bases { roots, home, anchors }
     }
 
+    /// Every rule in force with who made it.
+    pub fn rules(&self) -> impl Iterator<Item = (PermissionBehavior, RuleSource, &SourcedRule)> {
+        let sets = [
+            (PermissionBehavior::Allow, &self.allow),
+            (PermissionBehavior::Deny, &self.deny),
+            (PermissionBehavior::Ask, &self.ask),
+        ];
+        sets.into_iter().flat_map(|(behavior, set)| {
+            set.entries().iter().map(move |(source, rule)| (behavior, *source, rule))
+        })
+    }
+
     /// The mode in force.
     pub fn mode(&self) -> PermissionMode {
         self.config.mode

@@ -157,7 +157,7 @@ fn capture(output_chars: usize, spill: &Path) -> Capture {
 fn spec(command: &str, cwd: &Path, workspace: &Workspace) -> Spec {
     let mut spec = Spec::new(&workspace.shell, cwd);
     spec.args = vec!["-c".into(), script(command, &workspace.shell).into()];
-    spec.env = workspace.child_env.clone();
+    spec.env = workspace.env_of_child();
     spec.output = OutputMode::Merged;
     spec.label = command.to_owned();
     spec.grace = GRACE;

@@ -1,5 +1,6 @@
 //! What all tool calls of one agent share: where they work, with which limits, and what they have read.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -20,8 +21,10 @@ pub struct Workspace {
     pub output_dir: PathBuf,
     /// Every child of the session is on it.
     pub ledger: Ledger,
-    /// The whole environment of children.
+    /// The whole environment of children, as the session began.
     pub child_env: Vec<(String, String)>,
+    /// What was set since.
+    later_env: Mutex<BTreeMap<String, String>>,
     /// The shell that runs Bash calls.
     pub shell: PathBuf,
     /// Bounds and policies of the tools.
@@ -104,6 +107,7 @@ impl Workspace {
             extra_dirs: Mutex::default(),
             ledger,
             child_env: Vec::new(),
+            later_env: Mutex::default(),
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),
             seen: SeenFiles::default(),
@@ -118,6 +122,24 @@ impl Workspace {
     /// Moves the shell.
     pub fn set_cwd(&self, cwd: PathBuf) {
         *self.cwd.lock().expect("cwd lock") = cwd;
+    }
+
+    /// Sets variables for the children to come.
+    pub fn set_child_env(&self, variables: impl IntoIterator<Item = (String, String)>) {
+        // A name with `=` or a zero byte cannot be told to any process.
+        let sound = |(name, value): &(String, String)| {
+            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+        };
+        let mut later = self.later_env.lock().expect("environment lock");
+        later.extend(variables.into_iter().filter(sound));
+    }
+
+    /// The whole environment of a child that starts now.
+    pub fn env_of_child(&self) -> Vec<(String, String)> {
+        let later = self.later_env.lock().expect("environment lock");
+        let begun = self.child_env.iter().filter(|(name, _)| !later.contains_key(name));
+        let later = later.iter();
+        begun.cloned().chain(later.map(|(name, value)| (name.clone(), value.clone()))).collect()
     }
 
     /// A path of a tool input: relative ones are meant from where the shell stands.

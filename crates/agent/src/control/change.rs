@@ -1,18 +1,17 @@
-//! Requests that alter the session: break off, mode, model, thinking, settings, name.
+//! Requests that alter the session: break off, mode, thinking, settings, name, what counts as read.
 
 use std::sync::Arc;
 
 use lathe_models::Thinking;
-use lathe_models::catalog::Phase;
 use lathe_permissions::RuleSource;
 use lathe_protocol::control::{
-    ApplyFlagSettingsRequest, InterruptRequest, RenameSessionRequest, SetMaxThinkingTokensRequest,
-    SetModelRequest, SetPermissionModeRequest, UpdateSettingsRequest,
+    ApplyFlagSettingsRequest, InterruptRequest, RenameSessionRequest, SeedReadStateRequest,
+    SetMaxThinkingTokensRequest, SetPermissionModeRequest, UpdateSettingsRequest,
 };
 use lathe_protocol::{ControlResponse, PermissionBehavior, PermissionMode};
 use serde_json::{Value, json};
 
-use super::Reply;
+use super::{Reply, model};
 use crate::session::TurnHandle;
 use crate::shared::Shared;
 
@@ -57,29 +56,10 @@ pub(super) async fn permission_mode(
 
 /// The complaint about a mode nobody knows.
 pub(super) fn bad_mode() -> Reply {
-    let modes = PermissionMode::ALL.map(PermissionMode::as_str).join(", ");
+    let mut modes = PermissionMode::ALL.map(PermissionMode::as_str);
+    modes.sort_unstable();
+    let modes = modes.join(", ");
     Reply::Coded(format!("Cannot set permission mode: must be one of {modes}"), "invalid_mode")
-}
-
-/// Changes the model from the next request on, also within a turn.
-pub(super) async fn model(shared: &Arc<Shared>, body: &SetModelRequest) -> Reply {
-    let wanted = body.model.clone().flatten();
-    let wanted = wanted.as_deref().filter(|name| !name.is_empty()).unwrap_or("default");
-    let resolved = match wanted {
-        "default" => shared.first_model.clone(),
-        name => shared.catalog.resolve(name, Phase::Working),
-    };
-    let changed = {
-        let mut choice = shared.choice();
-        let changed = choice.id != resolved;
-        choice.id.clone_from(&resolved);
-        changed
-    };
-    if changed {
-        let text = format!("Set model to {resolved}");
-        shared.emit(shared.frames.command_output(&text)).await;
-    }
-    Reply::Success(json!({"model": resolved}))
 }
 
 /// Changes how much the model may think.
@@ -97,12 +77,12 @@ pub(super) fn thinking(shared: &Arc<Shared>, body: &SetMaxThinkingTokensRequest)
 pub(super) async fn flag_settings(shared: &Arc<Shared>, body: &ApplyFlagSettingsRequest) -> Reply {
     match shared.settings.apply_flag(&body.settings) {
         Ok(effective) => {
-            if let Some(model) = body.settings["model"].as_str() {
-                shared.choice().id = shared.catalog.resolve(model, Phase::Working);
+            if body.settings.get("model").is_some() {
+                model::follow_setting(shared, effective["model"].as_str()).await;
             }
             apply_rules(shared, &body.settings["permissions"]).await;
-            if let Some(effort) = effective["effortLevel"].as_str() {
-                shared.choice().effort = Some(effort.to_owned());
+            if body.settings.get("effortLevel").is_some() {
+                shared.choice().effort = effective["effortLevel"].as_str().map(str::to_owned);
             }
             Reply::Ack
         }
@@ -129,6 +109,13 @@ pub(super) fn settings(shared: &Arc<Shared>, body: &UpdateSettingsRequest) -> Re
         Ok(()) => Reply::Success(json!({})),
         Err(error) => Reply::Error(error),
     }
+}
+
+/// The host has seen the model read a file, in a part of the conversation that is gone now.
+pub(super) fn read_state(shared: &Arc<Shared>, body: &SeedReadStateRequest) -> Reply {
+    let path = shared.workspace.resolve(&body.path);
+    shared.workspace.seen.note_read_at(&path, body.mtime);
+    Reply::Ack
 }
 
 /// Names the session.

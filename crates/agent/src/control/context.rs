@@ -42,6 +42,18 @@ pub(super) fn usage(shared: &Arc<Shared>) -> Reply {
         "mcpTools": [],
         "agents": [],
         "isAutoCompactEnabled": false,
-        "apiUsage": Value::Null,
+        "apiUsage": api_usage(shared),
     }))
+}
+
+/// What the last answer used, by the API's own count.
+fn api_usage(shared: &Shared) -> Value {
+    shared.totals().last_usage().map_or(Value::Null, |usage| {
+        json!({
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_tokens,
+            "cache_creation_input_tokens": usage.cache_creation_input_tokens,
+            "cache_read_input_tokens": usage.cache_read_input_tokens,
+        })
+    })
 }

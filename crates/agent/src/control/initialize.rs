@@ -81,6 +81,7 @@ fn response(shared: &Shared, body: &InitializeRequest, state: &str) -> Value {
             "apiProvider": "firstParty",
         },
         "hook_on_failure_supported": true,
+        "analytics_disabled": true,
         "claude_code_version": shared.init.claude_code_version,
         "pid": std::process::id(),
         "current_permission_mode": shared.permissions().mode().as_str(),

@@ -1,4 +1,4 @@
-//! Requests that only look: settings, cost, files, rules.
+//! Requests that only look: settings, cost, files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub(super) fn usage(shared: &Arc<Shared>) -> Reply {
     Reply::Success(json!({
         "session": {
             "total_cost_usd": totals.cost_usd(),
-            "total_api_duration_ms": 0,
-            "total_duration_ms": 0,
+            "total_api_duration_ms": totals.api_ms(),
+            "total_duration_ms": shared.host.now_ms().saturating_sub(shared.started_ms),
             "total_lines_added": 0,
             "total_lines_removed": 0,
             "model_usage": totals.model_usage(),
@@ -130,20 +130,6 @@ fn read_bounded(path: &Path, limit: u64) -> std::io::Result<(String, bool)> {
     let truncated = bytes.len() as u64 > limit;
     bytes.truncate(limit as usize);
     Ok((String::from_utf8_lossy(&bytes).into_owned(), truncated))
-}
-
-/// The rules in force.
-pub(super) fn permission_rules(shared: &Arc<Shared>) -> Reply {
-    let state = shared.settings.permission_rules();
-    if !state.is_null() {
-        return Reply::Success(json!({"state": state}));
-    }
-    Reply::Success(json!({"state": {
-        "rules": [],
-        "workspaceDirectories": [],
-        "originalCwd": shared.workspace.root.display().to_string(),
-        "managedOnly": false,
-    }}))
 }
 
 /// There are no MCP servers yet: none can be added, and the answer says so for each.

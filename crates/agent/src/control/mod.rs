@@ -2,12 +2,17 @@
 //! is doing, and each gets exactly one answer: a result, or an error that says what is wrong.
 //!
 //! One file per sort of request: `initialize.rs` the handshake, `change.rs` what alters the session,
-//! `look.rs` what only looks at it.
+//! `model.rs` its model, `look.rs` and `listing.rs` what only looks at it, `aside.rs` what asks the model
+//! beside the conversation. What has to wait for somebody goes through `beside.rs`, so that the host's
+//! lines are read meanwhile.
 
+mod aside;
 mod change;
 mod context;
 mod initialize;
+mod listing;
 mod look;
+mod model;
 
 use std::sync::Arc;
 
@@ -15,6 +20,7 @@ use lathe_protocol::control::ControlError;
 use lathe_protocol::{ControlRequest, ControlRequestBody, ControlResponse};
 use serde_json::{Value, json};
 
+use crate::beside::Beside;
 use crate::session::TurnHandle;
 use crate::shared::Shared;
 
@@ -32,10 +38,35 @@ pub(crate) enum Reply {
     Sent,
 }
 
-/// Answers one request.
-pub(crate) async fn answer(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&TurnHandle>) {
+/// Answers one request, now or later.
+pub(crate) async fn answer(
+    shared: &Arc<Shared>,
+    beside: &mut Beside,
+    request: ControlRequest,
+    turn: Option<&TurnHandle>,
+) {
     let id = request.request_id.clone();
-    let reply = dispatch(shared, request, turn).await;
+    let (shared, body) = (shared.clone(), request.request);
+    let answer = match body {
+        ControlRequestBody::SideQuestion(body) => {
+            let request = id.clone();
+            return beside.start(id, |withdraw| aside::question(shared, request, body, withdraw));
+        }
+        ControlRequestBody::GenerateSessionTitle(body) => {
+            let request = id.clone();
+            return beside.start(id, |withdraw| aside::title(shared, request, body, withdraw));
+        }
+        ControlRequestBody::SetModel(body) => {
+            let Some(reply) = model::set(&shared, beside, id.clone(), body).await else { return };
+            reply
+        }
+        body => dispatch(&shared, &id, body, turn).await,
+    };
+    reply(&shared, id, answer).await;
+}
+
+/// Sends an answer.
+pub(crate) async fn reply(shared: &Shared, id: String, reply: Reply) {
     let response = match reply {
         Reply::Ack => ControlResponse::ack(id),
         Reply::Success(value) => ControlResponse::success(id, value),
@@ -52,13 +83,17 @@ pub(crate) async fn answer(shared: &Arc<Shared>, request: ControlRequest, turn: 
     shared.emit(response).await;
 }
 
-async fn dispatch(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&TurnHandle>) -> Reply {
+async fn dispatch(
+    shared: &Arc<Shared>,
+    id: &str,
+    body: ControlRequestBody,
+    turn: Option<&TurnHandle>,
+) -> Reply {
     use ControlRequestBody as Body;
-    match request.request {
-        Body::Initialize(body) => initialize::answer(shared, &request.request_id, &body, turn).await,
+    match body {
+        Body::Initialize(body) => initialize::answer(shared, id, &body, turn).await,
         Body::Interrupt(body) => change::interrupt(shared, &body, turn).await,
-        Body::SetPermissionMode(body) => change::permission_mode(shared, &request.request_id, &body).await,
-        Body::SetModel(body) => change::model(shared, &body).await,
+        Body::SetPermissionMode(body) => change::permission_mode(shared, id, &body).await,
         Body::SetMaxThinkingTokens(body) => change::thinking(shared, &body),
         Body::ApplyFlagSettings(body) => change::flag_settings(shared, &body).await,
         Body::UpdateSettings(body) => change::settings(shared, &body),
@@ -78,10 +113,8 @@ async fn dispatch(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&T
         Body::GetBinaryVersion(_) => look::version(shared),
         Body::FileSuggestions(body) => look::file_suggestions(shared, &body.query),
         Body::ReadFile(body) => look::read_file(shared, &body),
-        Body::ListPermissionRules(_) => look::permission_rules(shared),
-        Body::GetHooksListing(_) => {
-            Reply::Success(json!({"events": [], "hooks": [], "eventCatalog": [], "policy": {}}))
-        }
+        Body::ListPermissionRules(_) => listing::permission_rules(shared),
+        Body::GetHooksListing(_) => listing::hooks(shared),
         Body::McpStatus(_) => Reply::Success(json!({"mcpServers": []})),
         Body::McpSetServers(body) => look::mcp_set_servers(&body),
         Body::McpReconnect(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
@@ -95,6 +128,9 @@ async fn dispatch(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&T
             Reply::Success(json!({"canRewind": false, "error": "File rewinding is not enabled."}))
         }
         Body::RewindFiles(_) => Reply::Error("File rewinding is not enabled.".to_owned()),
+        Body::BackgroundTasks(body) if body.tool_use_id.is_some() => {
+            Reply::Success(json!({"backgrounded": false}))
+        }
         Body::StopTask(_) | Body::BackgroundTasks(_) => Reply::Success(json!({})),
         Body::GetTaskOutput(body) => Reply::Error(format!("No task found with ID: {}", body.task_id)),
         Body::ReloadPlugins(_) => Reply::Success(
@@ -105,11 +141,13 @@ async fn dispatch(shared: &Arc<Shared>, request: ControlRequest, turn: Option<&T
             Reply::Success(json!({"available_output_styles": shared.output_styles}))
         }
         Body::RegisterRepoRoot(body) => look::register_repo_root(&body.directory),
-        Body::GenerateSessionTitle(_) => Reply::Success(json!({"title": null})),
-        Body::SeedReadState(_) | Body::SetHasSubscribers(_) => Reply::Ack,
+        Body::SeedReadState(body) => change::read_state(shared, &body),
+        Body::SetHasSubscribers(_) => Reply::Ack,
         Body::McpMessage(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
         body @ (Body::SetColor(_)
+        | Body::SetModel(_)
         | Body::SideQuestion(_)
+        | Body::GenerateSessionTitle(_)
         | Body::CanUseTool(_)
         | Body::HookCallback(_)
         | Body::Elicitation(_)

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lathe_agent::access::NoSettings;
@@ -27,7 +27,7 @@ use tokio::sync::mpsc;
 
 /// Counts instead of drawing at random.
 #[derive(Default)]
-pub struct CountingHost(AtomicU64);
+pub struct CountingHost(AtomicU64, Mutex<Vec<String>>);
 
 impl Host for CountingHost {
     fn uuid(&self) -> String {
@@ -40,6 +40,10 @@ impl Host for CountingHost {
 
     fn random(&self) -> f64 {
         0.5
+    }
+
+    fn log(&self, line: &str) {
+        self.1.lock().expect("nothing panics here").push(line.to_owned());
     }
 }
 

@@ -100,6 +100,17 @@ impl SeenFiles {
         inner.files.get(path).map(|(_, seen)| *seen)
     }
 
+    /// Notes that the model has read a file as it was at `mtime_ms` (milliseconds since 1970). A file that
+    /// has changed since counts as unread.
+    pub fn note_read_at(&self, path: &Path, mtime_ms: f64) {
+        let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+        let since_epoch = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+        // Hosts round the time down or to the nearest millisecond.
+        if since_epoch.is_some_and(|time| time.as_secs_f64() * 1000.0 < mtime_ms + 1.0) {
+            self.note_read(path, Shown::Whole);
+        }
+    }
+
     /// Notes that the model has read a file by other means: a shell command that showed it (`cat`, `sed -n`),
     /// or an attachment. Nothing happens if it cannot be opened.
     pub fn note_read(&self, path: &Path, shown: Shown) {

@@ -1,0 +1,245 @@
+//! Questions to the model beside the conversation: a side question of the host, a title for the session.
+//! They see the conversation where that helps, call no tools, and leave nothing in the history; what they
+//! cost counts for the session.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use lathe_models::retry::RetryDecision;
+use lathe_models::{ModelError, ModelRequest, Role, Thinking, WireMessage, catalog};
+use lathe_protocol::control::{GenerateSessionTitleRequest, SideQuestionRequest};
+use lathe_protocol::system::ControlRequestProgress;
+use lathe_protocol::{Outbound, SystemMessage};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::Reply;
+use crate::answer::Answer;
+use crate::shared::Shared;
+
+/// What stands in front of a side question.
+const SIDE_NOTE: &str = "<system-reminder>\nThe user asks the following aside, while the work above goes on \
+elsewhere. Answer it briefly from what you know by now. Call no tools, and do not carry on with the task: \
+neither the question nor your answer becomes part of the conversation.\n</system-reminder>";
+
+/// What a title is asked for with.
+const TITLE_NOTE: &str = "Write a title of three to six words for a working session that begins with the \
+following request. Answer with the title alone: one line, no quotes, no full stop.";
+
+/// Tokens that a title may take.
+const TITLE_TOKENS: u32 = 100;
+
+/// Characters of a title.
+const MAX_TITLE_CHARS: usize = 80;
+
+/// A request that is being answered, for the frames about it.
+struct Asking<'a> {
+    shared: &'a Shared,
+    id: &'a str,
+    withdraw: &'a CancellationToken,
+    progress: Progress,
+}
+
+/// Whether the host hears how it goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    Shown,
+    Quiet,
+}
+
+/// Why there is no answer.
+enum Failed {
+    Withdrawn,
+    Model(ModelError),
+}
+
+/// Answers `side_question`.
+pub(super) async fn question(
+    shared: Arc<Shared>,
+    id: String,
+    body: SideQuestionRequest,
+    withdraw: CancellationToken,
+) -> Reply {
+    if body.question.trim().is_empty() {
+        return Reply::Error("side_question: the question is empty".to_owned());
+    }
+    let asking = Asking { shared: &shared, id: &id, withdraw: &withdraw, progress: Progress::Shown };
+    asking.tell(ControlRequestProgress { status: "started".to_owned(), ..asking.frame() }).await;
+    match asking.ask(side_request(&shared, &body.question)).await {
+        Ok(text) => Reply::Success(json!({"response": text, "synthetic": false})),
+        Err(Failed::Withdrawn) => Reply::Error("side_question: it was taken back".to_owned()),
+        Err(Failed::Model(error)) => Reply::Error(format!("side_question: {}", error.message)),
+    }
+}
+
+/// Answers `generate_session_title`. A title is a nicety: where none can be made it is null, and the log
+/// says why.
+pub(super) async fn title(
+    shared: Arc<Shared>,
+    id: String,
+    body: GenerateSessionTitleRequest,
+    withdraw: CancellationToken,
+) -> Reply {
+    let asking = Asking { shared: &shared, id: &id, withdraw: &withdraw, progress: Progress::Quiet };
+    let title = match asking.ask(title_request(&shared, &body.description)).await {
+        Ok(text) => as_title(&text),
+        Err(Failed::Withdrawn) => {
+            return Reply::Error("generate_session_title: it was taken back".to_owned());
+        }
+        Err(Failed::Model(error)) => {
+            shared.host.log(&format!("no session title could be made: {}", error.message));
+            None
+        }
+    };
+    if let (Some(title), Some(true)) = (&title, body.persist) {
+        shared.journal().title(title);
+        shared.emit(shared.frames.title_changed(title)).await;
+    }
+    Reply::Success(json!({"title": title}))
+}
+
+/// The conversation as it stands, with the question behind it. The tools stay named, because the
+/// conversation refers to them, and may not be called.
+fn side_request(shared: &Shared, question: &str) -> ModelRequest {
+    let choice = shared.choice().clone();
+    let model = catalog::capabilities(&choice.id);
+    let mut messages = shared.conversation();
+    messages.extend(user_message(&[SIDE_NOTE, question]));
+    let tools = shared.tools.api_json();
+    let mut extra_body = choice.extra_body;
+    if tools.trim() != "[]" {
+        extra_body.insert("tool_choice".to_owned(), json!({"type": "none"}));
+    }
+    ModelRequest {
+        model: choice.id,
+        max_tokens: choice.max_output_tokens.unwrap_or(model.max_output_tokens),
+        system: shared.system_prompt().parts(),
+        tools,
+        messages,
+        thinking: Thinking::Disabled,
+        effort: None,
+        user_id: choice.user_id,
+        betas: choice.betas,
+        cache: choice.cache,
+        extra_body,
+        agent: "side_question".into(),
+    }
+}
+
+fn title_request(shared: &Shared, description: &str) -> ModelRequest {
+    let choice = shared.choice().clone();
+    ModelRequest {
+        model: shared.catalog.small_fast(),
+        max_tokens: TITLE_TOKENS,
+        system: Vec::new(),
+        tools: "[]".into(),
+        messages: user_message(&[TITLE_NOTE, description]).into_iter().collect(),
+        thinking: Thinking::Disabled,
+        effort: None,
+        user_id: choice.user_id,
+        betas: Vec::new(),
+        cache: lathe_models::CacheTtl::Off,
+        extra_body: choice.extra_body,
+        agent: "session_title".into(),
+    }
+}
+
+fn user_message(texts: &[&str]) -> Option<WireMessage> {
+    let texts = texts.iter().filter(|text| !text.trim().is_empty());
+    let blocks: Vec<Value> = texts.map(|text| json!({"type": "text", "text": text})).collect();
+    WireMessage::new(Role::User, &blocks).ok().map(WireMessage::without_breakpoint)
+}
+
+/// The first line, without the quotes that models like to put around it.
+fn as_title(text: &str) -> Option<String> {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let line = line.trim_matches(['"', '\'', '`', '*', '#', ' ']).trim_end_matches('.');
+    let title: String = line.chars().take(MAX_TITLE_CHARS).collect();
+    (!title.is_empty()).then_some(title)
+}
+
+impl Asking<'_> {
+    /// Gets the text of one answer, with the retries that every request has.
+    async fn ask(&self, request: ModelRequest) -> Result<String, Failed> {
+        let request = Arc::new(request);
+        let mut attempt = 0;
+        loop {
+            let error = tokio::select! {
+                biased;
+                () = self.withdraw.cancelled() => return Err(Failed::Withdrawn),
+                answer = self.attempt(&request) => match answer {
+                    Ok(text) => return Ok(text),
+                    Err(error) => error,
+                },
+            };
+            attempt += 1;
+            let jitter = self.shared.host.random();
+            let RetryDecision::Retry { delay } = self.shared.retry.decide(attempt, &error, jitter) else {
+                return Err(Failed::Model(error));
+            };
+            self.tell_retry(attempt, delay, &error).await;
+            tokio::select! {
+                () = self.withdraw.cancelled() => return Err(Failed::Withdrawn),
+                () = tokio::time::sleep(delay) => {}
+            }
+        }
+    }
+
+    async fn attempt(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
+        let mut stream = self.shared.model.stream(request.clone()).await?;
+        let mut answer = Answer::default();
+        let ended = loop {
+            match stream.events.next().await {
+                Some(Ok(event)) => drop(answer.fold(&event.event)),
+                Some(Err(error)) => break Err(error),
+                None => break Ok(()),
+            }
+        };
+        let model = if answer.model().is_empty() { &request.model } else { answer.model() };
+        self.shared.totals().add(model, &answer.usage);
+        ended?;
+        let texts = answer.blocks.iter().filter_map(|block| block["text"].as_str());
+        Ok(texts.collect::<Vec<_>>().join("\n\n"))
+    }
+
+    fn frame(&self) -> ControlRequestProgress {
+        ControlRequestProgress {
+            request_id: self.id.to_owned(),
+            uuid: self.shared.frames.uuid(),
+            session_id: self.shared.frames.session_id(),
+            ..ControlRequestProgress::default()
+        }
+    }
+
+    async fn tell_retry(&self, attempt: u32, delay: Duration, error: &ModelError) {
+        self.tell(ControlRequestProgress {
+            status: "api_retry".to_owned(),
+            attempt: Some(attempt.into()),
+            max_retries: Some(self.shared.retry.max_retries.into()),
+            retry_delay_ms: Some(delay.as_millis() as f64),
+            error_status: Some(error.status),
+            ..self.frame()
+        })
+        .await;
+    }
+
+    async fn tell(&self, frame: ControlRequestProgress) {
+        if self.progress == Progress::Shown {
+            self.shared.emit(Outbound::System(SystemMessage::ControlRequestProgress(frame))).await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_is_one_plain_line() {
+        assert_eq!(as_title("\n\"Fix the parser.\"\nmore").as_deref(), Some("Fix the parser"));
+        assert_eq!(as_title("**Tidy up**").as_deref(), Some("Tidy up"));
+        assert_eq!(as_title(" \n \"\" "), None);
+        assert_eq!(as_title(&"x".repeat(500)).map(|title| title.len()), Some(MAX_TITLE_CHARS));
+    }
+}

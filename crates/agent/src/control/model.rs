@@ -1,0 +1,154 @@
+//! Another model for the session, wherever the wish comes from. Hooks may refuse it before, and hear of it
+//! afterwards; it counts from the next request on, also within a turn.
+
+use std::sync::Arc;
+
+use lathe_models::catalog::Phase;
+use lathe_models::{CacheTtl, prices};
+use lathe_protocol::control::{ControlError, ControlResponse, SetModelRequest};
+use lathe_protocol::hooks::{HookEventInput, HookPermissionDecision, ModelSwitchInput};
+use lathe_protocol::{HookEvent, Usage};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::Reply;
+use crate::beside::Beside;
+use crate::shared::Shared;
+
+/// How long the API keeps a prefix, in milliseconds.
+const FIVE_MINUTES_MS: u64 = 5 * 60 * 1000;
+const ONE_HOUR_MS: u64 = 60 * 60 * 1000;
+
+/// A change of the model that somebody wants.
+struct Switch {
+    from: String,
+    to: String,
+    /// The name that was asked for.
+    requested: Value,
+}
+
+/// Answers `set_model`: at once where no hook has a say, otherwise beside the turn.
+pub(super) async fn set(
+    shared: &Arc<Shared>,
+    beside: &mut Beside,
+    id: String,
+    body: SetModelRequest,
+) -> Option<Reply> {
+    let wanted = body.model.flatten().filter(|name| !name.is_empty());
+    if !hooked(shared) && !beside.is_changing() {
+        let resolved = apply(shared, &switch_to(shared, wanted.as_deref())).await;
+        return Some(Reply::Success(json!({"model": resolved})));
+    }
+    let (shared, request) = (shared.clone(), id.clone());
+    beside.change(id, |withdraw| async move {
+        // Only now: a change before this one has been made.
+        let switch = switch_to(&shared, wanted.as_deref());
+        if let Some(refused) = refusal(&shared, &request, &switch, &withdraw).await {
+            return refused;
+        }
+        let resolved = apply(&shared, &switch).await;
+        shared.emit(ControlResponse::success(request, json!({"model": resolved}))).await;
+        tell_hooks(&shared, &switch, &withdraw).await;
+        Reply::Sent
+    });
+    None
+}
+
+/// Changes the model because a setting did. Settings are not asked about, but hooks hear of it.
+pub(super) async fn follow_setting(shared: &Arc<Shared>, wanted: Option<&str>) {
+    apply(shared, &switch_to(shared, wanted)).await;
+}
+
+fn hooked(shared: &Shared) -> bool {
+    shared.listens(&HookEvent::PreModelSwitch) || shared.listens(&HookEvent::PostModelSwitch)
+}
+
+fn switch_to(shared: &Shared, wanted: Option<&str>) -> Switch {
+    let to = match wanted {
+        None | Some("default") => shared.first_model.clone(),
+        Some(name) => shared.catalog.resolve(name, Phase::Working),
+    };
+    Switch { from: shared.choice().id.clone(), to, requested: json!(wanted) }
+}
+
+/// Makes the change and shows it, if it is one.
+async fn apply(shared: &Arc<Shared>, switch: &Switch) -> String {
+    shared.choice().id.clone_from(&switch.to);
+    if switch.from != switch.to {
+        let text = format!("Set model to {}", switch.to);
+        shared.emit(shared.frames.command_output(&text)).await;
+    }
+    switch.to.clone()
+}
+
+/// What a hook has against it.
+async fn refusal(
+    shared: &Arc<Shared>,
+    id: &str,
+    switch: &Switch,
+    withdraw: &CancellationToken,
+) -> Option<Reply> {
+    if switch.from == switch.to {
+        return None;
+    }
+    let event = HookEventInput::PreModelSwitch(facts(shared, switch));
+    let outcome = shared.fire(event, None, withdraw).await;
+    if withdraw.is_cancelled() {
+        return Some(Reply::Error("set_model: it was taken back".to_owned()));
+    }
+    let denied = outcome.permission.as_ref().filter(|said| said.behavior == HookPermissionDecision::Deny);
+    let reason = match (denied, outcome.block()) {
+        (Some(verdict), _) => verdict.reason.clone().unwrap_or_else(|| "no reason was given".to_owned()),
+        (None, Some(block)) => block.reason.clone(),
+        (None, None) => return None,
+    };
+    let mut error = ControlError {
+        request_id: id.to_owned(),
+        error: format!("Model switch blocked by a PreModelSwitch hook: {reason}"),
+        error_code: Some("blocked_by_hook".to_owned()),
+        ..ControlError::default()
+    };
+    error.extra.insert("model".to_owned(), json!(switch.from));
+    shared.emit(ControlResponse::from(error)).await;
+    Some(Reply::Sent)
+}
+
+async fn tell_hooks(shared: &Arc<Shared>, switch: &Switch, withdraw: &CancellationToken) {
+    if switch.from != switch.to {
+        shared.fire(HookEventInput::PostModelSwitch(facts(shared, switch)), None, withdraw).await;
+    }
+}
+
+/// What the change means: the new model has to read the whole conversation once.
+fn facts(shared: &Shared, switch: &Switch) -> ModelSwitchInput {
+    let tokens = shared.totals().context_tokens();
+    let ttl = shared.choice().cache;
+    let (name, keeps_ms) = match ttl {
+        CacheTtl::Off => (None, 0),
+        CacheTtl::FiveMinutes => (Some("5m"), FIVE_MINUTES_MS),
+        CacheTtl::OneHour => (Some("1h"), ONE_HOUR_MS),
+    };
+    let age = shared.last_request_ms().map(|at| shared.host.now_ms().saturating_sub(at));
+    let mut usage = Usage { cache_creation_input_tokens: tokens, ..Usage::default() };
+    if ttl == CacheTtl::OneHour {
+        usage.extra.insert("cache_creation".to_owned(), json!({"ephemeral_1h_input_tokens": tokens}));
+    }
+    let priced = prices::price(&usage, &switch.to);
+    // To a hundredth of a cent: it is an estimate.
+    let usd = (priced.cost.usd() * 10_000.0).round() / 10_000.0;
+    ModelSwitchInput {
+        from_model: switch.from.clone(),
+        to_model: switch.to.clone(),
+        requested_model: Some(switch.requested.clone()),
+        source: Some("sdk".to_owned()),
+        context_tokens: Some(tokens),
+        prompt_cache_warm: Some(age.is_some_and(|age| age < keeps_ms)),
+        cache_ttl: Some(json!(name)),
+        estimated_cache_write_usd: Some(json!(usd)),
+        pricing: Some(json!(match priced.basis {
+            prices::CostBasis::List => "catalog",
+            prices::CostBasis::Unknown => "default",
+        })),
+        ..ModelSwitchInput::default()
+    }
+}

@@ -1,0 +1,154 @@
+//! Which generation of clients a session speaks to, and the few places where that makes a difference.
+//!
+//! There is one semantics, today's. Clients of the seed era (the TypeScript SDK 0.2.x, the Python SDK 0.1.x)
+//! pass on frames they do not know and ignore fields they do not know, so nearly everything new is harmless
+//! to them. What is not: they throw a bare "process exited with code 1" when the last result is an error,
+//! also where their own CLI called the same end no error. For them, and only for them:
+//!
+//! | end of a turn | today | seed era |
+//! | --- | --- | --- |
+//! | `error_max_turns` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
+//! | `error_max_budget_usd` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
+//! | interrupt, deny with interrupt (`error_during_execution`) | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
+//!
+//! Subtype, `terminal_reason` and the text in `errors` stay as they are today. API failures, failed
+//! structured output and sessions that cannot be taken up are errors in both. `session_state_changed` needs
+//! no rule here: it goes to clients that ask for it in their environment, and seed-era ones do not.
+
+use lathe_protocol::ResultMessage;
+
+/// A generation of clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Era {
+    #[default]
+    Today,
+    Seed,
+}
+
+/// What a client says of itself when it starts a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ClientFacts<'a> {
+    /// `LATHE_CLIENT_ERA`: `today` or `seed`, for those who know better.
+    pub named: Option<&'a str>,
+    /// `CLAUDE_CODE_ENTRYPOINT`.
+    pub entrypoint: Option<&'a str>,
+    /// `CLAUDE_AGENT_SDK_VERSION`.
+    pub sdk_version: Option<&'a str>,
+    /// The command line, without the name of the program.
+    pub words: &'a [String],
+}
+
+impl Era {
+    /// The generation a client belongs to. Where it does not name its version, its command line tells: the
+    /// old SDK drops the version when its host passes an environment of its own.
+    pub fn of(client: &ClientFacts<'_>) -> Self {
+        match client.named {
+            Some("seed") => return Self::Seed,
+            Some("today") => return Self::Today,
+            Some(_) | None => {}
+        }
+        let Some(version) = client.sdk_version else {
+            return if has_seed_shape(client.words) { Self::Seed } else { Self::Today };
+        };
+        let line = version.split('.').take(2).collect::<Vec<_>>().join(".");
+        match (client.entrypoint, line.as_str()) {
+            (Some("sdk-py"), "0.0" | "0.1") => Self::Seed,
+            (Some("sdk-py"), _) => Self::Today,
+            (_, "0.0" | "0.1" | "0.2") => Self::Seed,
+            (_, _) => Self::Today,
+        }
+    }
+
+    /// Tells the end of a turn as this generation can take it.
+    pub fn soften(self, result: &mut ResultMessage) {
+        let ends_no_error = match result.subtype.as_str() {
+            "error_max_turns" | "error_max_budget_usd" => true,
+            "error_during_execution" => {
+                matches!(result.terminal_reason.as_deref(), Some("aborted_streaming" | "aborted_tools"))
+            }
+            _ => false,
+        };
+        if self == Self::Seed && ends_no_error {
+            result.is_error = false;
+        }
+    }
+}
+
+/// Whether a command line is one of the TypeScript SDK 0.2.x: it begins with the formats, and always
+/// passes the setting sources and the permission mode, as two words each.
+fn has_seed_shape(words: &[String]) -> bool {
+    let begins = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"];
+    words.iter().map(String::as_str).take(begins.len()).eq(begins)
+        && words.iter().any(|word| word == "--setting-sources")
+        && words.iter().any(|word| word == "--permission-mode")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(|word| word.replace("''", "")).collect()
+    }
+
+    #[test]
+    fn a_client_is_known_by_what_it_says() {
+        let old = words(
+            "--output-format stream-json --verbose --input-format stream-json --setting-sources '' \
+             --permission-mode default",
+        );
+        let new =
+            words("--output-format stream-json --verbose --input-format stream-json --permission-mode=plan");
+        let python = words(
+            "--output-format stream-json --verbose --permission-mode plan --setting-sources= --input-format stream-json",
+        );
+        type Row<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>, &'a [String], Era);
+        let table: [Row<'_>; 14] = [
+            (None, Some("sdk-ts"), Some("0.2.34"), &old, Era::Seed),
+            (None, Some("sdk-ts"), Some("0.2.50"), &old, Era::Seed),
+            (None, Some("sdk-ts"), Some("0.3.325"), &new, Era::Today),
+            (None, Some("sdk-py"), Some("0.1.44"), &python, Era::Seed),
+            (None, Some("sdk-py"), Some("0.2.182"), &python, Era::Today),
+            (None, Some("sdk-ts"), None, &old, Era::Seed),
+            (None, None, None, &old, Era::Seed),
+            (None, Some("sdk-ts"), None, &new, Era::Today),
+            (None, Some("sdk-py"), None, &python, Era::Today),
+            (None, Some("sdk-cli"), None, &[], Era::Today),
+            (Some("seed"), Some("sdk-ts"), Some("0.3.325"), &new, Era::Seed),
+            (Some("today"), Some("sdk-ts"), Some("0.2.34"), &old, Era::Today),
+            (Some("nonsense"), None, Some("0.2.34"), &old, Era::Seed),
+            (None, Some("other"), Some("1.0.0"), &old, Era::Today),
+        ];
+        for (named, entrypoint, sdk_version, words, era) in table {
+            let client = ClientFacts { named, entrypoint, sdk_version, words };
+            assert_eq!(Era::of(&client), era, "{client:?}");
+        }
+    }
+
+    #[test]
+    fn only_three_ends_are_told_differently() {
+        let table = [
+            ("error_max_turns", Some("max_turns"), false),
+            ("error_max_budget_usd", Some("budget_exhausted"), false),
+            ("error_during_execution", Some("aborted_tools"), false),
+            ("error_during_execution", Some("aborted_streaming"), false),
+            ("error_during_execution", None, true),
+            ("error_max_structured_output_retries", Some("structured_output_retry_exhausted"), true),
+            ("success", Some("api_error"), true),
+        ];
+        for (subtype, reason, still_error) in table {
+            for era in [Era::Today, Era::Seed] {
+                let mut result = ResultMessage {
+                    subtype: subtype.to_owned(),
+                    terminal_reason: reason.map(str::to_owned),
+                    is_error: true,
+                    errors: Some(vec!["why".to_owned()]),
+                    ..ResultMessage::default()
+                };
+                era.soften(&mut result);
+                assert_eq!(result.is_error, still_error || era == Era::Today, "{subtype} {era:?}");
+                assert_eq!(result.errors, Some(vec!["why".to_owned()]), "the text stays");
+            }
+        }
+    }
+}

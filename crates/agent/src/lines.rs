@@ -1,0 +1,97 @@
+//! What becomes of a line that the host writes, whether a turn is under way or not: prompts are queued,
+//! requests answered, answers handed to whoever asked. A line that makes no sense is never dropped without
+//! a word: what can be answered gets an error, and everything else a line in the log.
+
+use std::sync::Arc;
+
+use lathe_protocol::control::{ControlError, ControlResponse};
+use lathe_protocol::{Inbound, InboundUser};
+use serde_json::Value;
+
+use crate::ask::Settled;
+use crate::beside::Beside;
+use crate::control;
+use crate::queue::{Admitted, Priority};
+use crate::session::TurnHandle;
+use crate::shared::Shared;
+
+/// How much of a line that makes no sense is shown.
+const SHOWN_CHARS: usize = 200;
+
+/// Takes in a line that arrived between turns or during one.
+pub(crate) async fn take(
+    shared: &Arc<Shared>,
+    beside: &mut Beside,
+    line: Inbound,
+    turn: Option<&TurnHandle>,
+) {
+    match line {
+        Inbound::User(prompt) => admit(shared, prompt, turn).await,
+        Inbound::ControlRequest(request) => control::answer(shared, beside, request, turn).await,
+        Inbound::ControlResponse(response) => settle(shared, response).await,
+        Inbound::ControlCancelRequest(cancel) => beside.withdraw(&cancel.request_id),
+        Inbound::UpdateEnvironmentVariables(update) => {
+            shared.workspace.set_child_env(update.variables);
+        }
+        Inbound::KeepAlive(_) => {}
+        Inbound::Unknown(value) => refuse(shared, &value).await,
+    }
+}
+
+/// Hands an answer to whoever asked. An answer that comes too late is nobody's fault; one to a question
+/// that was never asked is said back.
+async fn settle(shared: &Shared, response: ControlResponse) {
+    match shared.questions.settle(response) {
+        Settled::Answered | Settled::Late => {}
+        Settled::NobodyAsked { id } => {
+            let text = format!("an answer to request {id:?} came, and there was no such request");
+            shared.trouble("unexpected_control_response", &text).await;
+        }
+    }
+}
+
+/// A line of a type nobody knows, or of a known one that does not fit.
+async fn refuse(shared: &Shared, line: &Value) {
+    let kind = line["type"].as_str().unwrap_or("");
+    match (kind, line["request_id"].as_str()) {
+        ("control_request", Some(id)) => {
+            let error = ControlError {
+                request_id: id.to_owned(),
+                error: "Malformed control request: it has no `request` object with a `subtype`".to_owned(),
+                ..ControlError::default()
+            };
+            shared.emit(ControlResponse::from(error)).await;
+        }
+        ("user" | "control_request" | "control_response" | "control_cancel_request", _)
+        | ("update_environment_variables", _) => {
+            let text = format!("a line of type {kind} does not fit and is ignored: {}", shown(line));
+            shared.trouble("malformed_line", &text).await;
+        }
+        // Hosts of another version may say more than we know; that is no trouble for the conversation.
+        _ => shared.host.log(&format!("a line of unknown type {kind:?} is ignored: {}", shown(line))),
+    }
+}
+
+fn shown(line: &Value) -> String {
+    let text = line.to_string();
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text,
+    }
+}
+
+/// Puts a prompt into the queue; one that was seen before is only acknowledged.
+async fn admit(shared: &Shared, prompt: InboundUser, turn: Option<&TurnHandle>) {
+    let (uuid, priority) = (prompt.uuid.clone(), Priority::of(&prompt));
+    let copy = prompt.clone();
+    let admitted = shared.queue().admit(prompt);
+    match admitted {
+        Admitted::Duplicate => shared.replay(&copy).await,
+        Admitted::Queued => {
+            shared.emit_lifecycle(uuid.as_deref(), "queued").await;
+            if let (Priority::Now, Some(turn)) = (priority, turn) {
+                turn.preempt.cancel();
+            }
+        }
+    }
+}
