@@ -1,4 +1,4 @@
-//! The chores of this repository: `cargo xtask test` and `cargo xtask bench`.
+//! The chores of this repository: `cargo xtask test`, `cargo xtask bench` and `cargo xtask crashloop`.
 //!
 //! Everything that CI or a maintainer runs is here as Rust code, so that it works with plain cargo and is
 //! tested itself. No crate of the workspace is linked: the checks must also run while one of them does not
@@ -11,6 +11,7 @@
 )]
 
 mod bench;
+mod crashloop;
 mod house;
 mod repo;
 mod test;
@@ -22,7 +23,7 @@ const USAGE: &str = "\
 usage: cargo xtask <command>
 
   test [--only STEP,…]   run every check and test, and close with one line of totals
-                         steps: fmt, clippy, house, test, conformance
+                         steps: fmt, clippy, house, test, crashloop, conformance
   bench [options]        measure the release build side by side with curl
     --quick              fewer runs and turns
     --runs N             runs per figure (default 20)
@@ -31,6 +32,10 @@ usage: cargo xtask <command>
     --json               print the figures as JSON
     --write-readme       put the table into README.md
     --check              fail when a budget is missed
+  crashloop N [options]  kill N scripted sessions with -9 at random instants, resume, check what is left
+    --seed S             the same plan of kills again
+    --jobs N             sessions at the same time (default: one a core)
+    --bin PATH           this binary instead of a debug build
 ";
 
 fn main() -> ExitCode {
@@ -40,6 +45,7 @@ fn main() -> ExitCode {
     let outcome = match command.as_deref() {
         Some("test") => test::run(&rest),
         Some("bench") => bench::run(&rest),
+        Some("crashloop") => crashloop::run(&rest),
         Some("help" | "--help" | "-h") => {
             print!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::repo::Repo;
 use crate::totals::{self, Totals};
-use crate::{Outcome, house};
+use crate::{Outcome, crashloop, house};
 
 /// One part of the run, by the name that `--only` takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,11 +24,16 @@ enum Step {
     Clippy,
     House,
     Test,
+    Crashloop,
     Conformance,
 }
 
+/// Sessions that are killed and resumed in every run.
+const CRASHED_SESSIONS: usize = 200;
+
 impl Step {
-    const ALL: [Self; 5] = [Self::Fmt, Self::Clippy, Self::House, Self::Test, Self::Conformance];
+    const ALL: [Self; 6] =
+        [Self::Fmt, Self::Clippy, Self::House, Self::Test, Self::Crashloop, Self::Conformance];
 
     fn name(self) -> &'static str {
         match self {
@@ -36,6 +41,7 @@ impl Step {
             Self::Clippy => "clippy",
             Self::House => "house",
             Self::Test => "test",
+            Self::Crashloop => "crashloop",
             Self::Conformance => "conformance",
         }
     }
@@ -54,6 +60,7 @@ impl Step {
             ])),
             Self::House => house::run(repo),
             Self::Test => cargo_test(repo),
+            Self::Crashloop => crashed_sessions(repo),
             Self::Conformance => conformance::run(repo, &lathe_binary(repo)?),
         }
     }
@@ -123,11 +130,25 @@ fn cargo_test(repo: &Repo) -> Result<Totals> {
     Ok(totals)
 }
 
+/// Kills and resumes sessions of the built program.
+fn crashed_sessions(repo: &Repo) -> Result<Totals> {
+    let all = crashloop::Loop {
+        sessions: CRASHED_SESSIONS,
+        seed: crashloop::fresh_seed(),
+        jobs: crashloop::cores(),
+        binary: lathe_binary(repo)?,
+    };
+    Ok(match all.run()? {
+        Outcome::Good => Totals::PASSED,
+        Outcome::Bad => Totals::FAILED,
+    })
+}
+
 /// Builds the `lathe` program and says where it is.
 ///
 /// The whole workspace is built, not the one package: features are then chosen as `cargo test` chooses them,
 /// and nothing is compiled twice.
-fn lathe_binary(repo: &Repo) -> Result<PathBuf> {
+pub fn lathe_binary(repo: &Repo) -> Result<PathBuf> {
     let status =
         repo.cargo(&["build", "--workspace", "--quiet"]).status().context("failed to start cargo")?;
     if !status.success() {

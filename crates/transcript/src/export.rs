@@ -6,7 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error::{Result, TranscriptError};
-use crate::reader::{MessageRow, session_messages};
+use crate::reader::{MessageRow, each_message};
 
 /// How to write it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +22,15 @@ const RESULT_CHARS: usize = 2000;
 
 /// Writes the conversation of the session at `path` to `out`.
 pub fn export(path: &Path, format: ExportFormat, out: &mut dyn Write) -> Result<()> {
-    for row in session_messages(path)? {
+    let failed = |error| TranscriptError::io("export", path, error);
+    each_message(path, |row| {
         let text = match format {
             ExportFormat::JsonLines => serde_json::to_string(&row)? + "\n",
             ExportFormat::Markdown => markdown(&row),
         };
-        out.write_all(text.as_bytes()).map_err(|error| TranscriptError::io("export", path, error))?;
-    }
-    Ok(())
+        out.write_all(text.as_bytes()).map_err(failed)
+    })?;
+    out.flush().map_err(failed)
 }
 
 fn markdown(row: &MessageRow) -> String {

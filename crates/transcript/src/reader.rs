@@ -36,6 +36,17 @@ pub struct MessageRow {
 
 /// The messages of the session at `path`, oldest first.
 pub fn session_messages(path: &Path) -> Result<Vec<MessageRow>> {
+    let mut rows = Vec::new();
+    each_message(path, |row| {
+        rows.push(row);
+        Ok(())
+    })?;
+    Ok(rows)
+}
+
+/// Hands over the messages of the session at `path` one by one, oldest first: a large session is never in
+/// memory as a whole.
+pub fn each_message(path: &Path, sink: impl FnMut(MessageRow) -> Result<()>) -> Result<()> {
     let index = Index::open(path)?;
     let is_main = |entry: &Entry| !entry.is_sidechain && !entry.is_team && !entry.is_meta;
     let tip = index.leaf(is_main).or_else(|| index.leaf(|_| true));
@@ -43,31 +54,31 @@ pub fn session_messages(path: &Path) -> Result<Vec<MessageRow>> {
     let shown = index.with_siblings(&chain, index.entries.len(), Siblings::AsSdksShow);
     let is_shown =
         |entry: &Entry| entry.is_message() && !entry.is_meta && !entry.is_sidechain && !entry.is_team;
-    rows(&index, path, &shown, is_shown, &AgentMeta::default())
+    rows(&index, path, &shown, is_shown, &AgentMeta::default(), sink)
 }
 
-/// The records of a chain that are shown, as rows.
+/// The records of a chain that are shown, as rows, one by one.
 pub(crate) fn rows(
     index: &Index,
     path: &Path,
     chain: &[At],
     is_shown: impl Fn(&Entry) -> bool,
     meta: &AgentMeta,
-) -> Result<Vec<MessageRow>> {
-    let mut rows = Vec::new();
+    mut sink: impl FnMut(MessageRow) -> Result<()>,
+) -> Result<()> {
     for entry in chain.iter().map(|at| &index.entries[*at]).filter(|entry| is_shown(entry)) {
         let text = index.read(entry.span).map_err(|error| TranscriptError::io("read", path, error))?;
         let Ok(record) = RawObject::parse(&text) else { continue };
-        rows.push(MessageRow {
+        sink(MessageRow {
             kind: record.text("type").unwrap_or_default(),
             uuid: record.text("uuid").unwrap_or_default(),
             session_id: record.text("sessionId").unwrap_or_default(),
             message: record.get("message").map_or_else(|| RawValue::NULL.to_owned(), ToOwned::to_owned),
             parent_tool_use_id: meta.tool_use_id.clone(),
             parent_agent_id: meta.parent_agent_id.clone(),
-        });
+        })?;
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// All records of these types, in the order of the file; e.g. the file history.

@@ -54,7 +54,13 @@ pub fn subagent_messages(session: &SessionPaths, agent_id: &str) -> Result<Vec<M
     let tip = index.entries.iter().rposition(Entry::is_message);
     let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
     let shown = index.with_siblings(&chain, index.entries.len(), Siblings::AsSdksShow);
-    rows(&index, &path, &shown, |entry| entry.is_message() && !entry.is_meta, &meta)
+    let mut found = Vec::new();
+    let is_shown = |entry: &Entry| entry.is_message() && !entry.is_meta;
+    rows(&index, &path, &shown, is_shown, &meta, |row| {
+        found.push(row);
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// A subagent's sidecar; one that is missing or unreadable says nothing.

@@ -1,64 +1,237 @@
-//! `lathe sessions list|show|verify|export`: session files, for people.
+//! `lathe sessions list|show|verify|export`: session files, for people. Nothing here changes a file; what a
+//! file says is read in `transcript`, here it is only laid out.
 #![allow(clippy::disallowed_macros, reason = "commands print")]
 
-use std::path::PathBuf;
+use std::io::{self, BufWriter};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use lathe_transcript::{ExportFormat, Page, Scope, Sessions, export, verify};
+use lathe_agent::host::iso_time;
+use lathe_transcript::{
+    ExportFormat, Page, Report, Scope, SessionInfo, Sessions, TranscriptError, export, verify,
+};
 
 use crate::env::Env;
 use crate::print;
 
 const USAGE: &str = "\
-usage: lathe sessions list [--all]
-       lathe sessions show|verify|export ID-OR-TITLE
-list shows the sessions of this folder, or all; show prints the conversation; verify checks the file;
-export writes it as JSON lines.";
+usage: lathe sessions list [--all] [--json]
+       lathe sessions show SESSION
+       lathe sessions verify SESSION [--json]
+       lathe sessions export SESSION [--markdown]
+
+SESSION is an id, the beginning of one, a title, or the path of a session file.
+list    the sessions of this folder, the last used first; --all: of every folder
+show    the conversation, to read
+verify  whether the file is whole and what a resume would make of it; exit code 1 if anything is wrong
+export  the conversation as JSON lines, or as Markdown";
 
 /// Runs the command.
 pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
-    let config_dir = env.config_dir().context("HOME is not set, so there are no sessions")?;
-    let sessions = Sessions::new(&config_dir);
-    let cwd = env.cwd.clone().context("the working directory is gone")?;
-    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
-        ["list"] | [] => list(&sessions, Scope::Projects(&[&cwd])),
-        ["list", "--all"] => list(&sessions, Scope::Everywhere),
-        ["show", name] => write_out(&find(&sessions, &cwd, name)?, ExportFormat::Markdown)?,
-        ["export", name] => write_out(&find(&sessions, &cwd, name)?, ExportFormat::JsonLines)?,
-        ["verify", name] => {
-            let report = verify(&find(&sessions, &cwd, name)?)?;
-            print::line(serde_json::to_string_pretty(&report)?);
-            return Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    let (flags, names): (Vec<&str>, Vec<&str>) =
+        words.iter().map(String::as_str).partition(|word| word.starts_with("--"));
+    let has = |flag: &str| flags.contains(&flag);
+    if has("--help") || names == ["help"] {
+        print::line(USAGE);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let allowed: &[&str] = match names.first() {
+        None | Some(&"list") => &["--all", "--json"],
+        Some(&"verify") => &["--json"],
+        Some(&"export") => &["--markdown"],
+        Some(_) => &[],
+    };
+    if let Some(unknown) = flags.iter().find(|flag| !allowed.contains(flag)) {
+        bail!("'sessions {}' does not take {unknown}\n{USAGE}", names.first().unwrap_or(&"list"));
+    }
+    let place = Place::new(env)?;
+    match names.as_slice() {
+        ["list"] | [] => place.list(has("--all"), has("--json")),
+        ["show", name] => write_out(&place.find(name)?, ExportFormat::Markdown),
+        ["export", name] => {
+            let format = if has("--markdown") { ExportFormat::Markdown } else { ExportFormat::JsonLines };
+            write_out(&place.find(name)?, format)
         }
+        ["verify", name] => check(&place.find(name)?, has("--json")),
+        [command @ ("show" | "export" | "verify")] => bail!("'sessions {command}' needs a session\n{USAGE}"),
         other => bail!("unknown command 'sessions {}'\n{USAGE}", other.join(" ")),
+    }
+}
+
+/// Where sessions are looked for.
+struct Place {
+    sessions: Sessions,
+    config_dir: PathBuf,
+    cwd: PathBuf,
+}
+
+impl Place {
+    fn new(env: &Env) -> anyhow::Result<Self> {
+        let config_dir = env.config_dir().context("HOME is not set, so there are no sessions")?;
+        let cwd = env.cwd.clone().context("the working directory is gone")?;
+        Ok(Self { sessions: Sessions::new(&config_dir), config_dir, cwd })
+    }
+
+    fn list(&self, all: bool, json: bool) -> anyhow::Result<ExitCode> {
+        let here: &[&Path] = &[&self.cwd];
+        let scope = if all { Scope::Everywhere } else { Scope::Projects(here) };
+        let found = self.sessions.list(scope, Page::default());
+        for session in &found {
+            print::line(if json { serde_json::to_string(session)? } else { row(session, all) });
+        }
+        if found.is_empty() {
+            match all {
+                true => eprintln!("no sessions in {}", self.config_dir.join("projects").display()),
+                false => {
+                    eprintln!("no sessions of {}; --all shows those of other folders", self.cwd.display())
+                }
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// The file of a session, by path, id, title, or the beginning of an id.
+    fn find(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = Path::new(name);
+        if path.extension().is_some_and(|extension| extension == "jsonl") && path.is_file() {
+            return Ok(path.to_owned());
+        }
+        match self.sessions.find_by_id_anywhere(&self.cwd, name) {
+            Ok(paths) => return Ok(paths.transcript()),
+            Err(TranscriptError::NotFound { .. }) => {
+                bail!("no session with the id {name} in {}", self.config_dir.join("projects").display())
+            }
+            Err(_) => {}
+        }
+        if let Some(info) = self.sessions.find_by_title(&self.cwd, name) {
+            return Ok(info.path);
+        }
+        let all = self.sessions.list(Scope::Everywhere, Page::default());
+        let mut begun = all.iter().filter(|session| session.session_id.starts_with(name));
+        match (begun.next(), begun.next()) {
+            (Some(only), None) if name.len() >= 4 => Ok(only.path.clone()),
+            (Some(_), Some(_)) if name.len() >= 4 => bail!("more than one session begins with {name}"),
+            _ => bail!("no session has the id or the title {name:?}; 'lathe sessions list --all' shows all"),
+        }
+    }
+}
+
+/// One line of the list.
+fn row(session: &SessionInfo, all: bool) -> String {
+    let when = iso_time(session.last_modified);
+    let when = when.get(..16).unwrap_or(&when).replace('T', " ");
+    let summary: String = session.summary.replace(char::is_control, " ").chars().take(80).collect();
+    let folder = match (&session.cwd, all) {
+        (Some(cwd), true) => format!("  {cwd}"),
+        (Some(_) | None, _) => String::new(),
+    };
+    let tag = session.tag.as_ref().map(|tag| format!("  [{tag}]")).unwrap_or_default();
+    format!("{}  {when}  {:>8}{folder}{tag}  {summary}", session.session_id, size(session.file_size))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KB", bytes / 1024),
+        _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
+    }
+}
+
+fn check(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
+    let report = verify(path)?;
+    if json {
+        print::line(serde_json::to_string(&report)?);
+    } else {
+        print::line(path.display());
+        findings(&report).iter().for_each(|line| print::line(line));
+    }
+    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What a check found, in sentences: the numbers, each fault with what it means, and the verdict.
+fn findings(report: &Report) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{} records, {} of them links of the conversation; a resume gives the model {} messages",
+        report.records, report.chain_records, report.messages
+    )];
+    let mut fault = |count: u64, text: String| {
+        if count > 0 {
+            lines.push(text);
+        }
+    };
+    let first = report.first_bad_line.map(|line| format!(" (the first is line {line})")).unwrap_or_default();
+    fault(
+        report.bad_lines,
+        format!("{} unreadable line(s){first}: skipped by every reader", report.bad_lines),
+    );
+    fault(report.oversized_lines, format!("{} of them are too long to read", report.oversized_lines));
+    fault(
+        u64::from(report.torn_tail),
+        "the file ends inside a record: its writer was killed, or is at work".into(),
+    );
+    fault(
+        report.joined_lines,
+        format!("{} line(s) hold more than one record: all are read", report.joined_lines),
+    );
+    fault(
+        report.duplicate_uuids,
+        format!("{} id(s) occur twice: the last one counts", report.duplicate_uuids),
+    );
+    fault(
+        report.missing_parents,
+        format!(
+            "{} record(s) follow one that is not in the file: the record before them is taken for it",
+            report.missing_parents
+        ),
+    );
+    fault(
+        report.dangling_calls,
+        format!(
+            "{} tool call(s) have no result: after a resume the model is told so (this is no damage)",
+            report.dangling_calls
+        ),
+    );
+    lines.push(
+        match (report.is_sound(), report.is_resumable) {
+            (true, _) => "sound",
+            (false, true) => "damaged; it can be resumed with what is left",
+            (false, false) => "nothing in it can be resumed",
+        }
+        .to_owned(),
+    );
+    lines
+}
+
+/// Writes a conversation to stdout, piece by piece. Whoever stops reading has seen enough.
+fn write_out(path: &Path, format: ExportFormat) -> anyhow::Result<ExitCode> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    match export(path, format, &mut out) {
+        Err(TranscriptError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
+            // What still waits in the buffer has no reader either.
+            std::process::exit(0);
+        }
+        outcome => outcome?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(sessions: &Sessions, scope: Scope<'_>) {
-    let found = sessions.list(scope, Page { offset: 0, limit: None });
-    for session in &found {
-        let summary: String = session.summary.chars().take(80).collect();
-        print::line(format!("{}  {}", session.session_id, summary));
-    }
-    if found.is_empty() {
-        eprintln!("no sessions");
-    }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The file of a session, by id or title.
-fn find(sessions: &Sessions, cwd: &std::path::Path, name: &str) -> anyhow::Result<PathBuf> {
-    if let Ok(paths) = sessions.find_by_id_anywhere(cwd, name) {
-        return Ok(paths.transcript());
+    #[test]
+    fn findings_name_what_is_wrong_and_end_with_the_verdict() {
+        let sound = Report { records: 3, is_resumable: true, dangling_calls: 1, ..Report::default() };
+        let lines = findings(&sound);
+        assert_eq!((lines.len(), lines.last().map(String::as_str)), (3, Some("sound")));
+        let damaged = Report { bad_lines: 2, first_bad_line: Some(7), ..sound };
+        assert!(findings(&damaged)[1].contains("2 unreadable line(s) (the first is line 7)"));
+        assert!(findings(&damaged).last().unwrap().starts_with("damaged"));
     }
-    let info = sessions.find_by_title(cwd, name).with_context(|| format!("no session {name:?}"))?;
-    Ok(sessions.find_by_id_anywhere(cwd, &info.session_id)?.transcript())
-}
 
-fn write_out(path: &std::path::Path, format: ExportFormat) -> anyhow::Result<()> {
-    let mut text = Vec::new();
-    export(path, format, &mut text)?;
-    print::line(String::from_utf8_lossy(&text).trim_end());
-    Ok(())
+    #[test]
+    fn sizes_are_short() {
+        assert_eq!([size(5), size(2048), size(3 << 20)], ["5 B", "2 KB", "3.0 MB"]);
+    }
 }

@@ -1,0 +1,167 @@
+//! `cargo xtask crashloop N`: N scripted sessions with tools, each killed with `kill -9` at random instants
+//! and resumed until all its turns are done. After every kill: nothing the host has read is missing from
+//! the transcript, no id is there twice, every effect of a tool belongs to a recorded call, a call whose
+//! result was lost is reported to the model, and no process is left.
+//!
+//! Everything random comes from one seed, which is printed first; `--seed` runs the same plan again (the
+//! instants differ, because the machine is part of them). A session that breaks a promise is kept, with
+//! what went in and out of each of its lives.
+
+mod dice;
+mod life;
+mod record;
+mod script;
+mod survivors;
+mod trial;
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, bail};
+
+use crate::Outcome;
+use crate::repo::Repo;
+use dice::Dice;
+use trial::{Tally, Trial};
+
+/// What was asked for on the command line.
+#[derive(Debug, PartialEq)]
+struct Options {
+    sessions: usize,
+    seed: Option<u64>,
+    jobs: Option<usize>,
+    binary: Option<PathBuf>,
+}
+
+/// What a whole loop is made of.
+pub struct Loop {
+    /// How many sessions.
+    pub sessions: usize,
+    /// Where the randomness comes from.
+    pub seed: u64,
+    /// How many at the same time.
+    pub jobs: usize,
+    /// The program.
+    pub binary: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &[String]) -> Result<Outcome> {
+    let options = parse(args)?;
+    let binary = match options.binary {
+        Some(path) => path.canonicalize().with_context(|| format!("no such binary: {}", path.display()))?,
+        None => crate::test::lathe_binary(&Repo::open()?)?,
+    };
+    Loop {
+        sessions: options.sessions,
+        seed: options.seed.unwrap_or_else(fresh_seed),
+        jobs: options.jobs.unwrap_or_else(cores),
+        binary,
+    }
+    .run()
+}
+
+/// A seed that differs from run to run.
+pub fn fresh_seed() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 % 1_000_000_000)
+}
+
+/// How many sessions run at the same time unless somebody says otherwise.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(2, usize::from)
+}
+
+fn parse(args: &[String]) -> Result<Options> {
+    let mut options = Options { sessions: 0, seed: None, jobs: None, binary: None };
+    let mut rest = args.iter();
+    while let Some(arg) = rest.next() {
+        let mut value = || rest.next().with_context(|| format!("{arg} needs a value"));
+        match arg.as_str() {
+            "--seed" => options.seed = Some(value()?.parse().context("--seed takes a number")?),
+            "--jobs" => options.jobs = Some(value()?.parse().context("--jobs takes a number")?),
+            "--bin" => options.binary = Some(PathBuf::from(value()?)),
+            number if number.parse::<usize>().is_ok_and(|sessions| sessions > 0) => {
+                options.sessions = number.parse().context("a number of sessions")?;
+            }
+            other => bail!("crashloop takes a number of sessions, --seed, --jobs and --bin, not {other}"),
+        }
+    }
+    if options.sessions == 0 {
+        bail!("crashloop takes the number of sessions to run");
+    }
+    Ok(options)
+}
+
+impl Loop {
+    /// Runs all sessions, some at the same time. The first that breaks a promise ends the loop.
+    pub fn run(&self) -> Result<Outcome> {
+        println!("crashloop: {} sessions, seed {}, {} at a time", self.sessions, self.seed, self.jobs);
+        let started = Instant::now();
+        // How long a session takes on this machine, now, decides when kills are worth trying.
+        let calm = trial::calm_session(&self.binary)?;
+        let (next, broken) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let sum = Mutex::new((0_usize, Tally::default()));
+        thread::scope(|scope| {
+            for _ in 0..self.jobs.max(1) {
+                scope.spawn(|| {
+                    while !broken.load(Ordering::Relaxed) {
+                        let nth = next.fetch_add(1, Ordering::Relaxed);
+                        if nth >= self.sessions {
+                            break;
+                        }
+                        match self.one(nth, calm) {
+                            Ok(tally) => self.note(&sum, tally, started),
+                            Err(error) => {
+                                broken.store(true, Ordering::Relaxed);
+                                println!("session {nth} of seed {}: {error:#}", self.seed);
+                            }
+                        }
+                    }
+                });
+            }
+        });
+        let (done, tally) = *sum.lock().expect("no worker panics while it counts");
+        println!(
+            "crashloop: {done} sessions, {tally}, {:.1} s, seed {}",
+            started.elapsed().as_secs_f64(),
+            self.seed
+        );
+        Ok(if broken.into_inner() { Outcome::Bad } else { Outcome::Good })
+    }
+
+    fn one(&self, nth: usize, calm: Duration) -> Result<Tally> {
+        let dice = Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(nth as u64));
+        let trial = Trial::new(&self.binary, dice, calm)?;
+        trial.run()
+    }
+
+    fn note(&self, sum: &Mutex<(usize, Tally)>, tally: Tally, started: Instant) {
+        let mut sum = sum.lock().expect("no worker panics while it counts");
+        sum.0 += 1;
+        sum.1 += tally;
+        if sum.0.is_multiple_of(500) && sum.0 < self.sessions {
+            println!("  {} sessions, {}, {:.0} s", sum.0, sum.1, started.elapsed().as_secs_f64());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Result<Options> {
+        parse(&args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_number_of_sessions_is_needed() {
+        let options = parsed(&["200", "--seed", "7", "--jobs", "3"]).unwrap();
+        assert_eq!((options.sessions, options.seed, options.jobs), (200, Some(7), Some(3)));
+        for args in [&[][..], &["0"], &["x"], &["5", "--seed"], &["5", "--seed", "x"]] {
+            assert!(parsed(args).is_err(), "{args:?}");
+        }
+    }
+}

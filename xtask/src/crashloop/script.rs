@@ -1,0 +1,67 @@
+//! What the model says in one life of a session. A session has ten prompts of three turns each: a command
+//! and a new file, a change of that file, a closing word. Every call has an id of its own over all lives,
+//! and leaves that id where the checks find it, so that one effect can be told from another.
+
+use serde_json::{Value, json};
+
+/// Prompts of a session.
+pub const PROMPTS: u32 = 10;
+
+/// Where the commands leave their ids, one a line.
+pub const EFFECTS: &str = "effects.log";
+
+/// What the model must read about a call whose result was lost: the beginning of the text that stands for
+/// the result. (It is written in `crates/transcript/src/history.rs`.)
+const LOST_RESULT: &str = "No result was recorded";
+
+/// What the model is told about the life before this one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// Every call has its result.
+    Nothing,
+    /// A call was under way when the life ended.
+    Call,
+}
+
+/// The script of a life that begins with prompt `first`.
+pub fn of_life(life: u32, first: u32, lost: Lost) -> Value {
+    let mut turns: Vec<Value> = (first..PROMPTS).flat_map(|prompt| of_prompt(life, prompt)).collect();
+    if lost == Lost::Call
+        && let Some(turn) = turns.first_mut()
+    {
+        turn["expect"] = json!({ "tool_result": LOST_RESULT });
+    }
+    json!({ "turns": turns, "at_end": "error" })
+}
+
+fn of_prompt(life: u32, prompt: u32) -> [Value; 3] {
+    let id = |call: &str| format!("toolu_{life}_{prompt}_{call}");
+    let (command, file, edit) = (id("bash"), id("write"), id("edit"));
+    let path = format!("{file}.txt");
+    [
+        json!({
+            "text": format!("Prompt {prompt}, life {life}."),
+            "tools": [
+                { "name": "Bash", "id": command, "input": { "command": format!("echo {command} >> {EFFECTS}") } },
+                { "name": "Write", "id": file, "input": { "file_path": path, "content": content(&file, "old") } },
+            ],
+        }),
+        json!({
+            "tools": [{
+                "name": "Edit",
+                "id": edit,
+                "input": {
+                    "file_path": path,
+                    "old_string": content(&file, "old"),
+                    "new_string": content(&file, "new"),
+                },
+            }],
+        }),
+        json!({ "text": format!("Prompt {prompt} is done.") }),
+    ]
+}
+
+/// What stands in the file of a call, before and after its change.
+pub fn content(file_call: &str, age: &str) -> String {
+    format!("{file_call} is {age}\n").repeat(40)
+}

@@ -1,0 +1,255 @@
+//! One session from its first prompt to its last, through as many lives as it takes, with all checks
+//! between them. What it leaves is removed when it was good, and kept when it was not.
+
+use std::fmt;
+use std::fs::{self, File};
+use std::ops::AddAssign;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use tempfile::TempDir;
+
+use super::dice::Dice;
+use super::life::{End, Kill, Life, Told};
+use super::record::Transcript;
+use super::script::{self, Lost, PROMPTS};
+use super::survivors;
+
+/// Lives after which a session is left alone, so that it comes to an end.
+const MOST_KILLS: u32 = 4;
+
+/// Lines that a whole session writes, about.
+const LINES: u64 = 140;
+
+/// What trials have come through.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Tally {
+    kills: u32,
+    lost_calls: u32,
+    torn_lines: u32,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.kills += other.kills;
+        self.lost_calls += other.lost_calls;
+        self.torn_lines += other.torn_lines;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kills, lost_calls, torn_lines } = self;
+        write!(f, "{kills} kills, {lost_calls} with a call under way, {torn_lines} torn lines")
+    }
+}
+
+/// One session.
+pub struct Trial<'a> {
+    binary: &'a Path,
+    dir: TempDir,
+    dice: Dice,
+    session: String,
+    /// How long a session takes that nobody disturbs.
+    calm: Duration,
+    /// Prompts that are done.
+    prompt: u32,
+    life: u32,
+    told_uuids: Vec<String>,
+    told_cost: f64,
+    lost: Lost,
+    tally: Tally,
+}
+
+/// Runs a session that nobody kills, and says how long it took.
+pub fn calm_session(binary: &Path) -> Result<Duration> {
+    let mut trial = Trial::new(binary, Dice::new(1), Duration::ZERO)?;
+    let started = Instant::now();
+    let outcome = trial.live(Kill::Never).and_then(|_| trial.check_end());
+    trial.finish(outcome)?;
+    Ok(started.elapsed())
+}
+
+impl<'a> Trial<'a> {
+    /// A session that has not begun.
+    pub fn new(binary: &'a Path, mut dice: Dice, calm: Duration) -> Result<Self> {
+        let dir = tempfile::Builder::new().prefix("lathe-crashloop-").tempdir()?;
+        for folder in ["work", "home/.claude"] {
+            fs::create_dir_all(dir.path().join(folder))?;
+        }
+        Ok(Self {
+            binary,
+            session: dice.uuid(),
+            dir,
+            dice,
+            calm,
+            prompt: 0,
+            life: 0,
+            told_uuids: Vec::new(),
+            told_cost: 0.0,
+            lost: Lost::Nothing,
+            tally: Tally::default(),
+        })
+    }
+
+    /// Lives, dies and lives again, until all prompts are done.
+    pub fn run(mut self) -> Result<Tally> {
+        let outcome = self.lives();
+        let tally = self.tally;
+        self.finish(outcome).map(|()| tally)
+    }
+
+    fn lives(&mut self) -> Result<()> {
+        loop {
+            let kill = self.next_kill();
+            let end = self.live(kill).with_context(|| format!("life {}, {kill:?}", self.life))?;
+            let after = format!("after life {}, {kill:?}", self.life);
+            match end {
+                End::Done => return self.check_end().context(after),
+                End::Killed => self.check_after_kill().context(after)?,
+            }
+            self.life += 1;
+        }
+    }
+
+    /// Half of the kills strike at an instant of the clock, half at one of the conversation.
+    fn next_kill(&mut self) -> Kill {
+        let rest = u64::from(PROMPTS - self.prompt);
+        match self.tally.kills {
+            MOST_KILLS.. => Kill::Never,
+            1.. if self.dice.below(3) == 0 => Kill::Never,
+            _ if self.dice.below(2) == 0 => {
+                let whole = self.calm.as_micros() as u64 * rest / u64::from(PROMPTS);
+                Kill::After(Duration::from_micros(self.dice.below(whole)))
+            }
+            _ => {
+                let lines = self.dice.below(LINES * rest / u64::from(PROMPTS));
+                Kill::AfterLines(lines, Duration::from_micros(self.dice.below(3000)))
+            }
+        }
+    }
+
+    fn live(&mut self, kill: Kill) -> Result<End> {
+        let script = self.evidence("script.json");
+        fs::write(&script, script::of_life(self.life, self.prompt, self.lost).to_string())?;
+        let mut command = self.command(&["-p", "--input-format", "stream-json", "--replay-user-messages"])?;
+        command.args(["--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"]);
+        command.args(["--allowedTools", "Bash", "--model", &format!("script:{}", script.display())]);
+        // A session that died before its first record is a new one.
+        let has_begun = fs::metadata(self.transcript()).is_ok_and(|file| file.len() > 0);
+        command.args([if has_begun { "--resume" } else { "--session-id" }, &self.session]);
+        let dice = &mut self.dice;
+        let mut new_uuid = || dice.uuid();
+        let tee = self.dir.path().join(format!("life-{}.stdout.jsonl", self.life));
+        let life = Life::start(&mut command, &tee, self.prompt, &mut new_uuid)?;
+        let (told, end) = life.live(kill)?;
+        self.note(told)?;
+        let left = survivors::wait_until_gone(&self.session);
+        ensure!(left.is_empty(), "processes are left: {}", left.join("; "));
+        Ok(end)
+    }
+
+    fn note(&mut self, told: Told) -> Result<()> {
+        if let Some(session) = &told.session {
+            ensure!(*session == self.session, "the session became {session}");
+        }
+        if told.prompts > 0 {
+            ensure!(told.cost > self.told_cost, "the cost fell from {} to {}", self.told_cost, told.cost);
+            self.told_cost = told.cost;
+        }
+        self.told_uuids.extend(told.uuids);
+        self.prompt += told.prompts;
+        Ok(())
+    }
+
+    fn check_after_kill(&mut self) -> Result<()> {
+        self.tally.kills += 1;
+        let transcript = self.check_files()?;
+        self.lost = if transcript.has_lost_call(self.life) { Lost::Call } else { Lost::Nothing };
+        self.tally.lost_calls += u32::from(self.lost == Lost::Call);
+        Ok(())
+    }
+
+    fn check_files(&mut self) -> Result<Transcript> {
+        let transcript = Transcript::read(&self.transcript())?;
+        if let Some(lost) = self.told_uuids.iter().find(|uuid| !transcript.uuids.contains(*uuid)) {
+            bail!("the message {lost} was shown and is not in the transcript");
+        }
+        ensure!(
+            transcript.cost >= self.told_cost,
+            "a result told a cost of {}, the transcript has {}",
+            self.told_cost,
+            transcript.cost
+        );
+        ensure!(
+            transcript.torn <= self.tally.kills,
+            "{} kills tore {} lines",
+            self.tally.kills,
+            transcript.torn
+        );
+        self.tally.torn_lines = transcript.torn;
+        transcript.check_effects(&self.dir.path().join("work"))?;
+        Ok(transcript)
+    }
+
+    /// The session is over: its files are whole, and its own check agrees.
+    fn check_end(&mut self) -> Result<()> {
+        ensure!(self.prompt == PROMPTS, "{} of {PROMPTS} prompts are done", self.prompt);
+        let transcript = self.check_files()?;
+        for prompt in 0..PROMPTS {
+            let is_done = (0..=self.life)
+                .any(|life| transcript.results.contains_key(&format!("toolu_{life}_{prompt}_edit")));
+            ensure!(is_done, "prompt {prompt} was never done");
+        }
+        let output = self.command(&["sessions", "verify", &self.session, "--json"])?.output()?;
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .with_context(|| format!("`sessions verify` says {}", String::from_utf8_lossy(&output.stdout)))?;
+        let is_good = report["is_resumable"] == true
+            && report["duplicate_uuids"] == 0
+            && report["missing_parents"] == 0
+            && report["bad_lines"] == self.tally.torn_lines;
+        ensure!(is_good, "`sessions verify` says {report}");
+        Ok(())
+    }
+
+    fn command(&self, words: &[&str]) -> Result<Command> {
+        let stderr = File::options().create(true).append(true).open(self.evidence("stderr.txt"))?;
+        let mut command = Command::new(self.binary);
+        command
+            .args(words)
+            .current_dir(self.dir.path().join("work"))
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.dir.path().join("home"))
+            .env(survivors::COOKIE, &self.session)
+            .stderr(stderr);
+        Ok(command)
+    }
+
+    fn evidence(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("life-{}.{name}", self.life))
+    }
+
+    /// The session file: the only one there is.
+    fn transcript(&self) -> PathBuf {
+        let projects = self.dir.path().join("home/.claude/projects");
+        let name = format!("{}.jsonl", self.session);
+        let found = fs::read_dir(&projects).into_iter().flatten().flatten().next();
+        found.map_or(projects, |project| project.path()).join(name)
+    }
+
+    fn finish(self, outcome: Result<()>) -> Result<()> {
+        outcome.map_err(|error| {
+            let last_words =
+                fs::read_to_string(self.dir.path().join(format!("life-{}.stderr.txt", self.life)));
+            let kept = self.dir.keep();
+            error.context(format!(
+                "evidence in {}{}",
+                kept.display(),
+                last_words.map(|text| format!(", stderr: {}", text.trim())).unwrap_or_default()
+            ))
+        })
+    }
+}
