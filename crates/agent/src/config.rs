@@ -48,8 +48,39 @@ pub struct SessionConfig {
     pub output_styles: Vec<String>,
     /// Where the session is written down.
     pub journal: Journal,
-    /// The session that goes on, if it is not a new one.
-    pub resumed: Option<Resumed>,
+    /// Whether it is new or goes on.
+    pub beginning: Beginning,
+}
+
+/// What a session begins with.
+#[derive(Default)]
+pub enum Beginning {
+    /// Nothing.
+    #[default]
+    New,
+    /// Everything that was said before, in the same session.
+    Resumed(Box<Resumed>),
+    /// Everything that was said before, in a copy of the session.
+    Forked(Box<Resumed>),
+}
+
+impl Beginning {
+    /// How hooks are told about it (`SessionStart.source`).
+    pub fn source(&self) -> &'static str {
+        match self {
+            Self::New => "startup",
+            Self::Resumed(_) => "resume",
+            Self::Forked(_) => "fork",
+        }
+    }
+
+    /// What there was before.
+    pub fn resumed(self) -> Option<Box<Resumed>> {
+        match self {
+            Self::New => None,
+            Self::Resumed(resumed) | Self::Forked(resumed) => Some(resumed),
+        }
+    }
 }
 
 /// The hooks a session starts with; the host may add its own.

@@ -1,10 +1,21 @@
 //! Writes the session down: every frame that belongs to the conversation becomes a record before it is
 //! shown, with the same id. A session that cannot be written goes on; the trouble is reported once.
+//!
+//! A host that keeps its own copy of the session (`--session-mirror`) gets every record as well, also
+//! those for which the disk has no room.
 
+use std::path::{Path, PathBuf};
+
+use lathe_protocol::event::TranscriptMirror;
 use lathe_protocol::{AssistantMessage, InboundUser, ModelUsage, UserMessage};
-use lathe_transcript::record::{AssistantBody, CostState, Envelope, Line, Link, SideRecord, UserBody};
+use lathe_transcript::record::{
+    AssistantBody, CostState, Envelope, Line, Link, SideRecord, TurnPosition, UserBody,
+};
 use lathe_transcript::{TranscriptError, TranscriptWriter};
 use serde_json::{Map, Value};
+
+/// Records in one frame of the mirror.
+const MIRROR_BATCH: usize = 500;
 
 /// Where a session is written, and where in the chain it stands.
 pub struct Journal {
@@ -14,17 +25,39 @@ pub struct Journal {
     last: Option<String>,
     last_prompt: String,
     prompt_id: String,
+    /// How many prompts have started a turn, over all runs of the session.
+    turn_index: u64,
     /// Block number within the answer under way, by the answer's id.
     block: (String, usize),
     troubles: Vec<String>,
+    mirror: Option<Mirror>,
+}
+
+/// The records that the host has not got yet, for the file they belong to.
+struct Mirror {
+    path: PathBuf,
+    records: Vec<Value>,
+}
+
+/// What a prompt starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starts {
+    /// A turn of its own.
+    Turn,
+    /// Nothing: it joins the turn under way.
+    Nothing,
 }
 
 /// What the session has used, as the file keeps it.
 pub struct Spent {
     pub cost_usd: f64,
     pub api_ms: u64,
+    pub tool_ms: u64,
+    pub lines_added: u64,
+    pub lines_removed: u64,
     pub duration_ms: u64,
     pub started_ms: u64,
+    pub has_unknown_cost: bool,
     pub model_usage: std::collections::BTreeMap<String, ModelUsage>,
 }
 
@@ -42,24 +75,35 @@ impl Journal {
             last: None,
             last_prompt: String::new(),
             prompt_id: String::new(),
+            turn_index: 0,
             block: (String::new(), 0),
             troubles: Vec::new(),
+            mirror: None,
         }
     }
 
-    /// Goes on behind a record of an earlier run. What was wrong with its file is told once.
-    pub fn go_on_after(&mut self, last: Option<String>, troubles: impl Iterator<Item = String>) {
+    /// Hands every record to the host as well, as part of the file at `path`, beginning with `copied`.
+    pub fn mirror(&mut self, path: &Path, copied: Vec<Value>) {
+        self.mirror = Some(Mirror { path: path.to_owned(), records: copied });
+    }
+
+    /// Goes on behind a record of an earlier run, in which so many prompts have started a turn.
+    pub fn go_on_after(&mut self, last: Option<String>, turn_index: u64) {
         self.last = last;
-        self.troubles.extend(troubles);
+        self.turn_index = turn_index;
     }
 
     /// A prompt that starts a turn or joins it; `uuid` is its record's id.
-    pub fn prompt(&mut self, prompt: &InboundUser, uuid: &str, now: &str, mode: &str) {
+    pub fn prompt(&mut self, prompt: &InboundUser, starts: Starts, uuid: &str, now: &str, mode: &str) {
         let text = prompt.message.content.text();
         self.last_prompt = text.chars().take(1000).collect();
-        self.prompt_id = uuid.to_owned();
         let mut body = UserBody::prompt(&prompt.message);
-        body.prompt_id = Some(uuid);
+        if starts == Starts::Turn {
+            self.prompt_id = uuid.to_owned();
+            self.turn_index += 1;
+            body.turn_position = Some(TurnPosition { prompt_index: 0, turn_index: self.turn_index });
+        }
+        body.prompt_id = Some(&self.prompt_id);
         body.permission_mode = Some(mode);
         body.prompt_source = Some("sdk");
         body.turn_origin = Some("sdk");
@@ -130,7 +174,7 @@ impl Journal {
 
     /// The turn is over: what listings and a later run need to know.
     pub fn end_of_turn(&mut self, spent: Spent) {
-        if self.writer.is_none() {
+        if self.writer.is_none() && self.mirror.is_none() {
             return;
         }
         let session = self.envelope.session_id.clone();
@@ -147,13 +191,13 @@ impl Journal {
             total_cost_usd: spent.cost_usd,
             total_api_duration: spent.api_ms,
             total_api_duration_without_retries: spent.api_ms,
-            total_tool_duration: 0,
-            total_lines_added: 0,
-            total_lines_removed: 0,
+            total_tool_duration: spent.tool_ms,
+            total_lines_added: spent.lines_added,
+            total_lines_removed: spent.lines_removed,
             total_duration: spent.duration_ms,
             start_time: spent.started_ms,
             model_usage,
-            has_unknown_model_cost: false,
+            has_unknown_model_cost: spent.has_unknown_cost,
             extra: Map::new(),
         });
         self.append(Line::of(&cost));
@@ -184,10 +228,28 @@ impl Journal {
         self.writer.as_ref().map(TranscriptWriter::path)
     }
 
+    /// The next records that the host has not got yet.
+    pub fn take_mirrored(&mut self) -> Option<TranscriptMirror> {
+        let mirror = self.mirror.as_mut().filter(|mirror| !mirror.records.is_empty())?;
+        let batch = mirror.records.len().min(MIRROR_BATCH);
+        Some(TranscriptMirror {
+            file_path: mirror.path.display().to_string(),
+            entries: mirror.records.drain(..batch).collect(),
+            ..TranscriptMirror::default()
+        })
+    }
+
     fn append(&mut self, line: Result<Line, TranscriptError>) {
+        if let (Some(mirror), Ok(line)) = (&mut self.mirror, &line) {
+            mirror.records.extend(serde_json::from_str(line.json()).ok());
+        }
         let Some(writer) = &mut self.writer else { return };
-        if let Err(error) = line.and_then(|line| writer.append(&line)) {
-            self.troubles.push(format!("the session is not being saved: {error}"));
+        match line.and_then(|line| writer.append(&line)) {
+            Ok(_) => {}
+            Err(error @ TranscriptError::NoSpace { .. }) => self
+                .troubles
+                .push(format!("{error}: the session goes on, and is saved as soon as there is room")),
+            Err(error) => self.troubles.push(format!("the session is not saved any more: {error}")),
         }
     }
 }

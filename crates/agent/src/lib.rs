@@ -34,6 +34,6 @@ pub mod totals;
 pub mod turn;
 
 pub use config::{
-    FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits,
+    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits,
 };
 pub use session::{SessionEnd, Signals, run};

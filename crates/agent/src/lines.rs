@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::ask::Settled;
 use crate::beside::Beside;
 use crate::control;
-use crate::queue::{Admitted, Priority};
+use crate::queue::{Admitted, Priority, Seen};
 use crate::session::TurnHandle;
 use crate::shared::Shared;
 
@@ -86,7 +86,13 @@ async fn admit(shared: &Shared, prompt: InboundUser, turn: Option<&TurnHandle>) 
     let copy = prompt.clone();
     let admitted = shared.queue().admit(prompt);
     match admitted {
-        Admitted::Duplicate => shared.replay(&copy).await,
+        Admitted::Duplicate(seen) => {
+            shared.replay(&copy).await;
+            if seen == Seen::EarlierRun {
+                // Nothing of this run will ever tell how it ended: it has.
+                shared.emit_lifecycle(uuid.as_deref(), "completed").await;
+            }
+        }
         Admitted::Queued => {
             shared.emit_lifecycle(uuid.as_deref(), "queued").await;
             if let (Priority::Now, Some(turn)) = (priority, turn) {

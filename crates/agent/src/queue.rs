@@ -12,6 +12,8 @@ pub struct Queue {
     waiting: VecDeque<InboundUser>,
     /// Client ids of every prompt so far: a repeated one is a duplicate.
     seen: PromptIds,
+    /// Those of them that were there when the session was taken up.
+    earlier: PromptIds,
 }
 
 /// When a prompt wants to be heard.
@@ -40,7 +42,14 @@ impl Priority {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admitted {
     Queued,
-    Duplicate,
+    Duplicate(Seen),
+}
+
+/// When a prompt was seen before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    ThisRun,
+    EarlierRun,
 }
 
 impl Queue {
@@ -49,7 +58,8 @@ impl Queue {
         if let Some(uuid) = &prompt.uuid
             && !self.seen.insert(uuid)
         {
-            return Admitted::Duplicate;
+            let is_earlier = self.earlier.contains(uuid);
+            return Admitted::Duplicate(if is_earlier { Seen::EarlierRun } else { Seen::ThisRun });
         }
         match Priority::of(&prompt) {
             Priority::Now => self.waiting.push_front(prompt),
@@ -60,6 +70,7 @@ impl Queue {
 
     /// Ids that count as seen, from a session that goes on.
     pub fn remember(&mut self, prompts: PromptIds) {
+        self.earlier = prompts.clone();
         self.seen = prompts;
     }
 
@@ -137,9 +148,9 @@ mod tests {
         let mut earlier = PromptIds::default();
         earlier.insert("old");
         queue.remember(earlier);
-        assert_eq!(queue.admit(prompt("old", None)), Admitted::Duplicate);
+        assert_eq!(queue.admit(prompt("old", None)), Admitted::Duplicate(Seen::EarlierRun));
         assert_eq!(queue.admit(prompt("a", None)), Admitted::Queued);
-        assert_eq!(queue.admit(prompt("a", None)), Admitted::Duplicate);
+        assert_eq!(queue.admit(prompt("a", None)), Admitted::Duplicate(Seen::ThisRun));
         assert_eq!(queue.len(), 1);
         assert!(queue.cancel("a"));
         assert!(!queue.cancel("a"));

@@ -17,7 +17,7 @@ use crate::config::SessionConfig;
 use crate::decide::Ending;
 use crate::finish::{Finished, finish};
 use crate::history::History;
-use crate::journal::Spent;
+use crate::journal::Starts;
 use crate::lines;
 use crate::shared::Shared;
 use crate::turn::{Outcome, Stats, Turn};
@@ -72,8 +72,6 @@ struct Session {
     preamble: Option<String>,
     results: u64,
     started_ms: u64,
-    /// Time spent in requests, over all turns.
-    api_ms: u64,
     end: SessionEnd,
 }
 
@@ -86,10 +84,10 @@ pub async fn run(
     signals: Signals,
 ) -> SessionEnd {
     let preamble = config.preamble.take();
-    let resumed = config.resumed.take();
+    let beginning = std::mem::take(&mut config.beginning);
+    let source = beginning.source();
     let shared = Shared::new(config, out, signals.stop);
-    let resumes = resumed.is_some();
-    let history = resumed.map_or_else(History::default, |resumed| shared.take_up(resumed));
+    let history = beginning.resumed().map_or_else(History::default, |resumed| shared.take_up(*resumed));
     let mut session = Session {
         started_ms: shared.host.now_ms(),
         beside: Beside::new(shared.clone()),
@@ -100,16 +98,16 @@ pub async fn run(
         finish: signals.finish,
         preamble,
         results: 0,
-        api_ms: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
-    session.fire_start(if resumes { "resume" } else { "startup" }).await;
+    session.fire_start(source).await;
     while let Some(prompt) = session.next_prompt().await {
         session.turn(prompt).await;
     }
     session.answer_the_rest().await;
     session.fire_end().await;
     session.shared.workspace.ledger.kill_all().await;
+    session.shared.mirror_records().await;
     session.end.interrupted = session.finish.is_cancelled();
     session.end
 }
@@ -289,12 +287,12 @@ impl Session {
             Submitted::Accepted { contexts } => {
                 self.history.add_user(prompt_blocks(&prompt.message.content));
                 self.history.add_notes(contexts);
-                self.shared.write_prompt(prompt).await;
+                self.shared.write_prompt(prompt, Starts::Turn).await;
             }
             Submitted::Refused { text, kind, kept } => {
                 if *kept {
                     self.history.add_user(prompt_blocks(&prompt.message.content));
-                    self.shared.write_prompt(prompt).await;
+                    self.shared.write_prompt(prompt, Starts::Turn).await;
                 }
                 self.shared.emit(self.shared.frames.prompt_refused(text, kind, *kept)).await;
             }
@@ -312,8 +310,8 @@ impl Session {
         result.queued_turn_count = Some(waiting as u64);
         self.results += 1;
         self.end.last_was_error = finished.is_error;
-        self.api_ms += result.duration_api_ms;
-        let spent = self.spent();
+        self.shared.totals().add_api_time(result.duration_api_ms);
+        let spent = self.shared.totals().spent(self.started_ms, self.shared.host.now_ms());
         self.shared.journal().end_of_turn(spent);
         self.report_troubles().await;
         self.shared.emit(result).await;
@@ -323,18 +321,6 @@ impl Session {
         }
         if waiting == 0 {
             self.shared.emit_state("idle").await;
-        }
-    }
-
-    /// What the session has used so far.
-    fn spent(&self) -> Spent {
-        let totals = self.shared.totals();
-        Spent {
-            cost_usd: totals.cost_usd(),
-            api_ms: self.api_ms,
-            duration_ms: self.shared.host.now_ms().saturating_sub(self.started_ms),
-            started_ms: self.started_ms,
-            model_usage: totals.model_usage(),
         }
     }
 
@@ -358,15 +344,17 @@ impl Shared {
         if let Some(cost) = &resumed.cost_state {
             self.totals().start_from(cost);
         }
-        self.journal().go_on_after(resumed.last_uuid, resumed.warnings.iter().map(ToString::to_string));
+        let mut journal = self.journal();
+        journal.report(resumed.warnings.iter().map(ToString::to_string));
+        journal.go_on_after(resumed.last_uuid, resumed.turn_index);
         History::restore(&resumed.messages)
     }
 
     /// Writes a prompt down and acknowledges it.
-    pub(crate) async fn write_prompt(&self, prompt: &InboundUser) {
+    pub(crate) async fn write_prompt(&self, prompt: &InboundUser, starts: Starts) {
         let uuid = prompt.uuid.clone().unwrap_or_else(|| self.frames.uuid());
         let mode = self.permissions().mode().as_str();
-        self.journal().prompt(prompt, &uuid, &self.frames.now(), mode);
+        self.journal().prompt(prompt, starts, &uuid, &self.frames.now(), mode);
         self.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
     }
 

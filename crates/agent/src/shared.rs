@@ -133,7 +133,22 @@ impl Shared {
 
     /// Hands a frame to the host. A slow host slows the session here; a host that is gone ends it.
     pub async fn emit(&self, frame: impl Into<Outbound>) {
-        if self.out.send(frame.into()).await.is_err() {
+        self.mirror_records().await;
+        self.send(frame.into()).await;
+    }
+
+    /// Hands over the records that were written since the last time, for hosts that keep their own copy: a
+    /// host has the record of a message before it has the message.
+    pub(crate) async fn mirror_records(&self) {
+        loop {
+            let mirrored = self.journal().take_mirrored();
+            let Some(frame) = mirrored else { return };
+            self.send(frame.into()).await;
+        }
+    }
+
+    async fn send(&self, frame: Outbound) {
+        if self.out.send(frame).await.is_err() {
             self.stop.cancel();
         }
     }

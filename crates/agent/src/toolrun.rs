@@ -132,6 +132,7 @@ async fn permitted_run(
     let began = Instant::now();
     let outcome = tool.call(&input, &context).await;
     let ran = toolhooks::Ran { input, duration_ms: began.elapsed().as_millis() as u64 };
+    shared.totals().add_tool_time(ran.duration_ms);
     let answered = match outcome {
         Ok(output) => succeeded(call, output, meta),
         Err(ToolFailure::Interrupted) => broken_off(call),

@@ -7,6 +7,8 @@ use lathe_protocol::{ModelUsage, Usage};
 use lathe_transcript::record::CostState;
 use serde_json::Value;
 
+use crate::journal::Spent;
+
 /// Running sums of one session.
 #[derive(Default)]
 pub struct Totals {
@@ -20,6 +22,7 @@ pub struct Totals {
     api_ms: u64,
     /// What earlier runs of the session cost: part of its total, not of this run's budget.
     earlier: Earlier,
+    work: Work,
 }
 
 /// What a session had used when this run took it up.
@@ -27,6 +30,19 @@ pub struct Totals {
 struct Earlier {
     cost_usd: f64,
     models: BTreeMap<String, ModelUsage>,
+    duration_ms: u64,
+    started_ms: Option<u64>,
+}
+
+/// Work of a session that is counted for later readers of its file, over all its runs.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Work {
+    api_ms: u64,
+    tool_ms: u64,
+    lines_added: u64,
+    lines_removed: u64,
+    /// Whether a model without a price was used.
+    unknown_cost: bool,
 }
 
 #[derive(Default, Clone)]
@@ -42,6 +58,7 @@ impl Totals {
         let priced = prices::price(usage, model);
         if priced.basis == CostBasis::Unknown && !self.unknown_models.iter().any(|known| known == model) {
             self.unknown_models.push(model.to_owned());
+            self.work.unknown_cost = true;
         }
         for sums in [&mut self.models, &mut self.since_result] {
             let at = match sums.iter().position(|(name, _)| name == model) {
@@ -93,7 +110,59 @@ impl Totals {
         self.earlier = Earlier {
             cost_usd: state.total_cost_usd,
             models: state.model_usage.iter().filter_map(usage).collect(),
+            duration_ms: state.total_duration,
+            started_ms: (state.start_time > 0).then_some(state.start_time),
         };
+        self.work = Work {
+            api_ms: state.total_api_duration,
+            tool_ms: state.total_tool_duration,
+            lines_added: state.total_lines_added,
+            lines_removed: state.total_lines_removed,
+            unknown_cost: state.has_unknown_model_cost,
+        };
+    }
+
+    /// Time that a turn spent in requests.
+    pub fn add_api_time(&mut self, ms: u64) {
+        self.work.api_ms += ms;
+    }
+
+    /// Time that a tool call took.
+    pub fn add_tool_time(&mut self, ms: u64) {
+        self.work.tool_ms += ms;
+    }
+
+    /// The lines that a call has changed, by its `tool_use_result`.
+    pub fn add_changes(&mut self, result: &Value) {
+        let hunks = result["structuredPatch"].as_array().into_iter().flatten();
+        for line in hunks.flat_map(|hunk| hunk["lines"].as_array().into_iter().flatten()) {
+            match line.as_str().and_then(|line| line.chars().next()) {
+                Some('+') => self.work.lines_added += 1,
+                Some('-') => self.work.lines_removed += 1,
+                Some(_) | None => {}
+            }
+        }
+        // A new file has no difference to anything.
+        if result["type"] == "create"
+            && let Some(content) = result["content"].as_str()
+        {
+            self.work.lines_added += content.lines().count() as u64;
+        }
+    }
+
+    /// What the file keeps of all this; the run began at `started_ms`.
+    pub fn spent(&self, started_ms: u64, now_ms: u64) -> Spent {
+        Spent {
+            cost_usd: self.cost_usd(),
+            api_ms: self.work.api_ms,
+            tool_ms: self.work.tool_ms,
+            lines_added: self.work.lines_added,
+            lines_removed: self.work.lines_removed,
+            duration_ms: self.earlier.duration_ms + now_ms.saturating_sub(started_ms),
+            started_ms: self.earlier.started_ms.unwrap_or(started_ms),
+            has_unknown_cost: self.work.unknown_cost,
+            model_usage: self.model_usage(),
+        }
     }
 
     /// US dollars of this run.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::Answer;
 use crate::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
 use crate::history::History;
+use crate::journal::Starts;
 use crate::session::prompt_blocks;
 use crate::shared::Shared;
 use crate::toolrun::Answered;
@@ -191,7 +192,7 @@ impl Turn<'_> {
         let joining = self.shared.queue().joining();
         for prompt in joining {
             self.history.add_user(prompt_blocks(&prompt.message.content));
-            self.shared.write_prompt(&prompt).await;
+            self.shared.write_prompt(&prompt, Starts::Nothing).await;
             self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
             self.stats.prompts.extend(prompt.uuid);
         }
@@ -243,6 +244,7 @@ impl Turn<'_> {
     /// Writes down and shows the answer to a tool call.
     pub(crate) async fn say_tool_result(&mut self, answered: &Answered) {
         self.stats.denials.extend(answered.denial.clone());
+        self.shared.totals().add_changes(&answered.result);
         let frame =
             self.shared.frames.tool_result(&answered.block, answered.result.clone(), answered.meta.clone());
         self.stats.user_frames += 1;

@@ -116,7 +116,7 @@ pub const FLAGS: &[Flag] = &[
     flag("resume-session-at", &["--resume-session-at"], One, "--resume-session-at <uuid>", Works),
     flag("resume-drops-turn", &["--resume-drops-turn"], One, "--resume-drops-turn <uuid>", Works),
     flag("no-session-persistence", &["--no-session-persistence"], Switch, "--no-session-persistence", Works),
-    flag("session-mirror", &["--session-mirror"], Switch, "--session-mirror", NotYet),
+    flag("session-mirror", &["--session-mirror"], Switch, "--session-mirror", Works),
     flag("name", &["-n", "--name"], One, "-n, --name <name>", Works),
     flag("disable-slash-commands", &["--disable-slash-commands"], Switch, "--disable-slash-commands", Ignored),
     flag("bare", &["--bare"], Switch, "--bare", Works),

@@ -11,6 +11,7 @@ mod pipe;
 mod plan;
 mod print;
 mod progress;
+mod retention;
 mod run;
 mod sessions;
 mod settings;

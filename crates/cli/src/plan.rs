@@ -85,6 +85,8 @@ pub struct RunPlan {
     /// Go on in a copy.
     pub fork: bool,
     pub persist: bool,
+    /// Hand every record of the session to the host as well.
+    pub mirror: bool,
     pub name: Option<String>,
     /// Things worth saying on stderr before the run.
     pub warnings: Vec<String>,
@@ -152,6 +154,7 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         resume: resume(args)?,
         fork: args.has("fork-session"),
         persist: !args.has("no-session-persistence"),
+        mirror: args.has("session-mirror"),
         name: args.value("name").map(str::to_owned),
         warnings,
     })

@@ -30,6 +30,9 @@ const LINE_QUEUE: usize = 64;
 /// How long the end of a stopped run may take: its tools are killed and answered meanwhile.
 const STOP_GRACE: Duration = Duration::from_millis(2500);
 
+/// The signal of a write beyond the file size limit of the process (Linux).
+const SIGXFSZ: i32 = 25;
+
 /// How a run ended, before it becomes an exit code.
 enum RunEnd {
     Session(SessionEnd),
@@ -68,8 +71,8 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     let (output, input, prompt) = (plan.output, plan.input, plan.prompt.clone());
     let first = if plan.await_initialize { FirstLine::Initialize } else { FirstLine::Any };
     let tells_failures = env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS");
-    let config = match start::session_config(&plan, env).await {
-        Ok(config) => config,
+    let start = match start::session_config(&plan, env).await {
+        Ok(start) => start,
         Err(error) => {
             eprintln!("{}", error.message);
             if let Some(session) = &error.session {
@@ -86,7 +89,7 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     let (frames, frames_out) = mpsc::channel(FRAME_QUEUE);
     let (lines, lines_in) = mpsc::channel(LINE_QUEUE);
     let signals = Signals::default();
-    let session = lathe_agent::run(config, lines_in, frames, signals.clone());
+    let session = lathe_agent::run(start.session, lines_in, frames, signals.clone());
     let writer = write_frames(output, frames_out, progress);
     let feeder = async {
         match (input, prompt) {
@@ -105,6 +108,10 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
         && tells_failures
     {
         print::line(startup_failure(message, reason));
+    }
+    if let (RunEnd::Session(_), Some(retention)) = (&end, start.retention) {
+        // Everything has been said: from here on nobody waits for this process.
+        retention.sweep_if_due(RealHost.now_ms());
     }
     exit_code(end)
 }
@@ -150,6 +157,9 @@ async fn supervise(
 /// Waits for a signal that ends the run at once; Ctrl-C lets the turn end with its result instead.
 async fn termination(signals: &Signals) -> u8 {
     let listen = |kind| signal(kind).ok();
+    // Without a listener a write beyond the file size limit would kill the process; with one the write
+    // fails, and the session goes on as with a full disk.
+    let _size_limit = listen(SignalKind::from_raw(SIGXFSZ));
     let (mut interrupt, mut terminate, mut hangup) =
         (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
     let next = |listener: &mut Option<tokio::signal::unix::Signal>| {

@@ -1,15 +1,21 @@
 //! The session of a run: a new one, or one that goes on, found by id, title or folder.
+//!
+//! What cannot be written is a warning, what cannot be read is a refusal: a run must not pretend to go on
+//! with a conversation it does not have.
 #![allow(clippy::disallowed_macros, reason = "warnings of the start go to stderr")]
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use lathe_agent::Beginning;
 use lathe_agent::host::Host;
 use lathe_agent::journal::Journal;
+use lathe_protocol::PermissionMode;
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{
     Durability, ForkIds, ForkPlan, ResumeAt, Resumed, SessionPaths, Sessions, TranscriptError,
     TranscriptWriter, fork, is_session_id, load_for_resume,
 };
+use serde_json::Value;
 
 use crate::PROTOCOL_VERSION;
 use crate::env::Env;
@@ -20,131 +26,230 @@ pub struct OpenSession {
     pub id: String,
     pub journal: Journal,
     /// What there was before, if it goes on.
-    pub resumed: Option<Resumed>,
+    pub beginning: Beginning,
+}
+
+impl OpenSession {
+    /// The permission mode that the session had, unless a run must ask for it anew.
+    pub fn saved_mode(&self) -> Option<PermissionMode> {
+        let (Beginning::Resumed(resumed) | Beginning::Forked(resumed)) = &self.beginning else { return None };
+        let mode = PermissionMode::parse(resumed.permission_mode.as_deref()?).ok()?;
+        (!matches!(mode, PermissionMode::Plan | PermissionMode::BypassPermissions)).then_some(mode)
+    }
 }
 
 /// Opens the session that a plan asks for.
 pub fn open(plan: &RunPlan, env: &Env, cwd: &Path, host: &dyn Host) -> Result<OpenSession, StartError> {
-    let wanted = plan.session_id.clone();
-    let Some(config_dir) = env.config_dir() else {
+    let opening = Opening { plan, env, cwd, host, config_dir: env.config_dir() };
+    let Some(config_dir) = &opening.config_dir else {
         if plan.persist {
             eprintln!("Warning: HOME is not set, so this session is not saved");
         }
-        return Ok(unsaved(wanted.unwrap_or_else(|| host.uuid()), env, cwd));
+        return match &plan.resume {
+            Resume::Named { name, .. } => Err(opening.not_found(name)),
+            Resume::No | Resume::Newest => Ok(opening.unsaved(opening.new_id())),
+        };
     };
-    let sessions = Sessions::new(&config_dir);
-    let (source, at) = match &plan.resume {
-        Resume::No => return new_session(plan, env, cwd, &config_dir, wanted.unwrap_or_else(|| host.uuid())),
+    let sessions = Sessions::new(config_dir);
+    match &plan.resume {
+        Resume::No => opening.new_session(config_dir),
         Resume::Newest => match sessions.newest_for_cwd(cwd) {
-            Some(info) => (SessionPaths::new(&config_dir, cwd, &info.session_id), ResumeAt::Latest),
-            None => return new_session(plan, env, cwd, &config_dir, wanted.unwrap_or_else(|| host.uuid())),
+            Some(info) => opening.go_on(&info.path, ResumeAt::Latest),
+            None => opening.new_session(config_dir),
         },
         Resume::Named { name, at, drops_turn } => {
             let at = match at {
                 Some(uuid) => ResumeAt::Message { uuid, drops_turn: drops_turn.as_deref() },
                 None => ResumeAt::Latest,
             };
-            (find(&sessions, cwd, name)?, at)
-        }
-    };
-    go_on(plan, env, cwd, &source, at, wanted.unwrap_or_else(|| host.uuid()))
-}
-
-/// A session by its id, from any folder, or by its title.
-fn find(sessions: &Sessions, cwd: &Path, name: &str) -> Result<SessionPaths, StartError> {
-    let refused = |message: String| StartError { message, reason: None, session: Some(name.to_owned()) };
-    if is_session_id(name) {
-        return sessions
-            .find_by_id_anywhere(cwd, name)
-            .map_err(|_| refused(format!("No conversation found with session ID: {name}")));
-    }
-    let named = sessions.find_by_title(cwd, name).filter(|_| !name.is_empty());
-    let found = named.and_then(|info| sessions.find_by_id_anywhere(cwd, &info.session_id).ok());
-    found.ok_or_else(|| {
-        refused(format!(
-            "Error: --resume requires a valid session ID or session title when used with --print; \
-             there is none for {name:?}"
-        ))
-    })
-}
-
-/// Takes a session up where it ended, in its own file or in a copy.
-fn go_on(
-    plan: &RunPlan,
-    env: &Env,
-    cwd: &Path,
-    source: &SessionPaths,
-    at: ResumeAt<'_>,
-    new_id: String,
-) -> Result<OpenSession, StartError> {
-    let failed = |error: TranscriptError| StartError {
-        message: match &error {
-            TranscriptError::Locked { .. } => format!("Error: {error}; --fork-session goes on in a copy"),
-            _ => error.to_string(),
-        },
-        reason: None,
-        session: Some(source.session_id().to_owned()),
-    };
-    let paths = if plan.fork {
-        let plan = ForkPlan { session_id: &new_id, up_to: None, ids: ForkIds::Keep };
-        fork(&source.transcript(), plan).map_err(failed)?
-    } else {
-        SessionPaths::of_transcript(&source.transcript())
-    };
-    let id = paths.session_id().to_owned();
-    let envelope = envelope(&id, env, cwd);
-    let journal = if plan.persist {
-        let writer =
-            TranscriptWriter::open_existing(&paths.transcript(), Durability::ProcessCrash).map_err(failed)?;
-        Journal::new(writer, envelope)
-    } else {
-        Journal::off(envelope)
-    };
-    let resumed = load_for_resume(&paths.transcript(), at).map_err(failed)?;
-    Ok(OpenSession { id, journal, resumed: Some(resumed) })
-}
-
-/// A new session. A folder that cannot be written is a warning: the session runs without being kept.
-fn new_session(
-    plan: &RunPlan,
-    env: &Env,
-    cwd: &Path,
-    config_dir: &Path,
-    id: String,
-) -> Result<OpenSession, StartError> {
-    if !plan.persist {
-        return Ok(unsaved(id, env, cwd));
-    }
-    let path = SessionPaths::new(config_dir, cwd, &id).transcript();
-    match TranscriptWriter::create(&path, Durability::ProcessCrash) {
-        Ok(writer) => {
-            let journal = Journal::new(writer, envelope(&id, env, cwd));
-            Ok(OpenSession { id, journal, resumed: None })
-        }
-        Err(TranscriptError::AlreadyExists { .. }) => {
-            Err(StartError::new(format!("Error: Session ID {id} is already in use.")))
-        }
-        Err(error) => {
-            eprintln!("Warning: this session is not saved: {error}");
-            Ok(unsaved(id, env, cwd))
+            opening.go_on(&opening.find(&sessions, name)?, at)
         }
     }
 }
 
-fn unsaved(id: String, env: &Env, cwd: &Path) -> OpenSession {
-    let journal = Journal::off(envelope(&id, env, cwd));
-    OpenSession { id, journal, resumed: None }
+/// What a session is opened from.
+struct Opening<'a> {
+    plan: &'a RunPlan,
+    env: &'a Env,
+    cwd: &'a Path,
+    host: &'a dyn Host,
+    config_dir: Option<PathBuf>,
 }
 
-fn envelope(session_id: &str, env: &Env, cwd: &Path) -> Envelope {
-    Envelope {
-        session_id: session_id.to_owned(),
-        cwd: cwd.display().to_string(),
-        version: PROTOCOL_VERSION.to_owned(),
-        git_branch: git_branch(cwd),
-        entrypoint: env.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned(),
-        ..Envelope::default()
+impl Opening<'_> {
+    /// The file of a session, by its id, from any folder, or by its title.
+    fn find(&self, sessions: &Sessions, name: &str) -> Result<PathBuf, StartError> {
+        if is_session_id(name) {
+            let found = sessions.find_by_id_anywhere(self.cwd, name);
+            return found.map(|paths| paths.transcript()).map_err(|_| self.not_found(name));
+        }
+        sessions.find_by_title(self.cwd, name).map(|info| info.path).ok_or_else(|| self.not_found(name))
     }
+
+    /// The refusal of a session that is not there; programs match how it begins.
+    fn not_found(&self, name: &str) -> StartError {
+        if is_session_id(name) {
+            let message = format!("No conversation found with session ID: {name}");
+            return StartError { message, reason: None, session: Some(name.to_owned()) };
+        }
+        let message = format!(
+            "Error: --resume requires a valid session ID or session title when used with --print: {name:?} is \
+             neither the UUID of a session nor the title of one (`lathe sessions list --all` shows them)"
+        );
+        StartError { message, reason: None, session: Some(self.host.uuid()) }
+    }
+
+    /// The id of a session that is not a resumed one.
+    fn new_id(&self) -> String {
+        self.plan.session_id.clone().unwrap_or_else(|| self.host.uuid())
+    }
+
+    /// Takes a session up where it ended, in its own file or in a copy.
+    fn go_on(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, StartError> {
+        let paths = SessionPaths::of_transcript(source);
+        let failed = |error| refusal(&error, paths.session_id());
+        if self.plan.fork {
+            let resumed = load_for_resume(source, at).map_err(failed)?;
+            return self.go_on_in_a_copy(source, resumed);
+        }
+        let id = paths.session_id().to_owned();
+        // The lock comes first: what is loaded then is what the next record follows.
+        let journal = match self.plan.persist {
+            true => self.writable(source, &id, TranscriptWriter::open_existing).map_err(failed)?,
+            false => None,
+        };
+        let resumed = load_for_resume(source, at).map_err(failed)?;
+        let mut journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        self.mirror(&mut journal, source, Vec::new());
+        Ok(OpenSession { id, journal, beginning: Beginning::Resumed(Box::new(resumed)) })
+    }
+
+    fn go_on_in_a_copy(&self, source: &Path, resumed: Resumed) -> Result<OpenSession, StartError> {
+        let id = self.new_id();
+        let beginning = Beginning::Forked(Box::new(resumed));
+        let copy = || fork(source, ForkPlan { session_id: &id, up_to: None, ids: ForkIds::Keep });
+        let path = match self.plan.persist {
+            true => self.unless_unwritable(copy()).map_err(|error| refusal(&error, &id))?,
+            false => None,
+        };
+        let Some(path) = path.map(|paths| paths.transcript()) else {
+            return Ok(OpenSession { beginning, ..self.unsaved(id) });
+        };
+        let journal = self.writable(&path, &id, TranscriptWriter::open_existing);
+        let journal = journal.map_err(|error| refusal(&error, &id))?;
+        let mut journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        self.mirror(&mut journal, &path, if self.plan.mirror { records(&path) } else { Vec::new() });
+        Ok(OpenSession { id, journal, beginning })
+    }
+
+    /// A new session. A folder that cannot be written is a warning: the session runs without being kept.
+    fn new_session(&self, config_dir: &Path) -> Result<OpenSession, StartError> {
+        let id = self.new_id();
+        if !self.plan.persist {
+            return Ok(self.unsaved(id));
+        }
+        let path = SessionPaths::new(config_dir, self.cwd, &id).transcript();
+        // An id that somebody chose may be chosen twice.
+        let make = match self.plan.session_id {
+            Some(_) => TranscriptWriter::claim,
+            None => TranscriptWriter::create,
+        };
+        let journal = match self.writable(&path, &id, make) {
+            Err(TranscriptError::AlreadyExists { .. } | TranscriptError::Locked { .. }) => {
+                return Err(StartError::new(format!("Error: Session ID {id} is already in use.")));
+            }
+            Err(error) => {
+                // A place where nothing can be made, not even the folder.
+                eprintln!("Warning: this session is not saved: {error}");
+                None
+            }
+            Ok(journal) => journal,
+        };
+        let mut journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        self.mirror(&mut journal, &path, Vec::new());
+        Ok(OpenSession { id, journal, beginning: Beginning::New })
+    }
+
+    /// A journal on the file at `path`; none, with a warning, where it cannot be written.
+    fn writable(
+        &self,
+        path: &Path,
+        id: &str,
+        open: impl Fn(&Path, Durability) -> Result<TranscriptWriter, TranscriptError>,
+    ) -> Result<Option<Journal>, TranscriptError> {
+        let writer = self.unless_unwritable(open(path, Durability::ProcessCrash))?;
+        Ok(writer.map(|writer| Journal::new(writer, self.envelope(id))))
+    }
+
+    /// Takes a place that cannot be written for a reason to warn, and any other error for one to stop.
+    fn unless_unwritable<T>(
+        &self,
+        outcome: Result<T, TranscriptError>,
+    ) -> Result<Option<T>, TranscriptError> {
+        match outcome {
+            Ok(made) => Ok(Some(made)),
+            Err(
+                error @ (TranscriptError::AlreadyExists { .. }
+                | TranscriptError::Locked { .. }
+                | TranscriptError::NotFound { .. }
+                | TranscriptError::BadSessionId(_)),
+            ) => Err(error),
+            Err(error) => {
+                eprintln!("Warning: this session is not saved: {error}");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Lets the host keep a copy, if it wants one.
+    fn mirror(&self, journal: &mut Journal, path: &Path, copied: Vec<Value>) {
+        if self.plan.mirror && self.plan.persist {
+            journal.mirror(path, copied);
+        }
+    }
+
+    fn unsaved(&self, id: String) -> OpenSession {
+        OpenSession { journal: Journal::off(self.envelope(&id)), id, beginning: Beginning::New }
+    }
+
+    fn envelope(&self, session_id: &str) -> Envelope {
+        Envelope {
+            session_id: session_id.to_owned(),
+            cwd: self.cwd.display().to_string(),
+            version: PROTOCOL_VERSION.to_owned(),
+            git_branch: git_branch(self.cwd),
+            entrypoint: self.env.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned(),
+            ..Envelope::default()
+        }
+    }
+}
+
+/// Why a session cannot be taken up, as a result and on stderr.
+fn refusal(error: &TranscriptError, session: &str) -> StartError {
+    let message = match error {
+        TranscriptError::Locked { .. } => {
+            format!("Error: {error}; wait until it has ended, or go on in a copy with --fork-session")
+        }
+        TranscriptError::AlreadyExists { .. } => format!("Error: Session ID {session} is already in use."),
+        // These two are matched by programs.
+        TranscriptError::NoSuchMessage(_) | TranscriptError::DropsTurn { .. } => error.to_string(),
+        TranscriptError::NotFound { .. }
+        | TranscriptError::NoSpace { .. }
+        | TranscriptError::ReadOnly { .. }
+        | TranscriptError::Deleted { .. }
+        | TranscriptError::BacklogFull { .. }
+        | TranscriptError::Io { .. }
+        | TranscriptError::Json(_)
+        | TranscriptError::BadSessionId(_)
+        | TranscriptError::EmptyTitle => format!("Error: cannot take up session {session}: {error}"),
+    };
+    StartError { message, reason: None, session: Some(session.to_owned()) }
+}
+
+/// The records of a file that was just written.
+fn records(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// The branch that is checked out, read from the repository itself: no `git` has to be started for it.

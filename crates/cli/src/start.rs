@@ -27,6 +27,7 @@ use crate::client;
 use crate::env::Env;
 use crate::host::RealHost;
 use crate::plan::{RunPlan, StartError, ToolChoice};
+use crate::retention::Retention;
 use crate::sessions;
 use crate::settings::{self, RunSettings};
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
@@ -34,8 +35,14 @@ use crate::{LATHE_VERSION, PROTOCOL_VERSION};
 /// The model when nobody names one.
 const DEFAULT_MODEL: &str = "default";
 
+/// A session that can run, and what is to be done when it has.
+pub struct Start {
+    pub session: SessionConfig,
+    pub retention: Option<Retention>,
+}
+
 /// Builds the session of a plan.
-pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfig, StartError> {
+pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, StartError> {
     let host: Arc<dyn Host> = Arc::new(RealHost);
     let (settings, warnings) = settings::load(plan, &env)?;
     warnings.iter().for_each(|warning| eprintln!("{warning}"));
@@ -62,7 +69,9 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
     let mut dirs = plan.add_dirs.clone();
     dirs.extend(settings.stack().permission_dirs().into_iter().map(|dir| dir.path));
     let extra_dirs = existing_dirs(&dirs, &cwd);
-    let permissions = permissions(plan, &env, &settings, &extra_dirs)?;
+    let default_mode = settings.stack().default_mode();
+    let mode = plan.permission_mode.or(session.saved_mode()).or(default_mode).unwrap_or_default();
+    let permissions = permissions(plan, &env, &settings, &extra_dirs, mode)?;
     let tools = tools(plan, &permissions);
     let workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
     if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
@@ -76,7 +85,8 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
     let style = instructions.style.as_ref();
     system.style = style.map(|style| style.text.clone()).unwrap_or_default();
     let hooks = hooks_config(&env, &settings, &wanted, &session_id);
-    Ok(SessionConfig {
+    let retention = Retention::of(plan, &env, wanted.cleanup_period_days);
+    let session = SessionConfig {
         init: Init {
             output_style: style.map_or("default", |style| &style.name).to_owned(),
             ..init_facts(&cwd, &extra_dirs, chosen.key_source)
@@ -107,9 +117,10 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<SessionConfi
         catalog: client::catalog(&env),
         settings: Arc::new(settings),
         journal: session.journal,
-        resumed: session.resumed,
+        beginning: session.beginning,
         host,
-    })
+    };
+    Ok(Start { session, retention })
 }
 
 /// The id behind a name; a script stands in for the default model.
@@ -169,7 +180,8 @@ fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
 pub fn permission_engine(plan: &RunPlan, env: &Env) -> Result<Engine, StartError> {
     let (settings, _) = settings::load(plan, env)?;
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
-    permissions(plan, env, &settings, &existing_dirs(&plan.add_dirs, &cwd))
+    let mode = plan.permission_mode.or(settings.stack().default_mode()).unwrap_or_default();
+    permissions(plan, env, &settings, &existing_dirs(&plan.add_dirs, &cwd), mode)
 }
 
 /// The rules and the mode: those of the settings files, then those of the command line.
@@ -178,9 +190,9 @@ fn permissions(
     env: &Env,
     settings: &RunSettings,
     extra_dirs: &[PathBuf],
+    mode: PermissionMode,
 ) -> Result<Engine, StartError> {
     let stack = settings.stack();
-    let mode = plan.permission_mode.or_else(|| stack.default_mode()).unwrap_or_default();
     if let Some(warning) = mode_warning(mode) {
         eprintln!("Warning: {warning}");
     }

@@ -1,9 +1,10 @@
 //! Frames out: takes the one stream of frames a session makes and writes it in the format that was
 //! asked for. The only place that writes to stdout during a run.
+#![allow(clippy::disallowed_macros, reason = "warnings of a run go to stderr")]
 
 use std::io;
 
-use lathe_protocol::{Outbound, ResultMessage};
+use lathe_protocol::{Outbound, ResultMessage, SystemMessage};
 use tokio::sync::mpsc;
 
 use crate::plan::OutputFormat;
@@ -85,6 +86,19 @@ impl Page {
                 self.begun = true;
                 self.json(frame);
             }
+            OutputFormat::Json | OutputFormat::Text => self.result_only(frame),
+        }
+    }
+
+    /// The formats that show the result alone. What a person should know besides goes to stderr.
+    fn result_only(&mut self, frame: &Outbound) {
+        if let Outbound::System(SystemMessage::Informational(note)) = frame
+            && note.level == "warning"
+            && note.prevent_continuation.is_none()
+        {
+            eprintln!("Warning: {}", note.content);
+        }
+        match self.format {
             OutputFormat::Json => {
                 if matches!(frame, Outbound::Result(_)) {
                     self.json(frame);
@@ -96,6 +110,7 @@ impl Page {
                     self.bytes.extend_from_slice(text_of(result).as_bytes());
                 }
             }
+            OutputFormat::StreamJson | OutputFormat::JsonList => {}
         }
     }
 

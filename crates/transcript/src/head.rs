@@ -23,6 +23,8 @@ pub(crate) struct Head<'a> {
     pub is_rendered: bool,
     /// `message.id`: shared by all blocks of one answer.
     pub message_id: Option<Cow<'a, str>>,
+    /// `apiBlockIndex`: which block of that answer it is.
+    pub block_index: Option<u64>,
     /// An attachment that delivered a prompt.
     pub is_queued_prompt: bool,
     /// `attachment.source_uuid`: the uuid of that prompt, if its sender gave it one.
@@ -65,7 +67,7 @@ impl<'de> Visitor<'de> for HeadVisitor {
                     head.parent = match map.next_value::<Loose>()? {
                         Loose::Text(uuid) => Parent::Uuid(uuid),
                         Loose::Null => Parent::Root,
-                        Loose::True | Loose::Object(_) | Loose::Other => Parent::Unknown,
+                        Loose::True | Loose::Number(_) | Loose::Object(_) | Loose::Other => Parent::Unknown,
                     }
                 }
                 "sessionId" => head.session_id = map.next_value::<Loose>()?.text(),
@@ -78,6 +80,7 @@ impl<'de> Visitor<'de> for HeadVisitor {
                 "aiTitle" => head.has_ai_title = map.next_value::<Loose>()?.text().is_some(),
                 "rendered" => head.is_rendered = !matches!(map.next_value::<Loose>()?, Loose::Null),
                 "message" => head.message_id = map.next_value::<Loose>()?.member("id"),
+                "apiBlockIndex" => head.block_index = map.next_value::<Loose>()?.number(),
                 "attachment" => {
                     let body = map.next_value::<Loose>()?;
                     head.is_queued_prompt = body.member("type").is_some_and(|kind| kind == "queued_command");
@@ -105,6 +108,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
 pub(crate) enum Loose<'a> {
     Text(Cow<'a, str>),
     True,
+    /// A whole number from 0 on.
+    Number(u64),
     Null,
     /// An object: its members that are strings and might be asked for.
     Object(Vec<(&'static str, Cow<'a, str>)>),
@@ -118,7 +123,14 @@ impl<'a> Loose<'a> {
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
         match self {
             Self::Text(text) => Some(text),
-            Self::True | Self::Null | Self::Object(_) | Self::Other => None,
+            Self::True | Self::Number(_) | Self::Null | Self::Object(_) | Self::Other => None,
+        }
+    }
+
+    pub(crate) fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(_) | Self::True | Self::Null | Self::Object(_) | Self::Other => None,
         }
     }
 
@@ -132,7 +144,7 @@ impl<'a> Loose<'a> {
             Self::Object(members) => {
                 members.iter().rev().find(|(key, _)| *key == name).map(|(_, text)| text.clone())
             }
-            Self::Text(_) | Self::True | Self::Null | Self::Other => None,
+            Self::Text(_) | Self::True | Self::Number(_) | Self::Null | Self::Other => None,
         }
     }
 }
@@ -168,8 +180,8 @@ impl<'de> Visitor<'de> for LooseVisitor {
         Ok(Loose::Other)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(Loose::Other)
+    fn visit_u64<E>(self, number: u64) -> Result<Self::Value, E> {
+        Ok(Loose::Number(number))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {

@@ -7,6 +7,9 @@
 //! several tool calls forks the file, so the walk passes one branch and the others must be put back
 //! ([`Index::with_siblings`]).
 //!
+//! An answer is known by the id of its message, and ids are not always unique: some servers count from
+//! one in every process. Where the blocks of an id start from the beginning again, another answer begins.
+//!
 //! A link to a record that is not in the file (it was damaged) is bridged to the record before it: one
 //! broken line must not cost the whole history behind it.
 
@@ -163,11 +166,13 @@ impl Index {
             by_id: HashMap::new(),
             file: file.try_clone()?,
         };
-        index.damage = lines::scan(file, MAX_LINE_BYTES, |span, head, _| index.add(span, &head))?;
+        let mut answers = Answers::default();
+        let damage = lines::scan(file, MAX_LINE_BYTES, |span, head, _| index.add(span, &head, &mut answers))?;
+        index.damage = damage;
         Ok(index)
     }
 
-    fn add(&mut self, span: Span, head: &Head<'_>) {
+    fn add(&mut self, span: Span, head: &Head<'_>, answers: &mut Answers) {
         self.records += 1;
         let name = head.kind.as_deref().unwrap_or_default();
         let kind = match name {
@@ -198,7 +203,11 @@ impl Index {
                 Parent::Unknown => Some(Id::NOWHERE),
             },
             // Not only of assistant records: damage to the type must not take the results along.
-            response: head.message_id.as_deref().filter(|_| kind != Kind::User).map(Id::of),
+            response: head
+                .message_id
+                .as_deref()
+                .filter(|_| kind != Kind::User)
+                .map(|id| answers.id(id, head)),
             kind,
             is_sidechain: head.is_sidechain,
             is_meta: head.is_meta,
@@ -328,6 +337,25 @@ impl Index {
     fn is_followed_by_prompt(&self, rest: &[At]) -> bool {
         let next = rest.iter().find(|at| self.entries[**at].is_message());
         next.is_some_and(|next| self.entries[*next].kind == Kind::User && !self.is_tool_result(*next))
+    }
+}
+
+/// Tells answers apart whose messages have the same id.
+#[derive(Default)]
+struct Answers(HashMap<Id, (u64, u64)>);
+
+impl Answers {
+    /// The answer that a block with this message id belongs to.
+    fn id(&mut self, message: &str, head: &Head<'_>) -> Id {
+        let id = Id::of(message);
+        let Some(block) = head.block_index else { return id };
+        let Some((last, again)) = self.0.get_mut(&id) else {
+            self.0.insert(id, (block, 0));
+            return id;
+        };
+        *again += u64::from(block <= *last);
+        *last = block;
+        Id(id.0, id.1.wrapping_add(*again))
     }
 }
 

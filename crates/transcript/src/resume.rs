@@ -346,9 +346,11 @@ fn check_dropped(index: &Index, path: &Path, cut: At, turn: &str) -> Result<()> 
             turn_id = prompt_id;
             continue;
         }
+        // A fork of the reference gives all its prompts one id; only a prompt that starts a turn has a number.
+        let is_numbered = record.found("turnPosition").is_some();
         let belongs = entry.kind == Kind::Assistant
             || entry.is_meta
-            || (prompt_id.is_some() && prompt_id == turn_id)
+            || (prompt_id.is_some() && prompt_id == turn_id && !is_numbered)
             || message::has_tool_result(&record);
         if !belongs {
             return Err(refused(format!(

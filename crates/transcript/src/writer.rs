@@ -3,7 +3,7 @@
 //!
 //! The lock is an advisory `flock` on the session file itself: other programs read (and append a title)
 //! undisturbed, and it dies with its holder, so no stale lock can exist. The file is created at the first
-//! record; a session that says nothing leaves nothing.
+//! record, or at once for an id that somebody chose; a session that says nothing leaves nothing.
 //!
 //! The surprising thing: [`append`](TranscriptWriter::append) fails once per trouble, not once per record.
 //! When the disk is full the error is returned once, records are held in memory, and written in order when
@@ -76,6 +76,16 @@ impl TranscriptWriter {
         }
     }
 
+    /// A writer for a new session whose id somebody chose: the file is made and locked at once, so that of
+    /// two that chose the same id the second is refused before it has done anything. If nothing is ever
+    /// written the file goes again.
+    pub fn claim(path: &Path, durability: Durability) -> Result<Self> {
+        let file = create_file(path)?;
+        let mut writer = Self::with(path, Target::Open(file), durability);
+        writer.new_entry = true;
+        Ok(writer)
+    }
+
     /// A writer for a session that is resumed: locks the file and ends a torn last line, so that the next
     /// record starts on its own. Load the session after this, not before: then nobody else can add to it
     /// in between.
@@ -86,11 +96,17 @@ impl TranscriptWriter {
             .open(path)
             .map_err(|error| TranscriptError::io("open", path, error))?;
         lock(&file, path)?;
-        if !end_torn_line(&file).map_err(|error| TranscriptError::io("repair", path, error))? {
-            return Err(TranscriptError::NotFound { path: path.to_owned() });
-        }
+        let torn = match end_torn_line(&file).map_err(|error| TranscriptError::io("repair", path, error)) {
+            Ok(LastLine::Whole) => false,
+            Ok(LastLine::None) => return Err(TranscriptError::NotFound { path: path.to_owned() }),
+            // No room even for a line break: it goes in front of the first record that finds some.
+            Err(TranscriptError::NoSpace { .. }) => true,
+            Err(error) => return Err(error),
+        };
         let links = file.metadata().map_or(0, |metadata| metadata.nlink());
-        Ok(Self { links, ..Self::with(path, Target::Open(file), durability) })
+        let mut writer = Self::with(path, Target::Open(file), durability);
+        (writer.links, writer.torn) = (links, torn);
+        Ok(writer)
     }
 
     fn with(path: &Path, target: Target, durability: Durability) -> Self {
@@ -215,6 +231,17 @@ impl TranscriptWriter {
     }
 }
 
+impl Drop for TranscriptWriter {
+    /// Removes a file that was claimed and never written, while its lock is still held.
+    fn drop(&mut self) {
+        if let Target::Open(file) = &self.target
+            && file.metadata().is_ok_and(|file| file.len() == 0 && file.nlink() > 0)
+        {
+            drop(std::fs::remove_file(&self.path));
+        }
+    }
+}
+
 /// Writes `bytes` in one go. If the system takes only a part of it, that part is taken back, or, failing
 /// that, `torn` is set, so that the next line starts with a line break.
 fn write_whole(file: &mut File, bytes: &[u8], torn: &mut bool) -> io::Result<()> {
@@ -244,13 +271,19 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
     if let Some(dir) = path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
     }
-    let file =
-        OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
-    lock(&file, path)?;
-    if file.metadata().map_err(failed)?.len() > 0 {
-        return Err(TranscriptError::AlreadyExists { path: path.to_owned() });
+    loop {
+        let file =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+        lock(&file, path)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if metadata.len() > 0 {
+            return Err(TranscriptError::AlreadyExists { path: path.to_owned() });
+        }
+        // Whoever held the lock before may have removed the file we opened: then there is another, or none.
+        if metadata.nlink() > 0 {
+            return Ok(file);
+        }
     }
-    Ok(file)
 }
 
 /// Takes the session lock without waiting. A file system that has no locks is used without.
@@ -277,13 +310,20 @@ fn lock_holder(file: &File) -> Option<u32> {
     })
 }
 
+/// How a file ends, after it was seen to.
+enum LastLine {
+    /// There is no line at all.
+    None,
+    /// With a newline.
+    Whole,
+}
+
 /// Ends a last line that has no newline. It is never cut off: it may be a whole record that only lacks
 /// its newline, and if another program is just writing it, our newline still comes after its end.
-/// Says whether there was anything in the file.
-fn end_torn_line(mut file: &File) -> io::Result<bool> {
+fn end_torn_line(mut file: &File) -> io::Result<LastLine> {
     let length = file.seek(SeekFrom::End(0))?;
     if length == 0 {
-        return Ok(false);
+        return Ok(LastLine::None);
     }
     file.seek(SeekFrom::End(-1))?;
     let mut last = [0_u8];
@@ -291,7 +331,7 @@ fn end_torn_line(mut file: &File) -> io::Result<bool> {
     if last != *b"\n" {
         file.write_all(b"\n")?;
     }
-    Ok(true)
+    Ok(LastLine::Whole)
 }
 
 /// Appends one record to a session that somebody else may be writing: a title or a tag. Takes no lock,

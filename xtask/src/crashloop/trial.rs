@@ -26,7 +26,8 @@ const LINES: u64 = 140;
 /// What trials have come through.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
-    kills: u32,
+    /// How often a process was killed.
+    pub kills: u32,
     lost_calls: u32,
     torn_lines: u32,
 }
@@ -121,7 +122,8 @@ impl<'a> Trial<'a> {
             MOST_KILLS.. => Kill::Never,
             1.. if self.dice.below(3) == 0 => Kill::Never,
             _ if self.dice.below(2) == 0 => {
-                let whole = self.calm.as_micros() as u64 * rest / u64::from(PROMPTS);
+                // A little less than the whole, so that most strike before the end.
+                let whole = self.calm.as_micros() as u64 * 3 / 4 * rest / u64::from(PROMPTS);
                 Kill::After(Duration::from_micros(self.dice.below(whole)))
             }
             _ => {

@@ -12,7 +12,8 @@ use lathe_agent::host::Host;
 use lathe_agent::journal::Journal;
 use lathe_agent::prompt::SystemPrompt;
 use lathe_agent::{
-    FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd, Signals, TurnLimits,
+    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd, Signals,
+    TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
@@ -120,7 +121,7 @@ impl Setup {
             hooks: HooksConfig::default(),
             output_styles: vec!["default".to_owned()],
             init: Init { output_style: "default".to_owned(), ..Init::default() },
-            resumed: None,
+            beginning: Beginning::New,
             journal: Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() }),
             session_id,
         }

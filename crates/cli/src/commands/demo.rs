@@ -47,7 +47,7 @@ fn demo_plan(env: &Env) -> anyhow::Result<RunPlan> {
 }
 
 async fn run_session(plan: &RunPlan, env: Env) -> anyhow::Result<Box<ResultMessage>> {
-    let config = start::session_config(plan, env).await.map_err(|error| anyhow::anyhow!(error.message))?;
+    let start = start::session_config(plan, env).await.map_err(|error| anyhow::anyhow!(error.message))?;
     let (frames, mut frames_out) = mpsc::channel(64);
     let (lines, lines_in) = mpsc::channel(1);
     lines.send(prompt_line(DEMO_PROMPT.to_owned())).await.context("failed to hand over the prompt")?;
@@ -64,7 +64,8 @@ async fn run_session(plan: &RunPlan, env: Env) -> anyhow::Result<Box<ResultMessa
         progress.end();
         result
     };
-    let (_, result) = tokio::join!(lathe_agent::run(config, lines_in, frames, Signals::default()), watch);
+    let (_, result) =
+        tokio::join!(lathe_agent::run(start.session, lines_in, frames, Signals::default()), watch);
     result.context("the session ended without a result")
 }
 

@@ -144,7 +144,7 @@ fn check(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
         print::line(serde_json::to_string(&report)?);
     } else {
         print::line(path.display());
-        findings(&report).iter().for_each(|line| print::line(line));
+        findings(&report).iter().for_each(print::line);
     }
     Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
