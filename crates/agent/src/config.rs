@@ -161,6 +161,8 @@ pub enum PromptSurface {
     /// Nobody: such a call is denied.
     #[default]
     None,
+    /// Nobody, and the session was told so: the refusal says it.
+    Closed,
     /// The host, by `can_use_tool`.
     Host,
 }

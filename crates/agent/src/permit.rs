@@ -1,12 +1,13 @@
 //! Whether a call may run: rules and mode first, then whoever can be asked. A question to the host is
 //! answered, refused, withdrawn or impossible; anything but a clear yes means the call does not run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lathe_hooks::PermissionVerdict;
 use lathe_permissions::{
-    Asked, Call, Decision, Denied, HookVerdict, Judged, Reason, ShownAs, resolve_without_host,
+    Asked, Call, Decision, Denied, HookVerdict, Judged, Reason, RuleSource, ShownAs, resolve_without_host,
+    resolve_without_surface,
 };
 use lathe_protocol::control::{PermissionAllow, PermissionDeny};
 use lathe_protocol::hooks::{
@@ -35,7 +36,7 @@ pub enum Permitted {
     /// It may not, and the turn is over.
     Stop { meta: ToolResultMeta },
     /// Refused like input that makes no sense, without counting as a denial.
-    Senseless(String),
+    Senseless { text: String, meta: ToolResultMeta },
 }
 
 /// Decides about one call: what the hooks said, the rules, and whoever can be asked.
@@ -57,19 +58,34 @@ pub async fn permit(
     match decision {
         _ if cancel.is_cancelled() => Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
         Decision::Allow(allowed) => {
-            let source = if by_hook { "hook" } else { "config" };
+            let source = if by_hook { "hook" } else { standing(&allowed.reason) };
             let meta = meta(call, None, Some(("accept", source, allowed.reason.wire_type())));
             Permitted::Yes { input, place, meta }
         }
         Decision::Deny(denied) => refuse(shared, call, denied).await,
         Decision::Ask(asked) => {
             let host = shared.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
-            let question = Question { call, input: &input, asked: &asked, place };
+            let root = shared.workspace.root.clone();
+            let question = Question { call, input: &input, asked: &asked, place, root };
             match settle(shared, &question, host, cancel).await {
                 Some(permitted) => permitted,
+                None if shared.surface == PromptSurface::Closed && mode != PermissionMode::DontAsk => {
+                    refuse(shared, call, resolve_without_surface(&asked)).await
+                }
                 None => refuse(shared, call, resolve_without_host(&asked, mode)).await,
             }
         }
+    }
+}
+
+/// Who allowed a call before anybody was asked: the user, for good, by a rule in a settings file, or the way
+/// the session was set up.
+fn standing(reason: &Reason) -> &'static str {
+    const FILES: [RuleSource; 3] =
+        [RuleSource::UserSettings, RuleSource::ProjectSettings, RuleSource::LocalSettings];
+    match reason {
+        Reason::Rule(rule) if FILES.contains(&rule.source) => "user_permanent",
+        _by_the_setup => "config",
     }
 }
 
@@ -80,6 +96,21 @@ struct Question<'a> {
     asked: &'a Asked,
     /// The place on disk that the question is about.
     place: Option<PathBuf>,
+    /// The project, for short names.
+    root: PathBuf,
+}
+
+impl Question<'_> {
+    /// A path of the project without the way there, anything else as it is.
+    fn short(&self, text: &str) -> String {
+        Path::new(text)
+            .strip_prefix(&self.root)
+            .ok()
+            .and_then(Path::to_str)
+            .filter(|short| !short.is_empty())
+            .unwrap_or(text)
+            .to_owned()
+    }
 }
 
 /// What the rules say about a call, and the mode they say it in.
@@ -188,12 +219,16 @@ async fn decided_by_hook(
 /// A denial that nobody was asked about: the host hears of it, the model reads why.
 async fn refuse(shared: &Shared, call: &ToolCall, denied: Denied) -> Permitted {
     if denied.shown_as == ShownAs::ToolUseError {
-        return Permitted::Senseless(denied.message);
+        let meta = meta(call, None, Some(("reject", "config", denied.reason.wire_type())));
+        return Permitted::Senseless { text: denied.message, meta };
     }
     shared.emit(shared.frames.permission_denied(&call.name, &call.id, &denied)).await;
-    let by_mode = matches!(denied.reason, Reason::Mode(_));
-    let kind = if denied.was_question && !by_mode { "user-rejected" } else { "permission-rule" };
-    let meta = meta(call, Some(kind), Some(("reject", "config", denied.reason.wire_type())));
+    // A question without an answer is a no of the user, and names no reason here.
+    let (kind, reason_type) = match denied.was_question {
+        true => ("user-rejected", None),
+        false => ("permission-rule", denied.reason.wire_type()),
+    };
+    let meta = meta(call, Some(kind), Some(("reject", "config", reason_type)));
     Permitted::No { text: denied.message, meta }
 }
 
@@ -221,8 +256,9 @@ async fn ask_host(shared: &Arc<Shared>, question: &Question<'_>, cancel: &Cancel
 
 fn request(question: &Question<'_>) -> CanUseToolRequest {
     let Question { call, input, asked, .. } = *question;
-    let about = ["command", "description", "file_path", "url", "query"];
-    let description = about.iter().find_map(|key| input[*key].as_str()).map(str::to_owned);
+    let about = ["command", "description", "file_path", "notebook_path", "url", "query"];
+    let description = about.iter().find_map(|key| input[*key].as_str());
+    let description = description.map(|text| question.short(text));
     CanUseToolRequest {
         tool_name: call.name.clone(),
         display_name: Some(call.name.clone()),
@@ -241,14 +277,13 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
 async fn allowed(shared: &Arc<Shared>, question: &Question<'_>, allow: PermissionAllow) -> Permitted {
     let updates = allow.updated_permissions.unwrap_or_default();
     let source = match allow.decision_classification.as_deref() {
-        Some(known @ ("user_temporary" | "user_permanent")) => known.to_owned(),
-        Some(_) | None if updates.is_empty() => "user_temporary".to_owned(),
-        Some(_) | None => "user_permanent".to_owned(),
+        Some("user_permanent") => "user_permanent",
+        Some(_) | None => "user_temporary",
     };
     for update in &updates {
         apply(shared, update).await;
     }
-    let meta = meta(question.call, None, Some(("accept", &source, None)));
+    let meta = meta(question.call, None, Some(("accept", source, None)));
     granted(shared, question, allow.updated_input, meta).await
 }
 

@@ -114,7 +114,9 @@ async fn permitted_run(
         Permitted::Yes { input, place, meta } => (input, place, meta),
         Permitted::No { text, meta } => return denied(call, &text, meta),
         Permitted::Stop { meta } => return stopped(call, meta),
-        Permitted::Senseless(text) => return failed(call, ToolFailure::Rejected(text), None),
+        Permitted::Senseless { text, meta } => {
+            return failed(call, ToolFailure::Rejected(text), Some(meta));
+        }
     };
     // Hooks and hosts may have written another input.
     let input = match valid_input(tool, input) {

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use lathe_agent::PromptSurface;
 use lathe_agent::prompt::PromptChoice;
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
@@ -58,8 +59,8 @@ pub struct RunPlan {
     pub partial_messages: bool,
     pub replay_prompts: bool,
     pub hook_events: bool,
-    /// Whether the host answers permission questions.
-    pub host_answers: bool,
+    /// Who answers permission questions.
+    pub surface: PromptSurface,
     /// The prompt on the command line.
     pub prompt: Option<String>,
     pub model: Option<String>,
@@ -76,6 +77,8 @@ pub struct RunPlan {
     pub permission_mode: Option<PermissionMode>,
     /// Whether a later switch to bypass is allowed.
     pub bypass_available: bool,
+    /// Whether it is refused whoever asks for it: to root, outside of a sandbox.
+    pub bypass_is_refused: bool,
     pub add_dirs: Vec<PathBuf>,
     pub settings: Option<String>,
     pub setting_sources: Option<Vec<String>>,
@@ -131,8 +134,11 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         partial_messages: args.has("include-partial-messages"),
         replay_prompts: args.has("replay-user-messages"),
         hook_events: args.has("include-hook-events"),
-        host_answers: args.value("permission-prompt-tool") == Some("stdio")
-            && args.value("permission-prompts") != Some("none"),
+        surface: match (args.value("permission-prompts"), args.value("permission-prompt-tool")) {
+            (Some("none"), _) => PromptSurface::Closed,
+            (_, Some("stdio")) => PromptSurface::Host,
+            (_, _) => PromptSurface::None,
+        },
         prompt: args.positional.first().cloned(),
         model: args.value("model").map(str::to_owned),
         fallback_models: list(args.value("fallback-model")),
@@ -147,6 +153,7 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         disallowed_tools: strings(args.values("disallowedTools")),
         permission_mode,
         bypass_available,
+        bypass_is_refused: bypass_is_refused(env, is_root),
         add_dirs: args.values("add-dir").into_iter().map(PathBuf::from).collect(),
         settings: args.value("settings").map(str::to_owned),
         setting_sources: setting_sources(args)?,
@@ -218,16 +225,26 @@ fn permission_mode(
     }
     let bypass = mode == Some(PermissionMode::BypassPermissions);
     let available = bypass || args.has("allow-dangerously-skip-permissions");
-    if available && is_root && !env.is_on("IS_SANDBOX") {
-        return Err(StartError {
-            message:
-                "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
-                    .to_owned(),
-            reason: Some("bypass_root"),
-            session: None,
-        });
+    if available && bypass_is_refused(env, is_root) {
+        return Err(root_refusal());
     }
     Ok((mode, available))
+}
+
+/// Nobody skips permissions with all the rights of the machine, unless it is a machine made for it.
+fn bypass_is_refused(env: &Env, is_root: bool) -> bool {
+    is_root && !env.is_on("IS_SANDBOX")
+}
+
+/// What is said to those who try.
+pub fn root_refusal() -> StartError {
+    StartError {
+        message:
+            "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
+                .to_owned(),
+        reason: Some("bypass_root"),
+        session: None,
+    }
 }
 
 fn thinking(args: &Args) -> Result<Option<Thinking>, StartError> {

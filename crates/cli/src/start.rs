@@ -9,9 +9,7 @@ use std::time::Duration;
 use lathe_agent::era::{ClientFacts, Era};
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
-use lathe_agent::{
-    FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits,
-};
+use lathe_agent::{FrameOptions, HooksConfig, ModelChoice, SessionConfig, StateFrames, TurnLimits};
 use lathe_exec::Ledger;
 use lathe_hooks::{Enabled, EngineOptions, HookSource};
 use lathe_models::CacheTtl;
@@ -26,7 +24,7 @@ use lathe_transcript::SessionPaths;
 use crate::client;
 use crate::env::Env;
 use crate::host::RealHost;
-use crate::plan::{RunPlan, StartError, ToolChoice};
+use crate::plan::{self, RunPlan, StartError, ToolChoice};
 use crate::retention::Retention;
 use crate::sessions;
 use crate::settings::{self, RunSettings};
@@ -71,9 +69,10 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
     let extra_dirs = existing_dirs(&dirs, &cwd);
     let default_mode = settings.stack().default_mode();
     let mode = plan.permission_mode.or(session.saved_mode()).or(default_mode).unwrap_or_default();
-    let permissions = permissions(plan, &env, &settings, &extra_dirs, mode)?;
+    let mut permissions = permissions(plan, &env, &settings, &extra_dirs, mode)?;
     let tools = tools(plan, &permissions);
     let workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
+    permissions.add_readable(&workspace.output_dir);
     if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
         session.journal.title(name.trim());
     }
@@ -113,7 +112,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
         },
         hooks,
         frames: frame_options(plan, &env),
-        surface: if plan.host_answers { PromptSurface::Host } else { PromptSurface::None },
+        surface: plan.surface.clone(),
         catalog: client::catalog(&env),
         settings: Arc::new(settings),
         journal: session.journal,
@@ -181,7 +180,9 @@ pub fn permission_engine(plan: &RunPlan, env: &Env) -> Result<Engine, StartError
     let (settings, _) = settings::load(plan, env)?;
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
     let mode = plan.permission_mode.or(settings.stack().default_mode()).unwrap_or_default();
-    permissions(plan, env, &settings, &existing_dirs(&plan.add_dirs, &cwd), mode)
+    let mut dirs = plan.add_dirs.clone();
+    dirs.extend(settings.stack().permission_dirs().into_iter().map(|dir| dir.path));
+    permissions(plan, env, &settings, &existing_dirs(&dirs, &cwd), mode)
 }
 
 /// The rules and the mode: those of the settings files, then those of the command line.
@@ -196,8 +197,12 @@ fn permissions(
     if let Some(warning) = mode_warning(mode) {
         eprintln!("Warning: {warning}");
     }
-    if mode == PermissionMode::BypassPermissions && stack.bypass_is_disabled() {
+    let bypass = mode == PermissionMode::BypassPermissions;
+    if bypass && stack.bypass_is_disabled() {
         return Err(StartError::new("Error: the settings of this machine forbid to skip permissions"));
+    }
+    if bypass && plan.bypass_is_refused {
+        return Err(plan::root_refusal());
     }
     let mut working_dirs: Vec<PathBuf> = env.cwd.iter().cloned().collect();
     working_dirs.extend_from_slice(extra_dirs);
@@ -206,7 +211,9 @@ fn permissions(
         working_dirs,
         home: env.home().map(Path::to_owned),
         config_dir: env.config_dir(),
-        bypass_available: plan.bypass_available && !stack.bypass_is_disabled(),
+        bypass_available: (plan.bypass_available || bypass) && !stack.bypass_is_disabled(),
+        managed_allow_only: stack.managed_rules_only(),
+        plan_dir: plan_dir(&stack.effective(), env),
         ..EngineConfig::default()
     });
     let mut warnings = Vec::new();
@@ -223,6 +230,14 @@ fn permissions(
     }
     warnings.iter().for_each(|warning| eprintln!("Warning: {warning}"));
     Ok(engine)
+}
+
+/// Where plans are written, which plan mode permits.
+fn plan_dir(wanted: &Settings, env: &Env) -> Option<PathBuf> {
+    match (&wanted.plans_directory, &env.cwd) {
+        (Some(named), Some(cwd)) => Some(cwd.join(named)),
+        (Some(_), None) | (None, _) => env.config_dir().map(|dir| dir.join("plans")),
+    }
 }
 
 /// The tools of the session: those the plan names, without those that a bare deny takes away.

@@ -147,7 +147,7 @@ impl Shell<'_> {
 
     fn in_plan_mode(&self) -> Decision {
         match self.first_obstacle(allow::Grants::ReadOnly) {
-            None => Decision::Allow(Allowed { reason: Reason::Default }),
+            None => Decision::Allow(Allowed { reason: Reason::Parts(None) }),
             Some(_) => planned(),
         }
     }

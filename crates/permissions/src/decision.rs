@@ -57,7 +57,7 @@ pub struct Denied {
     pub message: String,
     /// How the message is shown to the model.
     pub shown_as: ShownAs,
-    /// Whether this was a question that nobody was there to answer.
+    /// Whether this was a question that nobody happened to be there to answer.
     pub was_question: bool,
 }
 
@@ -87,6 +87,8 @@ pub enum Reason {
         /// The rule it matched.
         rule: MatchedRule,
     },
+    /// Every part of a shell command may run, each for its own reason; the first rule among them.
+    Parts(Option<MatchedRule>),
     /// A path lies outside the working directories.
     WorkingDir(String),
     /// A check that no allow rule lifts.
@@ -112,7 +114,7 @@ impl Reason {
             Self::Default => None,
             Self::Rule(_) => Some("rule"),
             Self::Mode(_) => Some("mode"),
-            Self::Subcommand { .. } => Some("subcommandResults"),
+            Self::Subcommand { .. } | Self::Parts(_) => Some("subcommandResults"),
             Self::WorkingDir(_) => Some("workingDir"),
             Self::SafetyCheck(_) => Some("safetyCheck"),
             Self::Hook(_) => Some("hook"),
@@ -135,7 +137,7 @@ impl Reason {
             | Self::SandboxOverride(text)
             | Self::Classifier(text)
             | Self::Other(text) => Some(text.clone()),
-            Self::Default | Self::Rule(_) | Self::Mode(_) | Self::Subcommand { .. } => None,
+            Self::Default | Self::Rule(_) | Self::Mode(_) | Self::Subcommand { .. } | Self::Parts(_) => None,
         }
     }
 
@@ -143,6 +145,7 @@ impl Reason {
     pub fn rule(&self) -> Option<&MatchedRule> {
         match self {
             Self::Rule(rule) | Self::Subcommand { rule, .. } => Some(rule),
+            Self::Parts(rule) => rule.as_ref(),
             Self::Default
             | Self::Mode(_)
             | Self::WorkingDir(_)
@@ -202,6 +205,16 @@ impl Decision {
     }
 }
 
+/// The answer to a question in a session that was started with the word that nobody will answer any.
+pub fn resolve_without_surface(asked: &Asked) -> Denied {
+    Denied {
+        reason: Reason::AsyncAgent(message::NO_SURFACE.to_owned()),
+        message: message::no_surface(&asked.tool),
+        shown_as: ShownAs::Denial,
+        was_question: false,
+    }
+}
+
 /// The answer to a question when nobody can be asked: no host, or the mode says not to.
 pub fn resolve_without_host(asked: &Asked, mode: PermissionMode) -> Denied {
     let (reason, message) = if mode == PermissionMode::DontAsk {
@@ -209,5 +222,6 @@ pub fn resolve_without_host(asked: &Asked, mode: PermissionMode) -> Denied {
     } else {
         (asked.reason.clone(), asked.message.clone())
     };
-    Denied { reason, message, shown_as: ShownAs::Denial, was_question: true }
+    let was_question = mode != PermissionMode::DontAsk;
+    Denied { reason, message, shown_as: ShownAs::Denial, was_question }
 }

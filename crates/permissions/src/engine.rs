@@ -35,6 +35,8 @@ pub struct EngineConfig {
     pub config_dir: Option<PathBuf>,
     /// Whether `bypassPermissions` may be entered at all.
     pub bypass_available: bool,
+    /// Whether only managed settings may allow something: allow rules from anywhere else then do not count.
+    pub managed_allow_only: bool,
     /// Folders the session may read although they are no working directories: its own outputs, skills.
     pub readable_dirs: Vec<PathBuf>,
     /// The folder of plan files, the one place that may be written in plan mode.
@@ -158,6 +160,9 @@ impl Engine {
         rule: &SourcedRule,
     ) -> Result<(), String> {
         let forbids = behavior != PermissionBehavior::Allow;
+        if !forbids && self.config.managed_allow_only && source != RuleSource::PolicySettings {
+            return Err("only managed settings may allow something on this machine: ignored".to_owned());
+        }
         let parsed = match Parsed::read(&rule.text) {
             Ok(parsed) => parsed,
             Err(BadRule::Unclosed { tool } | BadRule::NoContent { tool }) if forbids && !tool.is_empty() => {
@@ -236,6 +241,11 @@ impl Engine {
     /// The working directories, the project root first.
     pub fn working_dirs(&self) -> impl Iterator<Item = &Path> {
         self.dirs.iter().map(|dir| dir.written.as_path())
+    }
+
+    /// Lets the session read a folder that is no working directory: its own outputs and the like.
+    pub fn add_readable(&mut self, dir: &Path) {
+        self.readable.push(WorkingDir::new(dir));
     }
 
     /// The rule that takes a tool out of the model's list, if one does: a deny rule for all of it.

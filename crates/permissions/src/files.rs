@@ -179,7 +179,8 @@ fn decide_read(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) ->
         return allowed(Reason::Rule(engine.allow.matched(rule)));
     }
     if engine.may_read(&file.located) {
-        return allowed(Reason::Default);
+        // Whatever it is called: every mode lets the session read where it works.
+        return allowed(Reason::Mode(engine.mode()));
     }
     outside(tool, file, vec![suggest::read_directory(file.path())])
 }

@@ -29,7 +29,10 @@ mod suggest;
 mod tools;
 mod update;
 
-pub use decision::{Allowed, Asked, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host};
+pub use decision::{
+    Allowed, Asked, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host,
+    resolve_without_surface,
+};
 pub use engine::{Call, Engine, EngineConfig, Judged, ModeRefused, mode_warning};
 pub use explain::{ExplainedPart, Explanation};
 pub use rule::{MatchedRule, RuleSource, RuleWarning, SourcedRule, parse_rule_list, rule_text};

@@ -87,6 +87,17 @@ pub(crate) fn dont_ask(tool: &str) -> String {
     )
 }
 
+/// Nobody answers questions in this session, as a reason.
+pub(crate) const NO_SURFACE: &str = "this session was started without anybody who could approve a call";
+
+pub(crate) fn no_surface(tool: &str) -> String {
+    format!(
+        "Permission for this use of {tool} was denied: it needs approval, and this session was started without \
+         anybody who could give it. Nothing was done. Trying again changes nothing; go on with what is allowed, \
+         and say at the end what was left undone for want of permission."
+    )
+}
+
 pub(crate) fn critical_removal(program: &str, target: &str) -> String {
     format!(
         "Dangerous {program} operation detected: '{target}'\n\nThis would remove a directory that the system, the \

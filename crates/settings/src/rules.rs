@@ -46,8 +46,12 @@ impl SettingsStack {
 
     /// The mode a session starts in, unless a flag names one.
     pub fn default_mode(&self) -> Option<PermissionMode> {
-        let modes = self.layers.iter().filter_map(|layer| layer.permissions()?.default_mode.as_deref());
-        modes.filter_map(|mode| PermissionMode::parse(mode).ok()).next()
+        // A folder cannot decide that nobody needs to be asked.
+        let of_folder = |source| matches!(source, Source::Project | Source::Local);
+        self.layers.iter().find_map(|layer| {
+            let mode = PermissionMode::parse(layer.permissions()?.default_mode.as_deref()?).ok()?;
+            (mode != PermissionMode::Auto || !of_folder(layer.source)).then_some(mode)
+        })
     }
 
     /// Whether somebody forbids `bypassPermissions`. Everybody may.

@@ -41,8 +41,6 @@ const NOT_OURS: &[&str] = &[
     "remote_control_available",
     "remote_control_auto_on_by_default",
     "ide_rc_auto_enable_gate",
-    // Which of several sufficient reasons is named for an allowed read differs.
-    "reason_type",
 ];
 
 /// Lists whose entries are each runtime's own.

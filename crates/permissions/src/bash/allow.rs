@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use lathe_protocol::permission::{PermissionMode, PermissionUpdate};
+use lathe_protocol::permission::PermissionUpdate;
 
 use crate::bash::standing::Standing;
 use crate::bash::{MAX_CHARS, Shell, asked};
@@ -63,13 +63,11 @@ impl Shell<'_> {
     /// Part by part.
     pub(super) fn decide_by_parts(&self) -> Decision {
         let mut rule: Option<MatchedRule> = None;
-        let mut mode = false;
         let mut obstacles = Vec::new();
         let mut suggestions = Vec::new();
         for (index, step) in self.analysis.steps.iter().enumerate() {
             match self.step(index, step, Grants::All) {
-                Ok(Granted::Harmless) => {}
-                Ok(Granted::Mode) => mode = true,
+                Ok(Granted::Harmless | Granted::Mode) => {}
                 Ok(Granted::Rule(found)) => {
                     rule.get_or_insert_with(|| self.engine.allow.matched(found));
                 }
@@ -86,13 +84,17 @@ impl Shell<'_> {
         }
         match obstacles.into_iter().next() {
             Some(obstacle) => Decision::Ask(self.question(*obstacle, suggestions)),
-            None => Decision::Allow(Allowed {
-                reason: match (rule, mode) {
-                    (Some(rule), _) => Reason::Rule(rule),
-                    (None, true) => Reason::Mode(PermissionMode::AcceptEdits),
-                    (None, false) => Reason::Default,
-                },
-            }),
+            None => Decision::Allow(Allowed { reason: self.grounds(rule) }),
+        }
+    }
+
+    /// What allowed the script: a rule that is the whole of it, or its parts.
+    fn grounds(&self, rule: Option<MatchedRule>) -> Reason {
+        match rule {
+            Some(rule) if self.analysis.steps.len() == 1 && !rule.rule.text.contains('*') => {
+                Reason::Rule(rule)
+            }
+            rule => Reason::Parts(rule),
         }
     }
 
