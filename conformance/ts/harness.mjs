@@ -23,7 +23,8 @@ globalThis.setTimeout = Object.assign((run, ms, ...rest) => {
 
 const generations = {
   newest: { name: 'newest', sdk: await import('@anthropic-ai/claude-agent-sdk') },
-  seed: { name: 'seed era', sdk: await import('sdk-seed') },
+  // LATHE_SEED_SDK names the sdk.mjs of another version of that era, to try it by hand.
+  seed: { name: 'seed era', sdk: await import(process.env.LATHE_SEED_SDK ?? 'sdk-seed') },
 };
 
 export const binary = process.env.LATHE_BIN;
@@ -62,6 +63,8 @@ export class World {
   constructor(generation) {
     this.sdk = generation.sdk;
     this.isSeed = generation === generations.seed;
+    // Whether a limit or an interrupt ends a turn as an error: the seed era would throw on it.
+    this.endsAsError = !this.isSeed;
     this.root = mkdtempSync(path.join(tmpdir(), 'lathe-conformance-'));
     this.cwd = this.folder('work');
     this.home = this.folder('home');

@@ -73,7 +73,7 @@ describe('canUseTool', { concurrency: 4 }, () => {
     const [first, second] = seen.results;
     assert.equal(first.subtype, 'error_during_execution');
     assert.equal(first.terminal_reason, 'aborted_tools');
-    assert.equal(first.is_error, true);
+    assert.equal(first.is_error, w.endsAsError);
     assert.equal(first.permission_denials.length, 1);
     assert.equal(seen.toolResults[0].is_error, true);
     assert.ok(seen.userTexts.includes('[Request interrupted by user for tool use]'), `${seen}`);

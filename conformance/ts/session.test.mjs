@@ -202,7 +202,7 @@ describe('interrupt', { concurrency: 4 }, () => {
     assert.equal(seen.error, undefined, `${seen}`);
     const [result, second] = seen.results;
     assert.equal(result.subtype, 'error_during_execution', `${seen}`);
-    assert.equal(result.is_error, true);
+    assert.equal(result.is_error, w.endsAsError);
     assert.match(result.errors[0], /^\[ede_diagnostic\] /);
     assert.equal(second.result, 'back again');
     return { seen, result };

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use lathe_protocol::control::ControlResponseBody;
-use lathe_protocol::{ControlCancelRequest, ControlRequest, ControlRequestBody, ControlResponse};
+use lathe_protocol::{ControlCancelRequest, ControlRequest, ControlRequestBody, ControlResponse, Outbound};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -45,7 +45,14 @@ struct State {
     closed: bool,
     /// Ids of questions that are over, oldest first.
     over: VecDeque<String>,
-    waiting: HashMap<String, oneshot::Sender<Result<Value, String>>>,
+    waiting: HashMap<String, Waiting>,
+}
+
+/// A question that is open.
+struct Waiting {
+    asker: oneshot::Sender<Result<Value, String>>,
+    /// The request itself, where a host that introduces itself again has to hear of it.
+    shown: Option<Value>,
 }
 
 impl Questions {
@@ -88,13 +95,22 @@ impl Questions {
         self.state().waiting.len()
     }
 
-    fn register(&self, id: &str) -> Result<oneshot::Receiver<Result<Value, String>>, AskError> {
+    /// The permission questions that are open, as they were asked.
+    pub fn pending_permissions(&self) -> Vec<Value> {
+        self.state().waiting.values().filter_map(|waiting| waiting.shown.clone()).collect()
+    }
+
+    fn register(
+        &self,
+        id: &str,
+        shown: Option<Value>,
+    ) -> Result<oneshot::Receiver<Result<Value, String>>, AskError> {
         let mut state = self.state();
         if state.closed {
             return Err(AskError::Closed);
         }
         let (asker, answer) = oneshot::channel();
-        state.waiting.insert(id.to_owned(), asker);
+        state.waiting.insert(id.to_owned(), Waiting { asker, shown });
         Ok(answer)
     }
 
@@ -106,7 +122,7 @@ impl Questions {
 impl State {
     /// Takes a question off the table and remembers that it was there.
     fn end(&mut self, id: &str) -> Option<oneshot::Sender<Result<Value, String>>> {
-        let asker = self.waiting.remove(id)?;
+        let asker = self.waiting.remove(id)?.asker;
         if self.over.len() == MAX_REMEMBERED {
             self.over.pop_front();
         }
@@ -135,8 +151,11 @@ impl Shared {
         timeout: Option<Duration>,
     ) -> Result<Value, AskError> {
         let id = self.frames.uuid();
-        let answer = self.questions.register(&id)?;
-        self.emit(ControlRequest::new(id.clone(), body)).await;
+        let request = ControlRequest::new(id.clone(), body);
+        let is_permission = matches!(request.request, ControlRequestBody::CanUseTool(_));
+        let shown = is_permission.then(|| json!(Outbound::from(request.clone())));
+        let answer = self.questions.register(&id, shown)?;
+        self.emit(request).await;
         let too_late = async {
             match timeout {
                 Some(timeout) => tokio::time::sleep(timeout).await,
@@ -167,7 +186,7 @@ mod tests {
     #[tokio::test]
     async fn an_answer_reaches_the_one_who_asked() {
         let questions = Questions::default();
-        let answer = questions.register("a").unwrap();
+        let answer = questions.register("a", None).unwrap();
         assert_eq!(questions.open_count(), 1);
         assert_eq!(questions.settle(ControlResponse::success("a", json!({"x": 1}))), Settled::Answered);
         assert_eq!(answer.await.unwrap(), Ok(json!({"x": 1})));
@@ -179,17 +198,17 @@ mod tests {
     #[tokio::test]
     async fn closing_fails_open_and_later_questions() {
         let questions = Questions::default();
-        let answer = questions.register("a").unwrap();
+        let answer = questions.register("a", None).unwrap();
         questions.close();
         assert!(answer.await.is_err());
-        assert_eq!(questions.register("b").unwrap_err(), AskError::Closed);
+        assert_eq!(questions.register("b", None).unwrap_err(), AskError::Closed);
     }
 
     #[tokio::test]
     async fn errors_and_empty_answers_are_told_apart() {
         let questions = Questions::default();
-        let refused = questions.register("a").unwrap();
-        let empty = questions.register("b").unwrap();
+        let refused = questions.register("a", None).unwrap();
+        let empty = questions.register("b", None).unwrap();
         questions.settle(ControlResponse::error("a", "no"));
         questions.settle(ControlResponse::ack("b"));
         assert_eq!(refused.await.unwrap(), Err("no".to_owned()));

@@ -18,6 +18,7 @@ pub mod frames;
 pub mod history;
 mod hooking;
 pub mod host;
+mod introduction;
 pub mod journal;
 mod lines;
 mod permit;

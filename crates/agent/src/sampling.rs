@@ -159,7 +159,7 @@ impl Turn<'_> {
             let block = toolrun::in_own_form(self.shared, block);
             answer.replace_last(&block);
             let uuid = self.say_block(answer, &block, None).await;
-            if let Some(call) = ToolCall::from_block(&block, uuid) {
+            if let Some(call) = ToolCall::from_block(self.shared, &block, uuid) {
                 calls.add(toolrun::access(self.shared, &call), call);
                 self.start_calls(calls);
             }
@@ -367,7 +367,7 @@ impl Turn<'_> {
         for block in answer.blocks.clone() {
             let block = toolrun::in_own_form(self.shared, block);
             let uuid = self.say_block(&answer, &block, answer.stop_reason.clone()).await;
-            if let Some(call) = ToolCall::from_block(&block, uuid) {
+            if let Some(call) = ToolCall::from_block(self.shared, &block, uuid) {
                 calls.add(toolrun::access(self.shared, &call), call);
             }
         }

@@ -20,6 +20,7 @@ use crate::config::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, Tur
 use crate::frames::Frames;
 use crate::hooking::{HostCallbacks, IfRules};
 use crate::host::Host;
+use crate::introduction::Introduction;
 use crate::journal::Journal;
 use crate::prompt::SystemPrompt;
 use crate::queue::Queue;
@@ -65,6 +66,7 @@ pub struct Shared {
     /// When the session began, milliseconds since the epoch.
     pub started_ms: u64,
     initialized: AtomicBool,
+    introduction: Mutex<Introduction>,
 }
 
 impl Shared {
@@ -128,6 +130,7 @@ impl Shared {
             last_request: Mutex::default(),
             said: Mutex::default(),
             initialized: AtomicBool::new(false),
+            introduction: Mutex::default(),
         }
     }
 
@@ -221,6 +224,11 @@ impl Shared {
     pub(crate) fn remember_request(&self, request: &Arc<ModelRequest>) {
         *lock(&self.said) = None;
         *lock(&self.last_request) = Some((request.clone(), self.host.now_ms()));
+    }
+
+    /// What the host said when it introduced itself.
+    pub fn introduction(&self) -> MutexGuard<'_, Introduction> {
+        lock(&self.introduction)
     }
 
     /// Notes that the host has introduced itself; true if it had done so before.

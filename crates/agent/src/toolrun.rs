@@ -25,13 +25,14 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Reads a finished `tool_use` block.
-    pub fn from_block(block: &Value, assistant_uuid: String) -> Option<Self> {
+    /// Reads a finished `tool_use` block. A name that the host gave to a tool stands for that tool.
+    pub fn from_block(shared: &Shared, block: &Value, assistant_uuid: String) -> Option<Self> {
         if block["type"] != "tool_use" {
             return None;
         }
-        let text = |key: &str| block[key].as_str().unwrap_or("").to_owned();
-        Some(Self { id: text("id"), name: text("name"), input: block["input"].clone(), assistant_uuid })
+        let text = |key: &str| block[key].as_str().unwrap_or("");
+        let name = shared.introduction().tool(text("name")).to_owned();
+        Some(Self { id: text("id").to_owned(), name, input: block["input"].clone(), assistant_uuid })
     }
 }
 

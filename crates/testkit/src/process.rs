@@ -112,8 +112,13 @@ impl Running {
 
     /// Writes to stdin. A child that no longer reads is no failure here: its output will tell.
     pub fn write(&mut self, text: &str) {
+        self.write_bytes(text.as_bytes());
+    }
+
+    /// The same for what is no text.
+    pub fn write_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("stdin is closed already");
-        let _ = stdin.write_all(text.as_bytes()).and_then(|()| stdin.flush());
+        let _ = stdin.write_all(bytes).and_then(|()| stdin.flush());
     }
 
     /// Writes one JSON line to stdin.

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use lathe_protocol::InitializeRequest;
-use lathe_protocol::control::ControlSuccess;
+use lathe_protocol::control::{AgentDefinition, ControlSuccess};
 use lathe_protocol::system::BackgroundTasksChanged;
 use serde_json::{Value, json};
 
 use super::Reply;
+use crate::introduction::{Introduction, without_effect};
 use crate::session::TurnHandle;
 use crate::shared::Shared;
 
@@ -19,21 +20,30 @@ pub(super) async fn answer(
     turn: Option<&TurnHandle>,
 ) -> Reply {
     take_prompt(shared, body);
+    *shared.introduction() = Introduction::of(body);
     if let Some(Some(matchers)) = &body.hooks {
         let warnings = shared.hooks.register_callbacks(matchers);
         for warning in warnings {
             shared.emit(shared.frames.note("hook_ignored", &warning.to_string())).await;
         }
     }
-    let state = if turn.is_some() { "running" } else { "idle" };
+    let pending = shared.questions.pending_permissions();
+    let state = match turn {
+        Some(_) if !pending.is_empty() => "requires_action",
+        Some(_) => "running",
+        None => "idle",
+    };
     let success = ControlSuccess {
         request_id: id.to_owned(),
         response: Some(response(shared, body, state)),
-        pending_permission_requests: Some(Vec::new()),
+        pending_permission_requests: Some(pending),
         pending_user_dialog_requests: Some(Vec::new()),
         ..ControlSuccess::default()
     };
     shared.emit(lathe_protocol::ControlResponse::from(success)).await;
+    if let Some(text) = without_effect(body) {
+        shared.emit(shared.frames.note("initialize_ignored", &text)).await;
+    }
     if let Some(title) = &body.title {
         shared.journal().title(title);
         shared.emit(shared.frames.title_changed(title)).await;
@@ -99,7 +109,12 @@ fn response(shared: &Shared, body: &InitializeRequest, state: &str) -> Value {
 /// The agents the host defines, as far as they are known yet.
 fn agents(body: &InitializeRequest) -> Vec<Value> {
     let agents = body.agents.iter().flatten();
-    agents
-        .map(|(name, agent)| json!({"name": name, "description": agent.description, "model": agent.model}))
-        .collect()
+    let info = |(name, agent): (&String, &AgentDefinition)| {
+        let mut info = json!({"name": name, "description": agent.description});
+        if let Some(model) = &agent.model {
+            info["model"] = json!(model);
+        }
+        info
+    };
+    agents.map(info).collect()
 }

@@ -8,6 +8,7 @@ use lathe_protocol::control::{McpSetServersRequest, ReadFileRequest};
 use serde_json::{Value, json};
 
 use super::Reply;
+use crate::introduction::NO_MCP;
 use crate::shared::Shared;
 
 /// Bytes of a file that a host may read at once.
@@ -134,11 +135,8 @@ fn read_bounded(path: &Path, limit: u64) -> std::io::Result<(String, bool)> {
 
 /// There are no MCP servers yet: none can be added, and the answer says so for each.
 pub(super) fn mcp_set_servers(body: &McpSetServersRequest) -> Reply {
-    let errors: serde_json::Map<String, Value> = body
-        .servers
-        .keys()
-        .map(|name| (name.clone(), json!("MCP servers are not supported by lathe yet")))
-        .collect();
+    let errors: serde_json::Map<String, Value> =
+        body.servers.keys().map(|name| (name.clone(), json!(NO_MCP))).collect();
     Reply::Success(json!({"added": [], "removed": [], "errors": errors}))
 }
 

@@ -115,7 +115,7 @@ async fn dispatch(
         Body::ReadFile(body) => look::read_file(shared, &body),
         Body::ListPermissionRules(_) => listing::permission_rules(shared),
         Body::GetHooksListing(_) => listing::hooks(shared),
-        Body::McpStatus(_) => Reply::Success(json!({"mcpServers": []})),
+        Body::McpStatus(_) => Reply::Success(json!({"mcpServers": shared.introduction().mcp_status()})),
         Body::McpSetServers(body) => look::mcp_set_servers(&body),
         Body::McpReconnect(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
         Body::McpToggle(body) => Reply::Error(format!("Server not found: {}", body.server_name)),

@@ -26,9 +26,12 @@ use lathe_transcript::record::Envelope;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
-/// Counts instead of drawing at random.
+/// What a session wrote to the log.
+pub type Log = Arc<Mutex<Vec<String>>>;
+
+/// Counts instead of drawing at random, and keeps the log.
 #[derive(Default)]
-pub struct CountingHost(AtomicU64, Mutex<Vec<String>>);
+pub struct CountingHost(AtomicU64, Log);
 
 impl Host for CountingHost {
     fn uuid(&self) -> String {
@@ -58,6 +61,9 @@ pub struct Setup {
     pub surface: PromptSurface,
     pub max_retries: u32,
     pub fallbacks: Vec<String>,
+    pub log: Log,
+    /// Whether files must be read before they are changed.
+    pub must_read_first: bool,
 }
 
 impl Setup {
@@ -76,6 +82,8 @@ impl Setup {
             surface: PromptSurface::None,
             max_retries: 2,
             fallbacks: Vec::new(),
+            log: Log::default(),
+            must_read_first: false,
         }
     }
 
@@ -84,11 +92,14 @@ impl Setup {
         let mut workspace = Workspace::new(self.cwd.clone(), Ledger::default());
         workspace.child_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
         workspace.output_dir = self.cwd.join(".outputs");
+        if self.must_read_first {
+            workspace.limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
+        }
         let tools = ToolSet::new(builtin_tools());
         let mut retry = RetryPolicy::with_max_retries(self.max_retries);
         retry.base = Duration::from_millis(1);
         SessionConfig {
-            host: Arc::new(CountingHost::default()),
+            host: Arc::new(CountingHost(AtomicU64::default(), self.log)),
             model: Arc::new(ScriptedModel::new(self.script).expect("the script is sound")),
             choice: ModelChoice {
                 id: "claude-opus-5-5".to_owned(),

@@ -1,0 +1,77 @@
+//! What a host brings along when it introduces itself with `initialize`, as far as it outlives the request:
+//! names that stand for tools, how to plan, and the MCP servers it would serve.
+
+use std::collections::BTreeMap;
+
+use lathe_protocol::InitializeRequest;
+use lathe_protocol::system::McpServerInfo;
+use serde_json::{Value, json};
+
+/// Why a server of the host is not connected.
+pub(crate) const NO_MCP: &str = "MCP servers are not supported by lathe yet";
+
+/// What the host said of itself; the last introduction counts.
+#[derive(Debug, Default, Clone)]
+pub struct Introduction {
+    /// Names of its in-process MCP servers.
+    sdk_mcp_servers: Vec<String>,
+    /// Another name for a tool → the tool.
+    tool_aliases: BTreeMap<String, String>,
+    /// How to work in plan mode.
+    pub plan_mode_instructions: Option<String>,
+}
+
+impl Introduction {
+    /// Takes over what a request says.
+    pub fn of(body: &InitializeRequest) -> Self {
+        Self {
+            sdk_mcp_servers: body.sdk_mcp_servers.clone().unwrap_or_default(),
+            tool_aliases: body.tool_aliases.clone().unwrap_or_default(),
+            plan_mode_instructions: body.plan_mode_instructions.clone(),
+        }
+    }
+
+    /// The tool that a name stands for. One step only, so that names cannot lead in circles.
+    pub fn tool<'a>(&'a self, name: &'a str) -> &'a str {
+        self.tool_aliases.get(name).map_or(name, String::as_str)
+    }
+
+    /// Its servers, for `system/init`.
+    pub fn mcp_servers(&self) -> Vec<McpServerInfo> {
+        let server = |name: &String| McpServerInfo {
+            name: name.clone(),
+            status: "failed".to_owned(),
+            source: Some("sdk".to_owned()),
+            ..McpServerInfo::default()
+        };
+        self.sdk_mcp_servers.iter().map(server).collect()
+    }
+
+    /// Its servers, for `mcp_status`.
+    pub fn mcp_status(&self) -> Vec<Value> {
+        let row = |name: &String| {
+            json!({
+                "name": name, "status": "failed", "error": NO_MCP, "transport": "sdk", "scope": "dynamic",
+                "source": "sdk", "tools": [],
+            })
+        };
+        self.sdk_mcp_servers.iter().map(row).collect()
+    }
+}
+
+/// What of an introduction has no effect here, in words; none when everything counts.
+pub(crate) fn without_effect(body: &InitializeRequest) -> Option<String> {
+    let given = [
+        ("sdkMcpServers", body.sdk_mcp_servers.as_ref().is_some_and(|list| !list.is_empty())),
+        ("agents", body.agents.as_ref().is_some_and(|map| !map.is_empty())),
+        ("plugins", body.plugins.as_ref().is_some_and(|list| !list.is_empty())),
+        ("skills", body.skills.as_ref().is_some_and(|list| !list.is_empty())),
+    ];
+    let names: Vec<&str> = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "initialize: {} was taken note of and has no effect, lathe has no such thing yet",
+            names.join(", ")
+        )
+    })
+}
