@@ -11,7 +11,7 @@ from claude_agent_sdk import (
     ResultError,
     query,
 )
-from harness import AssistantMessage, Case, StreamEvent, bash, calls, text, text_of, todo
+from harness import AssistantMessage, Case, StreamEvent, bash, calls, text, text_of
 
 TOUCH = [calls(bash("touch made")), text("done")]
 PRESET = {"type": "preset", "preset": "claude_code"}
@@ -318,7 +318,6 @@ class Endings(Case):
         self.assertIsNotNone(seen.error)
         await self.until("the complaint", lambda: "Invalid session ID" in "".join(self.stderr))
 
-    @todo("structured output is not there yet")
     async def test_structured_output(self):
         schema = {"type": "object", "properties": {"age": {"type": "number"}}, "required": ["age"]}
         answer = calls({"name": "StructuredOutput", "input": {"age": 3}})

@@ -121,11 +121,13 @@ pub struct TurnLimits {
     pub max_budget_usd: Option<f64>,
     /// How often stop hooks may make a turn go on.
     pub max_stop_blocks: u32,
+    /// How often a structured answer may be wrong.
+    pub max_structured_attempts: u32,
 }
 
 impl Default for TurnLimits {
     fn default() -> Self {
-        Self { max_rounds: None, max_budget_usd: None, max_stop_blocks: 8 }
+        Self { max_rounds: None, max_budget_usd: None, max_stop_blocks: 8, max_structured_attempts: 5 }
     }
 }
 

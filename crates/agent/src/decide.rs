@@ -10,6 +10,8 @@ pub enum RoundEnd {
     Answered(StopReason),
     /// The stream broke after something of the answer had been kept, and no tool was asked for.
     CutOff,
+    /// The answer was final, but stop hooks want more.
+    HeldByStopHook,
     /// A hook wants the turn to end here.
     StoppedByHook,
     /// A `PreToolUse` hook put the call off to a later run.
@@ -54,6 +56,10 @@ pub struct Used {
     pub preempted: bool,
     /// Whether the answer had anything a person can see (text or a tool call).
     pub visible: bool,
+    /// Whether there is another model to turn to.
+    pub fallback_left: bool,
+    /// Whether a structured answer was asked for and has not been given.
+    pub owes_structure: bool,
     /// Nudges already spent, by kind.
     pub nudges: Nudges,
 }
@@ -65,6 +71,7 @@ pub struct Nudges {
     pub refusal: u32,
     pub empty: u32,
     pub cut_off: u32,
+    pub structure: u32,
 }
 
 /// A synthetic user message that lets the model recover.
@@ -74,6 +81,7 @@ pub enum Nudge {
     Refusal,
     Empty,
     CutOff,
+    Structure,
 }
 
 /// What the loop does next.
@@ -83,6 +91,8 @@ pub enum Next {
     Again,
     /// Add this message and send the next request.
     Nudge(Nudge),
+    /// Turn to the next fallback model and send the request again.
+    Fallback,
     /// Let the stop hooks have their say; if they have none the turn is [`Ending::Completed`].
     AskStopHooks,
     End(Ending),
@@ -124,10 +134,11 @@ pub fn decide(end: RoundEnd, used: &Used) -> Next {
     match end {
         RoundEnd::StoppedByHook => Next::End(Ending::HookStopped),
         RoundEnd::Deferred => Next::End(Ending::Deferred),
-        RoundEnd::StructuredOutput => Next::End(Ending::Completed),
+        // Nothing more is asked of the model, but the hooks that watch over the end are.
+        RoundEnd::StructuredOutput => Next::AskStopHooks,
         RoundEnd::StructuredOutputExhausted => Next::End(Ending::StructuredOutputExhausted),
         RoundEnd::ToolsAnswered if used.preempted => Next::End(Ending::Preempted),
-        RoundEnd::ToolsAnswered => within_rounds(used, Next::Again),
+        RoundEnd::ToolsAnswered | RoundEnd::HeldByStopHook => within_rounds(used, Next::Again),
         RoundEnd::CutOff if used.nudges.cut_off < CUT_OFF_RECOVERIES => {
             within_rounds(used, Next::Nudge(Nudge::CutOff))
         }
@@ -143,9 +154,13 @@ fn after_answer(reason: StopReason, used: &Used) -> Next {
         }
         StopReason::OutOfTokens => Next::End(Ending::OutOfTokens),
         StopReason::Refusal if used.nudges.refusal == 0 => within_rounds(used, Next::Nudge(Nudge::Refusal)),
+        StopReason::Refusal if used.fallback_left => within_rounds(used, Next::Fallback),
         StopReason::Refusal => Next::End(Ending::Refused),
         StopReason::Finished if !used.visible && used.nudges.empty == 0 => {
             within_rounds(used, Next::Nudge(Nudge::Empty))
+        }
+        StopReason::Finished if used.owes_structure && used.nudges.structure == 0 => {
+            within_rounds(used, Next::Nudge(Nudge::Structure))
         }
         StopReason::Finished => Next::AskStopHooks,
     }
@@ -170,7 +185,7 @@ mod tests {
     /// Every row of the table: how the round ended, what was used, what comes next.
     #[test]
     fn the_table() {
-        use Ending::{Completed, Deferred, HookStopped, MaxTurns, Refused};
+        use Ending::{Deferred, HookStopped, MaxTurns, Refused};
         use StopReason::{Finished, OutOfTokens, Refusal};
         let spent = |nudges| Used { nudges, ..used() };
         let rows: Vec<(RoundEnd, Used, Next)> = vec![
@@ -207,11 +222,43 @@ mod tests {
                 spent(Nudges { refusal: 1, ..Nudges::default() }),
                 Next::End(Refused),
             ),
+            (
+                RoundEnd::Answered(Refusal),
+                Used { fallback_left: true, ..spent(Nudges { refusal: 1, ..Nudges::default() }) },
+                Next::Fallback,
+            ),
             (RoundEnd::CutOff, used(), Next::Nudge(Nudge::CutOff)),
             (RoundEnd::CutOff, spent(Nudges { cut_off: 3, ..Nudges::default() }), Next::AskStopHooks),
+            (RoundEnd::HeldByStopHook, used(), Next::Again),
+            (RoundEnd::HeldByStopHook, Used { preempted: true, ..used() }, Next::Again),
+            (RoundEnd::HeldByStopHook, Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
+            (RoundEnd::HeldByStopHook, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
             (RoundEnd::StoppedByHook, used(), Next::End(HookStopped)),
             (RoundEnd::Deferred, used(), Next::End(Deferred)),
-            (RoundEnd::StructuredOutput, used(), Next::End(Completed)),
+            (
+                RoundEnd::Answered(Finished),
+                Used { owes_structure: true, ..used() },
+                Next::Nudge(Nudge::Structure),
+            ),
+            (
+                RoundEnd::Answered(Finished),
+                Used { owes_structure: true, ..spent(Nudges { structure: 1, ..Nudges::default() }) },
+                Next::AskStopHooks,
+            ),
+            (
+                RoundEnd::Answered(Finished),
+                Used { owes_structure: true, max_rounds: Some(1), ..used() },
+                Next::End(MaxTurns(1)),
+            ),
+            (RoundEnd::ToolsAnswered, Used { owes_structure: true, ..used() }, Next::Again),
+            (RoundEnd::StructuredOutput, Used { max_rounds: Some(1), ..used() }, Next::AskStopHooks),
+            (RoundEnd::StructuredOutput, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+            (
+                RoundEnd::StructuredOutputExhausted,
+                Used { max_rounds: Some(1), ..used() },
+                Next::End(Ending::StructuredOutputExhausted),
+            ),
+            (RoundEnd::StructuredOutput, used(), Next::AskStopHooks),
             (RoundEnd::StructuredOutputExhausted, used(), Next::End(Ending::StructuredOutputExhausted)),
         ];
         for (end, used, next) in rows {

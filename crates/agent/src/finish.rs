@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use crate::decide::Ending;
 use crate::turn::{Outcome, Phase, Turn};
 
+/// The stop reason of messages that no model wrote.
+const MADE_UP: &str = "stop_sequence";
+
 /// What the session remembers of a finished turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Finished {
@@ -32,7 +35,7 @@ pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) ->
                 ..StopFailureInput::default()
             };
             turn.shared.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
-            failed(turn, &failure, &mut result).await;
+            failed(turn, &failure, MADE_UP, &mut result).await;
         }
         Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
     }
@@ -80,17 +83,18 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
             result,
             "error_max_structured_output_retries",
             "structured_output_retry_exhausted",
-            "Failed to provide valid structured output".to_owned(),
+            turn.stats.structured.exhausted(),
         ),
         Ending::OutOfTokens => {
             let limit = lathe_models::catalog::capabilities(&turn.model_id).max_output_tokens;
-            failed(turn, &out_of_tokens(limit), result).await;
+            failed(turn, &out_of_tokens(limit), MADE_UP, result).await;
         }
         Ending::Refused => {
             let model = turn.model_id.clone();
-            turn.shared.emit(turn.shared.frames.refused(&model)).await;
-            failed(turn, &refused(&model), result).await;
-            result.stop_reason = Some("refusal".to_owned());
+            let prompt = turn.shared.journal().prompt_id();
+            let frame = turn.shared.frames.refused(&model, turn.stats.request_id.clone(), prompt);
+            turn.shared.emit(frame).await;
+            failed(turn, &refused(&model), "refusal", result).await;
         }
     }
 }
@@ -139,7 +143,10 @@ fn no_subagents() -> Value {
 fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = false;
-    result.result = Some(turn.stats.last_text.clone());
+    // Data that was asked for is the answer, whatever was said around it.
+    let answer = turn.stats.structured.answer.clone();
+    result.result = Some(answer.as_ref().map_or_else(|| turn.stats.last_text.clone(), Value::to_string));
+    result.structured_output = answer;
     result.api_error_status = Some(None);
     result.terminal_reason = Some(terminal_reason.to_owned());
     result.ttft_ms = turn.stats.first_frame_ms;
@@ -150,13 +157,18 @@ fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
 
 /// A failed request: the text is said as an assistant message and is the result, which counts as an
 /// error although its subtype says success.
-async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, result: &mut ResultMessage) {
-    let frame = turn.shared.frames.api_error(failure);
+async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, result: &mut ResultMessage) {
+    let mut frame = turn.shared.frames.api_error(failure);
+    frame.message.stop_reason = Some(stop_reason.to_owned());
+    if stop_reason != MADE_UP {
+        frame.request_id.clone_from(&turn.stats.request_id);
+        frame.extra.insert("refused_message_id".to_owned(), turn.stats.answer_id.clone().into());
+    }
     turn.shared.journal().assistant(&frame);
     turn.shared.emit(frame).await;
     result.subtype = "success".to_owned();
     result.is_error = true;
-    result.stop_reason = Some("stop_sequence".to_owned());
+    result.stop_reason = Some(stop_reason.to_owned());
     result.result = Some(failure.text.clone());
     result.api_error_status = Some(failure.api_error_status);
     result.api_error_type.clone_from(&failure.api_error_type);

@@ -8,8 +8,8 @@ use lathe_models::ModelError;
 use lathe_models::failure::ApiFailure;
 use lathe_protocol::message::{SYNTHETIC_MODEL, UserTurn};
 use lathe_protocol::system::{
-    ApiRetry, Informational, ModelFallback, ModelRefusalNoFallback, PermissionDenied, SessionStateChanged,
-    SessionTitleChanged, Status, ThinkingTokens,
+    ApiRetry, Informational, ModelFallback, ModelRefusalFallback, ModelRefusalNoFallback, Notification,
+    PermissionDenied, SessionStateChanged, SessionTitleChanged, Status, ThinkingTokens,
 };
 use lathe_protocol::{
     ApiMessage, AssistantMessage, ContentBlock, Extra, InboundUser, Outbound, StreamEventMessage,
@@ -211,10 +211,38 @@ impl Frames {
         }))
     }
 
+    /// The model refused, and another one is asked.
+    pub fn refusal_fallback(
+        &self,
+        original: &str,
+        fallback: &str,
+        request_id: Option<String>,
+        prompt: Option<String>,
+    ) -> Outbound {
+        system(SystemMessage::ModelRefusalFallback(ModelRefusalFallback {
+            trigger: "refusal".to_owned(),
+            direction: "retry".to_owned(),
+            scope: Some("session".to_owned()),
+            original_model: original.to_owned(),
+            fallback_model: fallback.to_owned(),
+            request_id,
+            api_refusal_category: Some(None),
+            api_refusal_explanation: Some(None),
+            retracted_message_uuids: Some(Vec::new()),
+            refused_user_message_uuid: Some(prompt),
+            content: format!("{original} refused to answer; going on with {fallback}"),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..ModelRefusalFallback::default()
+        }))
+    }
+
     /// The model refused, also when asked again.
-    pub fn refused(&self, model: &str) -> Outbound {
+    pub fn refused(&self, model: &str, request_id: Option<String>, prompt: Option<String>) -> Outbound {
         system(SystemMessage::ModelRefusalNoFallback(ModelRefusalNoFallback {
             original_model: model.to_owned(),
+            request_id,
+            refused_user_message_uuid: Some(prompt),
             session_id: self.session_id(),
             uuid: self.uuid(),
             ..ModelRefusalNoFallback::default()
@@ -232,6 +260,17 @@ impl Frames {
         }))
     }
 
+    /// Something a person may like to know.
+    pub fn notice(&self, text: &str) -> Outbound {
+        system(SystemMessage::Informational(Informational {
+            content: text.to_owned(),
+            level: "notice".to_owned(),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..Informational::default()
+        }))
+    }
+
     /// A warning with a name that programs can look for.
     pub fn note(&self, tag: &str, text: &str) -> Outbound {
         system(SystemMessage::Informational(Informational {
@@ -241,6 +280,19 @@ impl Frames {
             session_id: self.session_id(),
             uuid: self.uuid(),
             ..Informational::default()
+        }))
+    }
+
+    /// Something to show a person at once.
+    pub fn notification(&self, key: &str, text: &str, priority: &str) -> Outbound {
+        system(SystemMessage::Notification(Notification {
+            key: key.to_owned(),
+            text: text.to_owned(),
+            priority: priority.to_owned(),
+            color: (priority == "high").then(|| "warning".to_owned()),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..Notification::default()
         }))
     }
 

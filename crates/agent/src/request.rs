@@ -17,7 +17,7 @@ pub fn build(turn: &mut Turn<'_>) -> ModelRequest {
         model: turn.model_id.clone(),
         max_tokens,
         system: turn.shared.system_prompt().parts(),
-        tools: turn.shared.tools.api_json(),
+        tools: turn.shared.tools().api_json(),
         messages,
         thinking: thinking(choice.thinking, &model, max_tokens),
         effort: effort.and_then(|effort| model.clamp_effort(effort)).map(str::to_owned),

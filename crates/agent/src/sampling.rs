@@ -8,18 +8,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::FuturesUnordered;
 use lathe_models::retry::RetryDecision;
 use lathe_models::{ErrorKind, ModelError, ModelEvent, ModelRequest, StreamEvent};
-use lathe_protocol::hooks::BatchedCall;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::config::MAX_PARALLEL_CALLS;
+use crate::calls::Calls;
 use crate::decide::RoundEnd;
 use crate::request;
-use crate::schedule::{Access, Schedule};
+use crate::schedule::Access;
 use crate::toolhooks;
 use crate::toolrun::{self, Answered, ToolCall};
 use crate::turn::{Outcome, Phase, Turn, answered};
@@ -39,23 +36,6 @@ enum Then {
     Again,
     /// Streams keep breaking: one last request is made without one.
     WithoutStream,
-}
-
-/// The tool calls of one answer.
-struct Calls {
-    schedule: Schedule<ToolCall>,
-    running: FuturesUnordered<BoxFuture<'static, (Answered, Access)>>,
-    /// In the order they were asked for, with their answers as they come.
-    answers: Vec<(String, Option<Value>)>,
-    /// Whether calls may start before the answer is complete.
-    eager: bool,
-    interrupted: bool,
-    /// The calls as hooks are told about them, in the order they were answered.
-    batch: Vec<BatchedCall>,
-    /// What hooks want the model to know, behind the results.
-    notes: Vec<String>,
-    /// Whether a hook wants the turn to end here.
-    stops: bool,
 }
 
 impl Turn<'_> {
@@ -198,6 +178,7 @@ impl Turn<'_> {
     async fn take_answer(&mut self, (answered, access): (Answered, Access), calls: &mut Calls) {
         calls.schedule.finished(access);
         self.say_tool_result(&answered).await;
+        self.stats.structured.note(&answered);
         if answered.interrupted {
             // One call that ends the turn ends its siblings too; each still gets its answer.
             self.cancel.cancel();
@@ -210,6 +191,8 @@ impl Turn<'_> {
     async fn complete(&mut self, answer: Answer, mut calls: Calls) -> Result<RoundEnd, Outcome> {
         self.stats.rounds += 1;
         self.stats.stop_reason.clone_from(&answer.stop_reason);
+        self.stats.request_id.clone_from(&answer.request_id);
+        self.stats.answer_id = answer.id().to_owned();
         self.stats.visible = answer.is_visible();
         let end = answered(&answer);
         self.history.add_assistant(answer.blocks);
@@ -232,7 +215,22 @@ impl Turn<'_> {
             self.mark_interrupted(Phase::Tools).await;
             return Err(Outcome::Interrupted(Phase::Tools));
         }
-        Ok(if calls.stops { RoundEnd::StoppedByHook } else { RoundEnd::ToolsAnswered })
+        Ok(self.after_tools(calls.stops))
+    }
+
+    /// How a round with tools ended.
+    fn after_tools(&mut self, stopped_by_hook: bool) -> RoundEnd {
+        let structured = &mut self.stats.structured;
+        let given = std::mem::take(&mut structured.fresh);
+        if stopped_by_hook {
+            RoundEnd::StoppedByHook
+        } else if given {
+            RoundEnd::StructuredOutput
+        } else if structured.failures >= self.shared.limits.max_structured_attempts {
+            RoundEnd::StructuredOutputExhausted
+        } else {
+            RoundEnd::ToolsAnswered
+        }
     }
 
     async fn finish_calls(&mut self, calls: &mut Calls) {
@@ -253,9 +251,8 @@ impl Turn<'_> {
     /// Whether the broken answer has to be kept. An error that the API itself sent keeps the text of the
     /// open block too: the vendor will not send it again.
     async fn keeps_what_arrived(&mut self, answer: &mut Answer, error: &ModelError) -> bool {
-        if error.kind == ErrorKind::StreamError
-            && let Some(text) = answer.take_partial_text()
-        {
+        let said_in_stream = error.status.is_none() && error.api_type.is_some();
+        if said_in_stream && let Some(text) = answer.take_partial_text() {
             let block = json!({"type": "text", "text": text});
             self.say_block(answer, &block, None).await;
             answer.blocks.push(block);
@@ -380,66 +377,6 @@ impl Turn<'_> {
         let mut totals = self.shared.totals();
         totals.add(model, &answer.usage);
         totals.note_last(&answer.usage);
-    }
-}
-
-impl Calls {
-    fn new(eager: bool) -> Self {
-        Self {
-            schedule: Schedule::new(MAX_PARALLEL_CALLS),
-            running: FuturesUnordered::new(),
-            answers: Vec::new(),
-            eager,
-            interrupted: false,
-            batch: Vec::new(),
-            notes: Vec::new(),
-            stops: false,
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.answers.is_empty()
-    }
-
-    fn add(&mut self, access: Access, call: ToolCall) {
-        self.answers.push((call.id.clone(), None));
-        self.schedule.add(call, access);
-    }
-
-    fn record(&mut self, answered: Answered) {
-        self.interrupted |= answered.interrupted;
-        self.stops |= answered.stops;
-        self.notes.extend(answered.notes);
-        self.batch.push(BatchedCall {
-            tool_name: answered.call.name.clone(),
-            tool_input: answered.call.input.clone(),
-            tool_use_id: answered.call.id.clone(),
-            tool_response: Some(answered.block["content"].clone()),
-            ..BatchedCall::default()
-        });
-        let slot = self.answers.iter_mut().find(|(id, block)| *id == answered.call.id && block.is_none());
-        if let Some((_, block)) = slot {
-            *block = Some(answered.block);
-        }
-    }
-
-    /// Puts the calls that hooks are told about into the order in which they were asked for.
-    fn sort_batch(&mut self) {
-        let order: Vec<&String> = self.answers.iter().map(|(id, _)| id).collect();
-        self.batch.sort_by_key(|call| order.iter().position(|id| **id == call.tool_use_id));
-    }
-
-    /// The results in the order of the calls.
-    fn blocks(&mut self) -> Vec<Value> {
-        self.answers.drain(..).filter_map(|(_, block)| block).collect()
-    }
-
-    /// Answers every call that has none with the same refusal, for the history alone.
-    fn refuse_all(&mut self, why: &str) -> Vec<Value> {
-        let refusal =
-            |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": why, "is_error": true});
-        self.schedule.drain_waiting();
-        self.answers.drain(..).map(|(id, block)| block.unwrap_or_else(|| refusal(&id))).collect()
     }
 }
 

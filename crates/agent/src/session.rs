@@ -408,7 +408,7 @@ fn init_frame(shared: &Shared, prompt: Option<&str>) -> lathe_protocol::Init {
     init.cwd = shared.workspace.cwd().display().to_string();
     init.model.clone_from(&shared.choice().id);
     init.permission_mode = shared.permissions().mode().to_string();
-    init.tools = shared.tools.names().map(str::to_owned).collect();
+    init.tools = shared.tools().names().map(str::to_owned).collect();
     init.mcp_servers.extend(shared.introduction().mcp_servers());
     init.user_message_uuids = prompt.map(|prompt| vec![prompt.to_owned()]);
     init

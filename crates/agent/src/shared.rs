@@ -10,7 +10,7 @@ use lathe_models::retry::RetryPolicy;
 use lathe_models::{Model, ModelRequest, WireMessage};
 use lathe_permissions::Engine;
 use lathe_protocol::{Init, Outbound};
-use lathe_tools::{ToolSet, Workspace};
+use lathe_tools::{Tool, ToolSet, Workspace};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +32,6 @@ pub struct Shared {
     pub model: Arc<dyn Model>,
     pub catalog: Catalog,
     pub retry: RetryPolicy,
-    pub tools: ToolSet,
     /// Names of tools that exist, whether this session has them or not.
     pub known_tools: Vec<String>,
     pub workspace: Arc<Workspace>,
@@ -54,6 +53,7 @@ pub struct Shared {
     /// Fires when the session has to end: its reader is gone, or it was told to.
     pub stop: CancellationToken,
     out: mpsc::Sender<Outbound>,
+    tools: Mutex<Arc<ToolSet>>,
     permissions: Mutex<Engine>,
     choice: Mutex<ModelChoice>,
     system: Mutex<SystemPrompt>,
@@ -106,7 +106,6 @@ impl Shared {
             model: config.model,
             catalog: config.catalog,
             retry: config.retry,
-            tools: config.tools,
             known_tools: config.known_tools,
             workspace: config.workspace,
             options: config.frames,
@@ -121,6 +120,7 @@ impl Shared {
             questions: Questions::default(),
             stop,
             out,
+            tools: Mutex::new(Arc::new(config.tools)),
             permissions: Mutex::new(config.permissions),
             choice: Mutex::new(config.choice),
             system: Mutex::new(config.system),
@@ -161,6 +161,22 @@ impl Shared {
     pub async fn trouble(&self, tag: &str, text: &str) {
         self.host.log(text);
         self.emit(self.frames.note(tag, text)).await;
+    }
+
+    /// The tools the session has now; a host may bring one along.
+    pub fn tools(&self) -> Arc<ToolSet> {
+        lock(&self.tools).clone()
+    }
+
+    /// The tool with this name or alias.
+    pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        lock(&self.tools).get(name).cloned()
+    }
+
+    /// Adds a tool, in the place of one with the same name.
+    pub fn add_tool(&self, tool: Arc<dyn Tool>) {
+        let mut tools = lock(&self.tools);
+        *tools = Arc::new(tools.with(tool));
     }
 
     /// The permission engine.

@@ -48,12 +48,6 @@ pub struct Before {
     pub said: Said,
 }
 
-/// A call that ran.
-pub struct Ran {
-    pub input: Value,
-    pub duration_ms: u64,
-}
-
 /// `PreToolUse`.
 pub async fn before(
     shared: &Arc<Shared>,
@@ -76,7 +70,7 @@ pub async fn before(
 pub async fn after(
     shared: &Arc<Shared>,
     mut answered: Answered,
-    ran: &Ran,
+    duration_ms: u64,
     cancel: &CancellationToken,
 ) -> Answered {
     let failed = answered.block["is_error"] == true;
@@ -84,20 +78,20 @@ pub async fn after(
     let event = if failed {
         HookEventInput::PostToolUseFailure(PostToolUseFailureInput {
             tool_name: call.name.clone(),
-            tool_input: ran.input.clone(),
+            tool_input: call.input.clone(),
             tool_use_id: call.id.clone(),
             error: answered.block["content"].as_str().unwrap_or("").to_owned(),
             is_interrupt: Some(answered.interrupted),
-            duration_ms: Some(ran.duration_ms),
+            duration_ms: Some(duration_ms),
             ..PostToolUseFailureInput::default()
         })
     } else {
         HookEventInput::PostToolUse(PostToolUseInput {
             tool_name: call.name.clone(),
-            tool_input: ran.input.clone(),
+            tool_input: call.input.clone(),
             tool_response: answered.result.clone(),
             tool_use_id: call.id.clone(),
-            duration_ms: Some(ran.duration_ms),
+            duration_ms: Some(duration_ms),
             ..PostToolUseInput::default()
         })
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
-use lathe_tools::{Content, InvalidInput, PathFilter, Tool, ToolContext, ToolFailure, ToolOutput, validate};
+use lathe_tools::{Content, InvalidInput, PathFilter, Tool, ToolContext, ToolFailure, ToolOutput};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -40,8 +40,8 @@ impl ToolCall {
 /// of numeric strings and defaults filled in. Anything that does not fit its schema stays as it came.
 pub fn in_own_form(shared: &Shared, mut block: Value) -> Value {
     if block["type"] == "tool_use"
-        && let Some(tool) = block["name"].as_str().and_then(|name| shared.tools.get(name))
-        && let Ok(input) = validate(tool.name(), tool.input_schema(), block["input"].clone())
+        && let Some(tool) = block["name"].as_str().and_then(|name| shared.tool(name))
+        && let Ok(input) = tool.fit(block["input"].clone())
     {
         block["input"] = input;
     }
@@ -70,7 +70,7 @@ pub struct Answered {
 /// exclusive: anything else is answered without running.
 pub fn access(shared: &Shared, call: &ToolCall) -> Access {
     use lathe_tools::Effect;
-    let Some(tool) = shared.tools.get(&call.name) else { return Access::Shared };
+    let Some(tool) = shared.tool(&call.name) else { return Access::Shared };
     let read_only = match tool.effect(&call.input) {
         Effect::ReadOnly => true,
         Effect::Writes => false,
@@ -84,7 +84,7 @@ pub async fn run(shared: Arc<Shared>, call: ToolCall, cancel: CancellationToken)
     if cancel.is_cancelled() {
         return interrupted(call, None);
     }
-    let Some(tool) = shared.tools.get(&call.name).cloned() else {
+    let Some(tool) = shared.tool(&call.name) else {
         let text = unknown_tool(&shared, &call.name);
         return failed(call, ToolFailure::Rejected(text), None);
     };
@@ -125,6 +125,8 @@ async fn permitted_run(
         Err(Refused::Schema(invalid)) => return invalid_input(call, &invalid),
         Err(Refused::Tool(failure)) => return failed(call, failure, None),
     };
+    // From here on the call is what was permitted, which hooks and the host may have changed.
+    let call = ToolCall { input, ..call };
     let context = ToolContext {
         tool_use_id: call.id.clone(),
         cancel: cancel.clone(),
@@ -133,15 +135,15 @@ async fn permitted_run(
         closed_paths: shared.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
     };
     let began = Instant::now();
-    let outcome = tool.call(&input, &context).await;
-    let ran = toolhooks::Ran { input, duration_ms: began.elapsed().as_millis() as u64 };
-    shared.totals().add_tool_time(ran.duration_ms);
+    let outcome = tool.call(&call.input, &context).await;
+    let duration_ms = began.elapsed().as_millis() as u64;
+    shared.totals().add_tool_time(duration_ms);
     let answered = match outcome {
         Ok(output) => succeeded(call, output, meta),
         Err(ToolFailure::Interrupted) => broken_off(call),
         Err(failure) => failed(call, failure, Some(meta)),
     };
-    toolhooks::after(shared, answered, &ran, cancel).await
+    toolhooks::after(shared, answered, duration_ms, cancel).await
 }
 
 enum Refused {
@@ -159,7 +161,7 @@ fn checked_input(tool: &dyn Tool, call: &ToolCall) -> Result<Value, Refused> {
 }
 
 fn valid_input(tool: &dyn Tool, input: Value) -> Result<Value, Refused> {
-    let input = validate(tool.name(), tool.input_schema(), input).map_err(Refused::Schema)?;
+    let input = tool.fit(input).map_err(Refused::Schema)?;
     tool.check(&input).map_err(Refused::Tool)?;
     Ok(input)
 }

@@ -8,6 +8,7 @@ use lathe_hooks::ContextText;
 use lathe_models::ModelError;
 use lathe_protocol::hooks::{HookEventInput, StopInput};
 use lathe_protocol::{AssistantMessage, ContentBlock, InboundUser, PermissionDenial, Usage, UserMessage};
+use lathe_tools::STRUCTURED_OUTPUT;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -17,6 +18,7 @@ use crate::history::History;
 use crate::journal::Starts;
 use crate::session::prompt_blocks;
 use crate::shared::Shared;
+use crate::structured::Structured;
 use crate::toolrun::Answered;
 
 /// How a turn ended.
@@ -70,8 +72,13 @@ pub struct Stats {
     pub nudges: Nudges,
     pub usage: Usage,
     pub denials: Vec<PermissionDenial>,
+    pub structured: Structured,
     pub last_text: String,
     pub stop_reason: Option<String>,
+    /// The API's id of the last answer.
+    pub answer_id: String,
+    /// The API's id of the last request that was answered.
+    pub request_id: Option<String>,
     /// Whether the last answer had anything a person sees.
     pub visible: bool,
     pub api_ms: u64,
@@ -95,8 +102,11 @@ impl Stats {
             nudges: Nudges::default(),
             usage: Usage::default(),
             denials: Vec::new(),
+            structured: Structured::default(),
             last_text: String::new(),
             stop_reason: None,
+            answer_id: String::new(),
+            request_id: None,
             visible: false,
             api_ms: 0,
             thinking_tokens: 0,
@@ -125,17 +135,22 @@ impl Turn<'_> {
             return Outcome::Ended(Ending::Budget);
         }
         loop {
-            let round = match self.sample().await {
+            let mut round = match self.sample().await {
                 Ok(round) => round,
                 Err(outcome) => return outcome,
             };
+            if decide(round, &self.used()) == Next::AskStopHooks {
+                round = match self.ask_stop_hooks().await {
+                    Some(ending) => return Outcome::Ended(ending),
+                    None => RoundEnd::HeldByStopHook,
+                };
+            }
             match decide(round, &self.used()) {
                 Next::Again => self.let_prompts_join().await,
                 Next::Nudge(nudge) => self.nudge(nudge).await,
-                Next::AskStopHooks => match self.ask_stop_hooks().await {
-                    Some(ending) => return Outcome::Ended(ending),
-                    None => self.let_prompts_join().await,
-                },
+                Next::Fallback => self.turn_to_fallback().await,
+                // Stop hooks were asked above, and what they want is no such question any more.
+                Next::AskStopHooks => return Outcome::Ended(Ending::Completed),
                 Next::End(ending) => return Outcome::Ended(ending),
             }
         }
@@ -148,6 +163,9 @@ impl Turn<'_> {
             over_budget: self.shared.over_budget(),
             preempted: self.preempt.is_cancelled(),
             visible: self.stats.visible,
+            fallback_left: self.fallbacks.iter().any(|model| *model != self.model_id),
+            owes_structure: self.stats.structured.answer.is_none()
+                && self.shared.tool(STRUCTURED_OUTPUT).is_some(),
             nudges: self.stats.nudges,
         }
     }
@@ -171,20 +189,31 @@ impl Turn<'_> {
             return if notes.is_empty() { Some(Ending::Completed) } else { None };
         };
         self.stats.stop_blocks += 1;
-        if self.stats.stop_blocks > self.shared.limits.max_stop_blocks {
-            let text = format!(
-                "stop hooks kept this turn from ending {} times in a row; it ends now",
-                self.stats.stop_blocks
-            );
-            self.shared.emit(self.shared.frames.note("stop-hook-block-cap", &text)).await;
-            return Some(Ending::StopHookCap);
-        }
         let feedback = block.feedback();
         self.history.add_user_text(&feedback);
         self.history.add_notes(&notes);
         let frame = self.shared.frames.synthetic_user(&feedback);
         self.say_as_user(frame).await;
-        None
+        self.tell_of_block().await
+    }
+
+    /// Tells people of the first block of a stop hook, and of the one that is not heeded any more.
+    async fn tell_of_block(&mut self) -> Option<Ending> {
+        let (frames, blocks) = (&self.shared.frames, self.stats.stop_blocks);
+        if blocks == 1 {
+            let text = "A stop hook keeps the turn from ending";
+            self.shared.emit(frames.notification("stop-hook-error", text, "immediate")).await;
+        }
+        if blocks <= self.shared.limits.max_stop_blocks {
+            return None;
+        }
+        let text = format!(
+            "Stop hooks kept this turn from ending {blocks} times in a row; it ends now. A hook can look at \
+             stop_hook_active and let go; CLAUDE_CODE_STOP_HOOK_BLOCK_CAP sets the limit."
+        );
+        self.shared.emit(frames.warning(&text)).await;
+        self.shared.emit(frames.notification("stop-hook-block-cap", &text, "high")).await;
+        Some(Ending::StopHookCap)
     }
 
     /// Prompts that came in the meantime become part of this turn.
@@ -206,11 +235,37 @@ impl Turn<'_> {
             Nudge::Refusal => nudges.refusal += 1,
             Nudge::Empty => nudges.empty += 1,
             Nudge::CutOff => nudges.cut_off += 1,
+            Nudge::Structure => nudges.structure += 1,
+        }
+        if nudge == Nudge::Refusal {
+            let text = format!("{} stopped its answer for safety; it is asked once to go on", self.model_id);
+            self.shared.emit(self.shared.frames.notice(&text)).await;
         }
         let text = nudge_text(nudge);
         self.history.add_user_text(text);
-        let frame = self.shared.frames.synthetic_user(text);
+        let mut frame = self.shared.frames.synthetic_user(text);
+        if nudge == Nudge::Refusal {
+            frame.extra.insert("refused_message_id".to_owned(), self.stats.answer_id.clone().into());
+        }
         self.say_as_user(frame).await;
+    }
+
+    /// The model refused twice: another one is asked, and stays for the rest of the session.
+    async fn turn_to_fallback(&mut self) {
+        self.fallbacks.retain(|model| *model != self.model_id);
+        if self.fallbacks.is_empty() {
+            return;
+        }
+        let fallback = self.fallbacks.remove(0);
+        let original = std::mem::replace(&mut self.model_id, fallback.clone());
+        self.chosen_id.clone_from(&fallback);
+        self.shared.choice().id.clone_from(&fallback);
+        let request_id = self.stats.request_id.clone();
+        let prompt = self.shared.journal().prompt_id();
+        let frame = self.shared.frames.refusal_fallback(&original, &fallback, request_id, prompt);
+        self.shared.emit(frame).await;
+        // The refused answer may have left text behind; a request must not end with it.
+        self.history.add_user_text(nudge_text(Nudge::Refusal));
     }
 
     /// Writes down and shows a finished block of an answer; returns its id.
@@ -295,6 +350,10 @@ fn nudge_text(nudge: Nudge) -> &'static str {
         Nudge::CutOff => {
             "The connection broke while you were answering and the rest was lost. Carry on exactly where \
              the text above stops."
+        }
+        Nudge::Structure => {
+            "[structured-output-enforce] The answer is wanted in the shape of a schema. Finish by calling \
+             the StructuredOutput tool with it now; text alone is not delivered."
         }
     }
 }

@@ -78,7 +78,7 @@ pub const FLAGS: &[Flag] = &[
     flag("max-turns", &["--max-turns"], One, "--max-turns <turns>", Works),
     flag("max-budget-usd", &["--max-budget-usd"], One, "--max-budget-usd <amount>", Works),
     flag("task-budget", &["--task-budget"], One, "--task-budget <tokens>", NotYet),
-    flag("json-schema", &["--json-schema"], One, "--json-schema <schema>", NotYet),
+    flag("json-schema", &["--json-schema"], One, "--json-schema <schema>", Works),
     flag("system-prompt", &["--system-prompt"], One, "--system-prompt <prompt>", Works),
     flag("system-prompt-file", &["--system-prompt-file"], One, "--system-prompt-file <file>", Works),
     flag("append-system-prompt", &["--append-system-prompt"], One, "--append-system-prompt <prompt>", Works),

@@ -7,6 +7,7 @@ use lathe_agent::PromptSurface;
 use lathe_agent::prompt::PromptChoice;
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
+use serde_json::Value;
 
 use crate::args::{Args, ArgsError, FLAGS, State, invalid};
 use crate::env::Env;
@@ -70,6 +71,8 @@ pub struct RunPlan {
     pub betas: Vec<String>,
     pub max_turns: Option<u32>,
     pub max_budget_usd: Option<f64>,
+    /// The shape of answers, as JSON Schema.
+    pub json_schema: Option<Value>,
     pub system_prompt: PromptChoice,
     pub tools: ToolChoice,
     pub allowed_tools: Vec<String>,
@@ -147,6 +150,7 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         betas: args.values("betas").into_iter().flat_map(|value| list(Some(value))).collect(),
         max_turns: max_turns(args)?,
         max_budget_usd: budget(args)?,
+        json_schema: json_schema(args)?,
         system_prompt: system_prompt(args)?,
         tools: tools(args),
         allowed_tools: strings(args.values("allowedTools")),
@@ -287,6 +291,14 @@ fn budget(args: &Args) -> Result<Option<f64>, StartError> {
                 .into())
         }
     }
+}
+
+/// The schema as JSON; whether it is a schema turns out where it is used.
+fn json_schema(args: &Args) -> Result<Option<Value>, StartError> {
+    let Some(text) = args.value("json-schema") else { return Ok(None) };
+    serde_json::from_str(text)
+        .map(Some)
+        .map_err(|error| StartError::new(format!("Error: --json-schema is not valid JSON: {error}")))
 }
 
 fn system_prompt(args: &Args) -> Result<PromptChoice, StartError> {

@@ -18,7 +18,7 @@ use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_ru
 use lathe_protocol::{Init, PermissionBehavior, PermissionMode, Settings};
 use lathe_settings::Source;
 use lathe_settings::memory::ReadCheck;
-use lathe_tools::{Selection, ToolSet, Workspace, builtin_tools};
+use lathe_tools::{Selection, StructuredOutput, ToolSet, Workspace, builtin_tools};
 use lathe_transcript::SessionPaths;
 
 use crate::client;
@@ -70,7 +70,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
     let default_mode = settings.stack().default_mode();
     let mode = plan.permission_mode.or(session.saved_mode()).or(default_mode).unwrap_or_default();
     let mut permissions = permissions(plan, &env, &settings, &extra_dirs, mode)?;
-    let tools = tools(plan, &permissions);
+    let tools = tools(plan, &permissions)?;
     let workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
     permissions.add_readable(&workspace.output_dir);
     if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
@@ -241,7 +241,7 @@ fn plan_dir(wanted: &Settings, env: &Env) -> Option<PathBuf> {
 }
 
 /// The tools of the session: those the plan names, without those that a bare deny takes away.
-fn tools(plan: &RunPlan, permissions: &Engine) -> ToolSet {
+fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, StartError> {
     let all = ToolSet::new(builtin_tools());
     let chosen = match &plan.tools {
         ToolChoice::Default => all,
@@ -252,7 +252,12 @@ fn tools(plan: &RunPlan, permissions: &Engine) -> ToolSet {
         .filter(|name| permissions.removes_tool(name, None).is_some())
         .map(str::to_owned)
         .collect();
-    chosen.select(Selection::Except(&removed))
+    let chosen = chosen.select(Selection::Except(&removed));
+    let Some(schema) = &plan.json_schema else { return Ok(chosen) };
+    let structured = StructuredOutput::new(schema.clone()).map_err(|error| {
+        StartError::new(format!("Error: --json-schema is not a valid JSON Schema: {error}"))
+    })?;
+    Ok(chosen.with(Arc::new(structured)))
 }
 
 fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, ledger: Ledger) -> Workspace {
@@ -285,6 +290,9 @@ fn turn_limits(env: &Env) -> TurnLimits {
     let mut limits = TurnLimits::default();
     if let Some(cap) = env.number("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP") {
         limits.max_stop_blocks = cap.min(10_000) as u32;
+    }
+    if let Some(attempts) = env.number("MAX_STRUCTURED_OUTPUT_RETRIES").filter(|attempts| *attempts > 0) {
+        limits.max_structured_attempts = attempts.min(100) as u32;
     }
     limits
 }

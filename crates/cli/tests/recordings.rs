@@ -49,6 +49,12 @@ const RUNS: &[(&str, Texts)] = &[
     ("wire/mode_dontask", Texts::Ours),
     ("wire/fallback_529", Texts::Ours),
     ("wire/append_sys", Texts::Same),
+    ("wire/refusal", Texts::Ours),
+    ("wire/json_schema_ok", Texts::Same),
+    ("wire/schema_json_fmt", Texts::Same),
+    ("wire/max_turns_1_text", Texts::Same),
+    ("runtime/20_jsonschema", Texts::Same),
+    ("runtime/20_jsonschema_bad", Texts::Ours),
     ("runtime/00_hello", Texts::Same),
     ("runtime/17_conc_edits", Texts::Ours),
 ];

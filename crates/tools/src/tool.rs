@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileError, real};
-use crate::{PathFilter, Workspace};
+use crate::{InvalidInput, PathFilter, Workspace, validate};
 
-/// One tool that the model can call. Inputs reach it already checked against its schema.
+/// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
 pub trait Tool: Send + Sync {
     /// The name the model calls it by.
     fn name(&self) -> &str;
@@ -23,6 +23,12 @@ pub trait Tool: Send + Sync {
 
     /// What a call with this input does to the world; decides which calls may run side by side.
     fn effect(&self, input: &Value) -> Effect;
+
+    /// The input as the call takes it, or why it does not fit. The schema decides, unless the tool judges its
+    /// input itself.
+    fn fit(&self, input: Value) -> Result<Value, InvalidInput> {
+        validate(self.name(), self.input_schema(), input)
+    }
 
     /// Checks of the input that need neither permission nor a look at any file. Runs before hooks and
     /// permissions, so that a hopeless call bothers nobody.

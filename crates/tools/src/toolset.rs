@@ -67,6 +67,12 @@ impl ToolSet {
         Self { tools: tools.cloned().collect(), api_json: OnceLock::new() }
     }
 
+    /// This set with one more tool, in the place of one with the same name.
+    pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
+        let others = self.tools.iter().filter(|known| known.name() != tool.name()).cloned();
+        Self { tools: others.chain([tool.clone()]).collect(), api_json: OnceLock::new() }
+    }
+
     /// The `tools` array of a request: name, description and schema of each. Made when first asked for.
     pub fn api_json(&self) -> Arc<str> {
         self.api_json

@@ -106,7 +106,7 @@ fn side_request(shared: &Shared, question: &str) -> ModelRequest {
     let model = catalog::capabilities(&choice.id);
     let mut messages = shared.conversation();
     messages.extend(user_message(&[SIDE_NOTE, question]));
-    let tools = shared.tools.api_json();
+    let tools = shared.tools().api_json();
     let mut extra_body = choice.extra_body;
     if tools.trim() != "[]" {
         extra_body.insert("tool_choice".to_owned(), json!({"type": "none"}));

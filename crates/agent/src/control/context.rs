@@ -17,7 +17,7 @@ pub(super) fn usage(shared: &Arc<Shared>) -> Reply {
     let window = catalog::capabilities(&model).context_window;
     let tokens = |bytes: usize| (bytes / BYTES_PER_TOKEN) as u64;
     let system: usize = shared.system_prompt().parts().iter().map(|part| part.text.len()).sum();
-    let tools = shared.tools.api_json().len();
+    let tools = shared.tools().api_json().len();
     let messages: usize = shared
         .last_request()
         .map_or(0, |request| request.messages.iter().map(|message| message.bytes().len()).sum());

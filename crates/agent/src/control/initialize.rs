@@ -5,6 +5,7 @@ use std::sync::Arc;
 use lathe_protocol::InitializeRequest;
 use lathe_protocol::control::{AgentDefinition, ControlSuccess};
 use lathe_protocol::system::BackgroundTasksChanged;
+use lathe_tools::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
 use serde_json::{Value, json};
 
 use super::Reply;
@@ -19,6 +20,11 @@ pub(super) async fn answer(
     body: &InitializeRequest,
     turn: Option<&TurnHandle>,
 ) -> Reply {
+    if let Some(schema) = &body.json_schema
+        && let Err(error) = take_schema(shared, schema)
+    {
+        return Reply::Error(format!("jsonSchema is not a valid JSON Schema: {error}"));
+    }
     take_prompt(shared, body);
     *shared.introduction() = Introduction::of(body);
     if let Some(Some(matchers)) = &body.hooks {
@@ -57,6 +63,16 @@ pub(super) async fn answer(
         shared.emit(lathe_protocol::Outbound::system(tasks)).await;
     }
     Reply::Sent
+}
+
+/// The shape of answers that the host wants. Most hosts also give it on the command line, where it was read.
+fn take_schema(shared: &Shared, schema: &Value) -> Result<(), BadSchema> {
+    let known = shared.tool(STRUCTURED_OUTPUT);
+    if schema.is_null() || known.is_some_and(|tool| tool.input_schema() == schema) {
+        return Ok(());
+    }
+    shared.add_tool(Arc::new(StructuredOutput::new(schema.clone())?));
+    Ok(())
 }
 
 /// The system prompt as the host wants it: parts that take the place of ours, or text behind it.

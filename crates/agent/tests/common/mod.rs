@@ -16,12 +16,13 @@ use lathe_agent::{
     TurnLimits,
 };
 use lathe_exec::Ledger;
+use lathe_hooks::HookSource;
 use lathe_models::CacheTtl;
 use lathe_models::retry::RetryPolicy;
 use lathe_permissions::{Engine, EngineConfig};
 use lathe_protocol::{Inbound, Init, Outbound, PermissionMode};
 use lathe_scripted::{Script, ScriptedModel};
-use lathe_tools::{ToolSet, Workspace, builtin_tools};
+use lathe_tools::{StructuredOutput, ToolSet, Workspace, builtin_tools};
 use lathe_transcript::record::Envelope;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -64,6 +65,10 @@ pub struct Setup {
     pub log: Log,
     /// Whether files must be read before they are changed.
     pub must_read_first: bool,
+    /// The `hooks` of a settings file.
+    pub hooks: Value,
+    /// The shape of answers.
+    pub schema: Option<Value>,
 }
 
 impl Setup {
@@ -84,6 +89,8 @@ impl Setup {
             fallbacks: Vec::new(),
             log: Log::default(),
             must_read_first: false,
+            hooks: json!({}),
+            schema: None,
         }
     }
 
@@ -95,7 +102,11 @@ impl Setup {
         if self.must_read_first {
             workspace.limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
         }
-        let tools = ToolSet::new(builtin_tools());
+        let mut tools = ToolSet::new(builtin_tools());
+        if let Some(schema) = self.schema {
+            tools = tools.with(Arc::new(StructuredOutput::new(schema).expect("the schema is valid")));
+        }
+        let hooks = serde_json::from_value(self.hooks).expect("hooks as settings files have them");
         let mut retry = RetryPolicy::with_max_retries(self.max_retries);
         retry.base = Duration::from_millis(1);
         SessionConfig {
@@ -129,7 +140,11 @@ impl Setup {
             surface: self.surface,
             catalog: lathe_models::catalog::Catalog::default(),
             settings: Arc::new(NoSettings),
-            hooks: HooksConfig::default(),
+            hooks: HooksConfig {
+                registered: vec![(HookSource::User, hooks)],
+                env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+                ..HooksConfig::default()
+            },
             output_styles: vec!["default".to_owned()],
             init: Init { output_style: "default".to_owned(), ..Init::default() },
             beginning: Beginning::New,

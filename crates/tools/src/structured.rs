@@ -1,0 +1,208 @@
+//! StructuredOutput: the final answer as an object of a shape the user has chosen. The schema the user gives
+//! is the tool's input schema, so a model that can call tools can answer in that shape.
+//!
+//! Surprising: the input is not checked with the other tools' schema check. A user's schema may use all of
+//! JSON Schema, and nothing in it is mended on the way: what is handed over is what the model wrote.
+
+use futures_util::future::BoxFuture;
+use jsonschema::error::{TypeKind, ValidationErrorKind};
+use jsonschema::{ValidationError, Validator};
+use serde_json::{Value, json};
+
+use crate::{Content, Effect, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput};
+
+/// The name of the tool.
+pub const STRUCTURED_OUTPUT: &str = "StructuredOutput";
+
+/// What the model reads when its answer was taken; programs read the same.
+const TAKEN: &str = "Structured output provided successfully";
+
+/// Faults of one answer that are named; a model mends them and meets the rest at its next try.
+const MAX_FAULTS: usize = 20;
+
+/// The tool, for one schema.
+pub struct StructuredOutput {
+    schema: Value,
+    validator: Validator,
+}
+
+/// A schema that is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadSchema(String);
+
+impl StructuredOutput {
+    /// Reads a schema. References to other documents are not followed: nothing is fetched for a schema.
+    pub fn new(schema: Value) -> Result<Self, BadSchema> {
+        let validator = jsonschema::options().build(&schema).map_err(|error| {
+            BadSchema(format!("{}: {}", place(error.instance_path().as_str(), "data"), fault(&error)))
+        })?;
+        Ok(Self { schema, validator })
+    }
+
+    /// What is wrong with an answer, as the model reads it.
+    fn faults(&self, answer: &Value) -> Option<String> {
+        let mut faults: Vec<String> = self
+            .validator
+            .iter_errors(answer)
+            .take(MAX_FAULTS)
+            .map(|error| format!("{}: {}", place(error.instance_path().as_str(), "root"), fault(&error)))
+            .collect();
+        faults.dedup();
+        (!faults.is_empty()).then(|| format!("Output does not match required schema: {}", faults.join(", ")))
+    }
+}
+
+impl Tool for StructuredOutput {
+    fn name(&self) -> &str {
+        STRUCTURED_OUTPUT
+    }
+
+    fn description(&self) -> &str {
+        "Gives the final answer as structured data. Call it exactly once, when all other work is done: the \
+         task ends with it. The input must match the schema, which is the shape the user wants."
+    }
+
+    fn input_schema(&self) -> &Value {
+        &self.schema
+    }
+
+    fn effect(&self, _input: &Value) -> Effect {
+        // It ends the task, so it waits for what was asked for before it.
+        Effect::Writes
+    }
+
+    fn fit(&self, input: Value) -> Result<Value, InvalidInput> {
+        Ok(input)
+    }
+
+    fn call<'a>(
+        &'a self,
+        input: &'a Value,
+        _context: &'a ToolContext,
+    ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
+        Box::pin(async move {
+            match self.faults(input) {
+                Some(faults) => Err(ToolFailure::Failed(faults)),
+                None => Ok(ToolOutput {
+                    content: Content::Text(TAKEN.to_owned()),
+                    is_error: None,
+                    result: json!(TAKEN),
+                }),
+            }
+        })
+    }
+}
+
+/// A JSON pointer; the top has a name instead.
+fn place<'a>(pointer: &'a str, top: &'a str) -> &'a str {
+    if pointer.is_empty() { top } else { pointer }
+}
+
+/// One fault, as an instruction. The commonest two are worded as clients have seen them.
+fn fault(error: &ValidationError<'_>) -> String {
+    use ValidationErrorKind as Kind;
+    let name = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    match error.kind() {
+        Kind::Required { property } => format!("must have required property '{}'", name(property)),
+        Kind::Type { kind: TypeKind::Single(kind) } => format!("must be {kind}"),
+        Kind::Type { kind: TypeKind::Multiple(kinds) } => {
+            let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
+            format!("must be {}", kinds.join(","))
+        }
+        Kind::Enum { options } => format!("must be one of {options}"),
+        Kind::Constant { expected_value } => format!("must be {expected_value}"),
+        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
+            format!("must not have the properties '{}'", unexpected.join("', '"))
+        }
+        Kind::Minimum { limit } => format!("must be >= {limit}"),
+        Kind::Maximum { limit } => format!("must be <= {limit}"),
+        Kind::ExclusiveMinimum { limit } => format!("must be > {limit}"),
+        Kind::ExclusiveMaximum { limit } => format!("must be < {limit}"),
+        Kind::MinLength { limit } => format!("must be at least {limit} characters long"),
+        Kind::MaxLength { limit } => format!("must be at most {limit} characters long"),
+        Kind::MinItems { limit } => format!("must have at least {limit} items"),
+        Kind::MaxItems { limit } => format!("must have at most {limit} items"),
+        Kind::Pattern { pattern } => format!("must match the pattern {pattern}"),
+        Kind::Format { format } => format!("must have the format {format}"),
+        // The rest is rare, and the library says it well.
+        _rare => bounded(&error.to_string()),
+    }
+}
+
+/// The library quotes the value it complains about, which may be a whole document.
+fn bounded(text: &str) -> String {
+    match text.char_indices().nth(400) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(schema: Value, answer: Value) -> Option<String> {
+        StructuredOutput::new(schema).unwrap().faults(&answer)
+    }
+
+    #[test]
+    fn faults_name_the_place_and_what_is_wanted() {
+        let schema = json!({
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "age": {"type": ["integer", "null"]}, "size": {"enum": ["s", "l"]}},
+            "required": ["name", "age"],
+            "additionalProperties": false,
+        });
+        assert_eq!(faults(schema.clone(), json!({"name": "Bob", "age": 3})), None);
+        let text = |answer: Value| faults(schema.clone(), answer).unwrap();
+        let begin = "Output does not match required schema: ";
+        assert_eq!(text(json!({"name": "x"})), format!("{begin}root: must have required property 'age'"));
+        let both = text(json!({"name": 7}));
+        assert!(both.contains("root: must have required property 'age'"), "{both}");
+        assert!(both.contains("/name: must be string"), "{both}");
+        assert!(text(json!({"name": "x", "age": "3"})).contains("/age: must be integer,null"));
+        assert!(
+            text(json!({"name": "x", "age": 1, "size": "m"})).contains("/size: must be one of [\"s\",\"l\"]")
+        );
+        assert!(
+            text(json!({"name": "x", "age": 1, "odd": 1}))
+                .contains("root: must not have the properties 'odd'")
+        );
+    }
+
+    #[test]
+    fn what_is_no_schema_says_where() {
+        let bad = |schema: Value| StructuredOutput::new(schema).err().map(|error| error.to_string());
+        let nonsense = bad(json!({"type": "nonsense"})).unwrap();
+        assert!(nonsense.starts_with("/type: "), "{nonsense}");
+        assert!(bad(json!(5)).is_some());
+        assert!(bad(json!({"properties": {"a": {"pattern": "("}}})).is_some());
+        assert!(bad(json!({"$ref": "http://127.0.0.1:1/other.json"})).is_some(), "nothing is fetched");
+        assert!(bad(json!({"$ref": "file:///etc/hostname"})).is_some(), "no file is read");
+    }
+
+    #[test]
+    fn schemas_of_several_drafts_and_references_within_work() {
+        for draft in
+            ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"]
+        {
+            let schema = json!({
+                "$schema": draft, "type": "object", "required": ["a"],
+                "properties": {"a": {"$ref": "#/definitions/n"}}, "definitions": {"n": {"type": "number"}},
+            });
+            assert_eq!(faults(schema.clone(), json!({"a": 1})), None);
+            assert!(faults(schema, json!({"a": "1"})).unwrap().contains("/a: must be number"));
+        }
+    }
+
+    #[test]
+    fn many_faults_stay_a_short_text() {
+        let schema =
+            json!({"type": "object", "properties": {"l": {"type": "array", "items": {"type": "string"}}}});
+        let text = faults(schema, json!({"l": vec![1; 10_000]})).unwrap();
+        assert!(text.len() < 2_000, "{} bytes", text.len());
+        let deep = faults(json!({"not": {}}), json!({"long": "x".repeat(100_000)})).unwrap();
+        assert!(deep.len() < 2_000, "{} bytes", deep.len());
+    }
+}
