@@ -11,6 +11,7 @@ mod permission;
 mod process;
 mod readme;
 mod server;
+mod sessions;
 mod sse;
 mod subject;
 

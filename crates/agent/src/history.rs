@@ -18,18 +18,18 @@ pub struct History {
 impl History {
     /// The conversation of a session that goes on. Its last message stays open if the user's side spoke
     /// last, so that the next prompt joins it.
-    pub fn restore(messages: &[HistoryMessage]) -> Self {
+    pub fn restore(mut messages: Vec<HistoryMessage>) -> Self {
         let mut history = Self::default();
+        if let Some(last) = messages.pop_if(|last| last.role == lathe_transcript::Role::User) {
+            history.open = last.blocks.iter().filter_map(|b| serde_json::from_str(b.get()).ok()).collect();
+        }
+        // One after the other is let go: a long conversation is never in memory twice.
         for message in messages {
             let role = match message.role {
                 lathe_transcript::Role::User => Role::User,
                 lathe_transcript::Role::Assistant => Role::Assistant,
             };
             history.push(role, &message.blocks);
-        }
-        if let Some(last) = messages.last().filter(|last| last.role == lathe_transcript::Role::User) {
-            history.sealed.pop();
-            history.open = last.blocks.iter().filter_map(|b| serde_json::from_str(b.get()).ok()).collect();
         }
         history
     }

@@ -347,7 +347,7 @@ impl Shared {
         let mut journal = self.journal();
         journal.report(resumed.warnings.iter().map(ToString::to_string));
         journal.go_on_after(resumed.last_uuid, resumed.turn_index);
-        History::restore(&resumed.messages)
+        History::restore(resumed.messages)
     }
 
     /// Writes a prompt down and acknowledges it.

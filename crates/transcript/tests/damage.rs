@@ -1,6 +1,10 @@
 //! S2 and S9 of the failure catalogue: a file that was damaged anywhere still loads, and one damage costs
 //! at most one record.
-#![allow(clippy::disallowed_methods, reason = "tests read the environment")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "tests read the environment and print"
+)]
 
 mod common;
 
@@ -129,6 +133,111 @@ fn a_file_cut_anywhere_keeps_everything_before_the_cut() {
         let has_torn_line = bytes[cut - 1] != b'\n' && bytes[cut] != b'\n';
         assert!(report.records >= whole_lines, "cut at {cut}");
         assert_eq!(report.torn_tail, has_torn_line, "cut at {cut}");
+    }
+}
+
+/// One sort of damage to a line, at one of its bytes. The line break behind it is not part of the line.
+type LineDamage = fn(&mut Vec<u8>, usize);
+
+/// Every sort of damage that stays inside its line.
+const LINE_DAMAGES: [(&str, LineDamage); 6] = [
+    ("a flipped bit", |line, at| line[at] ^= 1 << (at % 8)),
+    ("a missing byte", |line, at| drop(line.drain(at..=at))),
+    ("a NUL in place of a byte", |line, at| line[at] = 0),
+    ("NULs between two bytes", |line, at| drop(line.splice(at..at, [0; 9]))),
+    ("a stray line break", |line, at| line.insert(at, b'\n')),
+    ("the rest cut off", |line, at| line.truncate(at)),
+];
+
+/// Damages one byte of every `EACH`th line at once: damage in one line must not reach another, so one load
+/// tries some hundred places. Returns how many.
+fn damage_many(path: &Path, sort: (&str, LineDamage), at: usize, phase: usize) -> usize {
+    let Sample { bytes, shown: whole, .. } = sample();
+    let mut damaged = Vec::with_capacity(bytes.len() + 10_000);
+    let mut places = 0;
+    for (nth, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let mut line = line[..line.len() - 1].to_vec();
+        if nth % EACH == phase && at < line.len() {
+            (sort.1)(&mut line, at);
+            places += 1;
+        }
+        damaged.extend(line);
+        damaged.push(b'\n');
+    }
+    if places == 0 {
+        return 0;
+    }
+    std::fs::write(path, &damaged).unwrap();
+    let resumed = load_for_resume(path, ResumeAt::Latest).unwrap();
+    assert_valid(&resumed.messages);
+    let left = shown(path);
+    let lost = whole.difference(&left).count();
+    assert!(lost <= places, "{} at byte {at} of {places} lines: {lost} records are lost", sort.0);
+    places
+}
+
+/// Lines between two that are damaged.
+const EACH: usize = 2;
+
+/// Every byte of the sample, with every sort of damage. A minute in a release build; run it with
+/// `cargo test --release -p lathe-transcript --test damage -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+fn every_byte_damaged_in_turn_costs_at_most_one_record_each() {
+    let bytes = &sample().bytes;
+    let longest = bytes.split(|byte| *byte == b'\n').map(<[u8]>::len).max().unwrap();
+    let next = std::sync::atomic::AtomicUsize::new(0);
+    let places = std::sync::atomic::AtomicUsize::new(0);
+    let order = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                let dir = tempfile::tempdir().unwrap();
+                loop {
+                    let at = next.fetch_add(1, order);
+                    if at >= longest {
+                        break;
+                    }
+                    for sort in LINE_DAMAGES {
+                        for phase in 0..EACH {
+                            places
+                                .fetch_add(damage_many(&dir.path().join("d.jsonl"), sort, at, phase), order);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    println!("{} damages of {} bytes", places.into_inner(), bytes.len());
+}
+
+/// A sample of the above: some bytes of all lines.
+#[test]
+fn many_damages_at_once_cost_at_most_one_record_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut dice = Dice(0x5678_9abc);
+    for sort in LINE_DAMAGES {
+        for _ in 0..samples().div_ceil(2) {
+            let at = dice.below(500);
+            let places = damage_many(&dir.path().join("d.jsonl"), sort, at, dice.below(EACH));
+            assert!(places > 0 || at > 300, "most lines are longer than {at}");
+        }
+    }
+}
+
+/// Every line break taken out, one at a time: the records on both sides are still found.
+#[test]
+#[ignore = "takes minutes"]
+fn every_two_lines_joined_cost_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let Sample { bytes, shown: whole, .. } = sample();
+    let path = dir.path().join("joined.jsonl");
+    let breaks: Vec<usize> = (0..bytes.len() - 1).filter(|at| bytes[*at] == b'\n').collect();
+    for at in breaks {
+        let mut damaged = bytes.clone();
+        damaged.remove(at);
+        std::fs::write(&path, &damaged).unwrap();
+        assert_eq!(&shown(&path), whole, "byte {at}");
     }
 }
 

@@ -250,3 +250,63 @@ fn the_session_goes_on_in_the_same_file() {
     assert_eq!(resumed.turn_index, 2);
     assert_eq!(resumed.messages.len(), 8);
 }
+
+/// A server that counts its messages from one in every process: two answers share an id.
+#[test]
+fn answers_with_the_same_id_are_told_apart() {
+    let record = |uuid: &str, parent: Option<&str>, kind: &str, content: serde_json::Value| {
+        let message = match kind {
+            "assistant" => json!({ "id": "msg_0001", "role": "assistant", "content": content }),
+            _ => json!({ "role": "user", "content": content }),
+        };
+        let mut record =
+            json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": "S", "message": message });
+        if kind == "assistant" {
+            record["apiBlockIndex"] = json!(0);
+        }
+        format!("{record}\n")
+    };
+    let said = |text: &str| json!([{ "type": "text", "text": text }]);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("S.jsonl");
+    // Three runs; the third was cut behind the first answer, so that the second is an abandoned branch.
+    let text = [
+        record("p1", None, "user", json!("one")),
+        record("a1", Some("p1"), "assistant", said("first")),
+        record("p2", Some("a1"), "user", json!("two")),
+        record("a2", Some("p2"), "assistant", said("second")),
+        record("p3", Some("a1"), "user", json!("three")),
+        record("a3", Some("p3"), "assistant", said("third")),
+    ]
+    .concat();
+    std::fs::write(&path, text).unwrap();
+    let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
+    assert_eq!(texts(&resumed), ["one", "first", "three", "third"]);
+}
+
+#[test]
+fn a_prompt_that_joined_a_turn_is_dropped_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("S.jsonl");
+    let user = |uuid: &str, parent: Option<&str>, turn: &str, position: Option<u64>| {
+        let mut record = json!({ "type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "S",
+            "promptId": turn, "message": { "role": "user", "content": uuid } });
+        if let Some(index) = position {
+            record["turnPosition"] = json!({ "promptIndex": 0, "turnIndex": index });
+        }
+        format!("{record}\n")
+    };
+    let joined =
+        [user("a", None, "a", Some(1)), user("b", Some("a"), "b", Some(2)), user("c", Some("b"), "b", None)];
+    std::fs::write(&path, joined.concat()).unwrap();
+    let at = ResumeAt::Message { uuid: "a", drops_turn: Some("b") };
+    assert!(load_for_resume(&path, at).is_ok());
+    // The prompts of a fork may all carry one id: what has a number starts a turn all the same.
+    let forked = [
+        user("a", None, "x", Some(1)),
+        user("b", Some("a"), "x", Some(2)),
+        user("c", Some("b"), "x", Some(3)),
+    ];
+    std::fs::write(&path, forked.concat()).unwrap();
+    assert!(matches!(load_for_resume(&path, at), Err(TranscriptError::DropsTurn { .. })));
+}

@@ -12,7 +12,7 @@ use lathe_transcript::sessions::{delete, rename, set_tag};
 use lathe_transcript::{
     AgentMeta, Durability, ExportFormat, ForkIds, ForkPlan, Page, Record, ResumeAt, Scope, SessionPaths,
     Sessions, TranscriptError, TranscriptWriter, export, fork, list_subagents, load_for_resume,
-    read_agent_meta, records_of, session_messages, subagent_messages, verify, write_agent_meta,
+    read_agent_meta, records_of, session_messages, subagent_messages, sweep, verify, write_agent_meta,
 };
 use serde_json::{Value, json};
 
@@ -353,4 +353,44 @@ fn records_are_found_by_type() {
     let found: Vec<Value> =
         records_of(&path, &["file-history-snapshot"]).unwrap().iter().map(Record::to_value).collect();
     assert_eq!(found, [snapshot(1), snapshot(2)]);
+}
+
+#[test]
+fn old_sessions_are_removed_and_open_or_used_ones_stay() {
+    let place = place();
+    let cutoff = UNIX_EPOCH + Duration::from_secs(1000);
+    let old = place.session("/p", &id(1), 900, &[prompt("old")]);
+    let used = place.session("/p", &id(2), 1000, &[prompt("used")]);
+    let open = place.session("/q", &id(3), 900, &[prompt("open")]);
+    let foreign = old.with_file_name("notes.jsonl");
+    std::fs::write(&foreign, "not a session").unwrap();
+    let old_time = UNIX_EPOCH + Duration::from_secs(1);
+    File::options().append(true).open(&foreign).unwrap().set_modified(old_time).unwrap();
+    let parts = old.with_extension("").join("subagents");
+    let history = place.config.join("file-history").join(id(1));
+    for folder in [&parts, &history] {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    let writer = TranscriptWriter::open_existing(&open, Durability::ProcessCrash).unwrap();
+    let swept = sweep(&place.config, cutoff);
+    assert_eq!((swept.removed, swept.kept, swept.is_complete), (1, 1, true));
+    assert!(!old.exists() && !parts.exists() && !history.exists());
+    assert!(used.exists() && open.exists() && foreign.exists());
+    drop(writer);
+    assert_eq!(sweep(&place.config, cutoff).removed, 1);
+    assert!(used.exists() && !open.exists());
+    assert_eq!(sweep(Path::new("/no/such/place"), cutoff).removed, 0);
+}
+
+#[test]
+fn one_call_removes_a_bounded_number() {
+    let place = place();
+    let most = lathe_transcript::retention::MOST_REMOVED as u32;
+    for nth in 0..most + 3 {
+        place.session("/p", &id(nth), 900, &[prompt("old")]);
+    }
+    let cutoff = UNIX_EPOCH + Duration::from_secs(1000);
+    assert!(!sweep(&place.config, cutoff).is_complete);
+    let rest = sweep(&place.config, cutoff);
+    assert_eq!((rest.removed, rest.is_complete), (3, true));
 }

@@ -37,11 +37,11 @@ impl Effort {
 }
 
 /// How many turns at each end of the long session are compared.
-const ENDS: usize = 50;
+pub(super) const ENDS: usize = 50;
 /// How many sessions of many turns are measured: they are long, and each gives many figures.
 const SESSIONS: usize = 3;
 /// How much slower the last turns may be than the first. They send a longer request; they must not do more.
-const FLAT: f64 = 1.5;
+pub(super) const FLAT: f64 = 1.5;
 
 /// Runs everything and returns the table.
 pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort) -> Result<Figures> {
@@ -56,6 +56,8 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort) -> Result<Figures
     figures.rows.push(bench.tool_turns()?);
     figures.rows.push(bench.memory_of_tool_turns()?);
     figures.rows.push(bench.growth()?);
+    figures.rows.push(bench.own_growth()?);
+    figures.rows.extend(bench.large_resume()?);
     figures.rows.push(bench.permission_answer()?);
     figures.rows.push(bench.many_rules()?);
     figures.rows.push(bench.streaming()?);
@@ -74,11 +76,11 @@ pub(super) struct Bench<'a> {
 /// A finished run and what the server saw of it.
 pub(super) struct Run {
     pub(super) finished: Finished,
-    seen: Seen,
+    pub(super) seen: Seen,
 }
 
 impl Run {
-    fn first_request(&self) -> Result<Duration> {
+    pub(super) fn first_request(&self) -> Result<Duration> {
         let arrived = self.seen.arrivals.first().context("the server saw no request")?;
         Ok(arrived.duration_since(self.finished.started))
     }
@@ -322,7 +324,7 @@ pub(super) fn median_ms(times: Vec<Duration>) -> Option<f64> {
 }
 
 /// The middle of a list, or the mean of the two in the middle.
-fn median(mut figures: Vec<f64>) -> Option<f64> {
+pub(super) fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;
     match figures.len() {
@@ -333,7 +335,7 @@ fn median(mut figures: Vec<f64>) -> Option<f64> {
 }
 
 #[allow(clippy::cast_precision_loss, reason = "a size in bytes, shown with one digit")]
-fn megabytes(bytes: u64) -> f64 {
+pub(super) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / (1024.0 * 1024.0)
 }
 

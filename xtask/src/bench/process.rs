@@ -57,11 +57,17 @@ impl Finished {
 
 /// Runs a child to its end.
 pub fn run(command: &mut Command) -> Result<Finished> {
+    run_watched(command, |_| {})
+}
+
+/// Runs a child to its end; `when_started` learns its number as soon as it has one.
+pub fn run_watched(command: &mut Command, when_started: impl FnOnce(u32)) -> Result<Finished> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let started = Instant::now();
     let mut child = command.spawn().with_context(|| format!("failed to start {name}"))?;
     let pid = rustix::process::Pid::from_child(&child);
+    when_started(child.id());
     let stdout = drain(child.stdout.take().context("the child has no stdout")?);
     let stderr = drain(child.stderr.take().context("the child has no stderr")?);
     let (sender, receiver) = mpsc::channel();
@@ -118,6 +124,17 @@ pub fn peak_memory(command: &mut Command) -> Result<Option<u64>> {
         }
         thread::sleep(LOOK);
     }
+}
+
+/// Processor time that the threads of a process have used, its children not counted; nothing where `/proc`
+/// does not tell.
+pub fn processor_time(process: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let used = threads.flatten().filter_map(|thread| {
+        let stat = fs::read_to_string(thread.path().join("schedstat")).ok()?;
+        stat.split(' ').next()?.parse().ok().map(Duration::from_nanos)
+    });
+    Some(used.sum())
 }
 
 fn high_water_mark(child: &Child) -> Option<u64> {

@@ -11,11 +11,11 @@ use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::sse;
+use super::{process, sse};
 
 /// What the server does during one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct Seen {
     pub arrivals: Vec<Instant>,
     /// The first of them.
     pub first: Option<Request>,
+    /// Processor time that the watched process had used at each arrival.
+    pub processor: Vec<Duration>,
 }
 
 /// A running server. Its threads end with the process.
@@ -64,6 +66,8 @@ pub struct Server {
 struct State {
     answers: Vec<Arc<Vec<u8>>>,
     seen: Seen,
+    /// The process whose processor time is noted with each request.
+    watched: Option<u32>,
 }
 
 impl State {
@@ -71,6 +75,7 @@ impl State {
     fn answer(&mut self, request: Request, arrived: Instant) -> Option<Arc<Vec<u8>>> {
         let number = self.seen.arrivals.len();
         self.seen.arrivals.push(arrived);
+        self.seen.processor.extend(self.watched.and_then(process::processor_time));
         if number == 0 {
             self.seen.first = Some(request);
         }
@@ -83,7 +88,7 @@ impl Server {
     pub fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("failed to listen")?;
         let base_url = format!("http://{}", listener.local_addr().context("failed to listen")?);
-        let state = Arc::new(Mutex::new(State { answers: vec![], seen: Seen::default() }));
+        let state = Arc::new(Mutex::new(State { answers: vec![], seen: Seen::default(), watched: None }));
         let shared = Arc::clone(&state);
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
@@ -111,7 +116,12 @@ impl Server {
             }
         };
         let answers = answers.into_iter().map(Arc::new).collect();
-        *lock(&self.state) = State { answers, seen: Seen::default() };
+        *lock(&self.state) = State { answers, seen: Seen::default(), watched: None };
+    }
+
+    /// From now on, notes the processor time of this process with each request.
+    pub fn watch(&self, process: u32) {
+        lock(&self.state).watched = Some(process);
     }
 
     /// Ends a run: what was seen.

@@ -54,6 +54,13 @@ impl Subject {
         command
     }
 
+    /// A session that goes on.
+    pub fn resumed(&self, place: &Place, session: &str) -> Command {
+        let mut command = self.session(place, "go", Detail::Messages);
+        command.args(["--resume", session]);
+        command
+    }
+
     /// A session on pipes whose host is asked before files are written.
     pub fn asked(&self, place: &Place, folder: &Path) -> Command {
         let mut command = self.bare(place);

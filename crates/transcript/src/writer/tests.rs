@@ -141,3 +141,21 @@ fn turns_can_be_forced_to_the_disk() {
     writer.end_turn().unwrap();
     assert!(!writer.dirty && !writer.new_entry);
 }
+
+#[test]
+fn a_claimed_id_is_taken_at_once_and_given_back_unused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("projects/-p/S.jsonl");
+    let claimed = TranscriptWriter::claim(&path, Durability::ProcessCrash).unwrap();
+    let second = TranscriptWriter::claim(&path, Durability::ProcessCrash);
+    assert!(matches!(second, Err(TranscriptError::Locked { .. })));
+    drop(claimed);
+    assert!(!path.exists(), "nothing was said, nothing is left");
+    let mut writer = TranscriptWriter::claim(&path, Durability::FsyncPerTurn).unwrap();
+    assert_eq!(writer.append(&line("a")).unwrap(), Appended::Written);
+    writer.end_turn().unwrap();
+    drop(writer);
+    assert_eq!(titles(&path), ["a"]);
+    let taken = TranscriptWriter::claim(&path, Durability::ProcessCrash);
+    assert!(matches!(taken, Err(TranscriptError::AlreadyExists { .. })));
+}
