@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use lathe_protocol::control::{ControlError, ControlResponse};
-use lathe_protocol::{Inbound, InboundUser};
+use lathe_protocol::{ContentBlock, Inbound, InboundUser, MessageContent};
 use serde_json::Value;
 
 use crate::ask::Settled;
@@ -81,7 +81,11 @@ fn shown(line: &Value) -> String {
 }
 
 /// Puts a prompt into the queue; one that was seen before is only acknowledged.
-async fn admit(shared: &Shared, prompt: InboundUser, turn: Option<&TurnHandle>) {
+async fn admit(shared: &Shared, mut prompt: InboundUser, turn: Option<&TurnHandle>) {
+    if let Some(dropped) = drop_results(&mut prompt) {
+        let text = format!("results of calls that this session did not make are left out: {dropped}");
+        shared.trouble("unknown_tool_result", &text).await;
+    }
     let (uuid, priority) = (prompt.uuid.clone(), Priority::of(&prompt));
     let copy = prompt.clone();
     let admitted = shared.queue().admit(prompt);
@@ -100,4 +104,24 @@ async fn admit(shared: &Shared, prompt: InboundUser, turn: Option<&TurnHandle>) 
             }
         }
     }
+}
+
+/// Takes results of tool calls out of a prompt: calls are answered here, and the model's API refuses an answer
+/// without its call. Returns the calls they claim to be about. A prompt is never left empty, because its host
+/// waits for a result.
+fn drop_results(prompt: &mut InboundUser) -> Option<String> {
+    let MessageContent::Blocks(blocks) = &mut prompt.message.content else { return None };
+    let mut dropped = Vec::new();
+    blocks.retain(|block| match block {
+        ContentBlock::ToolResult(result) => {
+            dropped.push(result.tool_use_id.clone());
+            false
+        }
+        _other => true,
+    });
+    if !dropped.is_empty() && blocks.is_empty() {
+        prompt.message.content =
+            MessageContent::Text("(A message that held only results of unknown tool calls.)".to_owned());
+    }
+    (!dropped.is_empty()).then(|| dropped.join(", "))
 }

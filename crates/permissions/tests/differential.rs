@@ -16,12 +16,21 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use lathe_permissions::{Call, Decision, Engine, EngineConfig};
 use lathe_protocol::permission::PermissionMode;
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use serde_json::json;
+
+/// How long one script may run: some loop for ever.
+const SCRIPT_LIMIT: Duration = Duration::from_secs(2);
+
+/// How long what a script left in the background may go on.
+const LINGER: Duration = Duration::from_millis(200);
 
 /// A small generator of random numbers, the same on every machine.
 struct Random(u64);
@@ -307,6 +316,8 @@ impl Sandbox {
         fs::write(self.work().join("sub/keep"), "x\n").unwrap();
     }
 
+    /// Runs a script to its end, and what it leaves in the background for a moment longer. Nothing outlives
+    /// the call: at the limit, and at the end, everything that the script started is killed.
     fn run(&self, script: &str) {
         self.runs.set(self.runs.get() + 1);
         let mut child = Command::new("/bin/bash")
@@ -319,17 +330,25 @@ impl Sandbox {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
+            .process_group(0)
             .spawn()
             .unwrap();
-        let started = std::time::Instant::now();
-        while child.try_wait().unwrap().is_none() {
-            if started.elapsed() > std::time::Duration::from_secs(1) {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                return;
+        let group = Pid::from_child(&child);
+        let started = Instant::now();
+        let mut ended = None;
+        loop {
+            if ended.is_none() && child.try_wait().unwrap().is_some() {
+                ended = Some(Instant::now());
             }
-            std::thread::sleep(std::time::Duration::from_micros(300));
+            let alone = ended.is_some() && test_kill_process_group(group).is_err();
+            let lingers = ended.is_some_and(|ended| ended.elapsed() > LINGER);
+            if alone || lingers || started.elapsed() > SCRIPT_LIMIT {
+                break;
+            }
+            std::thread::sleep(Duration::from_micros(300));
         }
+        let _nobody_may_be_left = kill_process_group(group, Signal::KILL);
+        child.wait().unwrap();
     }
 
     /// Everything in the directory, with content.

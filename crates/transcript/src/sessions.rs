@@ -67,7 +67,13 @@ impl Sessions {
 
     /// The session that changed last in the project of `cwd` (`--continue`).
     pub fn newest_for_cwd(&self, cwd: &Path) -> Option<SessionInfo> {
-        self.list(Scope::Projects(&[cwd]), Page { offset: 0, limit: Some(1) }).pop()
+        // Folders whose names differ only in punctuation share a directory, and not a conversation.
+        let here = |session: &SessionInfo| match &session.cwd {
+            Some(of) => Path::new(of) == cwd || Path::new(of).canonicalize().is_ok_and(|of| of == cwd),
+            None => true,
+        };
+        let candidates = self.candidates(Scope::Projects(&[cwd])).into_iter();
+        candidates.filter_map(|candidate| peek::peek(&candidate.path).ok()?).find(here)
     }
 
     /// A session by its id, in the project of `cwd` or, failing that, in any other.
@@ -76,8 +82,12 @@ impl Sessions {
         let here = self.project_dirs(cwd).into_iter();
         let found = here.chain(self.all_project_dirs()).find_map(|dir| {
             let paths = SessionPaths::in_project_dir(&dir, session_id);
-            // A file of no bytes counts as absent.
-            paths.transcript().metadata().is_ok_and(|file| file.is_file() && file.len() > 0).then_some(paths)
+            // A file of no bytes counts as absent, and so does a link: nothing is written through one.
+            paths
+                .transcript()
+                .symlink_metadata()
+                .is_ok_and(|file| file.is_file() && file.len() > 0)
+                .then_some(paths)
         });
         found.ok_or_else(|| TranscriptError::NotFound {
             path: SessionPaths::new(&self.config_dir, cwd, session_id).transcript(),
@@ -141,7 +151,10 @@ impl Sessions {
             for entry in entries.flatten() {
                 let path = entry.path();
                 let Some(id) = session_id_of(&path) else { continue };
-                let Ok(modified) = path.metadata().and_then(|file| file.modified()) else { continue };
+                let Ok(metadata) = path.symlink_metadata() else { continue };
+                let Some(modified) = metadata.modified().ok().filter(|_| metadata.is_file()) else {
+                    continue;
+                };
                 if newest.get(&id).is_none_or(|known| known.modified < modified) {
                     newest.insert(id, Candidate { path, modified });
                 }

@@ -19,6 +19,9 @@ use std::path::{Path, PathBuf};
 use crate::error::{Result, TranscriptError};
 use crate::record::Line;
 
+/// A session file is a file: whoever put a link in its place does not choose what is written to.
+const NO_LINKS: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+
 /// How much may wait in memory for a full disk before the writer gives up.
 pub const BACKLOG_BYTES: usize = 32 * 1024 * 1024;
 
@@ -93,6 +96,7 @@ impl TranscriptWriter {
         let file = OpenOptions::new()
             .read(true)
             .append(true)
+            .custom_flags(NO_LINKS)
             .open(path)
             .map_err(|error| TranscriptError::io("open", path, error))?;
         lock(&file, path)?;
@@ -272,8 +276,9 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
     }
     loop {
-        let file =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path).map_err(failed)?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).mode(0o600).custom_flags(NO_LINKS);
+        let file = options.open(path).map_err(failed)?;
         lock(&file, path)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.len() > 0 {
@@ -338,7 +343,9 @@ fn end_torn_line(mut file: &File) -> io::Result<LastLine> {
 /// because one append cannot split another, and never creates the file.
 pub(crate) fn append_unlocked(path: &Path, line: &Line) -> Result<()> {
     let failed = |error| TranscriptError::io("append to", path, error);
-    let mut file = OpenOptions::new().read(true).append(true).open(path).map_err(failed)?;
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).custom_flags(NO_LINKS);
+    let mut file = options.open(path).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     if length == 0 {
         return Err(TranscriptError::NotFound { path: path.to_owned() });

@@ -14,6 +14,7 @@ use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
 
 use crate::files::FileError;
+use crate::files::error::human_size;
 use crate::files::patch::structured_patch;
 use crate::files::real::Parents;
 use crate::files::replace::{Expected, Original, Target};
@@ -168,6 +169,7 @@ impl Plan {
         let found = matching::find(&file.lf, &request.old);
         check_matches(request, &found, knowledge)?;
         let new = found.restyle(request.new);
+        check_growth(&file, &found, &new, context)?;
         let mut new_lf = Vec::with_capacity(file.lf.len() + new.len());
         let mut copied = 0;
         for range in &found.ranges {
@@ -264,6 +266,21 @@ fn knowledge(
         }
         Some(_) => Ok((Knowledge::Stale, View::Blind)),
     }
+}
+
+/// Many small places and a long new string make a file that nobody meant, and more memory than there is.
+fn check_growth(file: &FileText, found: &Found, new: &str, context: &ToolContext) -> Result<(), ToolFailure> {
+    let added = new.len().saturating_mul(found.ranges.len());
+    let size = file.lf.len().saturating_add(added) as u64;
+    let most = context.workspace.limits.edit_bytes;
+    if size <= most {
+        return Ok(());
+    }
+    Err(rejected(format!(
+        "The edited file would have about {}, more than this tool writes ({}).",
+        human_size(size),
+        human_size(most)
+    )))
 }
 
 fn check_matches(request: &Request<'_>, found: &Found, knowledge: Knowledge) -> Result<(), ToolFailure> {
