@@ -1,8 +1,51 @@
 //! The settings of a session as far as a host may look at and change them while it runs. Whoever started
 //! the session owns the files behind it.
 
+use std::path::PathBuf;
+
+use lathe_hooks::{EngineOptions, HookSource};
+use lathe_permissions::Engine;
 use lathe_protocol::PermissionUpdate;
+use lathe_protocol::settings::HooksSettings;
+use lathe_settings::Changed;
 use serde_json::{Value, json};
+
+pub use crate::reload::{BypassMode, SettingsRule};
+
+/// What settings files say after they were read again, as far as it counts for a running session.
+#[derive(Default)]
+pub struct Reloaded {
+    /// What is wrong with them, each ready for a person.
+    pub problems: Vec<String>,
+    /// All rules of settings files.
+    pub rules: Vec<SettingsRule>,
+    /// Working directories that settings add.
+    pub directories: DirectoryChanges,
+    /// The hooks of settings files, one entry a source.
+    pub hooks: Vec<(HookSource, HooksSettings)>,
+    /// What settings say about hooks as a whole.
+    pub hook_options: EngineOptions,
+    /// The environment of children.
+    pub env: SessionEnv,
+    /// Whether a mode in which nothing is asked may be entered.
+    pub bypass: BypassMode,
+}
+
+/// Working directories that came and went.
+#[derive(Debug, Clone, Default)]
+pub struct DirectoryChanges {
+    pub added: Vec<PathBuf>,
+    pub removed: Vec<PathBuf>,
+}
+
+/// The environment of a session's children.
+#[derive(Debug, Clone, Default)]
+pub struct SessionEnv {
+    /// Of the commands that tools run.
+    pub tools: Vec<(String, String)>,
+    /// Of command hooks.
+    pub hooks: Vec<(String, String)>,
+}
 
 /// Settings that can be read and changed during a session.
 pub trait SettingsAccess: Send + Sync {
@@ -18,6 +61,22 @@ pub trait SettingsAccess: Send + Sync {
     /// Writes a permission update to the file it names. Updates for the session alone are none of its
     /// business.
     fn save_permission(&self, update: &PermissionUpdate) -> Result<(), String>;
+
+    /// The files that are not what they were when they were read. Cheap: called between rounds.
+    fn changed(&self) -> Vec<Changed> {
+        Vec::new()
+    }
+
+    /// Takes changed files as seen without reading them.
+    fn leave(&self, _files: &[Changed]) {}
+
+    /// Reads changed files again; one that cannot be used leaves things as they were.
+    fn reload(&self, _files: &[Changed]) -> Reloaded {
+        Reloaded::default()
+    }
+
+    /// The rules of the session are these now, whoever changed them.
+    fn rules_changed(&self, _engine: &Engine) {}
 
     /// The rules of the files, for `list_permission_rules`; null where there are none.
     fn permission_rules(&self) -> Value {

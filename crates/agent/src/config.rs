@@ -1,15 +1,18 @@
 //! What a session is made of. Whoever starts sessions (the CLI, the SDK, a test) fills this in; the loop
 //! itself reads no flags, files or environment.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use lathe_hooks::{EngineOptions, HookSource};
 use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
+use lathe_models::web::WebClient;
 use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::Engine;
 use lathe_protocol::Init;
 use lathe_protocol::settings::HooksSettings;
+use lathe_settings::memory::Memory;
 use lathe_tools::{ToolSet, Workspace};
 use lathe_transcript::Resumed;
 use serde_json::{Map, Value};
@@ -50,6 +53,10 @@ pub struct SessionConfig {
     pub journal: Journal,
     /// Whether it is new or goes on.
     pub beginning: Beginning,
+    /// Memory files: those in `preamble`, and what may still become due.
+    pub memory: Option<Memory>,
+    /// What Setup hooks are to do first, if anything.
+    pub setup: Option<Setup>,
 }
 
 /// What a session begins with.
@@ -83,6 +90,27 @@ impl Beginning {
     }
 }
 
+/// Why Setup hooks run before a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setup {
+    /// `--init`.
+    Init,
+    /// `--init-only`: the session ends before its first prompt.
+    InitOnly,
+    /// `--maintenance`.
+    Maintenance,
+}
+
+impl Setup {
+    /// `trigger` of the event.
+    pub fn trigger(self) -> &'static str {
+        match self {
+            Self::Init | Self::InitOnly => "init",
+            Self::Maintenance => "maintenance",
+        }
+    }
+}
+
 /// The hooks a session starts with; the host may add its own.
 #[derive(Default)]
 pub struct HooksConfig {
@@ -90,6 +118,10 @@ pub struct HooksConfig {
     pub options: EngineOptions,
     /// The environment of command hooks.
     pub env: Vec<(String, String)>,
+    /// Where hooks may leave variables for commands; a folder of this session alone.
+    pub env_dir: Option<PathBuf>,
+    /// The way out for HTTP hooks.
+    pub web: WebClient,
 }
 
 /// Which model answers, and how it is asked.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lathe_models::ModelError;
 use lathe_models::failure::ApiFailure;
+use lathe_protocol::event::ToolProgress;
 use lathe_protocol::message::{SYNTHETIC_MODEL, UserTurn};
 use lathe_protocol::system::{
     ApiRetry, Informational, ModelFallback, ModelRefusalFallback, ModelRefusalNoFallback, Notification,
@@ -20,6 +21,7 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::config::StateFrames;
 use crate::host::{Host, iso_time};
+use crate::submit::Refusal;
 
 /// The frame maker of one session.
 pub struct Frames {
@@ -296,13 +298,40 @@ impl Frames {
         }))
     }
 
-    /// A prompt that a hook kept from the model.
-    pub fn prompt_refused(&self, text: &str, kind: &str, kept: bool) -> Outbound {
+    /// A host is still thinking about a hook.
+    pub fn heartbeat(&self, event: &str, id: &str, count: u32, elapsed: Duration) -> Outbound {
+        Outbound::ToolProgress(ToolProgress {
+            tool_use_id: format!("{id}-heartbeat-{count}"),
+            tool_name: event.to_owned(),
+            parent_tool_use_id: Some(id.to_owned()),
+            elapsed_time_seconds: elapsed.as_secs_f64(),
+            heartbeat: Some(true),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..ToolProgress::default()
+        })
+    }
+
+    /// A hook ends a turn before the model would have.
+    pub fn stopped_by_hook(&self, text: &str) -> Outbound {
         system(SystemMessage::Informational(Informational {
             content: text.to_owned(),
+            level: "notice".to_owned(),
+            prevent_continuation: Some(true),
+            session_id: self.session_id(),
+            uuid: self.uuid(),
+            ..Informational::default()
+        }))
+    }
+
+    /// A prompt that a hook kept from the model.
+    pub(crate) fn prompt_refused(&self, refusal: &Refusal) -> Outbound {
+        let Refusal { text, reason, kind, kept } = refusal;
+        system(SystemMessage::Informational(Informational {
+            content: text.clone(),
             level: "warning".to_owned(),
             prevent_continuation: Some(true),
-            prompt_submit_outcome: Some(json!({"kind": kind, "prompt_kept": kept, "reason": text})),
+            prompt_submit_outcome: Some(json!({"kind": kind, "prompt_kept": kept, "reason": reason})),
             session_id: self.session_id(),
             uuid: self.uuid(),
             ..Informational::default()

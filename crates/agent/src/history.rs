@@ -47,7 +47,7 @@ impl History {
     /// Adds notes of the runtime, each marked as such, so that nobody takes them for the user's words.
     pub fn add_notes(&mut self, notes: &[String]) {
         for note in notes {
-            self.add_user_text(&format!("<system-reminder>\n{note}\n</system-reminder>"));
+            self.add_user_text(&as_reminder(note));
         }
     }
 
@@ -90,6 +90,13 @@ impl History {
         // Blocks that are no objects were left out before; a message without any is left out here.
         self.sealed.extend(WireMessage::new(role, blocks).ok());
     }
+}
+
+/// A text of the runtime or of a project, as a note that nobody takes for the user's words. What looks like
+/// the end of the note is made harmless, so that a file cannot speak as somebody else.
+pub fn as_reminder(text: &str) -> String {
+    let text = text.replace("</system-reminder", "<\u{200b}/system-reminder");
+    format!("<system-reminder>\n{text}\n</system-reminder>")
 }
 
 /// The API refuses empty text blocks, and a block that is no object would break the wire form.

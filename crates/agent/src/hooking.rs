@@ -1,60 +1,16 @@
 //! Where the loop and the hooks meet: puts the input of an event together, lets the engine run it, and
 //! shows what the host should see. What an answer means for the event is decided by whoever fired it.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
-use lathe_hooks::{
-    CallbackCall, CallbackError, Callbacks, HookEvents, HookFrame, Outcome, RuleMatcher, RunContext,
-};
-use lathe_permissions::{Call, Decision, Engine, EngineConfig, RuleSource};
+use lathe_hooks::{HookEvents, HookFrame, Outcome, RunContext, StopRequest};
 use lathe_protocol::hooks::{HookBase, HookEffort, HookEventInput};
-use lathe_protocol::{HookCallbackRequest, HookEvent, HookInput, Outbound, PermissionBehavior};
-use serde_json::Value;
+use lathe_protocol::system::Informational;
+use lathe_protocol::{HookEvent, HookInput, Outbound};
 use tokio_util::sync::CancellationToken;
 
-use crate::ask::AskError;
 use crate::shared::Shared;
-
-/// Asks the host for its hooks.
-pub struct HostCallbacks(pub Weak<Shared>);
-
-impl Callbacks for HostCallbacks {
-    fn call<'a>(&'a self, call: CallbackCall<'a>) -> BoxFuture<'a, Result<Value, CallbackError>> {
-        Box::pin(async move {
-            let Some(shared) = self.0.upgrade() else { return Err(CallbackError::Closed) };
-            let request = HookCallbackRequest {
-                callback_id: call.callback_id.to_owned(),
-                input: call.input.clone(),
-                tool_use_id: Some(call.tool_use_id.to_owned()),
-                ..HookCallbackRequest::default()
-            };
-            shared.ask(request, call.cancel, Some(call.timeout)).await.map_err(|error| match error {
-                AskError::Closed => CallbackError::Closed,
-                AskError::Withdrawn => CallbackError::Cancelled,
-                AskError::TimedOut(_) => CallbackError::TimedOut,
-                AskError::Refused(text) => CallbackError::Refused(text),
-            })
-        })
-    }
-}
-
-/// Evaluates the `if` of a hook with the rule language of permissions: a call that an engine with this one
-/// allow rule lets run is covered by it.
-pub struct IfRules;
-
-impl RuleMatcher for IfRules {
-    fn matches(&self, rule: &str, tool_name: &str, tool_input: &Value) -> Option<bool> {
-        let mut engine = Engine::new(EngineConfig::default());
-        let warnings = engine.add_rules(PermissionBehavior::Deny, RuleSource::Session, [rule]);
-        if !warnings.is_empty() {
-            return None;
-        }
-        let cwd = std::path::Path::new("/");
-        let call = Call { tool: tool_name, input: tool_input, cwd, ..Call::default() };
-        Some(matches!(engine.decide(&call), Decision::Deny(denied) if denied.reason.rule().is_some()))
-    }
-}
 
 /// Shows the frames of command hooks.
 struct Frames {
@@ -78,48 +34,116 @@ impl Shared {
         self.hooks.listens(event)
     }
 
-    /// Runs the hooks of an event. What they want the user to see is shown here.
+    /// Runs the hooks of an event. What they want the user to see is shown here, and what they want of the
+    /// session whatever the event: files to watch, variables for its commands.
     pub(crate) async fn fire(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
         tool_use_id: Option<&str>,
         cancel: &CancellationToken,
     ) -> Outcome {
-        let input = HookInput { base: self.hook_base(), event: event.into() };
-        if !self.listens(&input.event_name()) {
+        let event = event.into();
+        let name = HookEvent::from(event.tag());
+        if !self.listens(&name) {
             return Outcome::default();
         }
+        let input = HookInput { base: self.hook_base(&name), event };
         let cwd = self.workspace.cwd();
+        let env = self.hook_env();
+        let env_file = self.env_files.prepare(&name);
         let context = RunContext {
             cwd: &cwd,
             project_dir: &self.workspace.root,
-            env: &self.hook_env,
-            env_file: None,
+            env: &env,
+            env_file: env_file.as_deref(),
             spill_dir: Some(&self.workspace.output_dir),
             tool_use_id,
             cancel,
             events: Arc::new(Frames { shared: self.clone() }),
         };
         let outcome = self.hooks.run(&input, context).await;
-        for mut notice in outcome.notices() {
-            notice.uuid = self.frames.uuid();
-            notice.session_id = self.frames.session_id();
-            self.emit(Outbound::system(notice)).await;
+        for notice in outcome.notices() {
+            self.show(notice).await;
         }
+        if env_file.is_some() {
+            self.take_env_files().await;
+        }
+        self.watch.add_paths(&outcome.watch_paths, &cwd);
         outcome
     }
 
-    /// What every hook is told.
-    fn hook_base(&self) -> HookBase {
+    /// Shows why a hook ends the turn.
+    pub(crate) async fn tell_stop(&self, stop: &StopRequest) {
+        let why = stop.reason.as_deref().filter(|reason| !reason.trim().is_empty());
+        let text = match why {
+            Some(why) => format!("{} hook stopped the turn: {why}", stop.hook_name),
+            None => format!("{} hook stopped the turn", stop.hook_name),
+        };
+        self.emit(self.frames.stopped_by_hook(&text)).await;
+    }
+
+    /// Shows a line that lacks nothing but its ids.
+    pub(crate) async fn show(&self, mut notice: Informational) {
+        notice.uuid = self.frames.uuid();
+        notice.session_id = self.frames.session_id();
+        self.emit(Outbound::system(notice)).await;
+    }
+
+    /// What every hook is told. Events outside a turn have no mode, and only those around an answer of the
+    /// model say how hard it thinks.
+    fn hook_base(&self, event: &HookEvent) -> HookBase {
         let journal = self.journal();
-        HookBase {
+        let (has_mode, has_effort) = told_about_the_turn(event);
+        let mut base = HookBase {
             session_id: self.frames.session_id(),
             transcript_path: journal.path().map(|path| path.display().to_string()).unwrap_or_default(),
             cwd: self.workspace.cwd().display().to_string(),
             prompt_id: journal.prompt_id(),
-            permission_mode: Some(self.permissions().mode().to_string()),
-            effort: self.effort().map(|level| HookEffort { level, ..HookEffort::default() }),
             ..HookBase::default()
-        }
+        };
+        drop(journal);
+        base.permission_mode = has_mode.then(|| self.permissions().mode().to_string());
+        let effort = has_effort.then(|| self.effort()).flatten();
+        base.effort = effort.map(|level| HookEffort { level, ..HookEffort::default() });
+        base
+    }
+}
+
+/// Whether an event carries `permission_mode`, and whether `effort`.
+fn told_about_the_turn(event: &HookEvent) -> (bool, bool) {
+    match event {
+        HookEvent::PreToolUse
+        | HookEvent::PostToolUse
+        | HookEvent::PostToolUseFailure
+        | HookEvent::PostToolBatch
+        | HookEvent::PermissionRequest
+        | HookEvent::PermissionDenied
+        | HookEvent::Stop
+        | HookEvent::SubagentStop => (true, true),
+        HookEvent::UserPromptSubmit | HookEvent::UserPromptExpansion => (true, false),
+        HookEvent::Notification
+        | HookEvent::SessionStart
+        | HookEvent::SessionEnd
+        | HookEvent::SubagentStart
+        | HookEvent::PreCompact
+        | HookEvent::StopFailure
+        | HookEvent::PostCompact
+        | HookEvent::PreModelSwitch
+        | HookEvent::PostModelSwitch
+        | HookEvent::Setup
+        | HookEvent::TeammateIdle
+        | HookEvent::TaskCreated
+        | HookEvent::TaskCompleted
+        | HookEvent::Elicitation
+        | HookEvent::ElicitationResult
+        | HookEvent::ConfigChange
+        | HookEvent::WorktreeCreate
+        | HookEvent::WorktreeRemove
+        | HookEvent::InstructionsLoaded
+        | HookEvent::CwdChanged
+        | HookEvent::FileChanged
+        | HookEvent::DirectoryAdded
+        | HookEvent::MessageDisplay
+        | HookEvent::Unknown(_) => (false, false),
     }
 }

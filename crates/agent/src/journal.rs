@@ -27,6 +27,10 @@ pub struct Journal {
     prompt_id: String,
     /// How many prompts have started a turn, over all runs of the session.
     turn_index: u64,
+    /// The id under which the next prompt will be written, if hooks were told already.
+    announced: Option<String>,
+    /// The name the session has now.
+    title: Option<String>,
     /// Block number within the answer under way, by the answer's id.
     block: (String, usize),
     troubles: Vec<String>,
@@ -76,6 +80,8 @@ impl Journal {
             last_prompt: String::new(),
             prompt_id: String::new(),
             turn_index: 0,
+            announced: None,
+            title: None,
             block: (String::new(), 0),
             troubles: Vec::new(),
             mirror: None,
@@ -168,6 +174,7 @@ impl Journal {
 
     /// The name a person gave the session.
     pub fn title(&mut self, title: &str) {
+        self.title = Some(title.to_owned());
         let record = SideRecord::custom_title(&self.envelope.session_id, title);
         self.append(Line::of(&record));
     }
@@ -211,6 +218,22 @@ impl Journal {
     /// Notes something for the host to hear about.
     pub fn report(&mut self, troubles: impl Iterator<Item = String>) {
         self.troubles.extend(troubles);
+    }
+
+    /// The name the session has now, as far as this run knows it.
+    pub fn current_title(&self) -> Option<String> {
+        self.title.clone()
+    }
+
+    /// A prompt is about to be written: hooks that see it first are told its id.
+    pub fn announce_prompt(&mut self, uuid: String) {
+        self.prompt_id.clone_from(&uuid);
+        self.announced = Some(uuid);
+    }
+
+    /// The id that was announced for the prompt that is written now.
+    pub fn take_announced(&mut self) -> Option<String> {
+        self.announced.take()
     }
 
     /// The prompt of the turn under way; none before the first.

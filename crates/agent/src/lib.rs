@@ -14,29 +14,40 @@ pub mod config;
 mod control;
 pub mod decide;
 pub mod era;
+mod filewatch;
 pub mod finish;
 pub mod frames;
 pub mod history;
+mod hookenv;
 mod hooking;
+mod hookservices;
 pub mod host;
+mod instructions;
 mod introduction;
 pub mod journal;
+mod judge;
+mod late;
+mod lifecycle;
 mod lines;
 mod permit;
 pub mod prompt;
 pub mod queue;
+mod reload;
 mod request;
 mod sampling;
 pub mod schedule;
 pub mod session;
 pub mod shared;
+mod stophooks;
 mod structured;
+mod submit;
 mod toolhooks;
 pub mod toolrun;
 pub mod totals;
 pub mod turn;
 
 pub use config::{
-    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, StateFrames, TurnLimits,
+    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, Setup, StateFrames,
+    TurnLimits,
 };
 pub use session::{SessionEnd, Signals, run};

@@ -11,7 +11,8 @@ use lathe_permissions::{
 };
 use lathe_protocol::control::{PermissionAllow, PermissionDeny};
 use lathe_protocol::hooks::{
-    HookEventInput, HookPermissionDecision, PermissionRequestDecision, PermissionRequestInput,
+    HookEventInput, HookPermissionDecision, NotificationInput, PermissionRequestDecision,
+    PermissionRequestInput,
 };
 use lathe_protocol::message::PermissionDecisionMeta;
 use lathe_protocol::{
@@ -144,7 +145,7 @@ fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCal
     let was_allowed = matches!(decision, Decision::Allow(_));
     let mut decision = decision.after_hook(said, &call.name);
     if let (Decision::Ask(asked), Some(reason)) = (&mut decision, &verdict.reason)
-        && matches!(asked.reason, Reason::Hook(_))
+        && (matches!(asked.reason, Reason::Hook(_)) || verdict.behavior == HookPermissionDecision::Ask)
     {
         asked.reason = Reason::Hook(reason.clone());
         asked.message.clone_from(reason);
@@ -236,6 +237,11 @@ async fn refuse(shared: &Shared, call: &ToolCall, denied: Denied) -> Permitted {
 async fn ask_host(shared: &Arc<Shared>, question: &Question<'_>, cancel: &CancellationToken) -> Permitted {
     let call = question.call;
     shared.emit_state("requires_action").await;
+    shared.fire_aside(HookEventInput::Notification(NotificationInput {
+        message: format!("Permission is needed to use {}", call.name),
+        notification_type: "permission_prompt".to_owned(),
+        ..NotificationInput::default()
+    }));
     let answer = shared.ask(request(question), cancel, None).await;
     shared.emit_state("running").await;
     let answer = match answer {
@@ -316,6 +322,7 @@ pub async fn apply(shared: &Arc<Shared>, update: &PermissionUpdate) {
     if mode != before {
         shared.emit(shared.frames.mode_changed(mode.as_str())).await;
     }
+    shared.settings.rules_changed(&shared.permissions());
     let saved = if applied.is_ok() && names_a_file(update) {
         shared.settings.save_permission(update)
     } else {

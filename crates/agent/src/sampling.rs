@@ -206,6 +206,7 @@ impl Turn<'_> {
         }
         self.finish_calls(&mut calls).await;
         calls.sort_batch();
+        self.shared.tell_cwd(&self.cancel).await;
         let batch = toolhooks::after_batch(self.shared, std::mem::take(&mut calls.batch), &self.cancel).await;
         calls.stops |= batch.stops;
         calls.notes.extend(batch.notes);

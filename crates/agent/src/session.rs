@@ -4,22 +4,21 @@
 
 use std::sync::Arc;
 
-use lathe_hooks::ContextText;
 use lathe_protocol::event::CommandLifecycle;
-use lathe_protocol::hooks::{HookEventInput, SessionEndInput, SessionStartInput, UserPromptSubmitInput};
-use lathe_protocol::{ContentBlock, HookEvent, Inbound, InboundUser, MessageContent, Outbound};
+use lathe_protocol::{ContentBlock, Inbound, InboundUser, MessageContent, Outbound};
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::beside::Beside;
-use crate::config::SessionConfig;
+use crate::config::{SessionConfig, Setup};
 use crate::decide::Ending;
 use crate::finish::{Finished, finish};
-use crate::history::History;
+use crate::history::{History, as_reminder};
 use crate::journal::Starts;
 use crate::lines;
 use crate::shared::Shared;
+use crate::submit::{Submitted, Words};
 use crate::turn::{Outcome, Stats, Turn};
 use lathe_transcript::Resumed;
 
@@ -50,14 +49,6 @@ pub(crate) struct TurnHandle {
     pub preempt: CancellationToken,
 }
 
-/// What the hooks made of a prompt.
-enum Submitted {
-    /// It goes to the model, with these notes behind it.
-    Accepted { contexts: Vec<String> },
-    /// It does not; the result says why.
-    Refused { text: String, kind: &'static str, kept: bool },
-}
-
 /// A running session.
 struct Session {
     shared: Arc<Shared>,
@@ -69,7 +60,10 @@ struct Session {
     open: bool,
     /// Fires when the turn under way is to be the last.
     finish: CancellationToken,
+    /// Goes in front of the first prompt, as a note.
     preamble: Option<String>,
+    /// The same, as the user's words.
+    first_words: Option<String>,
     results: u64,
     started_ms: u64,
     end: SessionEnd,
@@ -86,6 +80,7 @@ pub async fn run(
     let preamble = config.preamble.take();
     let beginning = std::mem::take(&mut config.beginning);
     let source = beginning.source();
+    let setup = config.setup;
     let shared = Shared::new(config, out, signals.stop);
     let history = beginning.resumed().map_or_else(History::default, |resumed| shared.take_up(*resumed));
     let mut session = Session {
@@ -97,15 +92,18 @@ pub async fn run(
         open: true,
         finish: signals.finish,
         preamble,
+        first_words: None,
         results: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
-    session.fire_start(source).await;
-    while let Some(prompt) = session.next_prompt().await {
+    session.begin(source, setup).await;
+    while setup != Some(Setup::InitOnly)
+        && let Some(prompt) = session.next_prompt().await
+    {
         session.turn(prompt).await;
     }
     session.answer_the_rest().await;
-    session.fire_end().await;
+    session.finish_hooks().await;
     session.shared.workspace.ledger.kill_all().await;
     session.shared.mirror_records().await;
     session.end.interrupted = session.finish.is_cancelled();
@@ -131,6 +129,7 @@ impl Session {
                 () = self.finish.cancelled() => return None,
                 line = self.inbox.recv(), if self.open => self.take_in(line, None).await,
                 () = self.beside.changed(), if changing => {}
+                prompt = self.shared.until_woken(), if self.open && !changing => return Some(prompt),
             }
         }
     }
@@ -160,6 +159,19 @@ impl Session {
         }
     }
 
+    /// The same outside a turn, for hooks that somebody may want to break off.
+    async fn listening<T>(&mut self, work: impl Future<Output = T>, cancel: &CancellationToken) -> T {
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.finish.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
+                line = self.inbox.recv(), if self.open => self.take_in(line, None).await,
+            }
+        }
+    }
+
     /// Requests that were under way when the last prompt was done still get their answer.
     async fn answer_the_rest(&mut self) {
         let mut beside = std::mem::replace(&mut self.beside, Beside::new(self.shared.clone()));
@@ -182,28 +194,25 @@ impl Session {
         self.shared.questions.close();
     }
 
-    /// The hooks that wait for a session; what they print goes in front of the first prompt.
-    async fn fire_start(&mut self, source: &str) {
-        let input = SessionStartInput {
-            source: source.to_owned(),
-            model: Some(self.shared.choice().id.clone()),
-            ..SessionStartInput::default()
-        };
-        let outcome = self.shared.fire(HookEventInput::SessionStart(input), None, &self.shared.stop).await;
-        let lines: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
-        if !lines.is_empty() {
-            let notes = format!("<system-reminder>\n{}\n</system-reminder>", lines.join("\n"));
+    /// The hooks that wait for a session; what they say goes in front of the first prompt.
+    async fn begin(&mut self, source: &str, setup: Option<Setup>) {
+        let (shared, cancel) = (self.shared.clone(), self.shared.stop.child_token());
+        let beginning = self.listening(shared.begin(source, setup, &cancel), &cancel).await;
+        if !beginning.notes.is_empty() {
+            let notes = as_reminder(&beginning.notes.join("\n"));
             self.preamble = Some(match self.preamble.take() {
                 Some(preamble) => format!("{preamble}\n{notes}"),
                 None => notes,
             });
         }
+        self.first_words = beginning.first_words;
     }
 
-    async fn fire_end(&mut self) {
-        let input = SessionEndInput { reason: "other".to_owned(), ..SessionEndInput::default() };
-        let (shared, never) = (self.shared.clone(), CancellationToken::new());
-        self.serve(shared.fire(HookEventInput::SessionEnd(input), None, &never), None).await;
+    /// The hooks that wait for the end, and the end of those that ran on.
+    async fn finish_hooks(&mut self) {
+        let shared = self.shared.clone();
+        self.serve(shared.end_conversation("other"), None).await;
+        self.shared.late.shut_down().await;
         self.shared.hooks.shut_down().await;
     }
 
@@ -211,8 +220,14 @@ impl Session {
     async fn turn(&mut self, prompt: InboundUser) {
         self.shared.emit_state("running").await;
         self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
-        let submitted = self.submit_to_hooks(&prompt).await;
-        self.open_turn(&prompt, &submitted).await;
+        self.shared.announce_prompt(&prompt);
+        let (shared, cancel) = (self.shared.clone(), self.shared.stop.child_token());
+        let before = async {
+            let notes = shared.catch_up(&cancel).await;
+            (notes, shared.submit_to_hooks(&prompt, &cancel).await)
+        };
+        let (notes, submitted) = self.listening(before, &cancel).await;
+        self.open_turn(&prompt, &submitted, &notes).await;
         let handle = TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
         let choice = self.shared.choice().clone();
         let mut history = std::mem::take(&mut self.history);
@@ -227,8 +242,8 @@ impl Session {
             fallbacks: choice.fallbacks,
         };
         let asks_nothing = match submitted {
-            Submitted::Refused { text, .. } => {
-                turn.stats.last_text = text;
+            Submitted::Refused(refusal) => {
+                turn.stats.last_text = refusal.text;
                 true
             }
             Submitted::Accepted { .. } => prompt.should_query == Some(false),
@@ -251,50 +266,34 @@ impl Session {
         self.history = history;
     }
 
-    /// Lets the hooks see a prompt before anything is done with it. The host's lines are taken in
-    /// meanwhile, because a hook may be the host's own.
-    async fn submit_to_hooks(&mut self, prompt: &InboundUser) -> Submitted {
-        if !self.shared.listens(&HookEvent::UserPromptSubmit) {
-            return Submitted::Accepted { contexts: Vec::new() };
-        }
-        let shared = self.shared.clone();
-        let input = UserPromptSubmitInput {
-            prompt: prompt.message.content.text(),
-            ..UserPromptSubmitInput::default()
-        };
-        let fire = shared.fire(HookEventInput::UserPromptSubmit(input), None, &shared.stop);
-        let outcome = self.serve(fire, None).await;
-        if let Some(block) = outcome.block() {
-            let text = format!("A hook refused this prompt: {}", block.reason);
-            return Submitted::Refused { text, kind: "blocked_by_hook", kept: false };
-        }
-        if let Some(stop) = &outcome.stop {
-            let why = stop.reason.clone().unwrap_or_else(|| "no reason was given".to_owned());
-            let text = format!("A hook stopped this prompt: {why}");
-            return Submitted::Refused { text, kind: "stopped_by_hook", kept: true };
-        }
-        Submitted::Accepted { contexts: outcome.contexts.iter().map(ContextText::line).collect() }
-    }
-
     /// Shows the init frame and puts the prompt where the model and later readers find it.
-    async fn open_turn(&mut self, prompt: &InboundUser, submitted: &Submitted) {
+    async fn open_turn(&mut self, prompt: &InboundUser, submitted: &Submitted, notes: &[String]) {
         let init = init_frame(&self.shared, prompt.uuid.as_deref());
         self.shared.emit(Outbound::system(init)).await;
         if let Some(preamble) = self.preamble.take() {
             self.history.add_user_text(&preamble);
         }
+        if let Some(words) = self.first_words.take() {
+            self.history.add_user_text(&words);
+            let frame = self.shared.frames.user(vec![ContentBlock::text(&words)]);
+            self.shared.journal().user(&frame);
+            self.shared.emit(frame).await;
+        }
+        self.history.add_notes(notes);
         match submitted {
-            Submitted::Accepted { contexts } => {
-                self.history.add_user(prompt_blocks(&prompt.message.content));
+            Submitted::Accepted { contexts, words } => {
+                if *words == Words::Shown {
+                    self.history.add_user(prompt_blocks(&prompt.message.content));
+                }
                 self.history.add_notes(contexts);
                 self.shared.write_prompt(prompt, Starts::Turn).await;
             }
-            Submitted::Refused { text, kind, kept } => {
-                if *kept {
+            Submitted::Refused(refusal) => {
+                if refusal.kept {
                     self.history.add_user(prompt_blocks(&prompt.message.content));
                     self.shared.write_prompt(prompt, Starts::Turn).await;
                 }
-                self.shared.emit(self.shared.frames.prompt_refused(text, kind, *kept)).await;
+                self.shared.emit(self.shared.frames.prompt_refused(refusal)).await;
             }
         }
         self.report_troubles().await;
@@ -350,9 +349,16 @@ impl Shared {
         History::restore(resumed.messages)
     }
 
+    /// The prompt of the next turn: hooks see its id before it is written down.
+    fn announce_prompt(&self, prompt: &InboundUser) {
+        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.frames.uuid());
+        self.journal().announce_prompt(uuid);
+    }
+
     /// Writes a prompt down and acknowledges it.
     pub(crate) async fn write_prompt(&self, prompt: &InboundUser, starts: Starts) {
-        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.frames.uuid());
+        let announced = self.journal().take_announced();
+        let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| self.frames.uuid());
         let mode = self.permissions().mode().as_str();
         self.journal().prompt(prompt, starts, &uuid, &self.frames.now(), mode);
         self.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;

@@ -1,6 +1,7 @@
 //! What the parts of one session share: the immutable pieces it was made of, the few that change while
 //! it runs (behind locks that are never held across a wait), and the way out for frames.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -14,14 +15,19 @@ use lathe_tools::{Tool, ToolSet, Workspace};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::access::SettingsAccess;
+use crate::access::{SessionEnv, SettingsAccess};
 use crate::ask::Questions;
 use crate::config::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, TurnLimits};
+use crate::filewatch::FileWatch;
 use crate::frames::Frames;
-use crate::hooking::{HostCallbacks, IfRules};
+use crate::hookenv::EnvFiles;
+use crate::hookservices::{HostCallbacks, IfRules, WebHooks};
 use crate::host::Host;
+use crate::instructions::Instructions;
 use crate::introduction::Introduction;
 use crate::journal::Journal;
+use crate::judge::Judge;
+use crate::late::Late;
 use crate::prompt::SystemPrompt;
 use crate::queue::Queue;
 use crate::totals::Totals;
@@ -42,8 +48,14 @@ pub struct Shared {
     pub settings: Arc<dyn SettingsAccess>,
     /// The hooks of settings files and of the host.
     pub hooks: HookEngine,
-    /// The environment of command hooks.
-    pub hook_env: Vec<(String, String)>,
+    /// Memory files, and what of them may still become due.
+    pub(crate) instructions: Instructions,
+    /// Files that hooks wait for.
+    pub(crate) watch: FileWatch,
+    /// Variables that hooks set.
+    pub(crate) env_files: EnvFiles,
+    /// What hooks said too late.
+    pub(crate) late: Late,
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
@@ -65,6 +77,10 @@ pub struct Shared {
     said: Mutex<Option<Vec<WireMessage>>>,
     /// When the session began, milliseconds since the epoch.
     pub started_ms: u64,
+    /// The environment of command hooks.
+    hook_env: Mutex<Arc<[(String, String)]>>,
+    /// Where the shell stood when hooks last heard of it.
+    cwd_told: Mutex<PathBuf>,
     initialized: AtomicBool,
     introduction: Mutex<Introduction>,
 }
@@ -88,10 +104,13 @@ impl Shared {
         let services = Services {
             ledger: config.workspace.ledger.clone(),
             new_id: Arc::new(move || ids.uuid()),
-            rules: Arc::new(IfRules),
+            rules: Arc::new(IfRules {
+                root: config.workspace.root.clone(),
+                home: config.hooks.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| home.into()),
+            }),
             callbacks: Some(Arc::new(HostCallbacks(this.clone()))),
-            prompter: None,
-            http: None,
+            prompter: Some(Arc::new(Judge(this.clone()))),
+            http: Some(Arc::new(WebHooks(config.hooks.web))),
         };
         let hooks = HookEngine::new(services, config.hooks.options);
         let mut journal = config.journal;
@@ -107,13 +126,18 @@ impl Shared {
             catalog: config.catalog,
             retry: config.retry,
             known_tools: config.known_tools,
-            workspace: config.workspace,
             options: config.frames,
             limits: config.limits,
             surface: config.surface,
             settings: config.settings,
             hooks,
-            hook_env: config.hooks.env,
+            instructions: Instructions::new(config.memory),
+            watch: FileWatch::default(),
+            env_files: EnvFiles::new(config.hooks.env_dir),
+            late: Late::default(),
+            hook_env: Mutex::new(config.hooks.env.into()),
+            cwd_told: Mutex::new(config.workspace.cwd()),
+            workspace: config.workspace,
             first_model: config.choice.id.clone(),
             init: config.init,
             output_styles: config.output_styles,
@@ -250,6 +274,23 @@ impl Shared {
     /// Notes that the host has introduced itself; true if it had done so before.
     pub(crate) fn note_initialized(&self) -> bool {
         self.initialized.swap(true, Ordering::Relaxed)
+    }
+
+    /// The environment of command hooks.
+    pub(crate) fn hook_env(&self) -> Arc<[(String, String)]> {
+        lock(&self.hook_env).clone()
+    }
+
+    /// Settings changed: children see this from now on.
+    pub(crate) fn set_env(&self, env: SessionEnv) {
+        *lock(&self.hook_env) = env.hooks.into();
+        self.workspace.set_base_env(env.tools);
+    }
+
+    /// Notes where the shell stands; returns where it stood, if that is somewhere else.
+    pub(crate) fn cwd_told(&self, now: &Path) -> Option<PathBuf> {
+        let mut told = lock(&self.cwd_told);
+        (*told != now).then(|| std::mem::replace(&mut *told, now.to_owned()))
     }
 
     /// Whether the spending limit is reached.

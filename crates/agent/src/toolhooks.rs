@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use lathe_hooks::{ContextText, Outcome, PermissionVerdict, ToolOutputChange};
+use lathe_hooks::{ContextText, Outcome, PermissionVerdict, ToolOutputChange, ToolOutputKind};
+use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::{
     BatchedCall, HookEventInput, PostToolBatchInput, PostToolUseFailureInput, PostToolUseInput,
     PreToolUseInput,
@@ -23,7 +24,11 @@ pub struct Said {
 }
 
 impl Said {
-    fn of(outcome: &Outcome) -> Self {
+    /// What hooks said, and why the turn ends if it does.
+    async fn of(shared: &Shared, outcome: &Outcome) -> Self {
+        if let Some(stop) = &outcome.stop {
+            shared.tell_stop(stop).await;
+        }
         Self {
             notes: outcome.contexts.iter().map(ContextText::line).collect(),
             stops: outcome.stop.is_some(),
@@ -55,6 +60,9 @@ pub async fn before(
     input: Value,
     cancel: &CancellationToken,
 ) -> Before {
+    if !shared.listens(&HookEvent::PreToolUse) {
+        return Before { input, verdict: None, said: Said::default() };
+    }
     let event = PreToolUseInput {
         tool_name: call.name.clone(),
         tool_input: input.clone(),
@@ -62,7 +70,7 @@ pub async fn before(
         ..PreToolUseInput::default()
     };
     let outcome = shared.fire(HookEventInput::PreToolUse(event), Some(&call.id), cancel).await;
-    let said = Said::of(&outcome);
+    let said = Said::of(shared, &outcome).await;
     Before { input: outcome.updated_input.unwrap_or(input), verdict: outcome.permission, said }
 }
 
@@ -74,6 +82,10 @@ pub async fn after(
     cancel: &CancellationToken,
 ) -> Answered {
     let failed = answered.block["is_error"] == true;
+    let heard = if failed { HookEvent::PostToolUseFailure } else { HookEvent::PostToolUse };
+    if !shared.listens(&heard) {
+        return answered;
+    }
     let call = &answered.call;
     let event = if failed {
         HookEventInput::PostToolUseFailure(PostToolUseFailureInput {
@@ -96,7 +108,7 @@ pub async fn after(
         })
     };
     let outcome = shared.fire(event, Some(&call.id.clone()), cancel).await;
-    let said = Said::of(&outcome);
+    let said = Said::of(shared, &outcome).await;
     answered.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
     answered.notes.extend(said.notes);
     answered.stops |= said.stops;
@@ -114,7 +126,7 @@ pub async fn after_batch(
 ) -> Said {
     let event = PostToolBatchInput { tool_calls, ..PostToolBatchInput::default() };
     let outcome = shared.fire(HookEventInput::PostToolBatch(event), None, cancel).await;
-    let mut said = Said::of(&outcome);
+    let mut said = Said::of(shared, &outcome).await;
     said.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
     said.stops |= !outcome.blocks.is_empty();
     said
@@ -122,21 +134,56 @@ pub async fn after_batch(
 
 /// Puts another output in the place of the tool's, if it has the tool's shape.
 fn replace_output(answered: &mut Answered, change: ToolOutputChange) {
-    let fits = match (&answered.result, &change.value) {
+    let for_this_tool = match change.kind {
+        ToolOutputKind::AnyTool => true,
+        ToolOutputKind::McpTool => answered.call.name.starts_with("mcp__"),
+    };
+    let has_shape = match (&answered.result, &change.value) {
         (Value::Object(had), Value::Object(has)) => has.keys().all(|key| had.contains_key(key)),
         (Value::String(_), Value::String(_)) | (Value::Array(_), Value::Array(_)) => true,
         _ => false,
     };
-    if !fits {
-        return;
+    if for_this_tool && has_shape {
+        answered.block["content"] = model_text(&change.value);
+        answered.result = change.value;
     }
-    let text = match &change.value {
-        Value::String(text) => json!(text),
-        Value::Object(fields) => {
-            fields.get("stdout").cloned().unwrap_or_else(|| json!(change.value.to_string()))
+}
+
+/// What the model reads of a structured output that a hook wrote.
+fn model_text(output: &Value) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    match output {
+        Value::Object(fields) if fields.contains_key("stdout") => {
+            let parts = [text(&output["stdout"]), text(&output["stderr"])];
+            let parts: Vec<&str> =
+                parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
+            json!(parts.join("\n"))
         }
-        blocks => blocks.clone(),
-    };
-    answered.block["content"] = text;
-    answered.result = change.value;
+        Value::Object(_) if output["file"]["content"].is_string() => {
+            let first = output["file"]["startLine"].as_u64().unwrap_or(1);
+            let content = text(&output["file"]["content"]);
+            let lines = (first..).zip(content.split('\n')).map(|(number, line)| format!("{number}\t{line}"));
+            json!(lines.collect::<Vec<_>>().join("\n"))
+        }
+        Value::Object(_) => json!(output.to_string()),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_read_as_their_tools_write_them() {
+        for (output, text) in [
+            (json!({"stdout": "a\n", "stderr": ""}), "a"),
+            (json!({"stdout": "a", "stderr": "b"}), "a\nb"),
+            (json!({"type": "text", "file": {"content": "x\ny", "startLine": 7}}), "7\tx\n8\ty"),
+            (json!("words"), "words"),
+            (json!({"filenames": ["a"]}), r#"{"filenames":["a"]}"#),
+        ] {
+            assert_eq!(model_text(&output), text, "{output}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
 //! The only way to a tool, for every caller: look-up → schema → input check → hooks → permission → call
-//! → bounded result. The order of this file is the order in which things happen.
+//! → hooks → instructions that became due → bounded result. The order of this file is the order in which things happen.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -143,7 +143,12 @@ async fn permitted_run(
         Err(ToolFailure::Interrupted) => broken_off(call),
         Err(failure) => failed(call, failure, Some(meta)),
     };
-    toolhooks::after(shared, answered, duration_ms, cancel).await
+    let mut answered = toolhooks::after(shared, answered, duration_ms, cancel).await;
+    if answered.block["is_error"] != true {
+        let due = shared.instructions_due(&answered.call, cancel).await;
+        answered.notes.extend(due);
+    }
+    answered
 }
 
 enum Refused {

@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use lathe_hooks::ContextText;
 use lathe_models::ModelError;
-use lathe_protocol::hooks::{HookEventInput, StopInput};
-use lathe_protocol::{AssistantMessage, ContentBlock, InboundUser, PermissionDenial, Usage, UserMessage};
+use lathe_protocol::hooks::{HookEventInput, MessageDisplayInput};
+use lathe_protocol::{
+    AssistantMessage, ContentBlock, HookEvent, InboundUser, PermissionDenial, Usage, UserMessage,
+};
 use lathe_tools::STRUCTURED_OUTPUT;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -58,6 +59,8 @@ pub struct Turn<'a> {
 /// What a turn counts.
 pub struct Stats {
     pub started: Instant,
+    /// What hooks know the turn by; made when one of them asks.
+    pub turn_id: Option<String>,
     /// Where the prompt came from, if the host said so.
     pub origin: Option<Value>,
     /// Client ids of the prompts that this turn answers.
@@ -93,6 +96,7 @@ impl Stats {
     pub fn new(prompt: &InboundUser) -> Self {
         Self {
             started: Instant::now(),
+            turn_id: None,
             origin: prompt.origin.clone(),
             prompts: prompt.uuid.iter().cloned().collect(),
             prompts_named: false,
@@ -146,7 +150,7 @@ impl Turn<'_> {
                 };
             }
             match decide(round, &self.used()) {
-                Next::Again => self.let_prompts_join().await,
+                Next::Again => self.pause().await,
                 Next::Nudge(nudge) => self.nudge(nudge).await,
                 Next::Fallback => self.turn_to_fallback().await,
                 // Stop hooks were asked above, and what they want is no such question any more.
@@ -170,50 +174,11 @@ impl Turn<'_> {
         }
     }
 
-    /// Lets the stop hooks have their say. None: the turn goes on.
-    async fn ask_stop_hooks(&mut self) -> Option<Ending> {
-        let event = StopInput {
-            stop_hook_active: self.stats.stop_blocks > 0,
-            last_assistant_message: Some(self.stats.last_text.clone()),
-            background_tasks: Some(Vec::new()),
-            session_crons: Some(Vec::new()),
-            ..StopInput::default()
-        };
-        let outcome = self.shared.fire(HookEventInput::Stop(event), None, &self.cancel).await;
-        if outcome.stop.is_some() {
-            return Some(Ending::StopHookPrevented);
-        }
-        let notes: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
-        let Some(block) = outcome.block() else {
-            self.history.add_notes(&notes);
-            return if notes.is_empty() { Some(Ending::Completed) } else { None };
-        };
-        self.stats.stop_blocks += 1;
-        let feedback = block.feedback();
-        self.history.add_user_text(&feedback);
+    /// Between two rounds: what has changed around the session, and prompts that came in the meantime.
+    async fn pause(&mut self) {
+        let notes = self.shared.catch_up(&self.cancel).await;
         self.history.add_notes(&notes);
-        let frame = self.shared.frames.synthetic_user(&feedback);
-        self.say_as_user(frame).await;
-        self.tell_of_block().await
-    }
-
-    /// Tells people of the first block of a stop hook, and of the one that is not heeded any more.
-    async fn tell_of_block(&mut self) -> Option<Ending> {
-        let (frames, blocks) = (&self.shared.frames, self.stats.stop_blocks);
-        if blocks == 1 {
-            let text = "A stop hook keeps the turn from ending";
-            self.shared.emit(frames.notification("stop-hook-error", text, "immediate")).await;
-        }
-        if blocks <= self.shared.limits.max_stop_blocks {
-            return None;
-        }
-        let text = format!(
-            "Stop hooks kept this turn from ending {blocks} times in a row; it ends now. A hook can look at \
-             stop_hook_active and let go; CLAUDE_CODE_STOP_HOOK_BLOCK_CAP sets the limit."
-        );
-        self.shared.emit(frames.warning(&text)).await;
-        self.shared.emit(frames.notification("stop-hook-block-cap", &text, "high")).await;
-        Some(Ending::StopHookCap)
+        self.let_prompts_join().await;
     }
 
     /// Prompts that came in the meantime become part of this turn.
@@ -277,6 +242,7 @@ impl Turn<'_> {
     ) -> String {
         if block["type"] == "text" {
             self.stats.last_text = block["text"].as_str().unwrap_or("").to_owned();
+            self.tell_display().await;
         }
         self.stats.first_frame_ms.get_or_insert(self.stats.started.elapsed().as_millis() as u64);
         let mut frame = self.shared.frames.assistant_block(answer, block, stop_reason);
@@ -294,6 +260,25 @@ impl Turn<'_> {
             frame.user_message_uuid = self.stats.prompts.first().cloned();
             frame.user_message_uuids = self.stats.prompt_list();
         }
+    }
+
+    /// MessageDisplay: a text is about to be shown. What hooks would show instead is for screens; the frames
+    /// of a headless session are data and stay as the model wrote them.
+    async fn tell_display(&mut self) {
+        if !self.shared.listens(&HookEvent::MessageDisplay) {
+            return;
+        }
+        let frames = &self.shared.frames;
+        let turn_id = self.stats.turn_id.get_or_insert_with(|| frames.uuid()).clone();
+        let event = MessageDisplayInput {
+            turn_id,
+            message_id: frames.uuid(),
+            index: 0,
+            final_: true,
+            delta: self.stats.last_text.clone(),
+            ..MessageDisplayInput::default()
+        };
+        self.shared.fire(HookEventInput::MessageDisplay(event), None, &self.cancel).await;
     }
 
     /// Writes down and shows the answer to a tool call.

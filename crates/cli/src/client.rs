@@ -1,6 +1,7 @@
 //! The model behind a run: a script, or the Messages API with the credential and the address that the
 //! environment and the settings name.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use lathe_models::credentials::{
     CredentialFile, CredentialInputs, Found, ReadCredentialFile, Resolution, Search, resolve,
 };
 use lathe_models::retry::{DEFAULT_MAX_RETRIES, RetryPolicy};
+use lathe_models::web::WebClient;
 use lathe_models::{ErrorKind, Model, ModelError, Secret};
 use lathe_scripted::ScriptedModel;
 use tokio_util::sync::CancellationToken;
@@ -74,7 +76,7 @@ pub fn api_client(env: &Env, credential: Credential) -> Result<(AnthropicClient,
     let base = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
     let mut config = ClientConfig::new(base, credential);
     config.custom_headers = CustomHeaders::parse(env.get("ANTHROPIC_CUSTOM_HEADERS").unwrap_or(""));
-    config.extra_ca_file = env.get("NODE_EXTRA_CA_CERTS").or(env.get("SSL_CERT_FILE")).map(Into::into);
+    config.extra_ca_file = extra_ca_file(env);
     config.proxy = proxies(env);
     if env.is_on("CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS") {
         config.betas = BetaPolicy::OnlyGiven;
@@ -88,6 +90,15 @@ pub fn api_client(env: &Env, credential: Credential) -> Result<(AnthropicClient,
     let warnings = config.custom_headers.warnings.iter().map(|text| format!("Warning: {text}")).collect();
     let client = AnthropicClient::new(config).map_err(|error| StartError::new(format!("Error: {error}")))?;
     Ok((client, warnings))
+}
+
+/// The way out to addresses of HTTP hooks.
+pub fn web_client(env: &Env) -> WebClient {
+    WebClient::new(proxies(env), extra_ca_file(env))
+}
+
+fn extra_ca_file(env: &Env) -> Option<PathBuf> {
+    env.get("NODE_EXTRA_CA_CERTS").or(env.get("SSL_CERT_FILE")).map(Into::into)
 }
 
 /// Proxies, in either spelling of their variables.

@@ -3,10 +3,12 @@
 #![allow(clippy::disallowed_macros, reason = "the command line program prints")]
 
 mod args;
+mod children;
 mod client;
 mod commands;
 mod env;
 mod host;
+mod live;
 mod pipe;
 mod plan;
 mod print;

@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use lathe_agent::PromptSurface;
 use lathe_agent::prompt::PromptChoice;
+use lathe_agent::{PromptSurface, Setup};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use serde_json::Value;
@@ -94,6 +94,8 @@ pub struct RunPlan {
     /// Hand every record of the session to the host as well.
     pub mirror: bool,
     pub name: Option<String>,
+    /// Setup hooks that run first.
+    pub setup: Option<Setup>,
     /// Things worth saying on stderr before the run.
     pub warnings: Vec<String>,
 }
@@ -167,6 +169,7 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         persist: !args.has("no-session-persistence"),
         mirror: args.has("session-mirror"),
         name: args.value("name").map(str::to_owned),
+        setup: setup(args),
         warnings,
     })
 }
@@ -370,6 +373,12 @@ fn resume(args: &Args) -> Result<Resume, StartError> {
         None if args.has("continue") => Resume::Newest,
         None => Resume::No,
     })
+}
+
+/// What Setup hooks are to do; `--init-only` leaves the rest of the run out.
+fn setup(args: &Args) -> Option<Setup> {
+    let flags = [("init-only", Setup::InitOnly), ("init", Setup::Init), ("maintenance", Setup::Maintenance)];
+    flags.into_iter().find(|(name, _)| args.has(name)).map(|(_, setup)| setup)
 }
 
 fn session_id(args: &Args) -> Result<Option<String>, StartError> {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lathe_agent::host::Host;
-use lathe_agent::{SessionEnd, Signals};
+use lathe_agent::{SessionEnd, Setup, Signals};
 use lathe_protocol::{Outbound, ResultMessage, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -62,6 +62,7 @@ pub fn run(plan: RunPlan, env: Env) -> ExitCode {
 
 async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     if plan.input == InputFormat::Text
+        && plan.setup != Some(Setup::InitOnly)
         && let Err(message) = complete_prompt(&mut plan).await
     {
         eprintln!("{message}");

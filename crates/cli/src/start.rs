@@ -3,27 +3,28 @@
 #![allow(clippy::disallowed_macros, reason = "warnings of the start go to stderr")]
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lathe_agent::era::{ClientFacts, Era};
+use lathe_agent::history::as_reminder;
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{FrameOptions, HooksConfig, ModelChoice, SessionConfig, StateFrames, TurnLimits};
 use lathe_exec::Ledger;
-use lathe_hooks::{Enabled, EngineOptions, HookSource};
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
 use lathe_protocol::{Init, PermissionBehavior, PermissionMode, Settings};
-use lathe_settings::Source;
 use lathe_settings::memory::ReadCheck;
 use lathe_tools::{Selection, StructuredOutput, ToolSet, Workspace, builtin_tools};
 use lathe_transcript::SessionPaths;
 
+use crate::children::Children;
 use crate::client;
 use crate::env::Env;
 use crate::host::RealHost;
+use crate::live::{self, LiveSettings, RulesInForce};
 use crate::plan::{self, RunPlan, StartError, ToolChoice};
 use crate::retention::Retention;
 use crate::sessions;
@@ -42,6 +43,7 @@ pub struct Start {
 /// Builds the session of a plan.
 pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, StartError> {
     let host: Arc<dyn Host> = Arc::new(RealHost);
+    let process = env.clone();
     let (settings, warnings) = settings::load(plan, &env)?;
     warnings.iter().for_each(|warning| eprintln!("{warning}"));
     let (wanted, variables) = {
@@ -71,19 +73,34 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
     let mode = plan.permission_mode.or(session.saved_mode()).or(default_mode).unwrap_or_default();
     let mut permissions = permissions(plan, &env, &settings, &extra_dirs, mode)?;
     let tools = tools(plan, &permissions)?;
-    let workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
+    let children = Children::new(process, &session_id);
+    let child_env = children.env(&variables);
+    let mut workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
+    workspace.child_env = child_env.tools;
     permissions.add_readable(&workspace.output_dir);
+    let rules = RulesInForce::new(permissions.clone());
     if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
         session.journal.title(name.trim());
     }
-    let engine = permissions.clone();
-    let may_read = ReadCheck(Arc::new(move |path: &Path| !engine.read_denied(path)));
-    let instructions = settings::instructions(plan, &env, &wanted, may_read);
+    let closed = rules.clone();
+    let may_read = ReadCheck(Arc::new(move |path: &Path| !closed.deny_reading(path)));
+    let instructions = settings::instructions(&env, &settings.stack(), may_read);
     instructions.warnings.iter().for_each(|warning| eprintln!("{warning}"));
     let mut system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
     let style = instructions.style.as_ref();
     system.style = style.map(|style| style.text.clone()).unwrap_or_default();
-    let hooks = hooks_config(&env, &settings, &wanted, &session_id);
+    let hooks = hooks_config(&env, &settings, child_env.hooks, &workspace.output_dir);
+    let settings_dirs: Vec<PathBuf> =
+        settings.stack().permission_dirs().into_iter().map(|dir| dir.path).collect();
+    let live = LiveSettings {
+        children,
+        cwd: cwd.clone(),
+        flag_dirs: existing_dirs(&plan.add_dirs, &cwd),
+        dirs: Mutex::new(existing_dirs(&settings_dirs, &cwd)),
+        session_end_budget: live::session_end_budget(&env),
+        rules,
+        settings,
+    };
     let retention = Retention::of(plan, &env, wanted.cleanup_period_days);
     let session = SessionConfig {
         init: Init {
@@ -104,7 +121,9 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
         workspace: Arc::new(workspace),
         permissions,
         system,
-        preamble: instructions.memory.map(|text| as_reminder(&text)),
+        preamble: instructions.memory.text().map(|text| as_reminder(&text)),
+        memory: Some(instructions.memory),
+        setup: plan.setup,
         limits: TurnLimits {
             max_rounds: plan.max_turns,
             max_budget_usd: plan.max_budget_usd,
@@ -114,7 +133,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
         frames: frame_options(plan, &env),
         surface: plan.surface.clone(),
         catalog: client::catalog(&env),
-        settings: Arc::new(settings),
+        settings: Arc::new(live),
         journal: session.journal,
         beginning: session.beginning,
         host,
@@ -171,7 +190,7 @@ fn cache(env: &Env) -> CacheTtl {
 }
 
 /// The further directories that exist; the others are passed over, as clients expect.
-fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
+pub fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
     dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
 }
 
@@ -264,7 +283,6 @@ fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, le
     let mut workspace = Workspace::new(cwd.to_owned(), ledger);
     workspace.extra_dirs = extra_dirs.to_vec().into();
     workspace.output_dir = output_dir(cwd, session_id, env);
-    workspace.child_env = child_env(env, session_id);
     if let Some(shell) = env.get("CLAUDE_CODE_SHELL") {
         workspace.shell = PathBuf::from(shell);
     }
@@ -279,13 +297,6 @@ fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, le
     workspace
 }
 
-/// A text of the project as a note of the runtime. What looks like the end of the note is made harmless,
-/// so that a file cannot speak as somebody else.
-fn as_reminder(text: &str) -> String {
-    let text = text.replace("</system-reminder", "<\u{200b}/system-reminder");
-    format!("<system-reminder>\n{text}\n</system-reminder>")
-}
-
 fn turn_limits(env: &Env) -> TurnLimits {
     let mut limits = TurnLimits::default();
     if let Some(cap) = env.number("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP") {
@@ -297,41 +308,21 @@ fn turn_limits(env: &Env) -> TurnLimits {
     limits
 }
 
-/// The hooks of the settings files.
-fn hooks_config(env: &Env, settings: &RunSettings, wanted: &Settings, session_id: &str) -> HooksConfig {
-    let registered = settings
-        .stack()
-        .hooks()
-        .into_iter()
-        .map(|sourced| {
-            let source = match sourced.source {
-                Source::Policy => HookSource::Policy,
-                Source::Flag => HookSource::Flag,
-                Source::Local => HookSource::Local,
-                Source::Project => HookSource::Project,
-                Source::User => HookSource::User,
-            };
-            (source, sourced.hooks)
-        })
-        .collect();
-    let enabled = if wanted.disable_all_hooks == Some(true) || wanted.allow_managed_hooks_only == Some(true) {
-        Enabled::ManagedAndHost
-    } else {
-        Enabled::All
-    };
-    let options = EngineOptions {
-        enabled,
-        allowed_http_urls: wanted.allowed_http_hook_urls.clone(),
-        http_env_vars: wanted.http_hook_allowed_env_vars.clone(),
-        ..EngineOptions::default()
-    };
-    let mut variables = child_env(env, session_id);
-    for (name, value) in &mut variables {
-        if name == "AI_AGENT" {
-            *value = format!("lathe_{LATHE_VERSION}_harness");
-        }
+/// The hooks of the settings files, and what they need.
+fn hooks_config(
+    env: &Env,
+    settings: &RunSettings,
+    variables: Vec<(String, String)>,
+    output_dir: &Path,
+) -> HooksConfig {
+    let stack = settings.stack();
+    HooksConfig {
+        registered: live::hooks_of(&stack),
+        options: live::hook_options(&stack, live::session_end_budget(env)),
+        env: variables,
+        env_dir: Some(output_dir.with_file_name("hook-env")),
+        web: client::web_client(env),
     }
-    HooksConfig { registered, options, env: variables }
 }
 
 /// Where large outputs of this session go.
@@ -340,27 +331,6 @@ fn output_dir(cwd: &Path, session_id: &str, env: &Env) -> PathBuf {
         Some(config) => SessionPaths::new(&config, cwd, session_id).tool_results(),
         None => std::env::temp_dir().join(format!("lathe-{session_id}")),
     }
-}
-
-/// What every child sees: our own environment, and who started it.
-fn child_env(env: &Env, session_id: &str) -> Vec<(String, String)> {
-    let mut child = env.clone();
-    let entrypoint = env.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned();
-    let pid = std::process::id().to_string();
-    let agent = format!("lathe_{LATHE_VERSION}_agent");
-    for (name, value) in [
-        ("CLAUDECODE", "1"),
-        ("CLAUDE_CODE_CHILD_SESSION", "1"),
-        ("CLAUDE_CODE_ENTRYPOINT", &entrypoint),
-        ("CLAUDE_CODE_SESSION_ID", session_id),
-        ("CLAUDE_CODE_SESSION_ATTENDED", "0"),
-        ("CLAUDE_PID", &pid),
-        ("AI_AGENT", &agent),
-        ("GIT_EDITOR", "true"),
-    ] {
-        child.set(name, value);
-    }
-    child.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn system_prompt(

@@ -13,7 +13,7 @@ use crate::background::Background;
 use crate::event::{Facts, callback_name};
 use crate::merge::Speaker;
 use crate::registry::{Kind, Registered};
-use crate::{EngineOptions, ProblemKind, RunContext, Services, callback, command, http, prompt};
+use crate::{Asked, EngineOptions, ProblemKind, RunContext, Services, callback, command, http, prompt};
 
 /// An event that is being told to its hooks.
 pub(crate) struct Firing<'a> {
@@ -44,6 +44,9 @@ pub(crate) struct Said {
 /// The default time of a question to a model.
 const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// The default time of a question to an agent.
+const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// The default time of a callback, whatever the event.
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -62,7 +65,12 @@ impl Firing<'_> {
             }
             Kind::Http(http) => http::run(http, self.time_for(&hook, self.facts.default_timeout), self).await,
             Kind::Prompt(prompt) => {
-                prompt::run(prompt, &speaker.event, self.time_for(&hook, PROMPT_TIMEOUT), self).await
+                let timeout = self.time_for(&hook, PROMPT_TIMEOUT);
+                prompt::run(prompt, Asked::Model, &speaker.event, timeout, self).await
+            }
+            Kind::Agent(question) => {
+                let timeout = self.time_for(&hook, AGENT_TIMEOUT);
+                prompt::run(question, Asked::Agent, &speaker.event, timeout, self).await
             }
             Kind::Callback { id, on_failure } => {
                 let timeout = self.time_for(&hook, CALLBACK_TIMEOUT);
@@ -79,7 +87,7 @@ impl Firing<'_> {
         let (label, hook_name) = match &hook.kind {
             Kind::Command(command) => (command::label(command), self.hook_name.clone()),
             Kind::Http(http) => (http.url.clone(), self.hook_name.clone()),
-            Kind::Prompt(prompt) => (prompt.prompt.clone(), self.hook_name.clone()),
+            Kind::Prompt(prompt) | Kind::Agent(prompt) => (prompt.prompt.clone(), self.hook_name.clone()),
             Kind::Callback { .. } => ("callback".to_owned(), callback_name(self.input)),
             Kind::NotSupported { label, .. } => (label.clone(), self.hook_name.clone()),
         };

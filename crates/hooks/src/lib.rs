@@ -46,8 +46,8 @@ pub use outcome::{
 pub use problem::{Consequence, Problem, ProblemKind};
 pub use registry::{CallbackMatchers, HookWarning, WarningKind};
 pub use services::{
-    CallbackCall, CallbackError, Callbacks, HookEvents, HttpError, HttpPost, HttpPoster, HttpReply, NoEvents,
-    PromptError, PromptQuestion, Prompter, RuleMatcher, Services,
+    Asked, CallbackCall, CallbackError, Callbacks, HookEvents, HttpError, HttpPost, HttpPoster, HttpReply,
+    NoEvents, PromptError, PromptQuestion, Prompter, RuleMatcher, Services,
 };
 pub use source::{HookSource, PluginSource};
 pub use text::MAX_TEXT_CHARS;

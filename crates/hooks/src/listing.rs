@@ -42,6 +42,7 @@ impl HookEngine {
                     Kind::Command(command) => ("command", command.command.clone()),
                     Kind::Http(http) => ("http", http.url.clone()),
                     Kind::Prompt(prompt) => ("prompt", prompt.prompt.clone()),
+                    Kind::Agent(question) => ("agent", question.prompt.clone()),
                     Kind::Callback { id, .. } => ("callback", id.clone()),
                     Kind::NotSupported { label, .. } => ("unsupported", label.clone()),
                 };

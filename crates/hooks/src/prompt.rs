@@ -1,4 +1,5 @@
-//! Prompt hooks: a model is asked whether the event may go on, and answers `{ok, reason}`.
+//! Prompt and agent hooks: a model is asked whether the event may go on, and answers `{ok, reason}`. An agent
+//! hook is asked the same way, without tools; where it cannot tell without looking around, it has no verdict.
 //!
 //! "Not ok" is a "no" with that reason. After a tool has run there is nothing left to forbid, so there it
 //! ends the turn as well, unless the hook has `continueOnBlock`. A stop that the model calls impossible to
@@ -13,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::handler::{Firing, at_most};
-use crate::{ProblemKind, PromptError, PromptQuestion};
+use crate::{Asked, ProblemKind, PromptError, PromptQuestion};
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     json!({
@@ -28,8 +29,19 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
+/// An agent may also say that it would have to look first.
+static AGENT_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
+    let mut schema = SCHEMA.clone();
+    schema["properties"]["needs_tools"] = json!({ "type": "boolean" });
+    schema
+});
+
+const NEEDS_TOOLS: &str =
+    "its question cannot be answered without looking at files, and agent hooks have no tools yet";
+
 pub(crate) async fn run(
     hook: &PromptHook,
+    asked: Asked,
     event: &HookEvent,
     timeout: Duration,
     firing: &Firing<'_>,
@@ -40,14 +52,21 @@ pub(crate) async fn run(
     };
     let cancel = firing.context.cancel;
     let prompt = filled(&hook.prompt, &firing.json);
-    let question =
-        PromptQuestion { prompt: &prompt, model: hook.model.as_deref(), schema: &SCHEMA, timeout, cancel };
+    let schema = match asked {
+        Asked::Model => &*SCHEMA,
+        Asked::Agent => &*AGENT_SCHEMA,
+    };
+    let model = hook.model.as_deref();
+    let question = PromptQuestion { prompt: &prompt, model, asked, schema, timeout, cancel };
     let reply = at_most(timeout, cancel, prompter.ask(question)).await;
     if cancel.is_cancelled() {
         return Answer::cancelled();
     }
     match reply.unwrap_or(Err(PromptError::TimedOut)) {
         Ok(text) => match read(&text) {
+            Ok(verdict) if verdict.needs_tools && asked == Asked::Agent => {
+                Answer::failed(ProblemKind::NotSupported(NEEDS_TOOLS.to_owned()), &firing.facts)
+            }
             Ok(verdict) => verdict.into_answer(hook, event),
             Err(why) => Answer::failed(ProblemKind::InvalidOutput(why), &firing.facts),
         },
@@ -69,6 +88,7 @@ struct Verdict {
     ok: bool,
     reason: String,
     impossible: bool,
+    needs_tools: bool,
 }
 
 /// The verdict in the answer; models like to wrap JSON in words or fences.
@@ -80,7 +100,8 @@ fn read(text: &str) -> Result<Verdict, String> {
     let value: Value = serde_json::from_str(json).map_err(|error| format!("not JSON: {error}"))?;
     let ok = value["ok"].as_bool().ok_or("`ok` is missing or not a boolean")?;
     let reason = value["reason"].as_str().unwrap_or("").to_owned();
-    Ok(Verdict { ok, reason, impossible: value["impossible"].as_bool().unwrap_or(false) })
+    let says = |key: &str| value[key].as_bool().unwrap_or(false);
+    Ok(Verdict { ok, reason, impossible: says("impossible"), needs_tools: says("needs_tools") })
 }
 
 impl Verdict {

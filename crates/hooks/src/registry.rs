@@ -71,6 +71,8 @@ pub(crate) enum Kind {
     Command(CommandHook),
     Http(HttpHook),
     Prompt(PromptHook),
+    /// Asked like a prompt: there is no agent with tools behind it yet.
+    Agent(PromptHook),
     Callback {
         id: String,
         on_failure: OnFailure,
@@ -231,12 +233,15 @@ impl Registered {
                 a.command == b.command && a.args == b.args && a.shell == b.shell
             }
             (Kind::Http(a), Kind::Http(b)) => a.url == b.url && a.headers == b.headers,
-            (Kind::Prompt(a), Kind::Prompt(b)) => a.prompt == b.prompt && a.model == b.model,
+            (Kind::Prompt(a), Kind::Prompt(b)) | (Kind::Agent(a), Kind::Agent(b)) => {
+                a.prompt == b.prompt && a.model == b.model
+            }
             (Kind::NotSupported { label: a, .. }, Kind::NotSupported { label: b, .. }) => a == b,
             (
                 Kind::Command(_)
                 | Kind::Http(_)
                 | Kind::Prompt(_)
+                | Kind::Agent(_)
                 | Kind::Callback { .. }
                 | Kind::NotSupported { .. },
                 _,
@@ -340,9 +345,9 @@ impl<'a> Compiler<'a> {
             HookHandler::Prompt(hook) => self.add(event, matcher, Kind::Prompt(hook.clone()), &hook.common),
             HookHandler::Agent(_) if !facts.judged_by_models => never(self, "agent"),
             HookHandler::Agent(hook) => {
-                let why = "agent hooks are not supported yet";
-                let kind = Kind::NotSupported { label: hook.prompt.clone(), why };
-                self.add(event, matcher, kind, &hook.common);
+                let (prompt, model) = (hook.prompt.clone(), hook.model.clone());
+                let question = PromptHook { prompt, model, ..PromptHook::default() };
+                self.add(event, matcher, Kind::Agent(question), &hook.common);
             }
             HookHandler::McpTool(hook) => {
                 let why = "mcp_tool hooks are not supported yet";

@@ -75,6 +75,15 @@ pub trait Prompter: Send + Sync {
     fn ask<'a>(&'a self, question: PromptQuestion<'a>) -> BoxFuture<'a, Result<String, PromptError>>;
 }
 
+/// Who a hook wants to be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// A model that knows nothing but the question.
+    Model,
+    /// An agent that may look around. It has no tools here, and says so when it would need them.
+    Agent,
+}
+
 /// The question of a prompt hook.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptQuestion<'a> {
@@ -82,6 +91,8 @@ pub struct PromptQuestion<'a> {
     pub prompt: &'a str,
     /// The model the author wants; none means the session's.
     pub model: Option<&'a str>,
+    /// Who was to be asked.
+    pub asked: Asked,
     /// JSON Schema of the answer.
     pub schema: &'a Value,
     /// How long it may take.

@@ -197,7 +197,6 @@ async fn what_makes_no_sense_is_said_once_at_registration() {
                     { "type": "telepathy" },
                     { "type": "command" },
                     { "type": "command", "command": "true", "timeout": -1 },
-                    { "type": "agent", "prompt": "p" },
                     { "type": "mcp_tool", "server": "s", "tool": "t" },
                     { "type": "command", "command": "true", "shell": "fish" },
                 ] },
@@ -211,7 +210,6 @@ async fn what_makes_no_sense_is_said_once_at_registration() {
         "hooks.PreToolUse: a handler is ignored: the type of",
         "hooks.PreToolUse: a handler is ignored: a field of",
         "hooks.PreToolUse: timeout -1 makes no sense",
-        "hooks.PreToolUse: a handler never runs: agent hooks are not supported yet",
         "hooks.PreToolUse: a handler never runs: mcp_tool hooks are not supported yet",
         "hooks.PreToolUse: a handler never runs: its shell",
         "hooks.PreToolUze: there is no such event",
@@ -226,7 +224,7 @@ async fn what_makes_no_sense_is_said_once_at_registration() {
     let outcome = bench.run(&input("PreToolUse", json!({}))).await;
     let not_supported =
         |problem: &&lathe_hooks::Problem| matches!(problem.kind, ProblemKind::NotSupported(_));
-    assert_eq!((outcome.ran, outcome.problems.iter().filter(not_supported).count()), (4, 3));
+    assert_eq!((outcome.ran, outcome.problems.iter().filter(not_supported).count()), (3, 2));
     assert!(outcome.problems.iter().all(|problem| problem.informational().is_some()));
     assert_eq!(outcome.permission, None);
 }
@@ -311,6 +309,25 @@ async fn a_model_can_say_no() {
         };
         assert_eq!(said, expected, "{event} {answer}");
     }
+}
+
+#[tokio::test]
+async fn an_agent_is_asked_like_a_model_and_says_when_it_would_have_to_look() {
+    let hook = json!({ "type": "agent", "prompt": "Do the tests pass? $ARGUMENTS", "model": "m" });
+    let bench = Bench::hooks(json!({ "Stop": [{ "hooks": [hook] }] }));
+    bench.model.answers(r#"{"ok":false,"reason":"not yet"}"#);
+    let outcome = bench.run(&input("Stop", json!({}))).await;
+    assert_eq!(outcome.block().unwrap().reason, "not yet");
+    bench.model.answers(r#"{"ok":false,"reason":"I cannot see them","needs_tools":true}"#);
+    let outcome = bench.run(&input("Stop", json!({}))).await;
+    assert_eq!(outcome.blocks, []);
+    let problem = &outcome.problems[0];
+    assert!(matches!(problem.kind, ProblemKind::NotSupported(_)), "{problem:?}");
+    assert!(problem.message().contains("without looking at files"), "{}", problem.message());
+    // A model that is asked by a prompt hook has no such way out.
+    let bench = Bench::hooks(json!({ "Stop": [{ "hooks": [prompt_hook(json!({}))] }] }));
+    bench.model.answers(r#"{"ok":false,"reason":"no","needs_tools":true}"#);
+    assert_eq!(bench.run(&input("Stop", json!({}))).await.blocks.len(), 1);
 }
 
 #[tokio::test]

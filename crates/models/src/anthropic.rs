@@ -38,6 +38,8 @@ pub use config::{
 };
 use events::EventReader;
 pub use headers::CustomHeaders;
+pub(crate) use http::build as client_for;
+pub(crate) use response::describe;
 
 /// What Lathe calls itself.
 pub const USER_AGENT: &str = concat!("lathe/", env!("CARGO_PKG_VERSION"));

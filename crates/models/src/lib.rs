@@ -22,6 +22,7 @@ pub mod sse;
 pub mod table;
 #[cfg(test)]
 mod testing;
+pub mod web;
 
 use std::sync::Arc;
 

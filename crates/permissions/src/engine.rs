@@ -229,6 +229,14 @@ impl Engine {
         self.config.mode
     }
 
+    /// Somebody forbids `bypassPermissions` from now on; a session that is in it goes back to asking.
+    pub fn forbid_bypass(&mut self) {
+        self.config.bypass_available = false;
+        if self.config.mode == PermissionMode::BypassPermissions {
+            self.config.mode = PermissionMode::Default;
+        }
+    }
+
     /// Changes the mode.
     pub fn set_mode(&mut self, mode: PermissionMode) -> Result<(), ModeRefused> {
         if mode == PermissionMode::BypassPermissions && !self.config.bypass_available {

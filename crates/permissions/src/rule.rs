@@ -46,6 +46,20 @@ impl RuleSource {
     }
 }
 
+impl RuleSource {
+    /// Whether it is a settings file, which may be read again.
+    pub(crate) fn is_settings(self) -> bool {
+        match self {
+            Self::UserSettings
+            | Self::ProjectSettings
+            | Self::LocalSettings
+            | Self::FlagSettings
+            | Self::PolicySettings => true,
+            Self::CliArg | Self::Command | Self::Session => false,
+        }
+    }
+}
+
 impl From<PermissionUpdateDestination> for RuleSource {
     fn from(destination: PermissionUpdateDestination) -> Self {
         match destination {

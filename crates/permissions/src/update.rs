@@ -132,6 +132,31 @@ impl Engine {
         }
     }
 
+    /// Puts the rules of settings files in the place of those that were there. Rules of flags and of the
+    /// session stay. Returns what is wrong with the new ones.
+    pub fn replace_settings_rules(
+        &mut self,
+        rules: impl IntoIterator<Item = (PermissionBehavior, RuleSource, SourcedRule)>,
+    ) -> Vec<RuleWarning> {
+        for behavior in [PermissionBehavior::Deny, PermissionBehavior::Ask, PermissionBehavior::Allow] {
+            self.keep_rules(behavior, |source, _| !source.is_settings());
+        }
+        let rules = rules.into_iter();
+        rules.flat_map(|(behavior, source, rule)| self.add_rules(behavior, source, [rule])).collect()
+    }
+
+    /// Changes the working directories; the project root stays, whatever is asked for.
+    pub fn replace_directories(&mut self, removed: &[PathBuf], added: &[PathBuf]) {
+        let root = self.root().to_owned();
+        self.dirs.retain(|dir| dir.written == root || !removed.contains(&dir.written));
+        for directory in added {
+            let added = WorkingDir::new(directory);
+            if !self.dirs.contains(&added) {
+                self.dirs.push(added);
+            }
+        }
+    }
+
     fn directories(&self, update: &DirectoriesUpdate) -> Result<Vec<PathBuf>, UpdateError> {
         update
             .directories

@@ -141,6 +141,15 @@ impl SettingsStack {
             .collect()
     }
 
+    /// Takes changed files as seen without reading them: somebody does not want them to count.
+    pub fn leave(&mut self, changed: &[Changed]) {
+        for (_, watched) in &mut self.watched {
+            if changed.iter().any(|changed| changed.path == watched.path) {
+                watched.stamp = Stamp::at(&watched.path);
+            }
+        }
+    }
+
     /// Reads the sources of changed files again. A source that has become unusable stays as it was, and what
     /// is wrong with it is returned: a file is often half written when it is looked at.
     pub fn reload(&mut self, changed: &[Changed]) -> Vec<Problem> {

@@ -15,7 +15,7 @@ use crate::problem::Position;
 
 /// What a file looked like at one moment: enough to notice that it is another one now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub struct Stamp {
     device: u64,
     inode: u64,
     size: u64,

@@ -24,7 +24,7 @@ use crate::layer::Layer;
 use crate::load::{self, Loaded, PARENT, Watched};
 use crate::memory::{MemoryRequest, OutsideFiles};
 use crate::merge::{common, lay_over};
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::{Problem, Severity};
 use crate::source::{Source, StackRequest, TrustChoice};
 use crate::styles::StyleRequest;
 use crate::trust::{CheckedIn, Trust, checked_in, look_up, trust_key};
@@ -59,13 +59,22 @@ impl fmt::Display for PermissionFailure {
     }
 }
 
-/// The hooks of one settings text.
+/// Which hooks run at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookSwitch {
+    /// All of them.
+    All,
+    /// Those of managed settings and those of the host.
+    ManagedAndHost,
+    /// None: managed settings say so.
+    Nothing,
+}
+
+/// The hooks of one source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourcedHooks {
     /// Whose they are.
     pub source: Source,
-    /// Where they were read.
-    pub origin: Origin,
     /// By event.
     pub hooks: HooksSettings,
 }
@@ -294,24 +303,43 @@ impl SettingsStack {
         layers.filter_map(|layer| layer.settings().env.clone()).flatten().collect()
     }
 
-    /// The hooks that may run, strongest source first.
-    pub fn hooks(&self) -> Vec<SourcedHooks> {
+    /// Which hooks run at all.
+    pub fn hook_switch(&self) -> HookSwitch {
         let policy_says = |says: fn(&Settings) -> Option<bool>| {
             let mut policy = self.layers.iter().filter(|layer| layer.source == Source::Policy);
             policy.any(|layer| says(layer.settings()) == Some(true))
         };
+        if policy_says(|settings| settings.disable_all_hooks) {
+            return HookSwitch::Nothing;
+        }
         let others_off = policy_says(|settings| settings.allow_managed_hooks_only)
             || self.layers.iter().any(|layer| layer.settings().disable_all_hooks == Some(true));
-        let all_off = policy_says(|settings| settings.disable_all_hooks);
-        let counts = |layer: &&Layer| !all_off && (layer.source == Source::Policy || !others_off);
-        self.layers
-            .iter()
-            .filter(counts)
-            .filter_map(|layer| {
-                let hooks = layer.settings().hooks.clone().filter(|hooks| !hooks.is_empty())?;
-                Some(SourcedHooks { source: layer.source, origin: layer.origin.clone(), hooks })
-            })
-            .collect()
+        if others_off { HookSwitch::ManagedAndHost } else { HookSwitch::All }
+    }
+
+    /// The hooks that may run, strongest source first, one entry a source.
+    pub fn hooks(&self) -> Vec<SourcedHooks> {
+        let switch = self.hook_switch();
+        let counts = |layer: &&Layer| match switch {
+            HookSwitch::All => true,
+            HookSwitch::ManagedAndHost => layer.source == Source::Policy,
+            HookSwitch::Nothing => false,
+        };
+        let mut found: Vec<SourcedHooks> = Vec::new();
+        for layer in self.layers.iter().filter(counts) {
+            let Some(hooks) = layer.settings().hooks.clone().filter(|hooks| !hooks.is_empty()) else {
+                continue;
+            };
+            match found.last_mut().filter(|last| last.source == layer.source) {
+                Some(last) => {
+                    for (event, groups) in hooks {
+                        last.hooks.entry(event).or_default().extend(groups);
+                    }
+                }
+                None => found.push(SourcedHooks { source: layer.source, hooks }),
+            }
+        }
+        found
     }
 }
 

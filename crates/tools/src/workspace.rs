@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use lathe_exec::Ledger;
@@ -21,16 +21,32 @@ pub struct Workspace {
     pub output_dir: PathBuf,
     /// Every child of the session is on it.
     pub ledger: Ledger,
-    /// The whole environment of children, as the session began.
+    /// The whole environment of children, as the session began; see [`Workspace::env_of_child`].
     pub child_env: Vec<(String, String)>,
     /// What was set since.
-    later_env: Mutex<BTreeMap<String, String>>,
+    later_env: Mutex<LaterEnv>,
     /// The shell that runs Bash calls.
     pub shell: PathBuf,
     /// Bounds and policies of the tools.
     pub limits: Limits,
     /// The files the model has read or written.
     pub seen: SeenFiles,
+}
+
+/// What changed about the environment of children while the session ran, weakest first.
+#[derive(Debug, Default)]
+struct LaterEnv {
+    /// Takes the place of `child_env`: settings changed.
+    base: Option<Vec<(String, String)>>,
+    /// Set by the host.
+    by_host: BTreeMap<String, String>,
+    /// Exported by hooks.
+    by_hooks: BTreeMap<String, String>,
+}
+
+fn lay_over(env: &mut Vec<(String, String)>, above: &BTreeMap<String, String>) {
+    env.retain(|(name, _)| !above.contains_key(name));
+    env.extend(above.iter().map(|(name, value)| (name.clone(), value.clone())));
 }
 
 /// Says of a path whether it belongs to some set. Asked from several threads at once, for every file a
@@ -124,22 +140,58 @@ impl Workspace {
         *self.cwd.lock().expect("cwd lock") = cwd;
     }
 
+    fn later_env(&self) -> MutexGuard<'_, LaterEnv> {
+        self.later_env.lock().expect("environment lock")
+    }
+
     /// Sets variables for the children to come.
     pub fn set_child_env(&self, variables: impl IntoIterator<Item = (String, String)>) {
         // A name with `=` or a zero byte cannot be told to any process.
         let sound = |(name, value): &(String, String)| {
             !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
         };
-        let mut later = self.later_env.lock().expect("environment lock");
-        later.extend(variables.into_iter().filter(sound));
+        self.later_env().by_host.extend(variables.into_iter().filter(sound));
+    }
+
+    /// The environment of children without what hooks export.
+    pub fn base_env(&self) -> Vec<(String, String)> {
+        let later = self.later_env();
+        let mut env = later.base.as_ref().unwrap_or(&self.child_env).clone();
+        lay_over(&mut env, &later.by_host);
+        env
     }
 
     /// The whole environment of a child that starts now.
     pub fn env_of_child(&self) -> Vec<(String, String)> {
-        let later = self.later_env.lock().expect("environment lock");
-        let begun = self.child_env.iter().filter(|(name, _)| !later.contains_key(name));
-        let later = later.iter();
-        begun.cloned().chain(later.map(|(name, value)| (name.clone(), value.clone()))).collect()
+        let mut env = self.base_env();
+        lay_over(&mut env, &self.later_env().by_hooks);
+        env
+    }
+
+    /// Settings changed: children begin with this from now on.
+    pub fn set_base_env(&self, env: Vec<(String, String)>) {
+        self.later_env().base = Some(env);
+    }
+
+    /// What hooks export now, in the place of what they exported before.
+    pub fn set_exports(&self, exports: impl IntoIterator<Item = (String, String)>) {
+        self.later_env().by_hooks = exports.into_iter().collect();
+    }
+
+    /// Whether hooks export anything.
+    pub fn has_exports(&self) -> bool {
+        !self.later_env().by_hooks.is_empty()
+    }
+
+    /// Changes the further directories.
+    pub fn change_dirs(&self, removed: &[PathBuf], added: &[PathBuf]) {
+        let mut dirs = self.extra_dirs.lock().expect("extra_dirs lock");
+        dirs.retain(|dir| !removed.contains(dir));
+        for dir in added {
+            if !dirs.contains(dir) {
+                dirs.push(dir.clone());
+            }
+        }
     }
 
     /// A path of a tool input: relative ones are meant from where the shell stands.

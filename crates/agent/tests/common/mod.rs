@@ -2,26 +2,30 @@
 //! list of frames. Ids and time are counted, so that runs are the same every time.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod hooked;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lathe_agent::access::NoSettings;
+use futures_util::future::BoxFuture;
+use lathe_agent::access::{NoSettings, SettingsAccess};
 use lathe_agent::host::Host;
 use lathe_agent::journal::Journal;
 use lathe_agent::prompt::SystemPrompt;
 use lathe_agent::{
-    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd, Signals,
-    TurnLimits,
+    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd,
+    Setup as SetupHooks, Signals, TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_hooks::HookSource;
-use lathe_models::CacheTtl;
 use lathe_models::retry::RetryPolicy;
-use lathe_permissions::{Engine, EngineConfig};
-use lathe_protocol::{Inbound, Init, Outbound, PermissionMode};
+use lathe_models::{CacheTtl, CompleteMessage, Model, ModelError, ModelRequest, ModelStream};
+use lathe_permissions::{Engine, EngineConfig, RuleSource};
+use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode};
 use lathe_scripted::{Script, ScriptedModel};
+use lathe_settings::memory::Memory;
 use lathe_tools::{StructuredOutput, ToolSet, Workspace, builtin_tools};
 use lathe_transcript::record::Envelope;
 use serde_json::{Value, json};
@@ -52,6 +56,31 @@ impl Host for CountingHost {
     }
 }
 
+/// What a model was told, request by request: the messages as JSON.
+pub type Heard = Arc<Mutex<Vec<String>>>;
+
+/// A model that remembers what it was told.
+struct Listening {
+    model: ScriptedModel,
+    heard: Heard,
+}
+
+impl Model for Listening {
+    fn stream(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        let messages: Vec<String> = request
+            .messages
+            .iter()
+            .map(|message| String::from_utf8_lossy(message.bytes()).into_owned())
+            .collect();
+        self.heard.lock().unwrap().push(messages.join("\n"));
+        self.model.stream(request)
+    }
+
+    fn complete(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<CompleteMessage, ModelError>> {
+        self.model.complete(request)
+    }
+}
+
 /// What a test wants of its session.
 pub struct Setup {
     pub script: Script,
@@ -69,6 +98,14 @@ pub struct Setup {
     pub hooks: Value,
     /// The shape of answers.
     pub schema: Option<Value>,
+    /// What hooks have besides.
+    pub hooking: HooksConfig,
+    pub settings: Arc<dyn SettingsAccess>,
+    pub memory: Option<Memory>,
+    pub setup: Option<SetupHooks>,
+    pub rules: Vec<(PermissionBehavior, String)>,
+    /// The conversation as each request sent it.
+    pub heard: Heard,
 }
 
 impl Setup {
@@ -91,6 +128,15 @@ impl Setup {
             must_read_first: false,
             hooks: json!({}),
             schema: None,
+            hooking: HooksConfig {
+                env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+                ..HooksConfig::default()
+            },
+            settings: Arc::new(NoSettings),
+            memory: None,
+            setup: None,
+            rules: Vec::new(),
+            heard: Heard::default(),
         }
     }
 
@@ -109,9 +155,21 @@ impl Setup {
         let hooks = serde_json::from_value(self.hooks).expect("hooks as settings files have them");
         let mut retry = RetryPolicy::with_max_retries(self.max_retries);
         retry.base = Duration::from_millis(1);
+        let mut permissions = Engine::new(EngineConfig {
+            mode: self.mode,
+            working_dirs: vec![self.cwd.clone()],
+            bypass_available: true,
+            ..EngineConfig::default()
+        });
+        for (behavior, rule) in self.rules {
+            assert!(permissions.add_rules(behavior, RuleSource::CliArg, [rule]).is_empty(), "a sound rule");
+        }
         SessionConfig {
             host: Arc::new(CountingHost(AtomicU64::default(), self.log)),
-            model: Arc::new(ScriptedModel::new(self.script).expect("the script is sound")),
+            model: Arc::new(Listening {
+                model: ScriptedModel::new(self.script).expect("the script is sound"),
+                heard: self.heard,
+            }),
             choice: ModelChoice {
                 id: "claude-opus-5-5".to_owned(),
                 fallbacks: self.fallbacks,
@@ -127,27 +185,20 @@ impl Setup {
             known_tools: tools.names().map(str::to_owned).collect(),
             tools,
             workspace: Arc::new(workspace),
-            permissions: Engine::new(EngineConfig {
-                mode: self.mode,
-                working_dirs: vec![self.cwd.clone()],
-                bypass_available: true,
-                ..EngineConfig::default()
-            }),
+            permissions,
             system: SystemPrompt::default(),
             preamble: None,
             limits: self.limits,
             frames: self.frames,
             surface: self.surface,
             catalog: lathe_models::catalog::Catalog::default(),
-            settings: Arc::new(NoSettings),
-            hooks: HooksConfig {
-                registered: vec![(HookSource::User, hooks)],
-                env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
-                ..HooksConfig::default()
-            },
+            settings: self.settings,
+            hooks: HooksConfig { registered: vec![(HookSource::User, hooks)], ..self.hooking },
             output_styles: vec!["default".to_owned()],
             init: Init { output_style: "default".to_owned(), ..Init::default() },
             beginning: Beginning::New,
+            memory: self.memory,
+            setup: self.setup,
             journal: Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() }),
             session_id,
         }

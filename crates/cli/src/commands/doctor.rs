@@ -7,6 +7,7 @@ use anyhow::bail;
 use lathe_exec::Ledger;
 use lathe_models::credentials::Search;
 use lathe_settings::memory::ReadCheck;
+use lathe_settings::styles::Styles;
 use lathe_settings::{CheckStatus, checks};
 
 use crate::args::Args;
@@ -35,8 +36,8 @@ pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
     match settings::load(&plan, env) {
         Ok((loaded, _)) => {
             let stack = loaded.stack();
-            let memory = settings::memory_of(&plan, env, &stack.effective(), ReadCheck::default());
-            for check in checks(&stack, &memory, &settings::styles(&plan, env)) {
+            let memory = settings::memory_of(env, &stack, ReadCheck::default());
+            for check in checks(&stack, &memory, &Styles::load(&stack.style_request())) {
                 say(check.name, check.status, &check.detail, check.hint.as_deref());
             }
         }

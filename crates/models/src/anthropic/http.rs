@@ -23,7 +23,7 @@ use crate::error::{ErrorKind, ModelError};
 const MAX_IDLE_CONNECTIONS: usize = 32;
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 
-pub(super) fn build(config: &ClientConfig, base: &Url) -> Result<Client, ModelError> {
+pub(crate) fn build(config: &ClientConfig, base: &Url) -> Result<Client, ModelError> {
     let proxy = config.proxy.for_base(base);
     let needs_tls = base.scheme() == "https" || proxy.is_some_and(|proxy| proxy.starts_with("https:"));
     let tls = if needs_tls { trusting_tls(config.extra_ca_file.as_deref())? } else { idle_tls()? };

@@ -118,7 +118,7 @@ fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// The innermost cause: what the layers above add is about themselves.
-pub(super) fn describe(error: &dyn Error) -> String {
+pub(crate) fn describe(error: &dyn Error) -> String {
     let mut reason = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

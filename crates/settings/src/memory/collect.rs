@@ -131,7 +131,8 @@ impl Memory {
         &self.files
     }
 
-    pub(super) fn at_start(&self) -> &[MemoryFile] {
+    /// What was told when the session began.
+    pub fn at_start(&self) -> &[MemoryFile] {
         &self.files[..self.at_start]
     }
 

@@ -1,0 +1,151 @@
+//! The memory files of a session while it runs: hooks are told what was loaded, and what becomes due when a
+//! file further down is touched goes to the model behind the result of that call.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lathe_protocol::HookEvent;
+use lathe_protocol::hooks::HookEventInput;
+use lathe_settings::memory::{self, Memory, MemoryFile};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::shared::Shared;
+use crate::toolrun::ToolCall;
+
+/// The memory of a session; none where it has no files.
+#[derive(Debug, Default)]
+pub struct Instructions {
+    memory: Mutex<Option<Memory>>,
+}
+
+impl Instructions {
+    pub fn new(memory: Option<Memory>) -> Self {
+        Self { memory: Mutex::new(memory) }
+    }
+
+    fn with<T>(&self, look: impl FnOnce(&mut Memory) -> T) -> Option<T> {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.as_mut().map(look)
+    }
+}
+
+impl Shared {
+    /// Tells hooks about the files the session begins with: what a file imports before the file itself.
+    pub(crate) async fn announce_instructions(self: &Arc<Self>, cancel: &CancellationToken) {
+        if !self.listens(&HookEvent::InstructionsLoaded) {
+            return;
+        }
+        let files = self.instructions.with(|memory| memory.at_start().to_vec()).unwrap_or_default();
+        self.announce(&files, cancel).await;
+    }
+
+    async fn announce(self: &Arc<Self>, files: &[MemoryFile], cancel: &CancellationToken) {
+        for file in imports_first(files) {
+            if let Some(input) = file.hook_input() {
+                self.fire(HookEventInput::InstructionsLoaded(input), None, cancel).await;
+            }
+        }
+    }
+
+    /// What becomes due because a call has touched a file, as a note for the model.
+    pub(crate) async fn instructions_due(
+        self: &Arc<Self>,
+        call: &ToolCall,
+        cancel: &CancellationToken,
+    ) -> Option<String> {
+        let path = self.workspace.resolve(touched(&call.name, &call.input)?);
+        let (files, troubles) = self.instructions.with(|memory| {
+            let known = memory.problems().len();
+            let files = memory.nested_for(&path);
+            let troubles: Vec<String> = memory.problems()[known..].iter().map(ToString::to_string).collect();
+            (files, troubles)
+        })?;
+        for trouble in troubles {
+            self.emit(self.frames.warning(&trouble)).await;
+        }
+        if files.is_empty() {
+            return None;
+        }
+        self.announce(&files, cancel).await;
+        Some(memory::texts(&files))
+    }
+}
+
+/// The file a call of a file tool is about.
+fn touched<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
+    match tool {
+        "Read" | "Edit" | "Write" => input["file_path"].as_str(),
+        "NotebookEdit" => input["notebook_path"].as_str(),
+        _ => None,
+    }
+}
+
+/// The files in the order in which hooks hear of them.
+fn imports_first(files: &[MemoryFile]) -> Vec<&MemoryFile> {
+    let mut ordered = Vec::new();
+    for file in files.iter().filter(|file| !has_parent_in(file, files)) {
+        add_with_imports(file, files, &mut ordered);
+    }
+    ordered
+}
+
+fn has_parent_in(file: &MemoryFile, files: &[MemoryFile]) -> bool {
+    file.parent.as_ref().is_some_and(|parent| files.iter().any(|other| other.path == *parent))
+}
+
+/// Each file has one parent, and none is told twice, so this ends.
+fn add_with_imports<'a>(file: &'a MemoryFile, files: &'a [MemoryFile], ordered: &mut Vec<&'a MemoryFile>) {
+    let is_import = |other: &&MemoryFile| parent(other) == Some(&file.path) && other.path != file.path;
+    for import in files.iter().filter(is_import) {
+        add_with_imports(import, files, ordered);
+    }
+    ordered.push(file);
+}
+
+fn parent(file: &MemoryFile) -> Option<&PathBuf> {
+    file.parent.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use lathe_settings::memory::{LoadReason, MemoryKind};
+
+    use super::*;
+
+    fn file(path: &str, parent: Option<&str>) -> MemoryFile {
+        MemoryFile {
+            path: path.into(),
+            kind: MemoryKind::Project,
+            content: String::new(),
+            reason: LoadReason::SessionStart,
+            globs: Vec::new(),
+            trigger: None,
+            parent: parent.map(Into::into),
+            is_cut: false,
+        }
+    }
+
+    #[test]
+    fn imports_are_told_before_what_imports_them() {
+        let files = [
+            file("a", None),
+            file("b", Some("a")),
+            file("c", Some("b")),
+            file("d", None),
+            file("e", Some("gone")),
+        ];
+        let order: Vec<&Path> = imports_first(&files).iter().map(|file| file.path.as_path()).collect();
+        assert_eq!(order, ["c", "b", "a", "d", "e"].map(Path::new));
+    }
+
+    #[test]
+    fn only_file_tools_touch_files() {
+        let input = serde_json::json!({"file_path": "x", "notebook_path": "y"});
+        assert_eq!(touched("Read", &input), Some("x"));
+        assert_eq!(touched("NotebookEdit", &input), Some("y"));
+        assert_eq!(touched("Bash", &input), None);
+    }
+}

@@ -1,0 +1,59 @@
+//! Stop hooks: the last word on whether a turn is over. They may send the model back to work, with their reason
+//! as the user's words or with a note, but not for ever.
+
+use lathe_hooks::ContextText;
+use lathe_protocol::hooks::{HookEventInput, StopInput};
+
+use crate::decide::Ending;
+use crate::turn::Turn;
+
+impl Turn<'_> {
+    /// Lets the stop hooks have their say. None: the turn goes on.
+    pub(crate) async fn ask_stop_hooks(&mut self) -> Option<Ending> {
+        let event = StopInput {
+            stop_hook_active: self.stats.stop_blocks > 0,
+            last_assistant_message: Some(self.stats.last_text.clone()),
+            background_tasks: Some(Vec::new()),
+            session_crons: Some(Vec::new()),
+            ..StopInput::default()
+        };
+        let outcome = self.shared.fire(HookEventInput::Stop(event), None, &self.cancel).await;
+        if let Some(stop) = &outcome.stop {
+            self.shared.tell_stop(stop).await;
+            return Some(Ending::StopHookPrevented);
+        }
+        let notes: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
+        if outcome.blocks.is_empty() && notes.is_empty() {
+            return Some(Ending::Completed);
+        }
+        // A note keeps a turn alive just as a block does, so it counts as one.
+        self.stats.stop_blocks += 1;
+        for block in &outcome.blocks {
+            let feedback = block.feedback();
+            self.history.add_user_text(&feedback);
+            let frame = self.shared.frames.synthetic_user(&feedback);
+            self.say_as_user(frame).await;
+        }
+        self.history.add_notes(&notes);
+        self.tell_of_block().await
+    }
+
+    /// Tells people of the first block of a stop hook, and of the one that is not heeded any more.
+    async fn tell_of_block(&mut self) -> Option<Ending> {
+        let (frames, blocks) = (&self.shared.frames, self.stats.stop_blocks);
+        if blocks == 1 {
+            let text = "A stop hook keeps the turn from ending";
+            self.shared.emit(frames.notification("stop-hook-error", text, "immediate")).await;
+        }
+        if blocks <= self.shared.limits.max_stop_blocks {
+            return None;
+        }
+        let text = format!(
+            "Stop hooks kept this turn from ending {blocks} times in a row; it ends now. A hook can look at \
+             stop_hook_active and let go; CLAUDE_CODE_STOP_HOOK_BLOCK_CAP sets the limit."
+        );
+        self.shared.emit(frames.warning(&text)).await;
+        self.shared.emit(frames.notification("stop-hook-block-cap", &text, "high")).await;
+        Some(Ending::StopHookCap)
+    }
+}

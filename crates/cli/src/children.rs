@@ -1,0 +1,51 @@
+//! What the children of a session see of the world: the environment of the process, what settings add to it,
+//! and who started them.
+
+use std::collections::BTreeMap;
+
+use lathe_agent::access::SessionEnv;
+
+use crate::LATHE_VERSION;
+use crate::env::Env;
+
+/// Makes the environments of one session's children.
+pub struct Children {
+    /// As the process was started, without what settings set.
+    process: Env,
+    session_id: String,
+}
+
+impl Children {
+    pub fn new(process: Env, session_id: &str) -> Self {
+        Self { process, session_id: session_id.to_owned() }
+    }
+
+    /// The environments with these variables of settings.
+    pub fn env(&self, settings: &BTreeMap<String, String>) -> SessionEnv {
+        let mut child = self.process.clone();
+        for (name, value) in settings {
+            child.set(name, value);
+        }
+        let entrypoint = child.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned();
+        let pid = std::process::id().to_string();
+        for (name, value) in [
+            ("CLAUDECODE", "1"),
+            ("CLAUDE_CODE_CHILD_SESSION", "1"),
+            ("CLAUDE_CODE_ENTRYPOINT", &entrypoint),
+            ("CLAUDE_CODE_SESSION_ID", &self.session_id),
+            ("CLAUDE_CODE_SESSION_ATTENDED", "0"),
+            ("CLAUDE_PID", &pid),
+            ("AI_AGENT", &format!("lathe_{LATHE_VERSION}_agent")),
+            ("GIT_EDITOR", "true"),
+        ] {
+            child.set(name, value);
+        }
+        let tools = listed(&child);
+        child.set("AI_AGENT", &format!("lathe_{LATHE_VERSION}_harness"));
+        SessionEnv { tools, hooks: listed(&child) }
+    }
+}
+
+fn listed(env: &Env) -> Vec<(String, String)> {
+    env.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

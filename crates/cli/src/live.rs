@@ -1,0 +1,156 @@
+//! The settings of a run while it runs: what a host may look at and change, and what files say after somebody
+//! has edited them. What a change means for the session is decided there.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use lathe_agent::access::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
+use lathe_hooks::{Enabled, EngineOptions, HookSource};
+use lathe_permissions::Engine;
+use lathe_protocol::PermissionUpdate;
+use lathe_protocol::settings::HooksSettings;
+use lathe_settings::{Changed, HookSwitch, SettingsStack, Source};
+use serde_json::{Value, json};
+
+use crate::children::Children;
+use crate::env::Env;
+use crate::settings::RunSettings;
+use crate::start::existing_dirs;
+
+/// The settings of a running session.
+pub struct LiveSettings {
+    pub settings: RunSettings,
+    pub children: Children,
+    pub cwd: PathBuf,
+    /// Directories of flags, which no settings file takes away.
+    pub flag_dirs: Vec<PathBuf>,
+    /// Directories that settings added.
+    pub dirs: Mutex<Vec<PathBuf>>,
+    /// `CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS`.
+    pub session_end_budget: Option<Duration>,
+    pub rules: RulesInForce,
+}
+
+/// The rules of the session as they are now, for those who look at paths from outside of it: memory files.
+#[derive(Clone)]
+pub struct RulesInForce(Arc<RwLock<Engine>>);
+
+impl RulesInForce {
+    pub fn new(engine: Engine) -> Self {
+        Self(Arc::new(RwLock::new(engine)))
+    }
+
+    /// Whether a rule denies reading a path.
+    pub fn deny_reading(&self, path: &Path) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).read_denied(path)
+    }
+
+    fn set(&self, engine: &Engine) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = engine.clone();
+    }
+}
+
+impl LiveSettings {
+    /// What the stack says now.
+    fn state(&self, stack: &SettingsStack, problems: Vec<String>) -> Reloaded {
+        let dirs: Vec<PathBuf> = stack.permission_dirs().into_iter().map(|dir| dir.path).collect();
+        let now = existing_dirs(&dirs, &self.cwd);
+        let before =
+            std::mem::replace(&mut *self.dirs.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
+        let stays = |dir: &PathBuf| now.contains(dir) || self.flag_dirs.contains(dir);
+        Reloaded {
+            problems,
+            rules: stack.permission_rules().collect(),
+            directories: DirectoryChanges {
+                removed: before.iter().filter(|dir| !stays(dir)).cloned().collect(),
+                added: now.iter().filter(|dir| !before.contains(dir)).cloned().collect(),
+            },
+            hooks: hooks_of(stack),
+            hook_options: hook_options(stack, self.session_end_budget),
+            env: self.children.env(&stack.env()),
+            bypass: if stack.bypass_is_disabled() { BypassMode::Forbidden } else { BypassMode::AsStarted },
+        }
+    }
+}
+
+/// The hooks of settings files, as the engine takes them.
+pub fn hooks_of(stack: &SettingsStack) -> Vec<(HookSource, HooksSettings)> {
+    let source = |source| match source {
+        Source::Policy => HookSource::Policy,
+        Source::Flag => HookSource::Flag,
+        Source::Local => HookSource::Local,
+        Source::Project => HookSource::Project,
+        Source::User => HookSource::User,
+    };
+    stack.hooks().into_iter().map(|sourced| (source(sourced.source), sourced.hooks)).collect()
+}
+
+/// What settings say about hooks as a whole.
+pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>) -> EngineOptions {
+    let wanted = stack.effective();
+    EngineOptions {
+        enabled: match stack.hook_switch() {
+            HookSwitch::All => Enabled::All,
+            HookSwitch::ManagedAndHost => Enabled::ManagedAndHost,
+            HookSwitch::Nothing => Enabled::Nothing,
+        },
+        allowed_http_urls: wanted.allowed_http_hook_urls,
+        http_env_vars: wanted.http_hook_allowed_env_vars,
+        session_end_budget,
+        ..EngineOptions::default()
+    }
+}
+
+/// What all SessionEnd hooks together may take, if somebody says so.
+pub fn session_end_budget(env: &Env) -> Option<Duration> {
+    env.number("CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS").map(Duration::from_millis)
+}
+
+impl SettingsAccess for LiveSettings {
+    fn listing(&self) -> Value {
+        let stack = self.settings.stack();
+        json!({"effective": stack.effective_json(), "sources": stack.sources_json()})
+    }
+
+    fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
+        let mut stack = self.settings.stack();
+        stack.apply_flag(settings.clone()).map_err(|error| error.to_string())?;
+        Ok(stack.effective_json())
+    }
+
+    fn update(&self, source: &str, settings: &Value) -> Result<(), String> {
+        let source = match source {
+            "localSettings" => Source::Local,
+            "userSettings" => Source::User,
+            other => return Err(format!("settings of {other} cannot be changed")),
+        };
+        self.settings.stack().update(source, settings.clone()).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn save_permission(&self, update: &PermissionUpdate) -> Result<(), String> {
+        self.settings.stack().apply_permission_update(update).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn changed(&self) -> Vec<Changed> {
+        self.settings.stack().changed()
+    }
+
+    fn leave(&self, files: &[Changed]) {
+        self.settings.stack().leave(files);
+    }
+
+    fn reload(&self, files: &[Changed]) -> Reloaded {
+        let mut stack = self.settings.stack();
+        let problems = stack.reload(files).iter().map(ToString::to_string).collect();
+        self.state(&stack, problems)
+    }
+
+    fn rules_changed(&self, engine: &Engine) {
+        self.rules.set(engine);
+    }
+
+    fn permission_rules(&self) -> Value {
+        json!(self.settings.stack().rules_state())
+    }
+}
