@@ -18,6 +18,8 @@ use lathe_transcript::Resumed;
 use serde_json::{Map, Value};
 
 use crate::access::SettingsAccess;
+use crate::commands::SlashCommands;
+use crate::compact::policy::CompactPolicy;
 use crate::era::Era;
 use crate::host::Host;
 use crate::journal::Journal;
@@ -49,6 +51,10 @@ pub struct SessionConfig {
     pub init: Init,
     /// Names of the output styles there are.
     pub output_styles: Vec<String>,
+    /// Whether prompts may be commands.
+    pub slash_commands: SlashCommands,
+    /// How the conversation is kept within the model's window.
+    pub compaction: CompactPolicy,
     /// Where the session is written down.
     pub journal: Journal,
     /// Whether it is new or goes on.

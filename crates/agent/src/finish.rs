@@ -5,6 +5,8 @@ use lathe_protocol::ResultMessage;
 use lathe_protocol::hooks::{HookEventInput, StopFailureInput};
 use serde_json::{Value, json};
 
+use crate::commands::CommandEnd;
+use crate::compact::OutOfRoom;
 use crate::decide::Ending;
 use crate::turn::{Outcome, Phase, Turn};
 
@@ -28,20 +30,38 @@ pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) ->
         Outcome::Ended(ending) => ended(turn, ending, &mut result).await,
         Outcome::Failed(error) => {
             let failure = ApiFailure::new(&error, &turn.model_id);
-            let event = StopFailureInput {
-                error: failure.error.to_owned(),
-                error_details: Some(failure.text.clone()),
-                last_assistant_message: Some(turn.stats.last_text.clone()),
-                ..StopFailureInput::default()
-            };
-            turn.shared.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
-            failed(turn, &failure, MADE_UP, &mut result).await;
+            gave_up(turn, &failure, &mut result).await;
         }
+        Outcome::OutOfRoom(why) => gave_up(turn, &out_of_room(why), &mut result).await,
         Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
+        Outcome::Command(end) => command(end, &mut result),
     }
     turn.shared.options.era.soften(&mut result);
     let finished = Finished { is_error: result.is_error, cut_short };
     (result, finished)
+}
+
+/// A failure that hooks hear about.
+async fn gave_up(turn: &mut Turn<'_>, failure: &ApiFailure, result: &mut ResultMessage) {
+    let event = StopFailureInput {
+        error: failure.error.to_owned(),
+        error_details: Some(failure.text.clone()),
+        last_assistant_message: Some(turn.stats.last_text.clone()),
+        ..StopFailureInput::default()
+    };
+    turn.shared.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
+    failed(turn, failure, MADE_UP, result).await;
+}
+
+/// The result of a command that the session answered itself: no model was asked for it.
+fn command(end: CommandEnd, result: &mut ResultMessage) {
+    result.subtype = "success".to_owned();
+    result.is_error = end.is_error;
+    result.result = Some(end.text);
+    result.local_command = end.name.map(str::to_owned);
+    result.num_turns = 0;
+    result.stop_reason = None;
+    result.duration_api_ms = 0;
 }
 
 async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) {
@@ -187,6 +207,26 @@ fn out_of_tokens(limit: u32) -> ApiFailure {
         api_error_type: None,
         api_error: Some("max_output_tokens"),
         terminal_reason: "api_error",
+    }
+}
+
+fn out_of_room(why: OutOfRoom) -> ApiFailure {
+    let (text, terminal_reason) = match why {
+        OutOfRoom::Full => ("Prompt is too long", "blocking_limit"),
+        OutOfRoom::Refilled => (
+            "The conversation filled the model's window again right after it was compacted, twice in a row, \
+             so the turn was stopped. Something brings in too much at once: read large files and outputs in \
+             smaller pieces, or begin a new session.",
+            "rapid_refill_breaker",
+        ),
+    };
+    ApiFailure {
+        text: text.to_owned(),
+        error: "invalid_request",
+        api_error_status: None,
+        api_error_type: None,
+        api_error: None,
+        terminal_reason,
     }
 }
 

@@ -122,6 +122,14 @@ impl Frames {
         }
     }
 
+    /// What a command has to say.
+    pub fn command_answer(&self, text: &str) -> AssistantMessage {
+        AssistantMessage {
+            local_command_source: Some(format!("<local-command-stdout>{text}</local-command-stdout>")),
+            ..self.synthetic_assistant(text, "end_turn", None)
+        }
+    }
+
     /// The answer to one tool call.
     pub fn tool_result(&self, block: &Value, result: Value, meta: Option<ToolResultMeta>) -> UserMessage {
         UserMessage {

@@ -1,18 +1,67 @@
 //! The conversation as the model will be sent it. Messages are serialised when they are sealed and
 //! never again; what is still being collected (tool results, notes) waits in an open user message,
 //! because the API wants all results of one answer in one message.
+//!
+//! It also knows how large it is: what the API counted for the last answer, and an estimate of what was
+//! added since. That is what compaction goes by.
 
 use lathe_models::{Role, WireMessage};
+use lathe_protocol::Usage;
 use lathe_transcript::HistoryMessage;
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::estimate::{block_tokens, raw_block_tokens};
 
 /// Everything said so far.
 #[derive(Default)]
 pub struct History {
     sealed: Vec<WireMessage>,
+    /// What is known of each sealed message, in the same order.
+    facts: Vec<MessageFacts>,
     /// Blocks of the user message that goes out with the next request.
     open: Vec<Value>,
+    /// Estimate of all of it, what is open included.
+    tokens: u64,
+    measured: Option<Measured>,
+}
+
+/// What is known of a sealed message.
+#[derive(Debug, Clone, Default)]
+struct MessageFacts {
+    /// Estimate of its size.
+    tokens: u64,
+    /// The record of its first block, for an answer.
+    record: Option<String>,
+}
+
+/// The size as the API counted it.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    /// Everything, system prompt and tools included.
+    tokens: u64,
+    /// Our own estimate at that moment.
+    estimate: u64,
+}
+
+/// How large a conversation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Size {
+    /// The messages alone, estimated.
+    pub messages: u64,
+    /// What the API counted when it last answered, system prompt and tools included.
+    pub measured: Option<u64>,
+    /// Estimate of what was added since then.
+    pub added: u64,
+}
+
+/// What stays of a conversation whose beginning was summarised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tail {
+    /// Index of its first message, an answer; the number of messages if nothing stays.
+    pub start: usize,
+    /// The record it begins with.
+    pub record: Option<String>,
 }
 
 impl History {
@@ -29,14 +78,20 @@ impl History {
                 lathe_transcript::Role::User => Role::User,
                 lathe_transcript::Role::Assistant => Role::Assistant,
             };
-            history.push(role, &message.blocks);
+            let tokens = message.blocks.iter().map(|block| raw_block_tokens(block)).sum();
+            let record = (role == Role::Assistant).then(|| message.uuids.first().cloned()).flatten();
+            history.tokens += tokens;
+            history.push(role, &message.blocks, MessageFacts { tokens, record });
         }
         history
     }
 
     /// Adds blocks to the user message that goes out next.
     pub fn add_user(&mut self, blocks: impl IntoIterator<Item = Value>) {
-        self.open.extend(blocks.into_iter().filter(is_sendable));
+        for block in blocks.into_iter().filter(is_sendable) {
+            self.tokens += block_tokens(&block);
+            self.open.push(block);
+        }
     }
 
     /// Adds a text block to the user message that goes out next.
@@ -59,7 +114,77 @@ impl History {
             return;
         }
         self.seal();
-        self.push(Role::Assistant, &blocks);
+        let tokens = blocks.iter().map(block_tokens).sum();
+        self.tokens += tokens;
+        self.push(Role::Assistant, &blocks, MessageFacts { tokens, record: None });
+    }
+
+    /// Notes what the API counted for the answer just added, and the record of its first block.
+    pub fn note_answer(&mut self, usage: &Usage, record: Option<String>) {
+        if self.sealed.last().is_some_and(|last| last.role() == Role::Assistant)
+            && let Some(facts) = self.facts.last_mut()
+        {
+            facts.record = record;
+        }
+        let tokens = usage.input_tokens
+            + usage.cache_creation_input_tokens
+            + usage.cache_read_input_tokens
+            + usage.output_tokens;
+        if tokens > 0 {
+            self.measured = Some(Measured { tokens, estimate: self.tokens });
+        }
+    }
+
+    /// How large it is now.
+    pub fn size(&self) -> Size {
+        Size {
+            messages: self.tokens,
+            measured: self.measured.map(|measured| measured.tokens),
+            added: self.measured.map_or(0, |measured| self.tokens.saturating_sub(measured.estimate)),
+        }
+    }
+
+    /// Whether the model has said anything yet: a conversation without an answer is not worth a summary.
+    pub fn has_answers(&self) -> bool {
+        self.sealed.iter().any(|message| message.role() == Role::Assistant)
+    }
+
+    /// The longest end of the conversation that fits into `max_tokens` and can stand behind a summary: it
+    /// begins with an answer, so every call in it keeps its result and every result its call.
+    pub fn tail(&mut self, max_tokens: u64) -> Tail {
+        self.seal();
+        let mut tail = Tail { start: self.sealed.len(), record: None };
+        let mut tokens = 0;
+        for at in (0..self.sealed.len()).rev() {
+            let facts = &self.facts[at];
+            tokens += facts.tokens;
+            if tokens > max_tokens {
+                break;
+            }
+            if self.sealed[at].role() == Role::Assistant && facts.record.is_some() {
+                tail = Tail { start: at, record: facts.record.clone() };
+            }
+        }
+        tail
+    }
+
+    /// Estimate of a tail.
+    pub fn tokens_from(&self, tail: &Tail) -> u64 {
+        self.facts.iter().skip(tail.start).map(|facts| facts.tokens).sum()
+    }
+
+    /// Puts `head` in the place of everything before the tail. What stays keeps its bytes.
+    pub fn compact(&mut self, head: Vec<Value>, tail: &Tail) {
+        let kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
+        let kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
+        *self = Self::default();
+        self.add_user(head);
+        if !kept.is_empty() {
+            self.seal();
+            self.tokens += kept_facts.iter().map(|facts| facts.tokens).sum::<u64>();
+            self.sealed.extend(kept);
+            self.facts.extend(kept_facts);
+        }
     }
 
     /// The messages to send, oldest first. Cloning them shares their bytes.
@@ -82,13 +207,17 @@ impl History {
     fn seal(&mut self) {
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
-            self.push(Role::User, &open);
+            let tokens = open.iter().map(block_tokens).sum();
+            self.push(Role::User, &open, MessageFacts { tokens, record: None });
         }
     }
 
-    fn push<B: Serialize>(&mut self, role: Role, blocks: &[B]) {
+    fn push<B: Serialize>(&mut self, role: Role, blocks: &[B], facts: MessageFacts) {
         // Blocks that are no objects were left out before; a message without any is left out here.
-        self.sealed.extend(WireMessage::new(role, blocks).ok());
+        if let Ok(message) = WireMessage::new(role, blocks) {
+            self.sealed.push(message);
+            self.facts.push(facts);
+        }
     }
 }
 
@@ -137,6 +266,73 @@ mod tests {
         history.add_user_text("one");
         history.add_assistant(vec![json!({"type": "text", "text": " "})]);
         history.add_user([json!("no object"), json!({"type": "text", "text": "two"})]);
+        assert_eq!(texts(&mut history).len(), 1);
+    }
+
+    fn call(id: &str) -> Value {
+        json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "x".repeat(400)}})
+    }
+
+    fn outcome(id: &str) -> Value {
+        json!({"type": "tool_result", "tool_use_id": id, "content": "y".repeat(400)})
+    }
+
+    /// A conversation of a prompt and three calls.
+    fn worked() -> History {
+        let mut history = History::default();
+        history.add_user_text("do it");
+        for id in ["t1", "t2", "t3"] {
+            history.add_assistant(vec![call(id)]);
+            history.note_answer(&Usage { input_tokens: 1000, ..Usage::default() }, Some(format!("r-{id}")));
+            history.add_user([outcome(id)]);
+        }
+        history
+    }
+
+    #[test]
+    fn a_tail_never_tears_a_call_from_its_result() {
+        // Whatever the bound, the tail begins with an answer or is empty.
+        for bound in 0..2000 {
+            let mut history = worked();
+            let tail = history.tail(bound);
+            history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+            let texts = texts(&mut history);
+            assert!(texts[0].contains("summary"), "{texts:?}");
+            for id in ["t1", "t2", "t3"] {
+                let calls = texts.iter().filter(|text| text.contains(&format!("\"id\":\"{id}\""))).count();
+                let results =
+                    texts.iter().filter(|text| text.contains(&format!("\"tool_use_id\":\"{id}\""))).count();
+                assert_eq!(calls, results, "bound {bound}: {texts:?}");
+            }
+            let roles: Vec<Role> = history.messages().iter().map(WireMessage::role).collect();
+            assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "bound {bound}");
+        }
+    }
+
+    #[test]
+    fn what_stays_keeps_its_bytes_and_the_size_follows() {
+        let mut history = worked();
+        let before = history.size();
+        assert_eq!(before.measured, Some(1000));
+        assert!(before.added >= 100, "{before:?}");
+        let last = history.messages()[5].bytes().as_ptr();
+        let tail = history.tail(300);
+        assert_eq!((tail.start, tail.record.as_deref()), (5, Some("r-t3")));
+        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        assert_eq!(history.messages()[1].bytes().as_ptr(), last);
+        let after = history.size();
+        assert_eq!(after.measured, None, "nothing is known before the next answer");
+        assert!(after.messages < before.messages);
+        let sum: u64 = history.facts.iter().map(|facts| facts.tokens).sum();
+        assert_eq!(after.messages, sum);
+    }
+
+    #[test]
+    fn without_a_tail_the_next_words_join_the_summary() {
+        let mut history = worked();
+        let tail = history.tail(0);
+        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        history.add_user_text("go on");
         assert_eq!(texts(&mut history).len(), 1);
     }
 

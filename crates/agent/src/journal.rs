@@ -14,6 +14,10 @@ use lathe_transcript::record::{
 use lathe_transcript::{TranscriptError, TranscriptWriter};
 use serde_json::{Map, Value};
 
+mod marks;
+
+pub use marks::{Boundary, CommandRecord};
+
 /// Records in one frame of the mirror.
 const MIRROR_BATCH: usize = 500;
 
@@ -33,6 +37,8 @@ pub struct Journal {
     title: Option<String>,
     /// Block number within the answer under way, by the answer's id.
     block: (String, usize),
+    /// The record of that answer's first block.
+    answer_record: Option<String>,
     troubles: Vec<String>,
     mirror: Option<Mirror>,
 }
@@ -83,6 +89,7 @@ impl Journal {
             announced: None,
             title: None,
             block: (String::new(), 0),
+            answer_record: None,
             troubles: Vec::new(),
             mirror: None,
         }
@@ -134,6 +141,7 @@ impl Journal {
                 self.block = if self.block.0 == frame.message.id {
                     (std::mem::take(&mut self.block.0), self.block.1 + 1)
                 } else {
+                    self.answer_record = Some(frame.uuid.clone());
                     (frame.message.id.clone(), 0)
                 };
                 let mut body = AssistantBody::block(&frame.message, self.block.1);

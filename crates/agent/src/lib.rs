@@ -10,10 +10,14 @@ pub mod answer;
 pub mod ask;
 mod beside;
 mod calls;
+pub mod commands;
+pub mod compact;
 pub mod config;
+mod context;
 mod control;
 pub mod decide;
 pub mod era;
+pub mod estimate;
 mod filewatch;
 pub mod finish;
 pub mod frames;
@@ -46,6 +50,8 @@ pub mod toolrun;
 pub mod totals;
 pub mod turn;
 
+pub use commands::SlashCommands;
+pub use compact::policy::{CompactPolicy, Switch};
 pub use config::{
     Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, Setup, StateFrames,
     TurnLimits,

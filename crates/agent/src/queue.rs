@@ -79,11 +79,15 @@ impl Queue {
         self.waiting.pop_front()
     }
 
-    /// The prompts that join the turn under way, in order.
-    pub fn joining(&mut self) -> Vec<InboundUser> {
+    /// The prompts that join the turn under way, in order. A command never does, and what was sent behind
+    /// one waits with it: it may be meant for what the command makes of the session.
+    pub fn joining(&mut self, is_command: impl Fn(&InboundUser) -> bool) -> Vec<InboundUser> {
+        let behind = self.waiting.iter().position(is_command).unwrap_or(self.waiting.len());
+        let behind = self.waiting.split_off(behind);
         let (joining, waiting): (Vec<_>, Vec<_>) =
             self.waiting.drain(..).partition(|prompt| Priority::of(prompt) == Priority::Next);
         self.waiting = waiting.into();
+        self.waiting.extend(behind);
         joining
     }
 
@@ -138,8 +142,19 @@ mod tests {
             assert_eq!(queue.admit(prompt(uuid, priority)), Admitted::Queued);
         }
         assert_eq!(queue.waiting_ids(), ["c", "a", "b", "d"]);
-        assert_eq!(ids(queue.joining()), ["a", "d"]);
+        assert_eq!(ids(queue.joining(|_| false)), ["a", "d"]);
         assert_eq!(queue.waiting_ids(), ["c", "b"]);
+    }
+
+    #[test]
+    fn nothing_overtakes_a_command() {
+        let mut queue = Queue::default();
+        for uuid in ["a", "command", "b"] {
+            queue.admit(prompt(uuid, None));
+        }
+        let is_command = |prompt: &InboundUser| prompt.uuid.as_deref() == Some("command");
+        assert_eq!(ids(queue.joining(is_command)), ["a"]);
+        assert_eq!(queue.waiting_ids(), ["command", "b"]);
     }
 
     #[test]

@@ -31,8 +31,14 @@ enum Attempt {
     Broken(ModelError),
 }
 
+/// Why no further attempt is made.
+pub(crate) enum GaveUp {
+    Failed(ModelError),
+    Interrupted,
+}
+
 /// What follows a failed attempt.
-enum Then {
+pub(crate) enum Then {
     Again,
     /// Streams keep breaking: one last request is made without one.
     WithoutStream,
@@ -68,8 +74,11 @@ impl Turn<'_> {
                         continue;
                     }
                     retries += 1;
-                    if let Then::WithoutStream = self.before_retry(error, retries).await? {
-                        return self.without_stream(&request, calls).await;
+                    match self.before_retry(error, retries).await {
+                        Ok(Then::Again) => {}
+                        Ok(Then::WithoutStream) => return self.without_stream(&request, calls).await,
+                        Err(GaveUp::Failed(error)) => return Err(Outcome::Failed(error)),
+                        Err(GaveUp::Interrupted) => return Err(self.interrupted_while_waiting().await),
                     }
                 }
             }
@@ -77,7 +86,7 @@ impl Turn<'_> {
     }
 
     /// A host may choose another model at any time: it counts from the next request on.
-    fn follow_model_choice(&mut self) {
+    pub(crate) fn follow_model_choice(&mut self) {
         let chosen = self.shared.choice().id.clone();
         if chosen != self.chosen_id {
             self.model_id.clone_from(&chosen);
@@ -190,12 +199,14 @@ impl Turn<'_> {
     /// The answer is whole: let its tools finish, and put both into the history.
     async fn complete(&mut self, answer: Answer, mut calls: Calls) -> Result<RoundEnd, Outcome> {
         self.stats.rounds += 1;
+        self.stats.made_room = false;
         self.stats.stop_reason.clone_from(&answer.stop_reason);
         self.stats.request_id.clone_from(&answer.request_id);
         self.stats.answer_id = answer.id().to_owned();
         self.stats.visible = answer.is_visible();
         let end = answered(&answer);
         self.history.add_assistant(answer.blocks);
+        self.note_answer(&answer.usage);
         if calls.is_empty() {
             return Ok(end);
         }
@@ -276,6 +287,7 @@ impl Turn<'_> {
         let phase = if calls.is_empty() { Phase::Streaming } else { Phase::Tools };
         self.finish_calls(&mut calls).await;
         self.history.add_assistant(std::mem::take(&mut answer.blocks));
+        self.note_answer(&answer.usage);
         self.history.add_user(calls.blocks());
         self.mark_interrupted(phase).await;
         if self.shared.options.partial_messages && !open.is_empty() {
@@ -308,7 +320,7 @@ impl Turn<'_> {
     }
 
     /// Turns to the next fallback model when this one keeps being overloaded, or fails on its own side.
-    async fn switches_model(&mut self, error: &ModelError, overloads: u32) -> bool {
+    pub(crate) async fn switches_model(&mut self, error: &ModelError, overloads: u32) -> bool {
         let trigger = match error.kind {
             ErrorKind::Overloaded if overloads >= OVERLOADS_BEFORE_FALLBACK => "overloaded",
             ErrorKind::Server => "server_error",
@@ -327,17 +339,17 @@ impl Turn<'_> {
     }
 
     /// Waits for the next attempt, or gives up.
-    async fn before_retry(&mut self, error: ModelError, attempt: u32) -> Result<Then, Outcome> {
+    pub(crate) async fn before_retry(&mut self, error: ModelError, attempt: u32) -> Result<Then, GaveUp> {
         let delay = match self.shared.retry.decide(attempt, &error, self.shared.host.random()) {
             RetryDecision::Retry { delay } => delay,
             RetryDecision::GiveUp if breaks_streams(error.kind) => return Ok(Then::WithoutStream),
-            RetryDecision::GiveUp => return Err(Outcome::Failed(error)),
+            RetryDecision::GiveUp => return Err(GaveUp::Failed(error)),
         };
         let max = self.shared.retry.max_retries;
         let frame = self.shared.frames.api_retry(attempt, max, delay, &error);
         self.shared.emit(frame).await;
         match tokio::time::timeout(delay, self.cancel.cancelled()).await {
-            Ok(()) => Err(self.interrupted_while_waiting().await),
+            Ok(()) => Err(GaveUp::Interrupted),
             Err(_elapsed) => Ok(Then::Again),
         }
     }
@@ -372,6 +384,13 @@ impl Turn<'_> {
         self.complete(answer, calls).await
     }
 
+    /// Remembers how large the conversation is by the API's count, and where its last answer is written.
+    fn note_answer(&mut self, usage: &lathe_protocol::Usage) {
+        let record = self.shared.journal().answer_record();
+        self.history.note_answer(usage, record);
+        self.shared.note_context(self.history.size());
+    }
+
     fn count_usage(&mut self, answer: &Answer) {
         self.stats.usage.add(&answer.usage);
         let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
@@ -385,7 +404,7 @@ fn breaks_streams(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StreamCut | ErrorKind::Stalled | ErrorKind::StreamError)
 }
 
-fn cut_short() -> ModelError {
+pub(crate) fn cut_short() -> ModelError {
     ModelError {
         kind: ErrorKind::StreamCut,
         status: None,

@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::beside::Beside;
+use crate::commands::{self, Dispatch, Invocation};
 use crate::config::{SessionConfig, Setup};
 use crate::decide::Ending;
 use crate::finish::{Finished, finish};
@@ -49,6 +50,16 @@ pub(crate) struct TurnHandle {
     pub preempt: CancellationToken,
 }
 
+/// What a turn does.
+enum Work {
+    /// The model answers.
+    Answer,
+    /// A command runs.
+    Command(Box<Invocation>),
+    /// Nobody answers; the result is this text.
+    Nothing { text: String },
+}
+
 /// A running session.
 struct Session {
     shared: Arc<Shared>,
@@ -77,7 +88,7 @@ pub async fn run(
     out: mpsc::Sender<Outbound>,
     signals: Signals,
 ) -> SessionEnd {
-    let preamble = config.preamble.take();
+    let preamble = config.preamble.clone();
     let beginning = std::mem::take(&mut config.beginning);
     let source = beginning.source();
     let setup = config.setup;
@@ -221,13 +232,13 @@ impl Session {
         self.shared.emit_state("running").await;
         self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
         self.shared.announce_prompt(&prompt);
-        let (shared, cancel) = (self.shared.clone(), self.shared.stop.child_token());
-        let before = async {
-            let notes = shared.catch_up(&cancel).await;
-            (notes, shared.submit_to_hooks(&prompt, &cancel).await)
+        if let Some(preamble) = self.preamble.take() {
+            self.history.add_user_text(&preamble);
+        }
+        let work = match commands::dispatch(&self.shared, &prompt) {
+            Dispatch::Command(call) => Work::Command(call),
+            Dispatch::Prompt { note } => self.take_prompt(&prompt, note).await,
         };
-        let (notes, submitted) = self.listening(before, &cancel).await;
-        self.open_turn(&prompt, &submitted, &notes).await;
         let handle = TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
         let choice = self.shared.choice().clone();
         let mut history = std::mem::take(&mut self.history);
@@ -241,38 +252,60 @@ impl Session {
             chosen_id: choice.id,
             fallbacks: choice.fallbacks,
         };
-        let asks_nothing = match submitted {
-            Submitted::Refused(refusal) => {
-                turn.stats.last_text = refusal.text;
-                true
-            }
-            Submitted::Accepted { .. } => prompt.should_query == Some(false),
-        };
         let (shared, index) = (self.shared.clone(), self.results);
         // The end of a turn may ask the host too, so both are driven: the loop and what follows it.
         let work = async {
-            let outcome = if asks_nothing { Outcome::Ended(Ending::NothingAsked) } else { turn.run().await };
+            let outcome = match work {
+                Work::Command(call) => commands::run(&mut turn, call).await,
+                Work::Answer => turn.run().await,
+                Work::Nothing { text } => {
+                    turn.stats.last_text = text;
+                    Outcome::Ended(Ending::NothingAsked)
+                }
+            };
+            let cleared = matches!(&outcome, Outcome::Command(end) if end.cleared);
             if shared.stop.is_cancelled() {
                 // Told to end at once: what ran has been answered, and nobody waits for a result.
                 return None;
             }
             let (result, finished) = finish(&mut turn, outcome, index).await;
-            Some((result, finished, std::mem::take(&mut turn.stats.prompts)))
+            Some((result, finished, std::mem::take(&mut turn.stats.prompts), cleared))
         };
-        if let Some((result, finished, prompts)) = self.serve(work, Some(&handle)).await {
+        if let Some((result, finished, prompts, cleared)) = self.serve(work, Some(&handle)).await {
+            if cleared {
+                self.started_ms = self.shared.host.now_ms();
+            }
             self.close_turn(result, finished, &prompts).await;
         }
         self.shared.remember_conversation(history.so_far());
         self.history = history;
     }
 
+    /// Takes a prompt for the model in, as far as the hooks let it.
+    async fn take_prompt(&mut self, prompt: &InboundUser, note: Option<String>) -> Work {
+        let (shared, cancel) = (self.shared.clone(), self.shared.stop.child_token());
+        let before = async {
+            let notes = shared.catch_up(&cancel).await;
+            (notes, shared.submit_to_hooks(prompt, &cancel).await)
+        };
+        let (notes, mut submitted) = self.listening(before, &cancel).await;
+        if let (Submitted::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
+            contexts.push(note);
+        }
+        self.open_turn(prompt, &submitted, &notes).await;
+        match submitted {
+            Submitted::Refused(refusal) => Work::Nothing { text: refusal.text },
+            Submitted::Accepted { .. } if prompt.should_query == Some(false) => {
+                Work::Nothing { text: String::new() }
+            }
+            Submitted::Accepted { .. } => Work::Answer,
+        }
+    }
+
     /// Shows the init frame and puts the prompt where the model and later readers find it.
     async fn open_turn(&mut self, prompt: &InboundUser, submitted: &Submitted, notes: &[String]) {
         let init = init_frame(&self.shared, prompt.uuid.as_deref());
         self.shared.emit(Outbound::system(init)).await;
-        if let Some(preamble) = self.preamble.take() {
-            self.history.add_user_text(&preamble);
-        }
         if let Some(words) = self.first_words.take() {
             self.history.add_user_text(&words);
             let frame = self.shared.frames.user(vec![ContentBlock::text(&words)]);
@@ -407,7 +440,7 @@ fn block_value(block: &ContentBlock) -> Value {
 }
 
 /// `system/init`, as things stand now.
-fn init_frame(shared: &Shared, prompt: Option<&str>) -> lathe_protocol::Init {
+pub(crate) fn init_frame(shared: &Shared, prompt: Option<&str>) -> lathe_protocol::Init {
     let mut init = shared.init.clone();
     init.session_id = shared.frames.session_id();
     init.uuid = shared.frames.uuid();
@@ -416,6 +449,7 @@ fn init_frame(shared: &Shared, prompt: Option<&str>) -> lathe_protocol::Init {
     init.permission_mode = shared.permissions().mode().to_string();
     init.tools = shared.tools().names().map(str::to_owned).collect();
     init.mcp_servers.extend(shared.introduction().mcp_servers());
+    init.slash_commands = commands::listing(shared).into_iter().map(|command| command.name).collect();
     init.user_message_uuids = prompt.map(|prompt| vec![prompt.to_owned()]);
     init
 }

@@ -17,9 +17,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{SessionEnv, SettingsAccess};
 use crate::ask::Questions;
+use crate::commands::SlashCommands;
+use crate::compact::Compaction;
 use crate::config::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, TurnLimits};
 use crate::filewatch::FileWatch;
 use crate::frames::Frames;
+use crate::history::Size;
 use crate::hookenv::EnvFiles;
 use crate::hookservices::{HostCallbacks, IfRules, WebHooks};
 use crate::host::Host;
@@ -60,6 +63,10 @@ pub struct Shared {
     pub first_model: String,
     pub init: Init,
     pub output_styles: Vec<String>,
+    /// Whether prompts may be commands.
+    pub slash_commands: SlashCommands,
+    /// Context that goes in front of every conversation: memory files and the like.
+    pub preamble: Option<String>,
     /// What the host has been asked and not yet answered.
     pub questions: Questions,
     /// Fires when the session has to end: its reader is gone, or it was told to.
@@ -81,6 +88,9 @@ pub struct Shared {
     hook_env: Mutex<Arc<[(String, String)]>>,
     /// Where the shell stood when hooks last heard of it.
     cwd_told: Mutex<PathBuf>,
+    compaction: Mutex<Compaction>,
+    /// How large the conversation was when it last changed.
+    context: Mutex<Size>,
     initialized: AtomicBool,
     introduction: Mutex<Introduction>,
 }
@@ -141,6 +151,8 @@ impl Shared {
             first_model: config.choice.id.clone(),
             init: config.init,
             output_styles: config.output_styles,
+            slash_commands: config.slash_commands,
+            preamble: config.preamble,
             questions: Questions::default(),
             stop,
             out,
@@ -153,6 +165,8 @@ impl Shared {
             queue: Mutex::default(),
             last_request: Mutex::default(),
             said: Mutex::default(),
+            compaction: Mutex::new(Compaction::new(config.compaction)),
+            context: Mutex::default(),
             initialized: AtomicBool::new(false),
             introduction: Mutex::default(),
         }
@@ -269,6 +283,39 @@ impl Shared {
     /// What the host said when it introduced itself.
     pub fn introduction(&self) -> MutexGuard<'_, Introduction> {
         lock(&self.introduction)
+    }
+
+    /// How the conversation is kept small.
+    pub fn compaction(&self) -> MutexGuard<'_, Compaction> {
+        lock(&self.compaction)
+    }
+
+    /// How large the conversation was when it last changed.
+    pub fn context(&self) -> Size {
+        *lock(&self.context)
+    }
+
+    pub(crate) fn note_context(&self, size: Size) {
+        *lock(&self.context) = size;
+    }
+
+    /// Another session begins: nothing of the old conversation counts any more. What the host has chosen
+    /// (model, permissions, hooks) stays, and so do the prompts that wait.
+    pub(crate) fn begin_anew(&self, session_id: &str) {
+        {
+            let mut choice = self.choice();
+            if choice.user_id.as_deref() == Some(&self.frames.session_id()) {
+                choice.user_id = Some(session_id.to_owned());
+            }
+        }
+        self.frames.set_session_id(session_id.to_owned());
+        self.journal().begin_anew(session_id);
+        self.totals().begin_anew();
+        self.compaction().begin_anew();
+        self.workspace.seen.clear();
+        self.note_context(Size::default());
+        *lock(&self.last_request) = None;
+        *lock(&self.said) = None;
     }
 
     /// Notes that the host has introduced itself; true if it had done so before.

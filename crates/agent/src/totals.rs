@@ -23,6 +23,8 @@ pub struct Totals {
     /// What earlier runs of the session cost: part of its total, not of this run's budget.
     earlier: Earlier,
     work: Work,
+    /// What sessions cost that this run has left: part of its budget, not of the session's total.
+    left: Cost,
 }
 
 /// What a session had used when this run took it up.
@@ -80,6 +82,11 @@ impl Totals {
         if sent(usage) > 0 {
             self.last_usage = Some(usage.clone());
         }
+    }
+
+    /// The conversation is another one now: what its last answer used says nothing any more.
+    pub fn forget_last(&mut self) {
+        self.last_usage = None;
     }
 
     /// What the last answer of the conversation used.
@@ -165,15 +172,25 @@ impl Totals {
         }
     }
 
-    /// US dollars of this run.
+    /// Another session begins in the same run: it has cost nothing, but the run has.
+    pub fn begin_anew(&mut self) {
+        let left = self.left + self.session_cost();
+        *self = Self { left, unknown_models: std::mem::take(&mut self.unknown_models), ..Self::default() };
+    }
+
+    /// What this run has spent on the session.
+    fn session_cost(&self) -> Cost {
+        self.models.iter().map(|(_, sum)| sum.cost).sum()
+    }
+
+    /// US dollars of this run, over all its sessions.
     pub fn run_cost_usd(&self) -> f64 {
-        let total: Cost = self.models.iter().map(|(_, sum)| sum.cost).sum();
-        total.usd()
+        (self.left + self.session_cost()).usd()
     }
 
     /// US dollars of the session so far.
     pub fn cost_usd(&self) -> f64 {
-        self.earlier.cost_usd + self.run_cost_usd()
+        self.earlier.cost_usd + self.session_cost().usd()
     }
 
     /// `modelUsage` of a result.

@@ -14,6 +14,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::answer::Answer;
+use crate::commands::{self, CommandEnd};
+use crate::compact::OutOfRoom;
 use crate::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
 use crate::history::History;
 use crate::journal::Starts;
@@ -31,6 +33,10 @@ pub enum Outcome {
     Failed(ModelError),
     /// Someone broke it off.
     Interrupted(Phase),
+    /// The conversation does not fit into the model's window.
+    OutOfRoom(OutOfRoom),
+    /// A command that the session answered itself.
+    Command(CommandEnd),
 }
 
 /// What an interrupt broke off.
@@ -63,6 +69,10 @@ pub struct Stats {
     pub turn_id: Option<String>,
     /// Where the prompt came from, if the host said so.
     pub origin: Option<Value>,
+    /// What was asked for in this turn, as text.
+    pub asked: Vec<String>,
+    /// Whether room was made because a request was too long.
+    pub made_room: bool,
     /// Client ids of the prompts that this turn answers.
     pub prompts: Vec<String>,
     /// Whether the first reply frame has named them.
@@ -98,6 +108,8 @@ impl Stats {
             started: Instant::now(),
             turn_id: None,
             origin: prompt.origin.clone(),
+            asked: vec![prompt.message.content.text()],
+            made_room: false,
             prompts: prompt.uuid.iter().cloned().collect(),
             prompts_named: false,
             user_frames: 0,
@@ -139,9 +151,15 @@ impl Turn<'_> {
             return Outcome::Ended(Ending::Budget);
         }
         loop {
+            if let Some(outcome) = self.make_room().await {
+                return outcome;
+            }
             let mut round = match self.sample().await {
                 Ok(round) => round,
-                Err(outcome) => return outcome,
+                Err(outcome) => match self.recover(outcome).await {
+                    Some(outcome) => return outcome,
+                    None => continue,
+                },
             };
             if decide(round, &self.used()) == Next::AskStopHooks {
                 round = match self.ask_stop_hooks().await {
@@ -183,8 +201,9 @@ impl Turn<'_> {
 
     /// Prompts that came in the meantime become part of this turn.
     async fn let_prompts_join(&mut self) {
-        let joining = self.shared.queue().joining();
+        let joining = self.shared.queue().joining(|prompt| commands::is_command(self.shared, prompt));
         for prompt in joining {
+            self.stats.asked.push(prompt.message.content.text());
             self.history.add_user(prompt_blocks(&prompt.message.content));
             self.shared.write_prompt(&prompt, Starts::Nothing).await;
             self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;

@@ -48,6 +48,15 @@ pub enum Resume {
     Named { name: String, at: Option<String>, drops_turn: Option<String> },
 }
 
+/// When the conversation is compacted by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Autocompact {
+    /// As the model's window has it.
+    Auto,
+    /// As if the window had so many tokens.
+    Window(u64),
+}
+
 /// Everything a run was asked to be.
 #[derive(Debug, Clone)]
 pub struct RunPlan {
@@ -96,6 +105,9 @@ pub struct RunPlan {
     pub name: Option<String>,
     /// Setup hooks that run first.
     pub setup: Option<Setup>,
+    /// Whether `/name` may be a command.
+    pub slash_commands: bool,
+    pub autocompact: Option<Autocompact>,
     /// Things worth saying on stderr before the run.
     pub warnings: Vec<String>,
 }
@@ -170,6 +182,8 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         mirror: args.has("session-mirror"),
         name: args.value("name").map(str::to_owned),
         setup: setup(args),
+        slash_commands: !args.has("disable-slash-commands"),
+        autocompact: autocompact(args)?,
         warnings,
     })
 }
@@ -349,6 +363,19 @@ fn setting_sources(args: &Args) -> Result<Option<Vec<String>>, StartError> {
             "Error processing --setting-sources: Invalid setting source: {unknown}. Valid options are: user, project, local"
         ))),
         None => Ok(Some(sources)),
+    }
+}
+
+fn autocompact(args: &Args) -> Result<Option<Autocompact>, StartError> {
+    match args.value("autocompact") {
+        None => Ok(None),
+        Some("auto") => Ok(Some(Autocompact::Auto)),
+        Some(text) => match text.parse() {
+            Ok(tokens) if tokens > 0 => Ok(Some(Autocompact::Window(tokens))),
+            Ok(_) | Err(_) => {
+                Err(invalid("autocompact", text, "It must be auto or a number of tokens.").into())
+            }
+        },
     }
 }
 

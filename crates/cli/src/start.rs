@@ -10,7 +10,10 @@ use lathe_agent::era::{ClientFacts, Era};
 use lathe_agent::history::as_reminder;
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
-use lathe_agent::{FrameOptions, HooksConfig, ModelChoice, SessionConfig, StateFrames, TurnLimits};
+use lathe_agent::{
+    CompactPolicy, FrameOptions, HooksConfig, ModelChoice, SessionConfig, SlashCommands, StateFrames, Switch,
+    TurnLimits,
+};
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
@@ -25,7 +28,7 @@ use crate::client;
 use crate::env::Env;
 use crate::host::RealHost;
 use crate::live::{self, LiveSettings, RulesInForce};
-use crate::plan::{self, RunPlan, StartError, ToolChoice};
+use crate::plan::{self, Autocompact, RunPlan, StartError, ToolChoice};
 use crate::retention::Retention;
 use crate::sessions;
 use crate::settings::{self, RunSettings};
@@ -108,6 +111,8 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
             ..init_facts(&cwd, &extra_dirs, chosen.key_source)
         },
         output_styles: instructions.style_names,
+        slash_commands: if plan.slash_commands { SlashCommands::On } else { SlashCommands::Off },
+        compaction: compaction(plan, &env, &wanted),
         model: chosen.model,
         choice: ModelChoice {
             // Requests of one session can be told to belong together, and nothing else about the user.
@@ -295,6 +300,23 @@ fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, le
         limits.bash_output_chars = chars.min(150_000) as usize;
     }
     workspace
+}
+
+/// When the conversation is compacted: by the command line, the environment, then the settings.
+fn compaction(plan: &RunPlan, env: &Env, wanted: &Settings) -> CompactPolicy {
+    let window = env.number("CLAUDE_CODE_AUTO_COMPACT_WINDOW").or(wanted.auto_compact_window);
+    let percent = env.number("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE").filter(|percent| (1..=100).contains(percent));
+    let off = env.is_on("DISABLE_AUTO_COMPACT") || wanted.auto_compact_enabled == Some(false);
+    CompactPolicy {
+        automatic: Switch::off_if(off && plan.autocompact.is_none()),
+        manual: Switch::off_if(env.is_on("DISABLE_COMPACT")),
+        window: match plan.autocompact {
+            Some(Autocompact::Auto) => None,
+            Some(Autocompact::Window(tokens)) => Some(tokens),
+            None => window,
+        },
+        percent: percent.map(|percent| percent as u8),
+    }
 }
 
 fn turn_limits(env: &Env) -> TurnLimits {

@@ -33,7 +33,7 @@ use std::sync::Arc;
 pub use bash::Bash;
 pub use edit::Edit;
 pub use files::open::open_file;
-pub use files::seen::{SeenFiles, Shown};
+pub use files::seen::{Excerpt, SeenFiles, Shown};
 pub use glob::Glob;
 pub use grep::Grep;
 pub use notebook_edit::NotebookEdit;

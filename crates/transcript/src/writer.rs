@@ -113,6 +113,12 @@ impl TranscriptWriter {
         Ok(writer)
     }
 
+    /// A writer for another new session in the same folder. Its file is created at the first record.
+    pub fn beside(&self, session_id: &str) -> Result<Self> {
+        let path = self.path.with_file_name(format!("{session_id}.jsonl"));
+        Self::create(&path, self.durability)
+    }
+
     fn with(path: &Path, target: Target, durability: Durability) -> Self {
         Self {
             path: path.to_owned(),

@@ -9,6 +9,7 @@ use lathe_tools::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
 use serde_json::{Value, json};
 
 use super::Reply;
+use crate::commands;
 use crate::introduction::{Introduction, without_effect};
 use crate::session::TurnHandle;
 use crate::shared::Shared;
@@ -96,7 +97,7 @@ fn take_prompt(shared: &Shared, body: &InitializeRequest) {
 
 fn response(shared: &Shared, body: &InitializeRequest, state: &str) -> Value {
     let mut response = json!({
-        "commands": [],
+        "commands": commands::listing(shared),
         "agents": agents(body),
         "output_style": shared.init.output_style,
         "available_output_styles": shared.output_styles,

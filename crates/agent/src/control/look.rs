@@ -30,15 +30,24 @@ pub(super) fn settings(shared: &Arc<Shared>) -> Reply {
 
 /// What the session cost, for people.
 pub(super) fn cost(shared: &Arc<Shared>) -> Reply {
+    Reply::Success(json!({"text": cost_text(shared)}))
+}
+
+/// The same as text.
+pub(crate) fn cost_text(shared: &Arc<Shared>) -> String {
     let totals = shared.totals();
     let mut text = format!("Total cost: ${:.4}", totals.cost_usd());
     for (model, usage) in totals.model_usage() {
         text.push_str(&format!(
-            "\n{model}: {} tokens in, {} out, ${:.4}",
-            usage.input_tokens, usage.output_tokens, usage.cost_usd
+            "\n{model}: {} input, {} output, {} cache read, {} cache write (${:.4})",
+            usage.input_tokens,
+            usage.output_tokens,
+            usage.cache_read_input_tokens,
+            usage.cache_creation_input_tokens,
+            usage.cost_usd
         ));
     }
-    Reply::Success(json!({"text": text}))
+    text
 }
 
 /// What the session cost, for programs.

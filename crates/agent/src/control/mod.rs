@@ -16,7 +16,7 @@ mod model;
 
 use std::sync::Arc;
 
-use lathe_protocol::control::ControlError;
+use lathe_protocol::control::{ControlError, RenameSessionRequest};
 use lathe_protocol::{ControlRequest, ControlRequestBody, ControlResponse};
 use serde_json::{Value, json};
 
@@ -37,6 +37,18 @@ pub(crate) enum Reply {
     /// Answered already.
     Sent,
 }
+
+/// Names the session as a host would.
+pub(crate) async fn rename(shared: &Arc<Shared>, title: &str) -> Result<(), String> {
+    let body = RenameSessionRequest { title: title.to_owned(), ..RenameSessionRequest::default() };
+    match change::rename(shared, &body).await {
+        Reply::Success(_) | Reply::Ack | Reply::Sent => Ok(()),
+        Reply::Error(text) | Reply::Coded(text, _) => Err(text),
+    }
+}
+
+pub(crate) use look::cost_text;
+pub(crate) use model::switch as switch_model;
 
 /// Answers one request, now or later.
 pub(crate) async fn answer(

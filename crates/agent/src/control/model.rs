@@ -59,6 +59,26 @@ pub(super) async fn follow_setting(shared: &Arc<Shared>, wanted: Option<&str>) {
     apply(shared, &switch_to(shared, wanted)).await;
 }
 
+/// Changes the model by a command, which tells of it itself: the id of the model that answers from now on, or
+/// what a hook has against it.
+pub(crate) async fn switch(
+    shared: &Arc<Shared>,
+    name: &str,
+    withdraw: &CancellationToken,
+) -> Result<String, String> {
+    let switch = switch_to(shared, Some(name));
+    if let Some(reason) = objection(shared, &switch, withdraw).await {
+        return Err(blocked(&reason));
+    }
+    shared.choice().id.clone_from(&switch.to);
+    tell_hooks(shared, &switch, withdraw).await;
+    Ok(switch.to)
+}
+
+fn blocked(reason: &str) -> String {
+    format!("Model switch blocked by a PreModelSwitch hook: {reason}")
+}
+
 fn hooked(shared: &Shared) -> bool {
     shared.listens(&HookEvent::PreModelSwitch) || shared.listens(&HookEvent::PostModelSwitch)
 }
@@ -81,36 +101,43 @@ async fn apply(shared: &Arc<Shared>, switch: &Switch) -> String {
     switch.to.clone()
 }
 
-/// What a hook has against it.
+/// The answer when a hook is against it, or the host took its wish back.
 async fn refusal(
     shared: &Arc<Shared>,
     id: &str,
     switch: &Switch,
     withdraw: &CancellationToken,
 ) -> Option<Reply> {
-    if switch.from == switch.to {
-        return None;
-    }
-    let event = HookEventInput::PreModelSwitch(facts(shared, switch));
-    let outcome = shared.fire(event, None, withdraw).await;
+    let reason = objection(shared, switch, withdraw).await;
     if withdraw.is_cancelled() {
         return Some(Reply::Error("set_model: it was taken back".to_owned()));
     }
-    let denied = outcome.permission.as_ref().filter(|said| said.behavior == HookPermissionDecision::Deny);
-    let reason = match (denied, outcome.block()) {
-        (Some(verdict), _) => verdict.reason.clone().unwrap_or_else(|| "no reason was given".to_owned()),
-        (None, Some(block)) => block.reason.clone(),
-        (None, None) => return None,
-    };
     let mut error = ControlError {
         request_id: id.to_owned(),
-        error: format!("Model switch blocked by a PreModelSwitch hook: {reason}"),
+        error: blocked(&reason?),
         error_code: Some("blocked_by_hook".to_owned()),
         ..ControlError::default()
     };
     error.extra.insert("model".to_owned(), json!(switch.from));
     shared.emit(ControlResponse::from(error)).await;
     Some(Reply::Sent)
+}
+
+/// What a hook has against it.
+async fn objection(shared: &Arc<Shared>, switch: &Switch, withdraw: &CancellationToken) -> Option<String> {
+    if switch.from == switch.to {
+        return None;
+    }
+    let event = HookEventInput::PreModelSwitch(facts(shared, switch));
+    let outcome = shared.fire(event, None, withdraw).await;
+    let denied = outcome.permission.as_ref().filter(|said| said.behavior == HookPermissionDecision::Deny);
+    match (denied, outcome.block()) {
+        (Some(verdict), _) => {
+            Some(verdict.reason.clone().unwrap_or_else(|| "no reason was given".to_owned()))
+        }
+        (None, Some(block)) => Some(block.reason.clone()),
+        (None, None) => None,
+    }
 }
 
 async fn tell_hooks(shared: &Arc<Shared>, switch: &Switch, withdraw: &CancellationToken) {

@@ -15,8 +15,8 @@ use lathe_agent::host::Host;
 use lathe_agent::journal::Journal;
 use lathe_agent::prompt::SystemPrompt;
 use lathe_agent::{
-    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd,
-    Setup as SetupHooks, Signals, TurnLimits,
+    Beginning, CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig,
+    SessionEnd, Setup as SetupHooks, Signals, SlashCommands, TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_hooks::HookSource;
@@ -106,6 +106,12 @@ pub struct Setup {
     pub rules: Vec<(PermissionBehavior, String)>,
     /// The conversation as each request sent it.
     pub heard: Heard,
+    pub compaction: CompactPolicy,
+    pub slash_commands: SlashCommands,
+    /// Where the session is written, if it is.
+    pub journal: Option<Journal>,
+    pub beginning: Beginning,
+    pub preamble: Option<String>,
 }
 
 impl Setup {
@@ -137,6 +143,11 @@ impl Setup {
             setup: None,
             rules: Vec::new(),
             heard: Heard::default(),
+            compaction: CompactPolicy::default(),
+            slash_commands: SlashCommands::On,
+            journal: None,
+            beginning: Beginning::New,
+            preamble: None,
         }
     }
 
@@ -187,7 +198,7 @@ impl Setup {
             workspace: Arc::new(workspace),
             permissions,
             system: SystemPrompt::default(),
-            preamble: None,
+            preamble: self.preamble,
             limits: self.limits,
             frames: self.frames,
             surface: self.surface,
@@ -196,10 +207,14 @@ impl Setup {
             hooks: HooksConfig { registered: vec![(HookSource::User, hooks)], ..self.hooking },
             output_styles: vec!["default".to_owned()],
             init: Init { output_style: "default".to_owned(), ..Init::default() },
-            beginning: Beginning::New,
             memory: self.memory,
             setup: self.setup,
-            journal: Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() }),
+            slash_commands: self.slash_commands,
+            compaction: self.compaction,
+            beginning: self.beginning,
+            journal: self.journal.unwrap_or_else(|| {
+                Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() })
+            }),
             session_id,
         }
     }

@@ -141,10 +141,36 @@ impl SeenFiles {
         files.into_iter().take(count).map(|(_, path)| path.clone()).collect()
     }
 
+    /// The text of a file as it is now, up to `max_bytes` of it and only whole lines of a longer one. None
+    /// for what is no text, or no file any more.
+    pub fn current_text(&self, path: &Path, max_bytes: usize) -> Option<Excerpt> {
+        let opened = open_regular(path).ok()?;
+        let mut bytes = Vec::new();
+        let mut limited = std::io::Read::take(&opened.file, max_bytes as u64 + 1);
+        std::io::Read::read_to_end(&mut limited, &mut bytes).ok()?;
+        let shown = if bytes.len() > max_bytes { Shown::Part } else { Shown::Whole };
+        if shown == Shown::Part {
+            bytes.truncate(max_bytes);
+            let end = bytes.iter().rposition(|byte| *byte == b'\n')?;
+            bytes.truncate(end + 1);
+        }
+        let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
+        Some(Excerpt { text, shown })
+    }
+
     /// Forgets everything: the context that knew the files is gone.
     pub fn clear(&self) {
         self.inner.lock().expect("seen files lock").files.clear();
     }
+}
+
+/// Some of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excerpt {
+    /// The text.
+    pub text: String,
+    /// How much of the file it is.
+    pub shown: Shown,
 }
 
 /// How much of a file was shown to the model by other means than Read.
@@ -177,6 +203,25 @@ mod tests {
         assert_eq!(seen.recent(1), [PathBuf::from(MAX_FILES.to_string())]);
         seen.clear();
         assert!(seen.recent(1).is_empty());
+    }
+
+    #[test]
+    fn an_excerpt_ends_with_a_line_and_is_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let seen = SeenFiles::default();
+        let excerpt = |path: &Path, max| seen.current_text(path, max).map(|found| (found.text, found.shown));
+        let file = write("f", b"one\ntwo\nthree");
+        assert_eq!(excerpt(&file, 13), Some(("one\ntwo\nthree".to_owned(), Shown::Whole)));
+        assert_eq!(excerpt(&file, 10), Some(("one\ntwo\n".to_owned(), Shown::Part)));
+        assert_eq!(excerpt(&file, 2), None, "not even a line fits");
+        assert_eq!(excerpt(&write("binary", b"a\0b"), 9), None);
+        assert_eq!(excerpt(&write("latin", b"\xe9"), 9), None);
+        assert_eq!(excerpt(&dir.path().join("none"), 9), None);
     }
 
     #[test]

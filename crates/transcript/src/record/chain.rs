@@ -324,9 +324,24 @@ pub struct CompactMetadata {
     /// Tokens dropped by all compactions so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cumulative_dropped_tokens: Option<u64>,
-    /// Records from before the boundary that stay in the conversation.
+    /// Records from before the boundary that stay in the conversation, as a stretch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preserved_segment: Option<PreservedSegment>,
+    /// The same, one by one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preserved_messages: Option<PreservedMessages>,
+}
+
+/// A stretch of the old conversation that a compaction kept word for word.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PreservedSegment {
+    /// Its first record.
+    pub head_uuid: String,
+    /// The record it follows now: the summary.
+    pub anchor_uuid: String,
+    /// Its last record.
+    pub tail_uuid: String,
 }
 
 /// Which records a compaction kept word for word.

@@ -1,0 +1,197 @@
+//! Gets a summary from the model: one request beside the conversation, with the same retries as any other.
+//! Nothing of it is shown while it streams, so a broken attempt can always be made again. What it used
+//! counts for the session's cost and budget, not for the turn's own usage.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use lathe_models::failure::ApiFailure;
+use lathe_models::{ErrorKind, ModelRequest, Role, WireMessage};
+use serde_json::{Value, json};
+
+use super::{Trouble, summary};
+use crate::answer::Answer;
+use crate::request;
+use crate::sampling::{GaveUp, Then, cut_short};
+use crate::turn::Turn;
+
+/// How often the oldest part is left out because even the request for a summary is too long.
+const MAX_CUTS: u32 = 4;
+
+impl Turn<'_> {
+    /// The model's summary of `messages`, as it wrote it.
+    pub(super) async fn ask_for_summary(
+        &mut self,
+        mut messages: Vec<WireMessage>,
+        instruction: &str,
+    ) -> Result<String, Trouble> {
+        let mut cuts = 0;
+        loop {
+            match self.summary_answer(&messages, instruction).await {
+                Ok(answer) => return read(&answer),
+                Err(GaveUp::Interrupted) => return Err(Trouble::Interrupted),
+                Err(GaveUp::Failed(error)) => {
+                    let too_long = matches!(error.kind, ErrorKind::PromptTooLong | ErrorKind::TooLarge);
+                    if !(too_long && cuts < MAX_CUTS && leave_out_oldest(&mut messages)) {
+                        return Err(Trouble::Failed(ApiFailure::new(&error, &self.model_id).text));
+                    }
+                    cuts += 1;
+                }
+            }
+        }
+    }
+
+    async fn summary_answer(
+        &mut self,
+        messages: &[WireMessage],
+        instruction: &str,
+    ) -> Result<Answer, GaveUp> {
+        let (mut retries, mut overloads) = (0, 0);
+        loop {
+            self.follow_model_choice();
+            let request = Arc::new(self.summary_request(messages, instruction));
+            let began = Instant::now();
+            let mut answer = Answer::default();
+            let heard = self.listen(&request, &mut answer).await;
+            self.count_aside(&answer, began);
+            match heard {
+                Ok(()) => return Ok(answer),
+                Err(GaveUp::Interrupted) => return Err(GaveUp::Interrupted),
+                Err(GaveUp::Failed(error)) => {
+                    overloads += u32::from(error.kind == ErrorKind::Overloaded);
+                    if self.switches_model(&error, overloads).await {
+                        continue;
+                    }
+                    retries += 1;
+                    if let Then::WithoutStream = self.before_retry(error, retries).await? {
+                        return self.whole_summary(&request).await;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The conversation, and behind it the instruction. Everything before the instruction is what the API
+    /// has cached, so the breakpoint stays there.
+    fn summary_request(&mut self, messages: &[WireMessage], instruction: &str) -> ModelRequest {
+        let block = json!({"type": "text", "text": instruction});
+        let instruction = WireMessage::new(Role::User, &[block]).expect("a text block is an object");
+        let mut all = messages.to_vec();
+        all.push(instruction.without_breakpoint());
+        ModelRequest { messages: all, agent: "compact".into(), ..request::build(self) }
+    }
+
+    /// Folds an answer that nobody sees.
+    async fn listen(&mut self, request: &Arc<ModelRequest>, answer: &mut Answer) -> Result<(), GaveUp> {
+        let model = self.shared.model.clone();
+        let mut stream = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(GaveUp::Interrupted),
+            stream = model.stream(request.clone()) => stream.map_err(GaveUp::Failed)?,
+        };
+        loop {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => return Err(GaveUp::Interrupted),
+                event = stream.events.next() => match event {
+                    Some(Ok(event)) => drop(answer.fold(&event.event)),
+                    Some(Err(error)) => return Err(GaveUp::Failed(error)),
+                    None if answer.complete => return Ok(()),
+                    None => return Err(GaveUp::Failed(cut_short())),
+                },
+            }
+        }
+    }
+
+    /// The last resort when streams keep breaking.
+    async fn whole_summary(&mut self, request: &Arc<ModelRequest>) -> Result<Answer, GaveUp> {
+        let began = Instant::now();
+        let model = self.shared.model.clone();
+        let whole = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Err(GaveUp::Interrupted),
+            whole = model.complete(request.clone()) => whole.map_err(GaveUp::Failed)?,
+        };
+        let answer = Answer::from_complete(&whole.message, whole.request_id);
+        self.count_aside(&answer, began);
+        Ok(answer)
+    }
+
+    /// Counts what is no part of the turn's own conversation.
+    fn count_aside(&mut self, answer: &Answer, began: Instant) {
+        let ms = began.elapsed().as_millis() as u64;
+        self.stats.api_ms += ms;
+        let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
+        let mut totals = self.shared.totals();
+        totals.add_api_ms(ms);
+        totals.add(model, &answer.usage);
+    }
+}
+
+/// The text of a summary, if it is a whole one.
+fn read(answer: &Answer) -> Result<String, Trouble> {
+    let failed = |text: &str| Err(Trouble::Failed(text.to_owned()));
+    match answer.stop_reason.as_deref() {
+        Some("refusal") => return failed("the model refused to write the summary"),
+        Some("max_tokens" | "model_context_window_exceeded") => {
+            return failed("the summary was cut off by the output limit");
+        }
+        Some(_) | None => {}
+    }
+    let of_type = |kind: &'static str| answer.blocks.iter().filter(move |block| block["type"] == kind);
+    let text: String = of_type("text").filter_map(|block| block["text"].as_str()).collect();
+    let calls_tools = of_type("tool_use").next().is_some();
+    if text.trim().is_empty() || (calls_tools && !text.contains("<summary>")) {
+        return failed("summarization produced empty response");
+    }
+    Ok(text)
+}
+
+/// Leaves out the oldest third, up to an answer, so that no call loses its result. False if there is
+/// nothing left to leave out.
+fn leave_out_oldest(messages: &mut Vec<WireMessage>) -> bool {
+    let total: usize = messages.iter().map(|message| message.bytes().len()).sum();
+    let mut before = 0;
+    let cut = messages.iter().enumerate().position(|(at, message)| {
+        let fits = before * 3 >= total && at > 1 && message.role() == Role::Assistant;
+        before += message.bytes().len();
+        fits
+    });
+    let Some(cut) = cut.filter(|cut| cut + 1 < messages.len()) else { return false };
+    let note: Value = json!({"type": "text", "text": summary::LEFT_OUT});
+    let Ok(note) = WireMessage::new(Role::User, &[note]) else { return false };
+    messages.splice(..cut, [note]);
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(role: Role, text: &str) -> WireMessage {
+        WireMessage::new(role, &[json!({"type": "text", "text": text})]).unwrap()
+    }
+
+    #[test]
+    fn the_oldest_part_goes_first_and_the_rest_begins_with_an_answer() {
+        let mut messages: Vec<WireMessage> = (0..12)
+            .map(|n| message(if n % 2 == 0 { Role::User } else { Role::Assistant }, &"x".repeat(100)))
+            .collect();
+        let mut lengths = vec![messages.len()];
+        while leave_out_oldest(&mut messages) {
+            assert_eq!(messages[0].role(), Role::User);
+            assert_eq!(messages[1].role(), Role::Assistant);
+            lengths.push(messages.len());
+        }
+        assert!(lengths.windows(2).all(|pair| pair[1] < pair[0]), "{lengths:?}");
+        assert!(lengths.len() > 2, "{lengths:?}");
+    }
+
+    #[test]
+    fn a_single_exchange_cannot_be_shortened() {
+        let mut messages = vec![message(Role::User, "a"), message(Role::Assistant, "b")];
+        assert!(!leave_out_oldest(&mut messages));
+        assert_eq!(messages.len(), 2);
+    }
+}

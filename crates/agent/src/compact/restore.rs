@@ -1,0 +1,90 @@
+//! What is given back behind a summary, within bounds: the files that were read or changed last, as they are
+//! now, and the list of things to do. A file that may not be read (any more) stays out.
+
+use lathe_models::WireMessage;
+use lathe_tools::Shown;
+use serde_json::Value;
+
+use super::summary::todo_text;
+use crate::estimate::{BYTES_PER_TOKEN, text_tokens};
+use crate::shared::Shared;
+
+/// Files that come back.
+const MAX_FILES: usize = 5;
+
+/// Tokens of one file.
+const FILE_TOKENS: u64 = 5_000;
+
+/// What comes back: a text for the model, and the files whose content it holds.
+#[derive(Default)]
+pub(super) struct Restored {
+    pub text: Option<String>,
+    files: Vec<(std::path::PathBuf, Shown)>,
+}
+
+impl Restored {
+    /// Reads the files that were at hand last. All together they take `max_tokens` at most.
+    pub fn collect(shared: &Shared, todos: Option<&Value>, max_tokens: u64) -> Self {
+        let mut restored = Self::default();
+        let mut parts: Vec<String> = todos.and_then(todo_text).into_iter().collect();
+        let mut left = max_tokens;
+        for path in shared.workspace.seen.recent(MAX_FILES) {
+            let bytes = left.min(FILE_TOKENS) * BYTES_PER_TOKEN;
+            if bytes == 0 || shared.permissions().read_denied(&path) {
+                continue;
+            }
+            let Some(excerpt) = shared.workspace.seen.current_text(&path, bytes as usize) else { continue };
+            left = left.saturating_sub(text_tokens(excerpt.text.len()));
+            let cut = match excerpt.shown {
+                Shown::Whole => "",
+                Shown::Part => "\n[cut here: read the file for the rest]",
+            };
+            parts.push(format!("{} as it is now:\n{}{cut}", path.display(), excerpt.text.trim_end()));
+            restored.files.push((path, excerpt.shown));
+        }
+        if !parts.is_empty() {
+            let text = parts.join("\n\n").replace("</system-reminder", "<\u{200b}/system-reminder");
+            restored.text = Some(format!("<system-reminder>\n{text}\n</system-reminder>"));
+        }
+        restored
+    }
+
+    /// The model has forgotten every file but these.
+    pub fn note_seen(&self, shared: &Shared) {
+        let seen = &shared.workspace.seen;
+        seen.clear();
+        // The newest last, so that it stays the newest.
+        for (path, shown) in self.files.iter().rev() {
+            seen.note_read(path, *shown);
+        }
+    }
+}
+
+/// The list of things to do that was written last, if one was.
+pub(super) fn last_todos(messages: &[WireMessage]) -> Option<Value> {
+    const MARK: &[u8] = b"\"TodoWrite\"";
+    let holds = |message: &&WireMessage| message.bytes().windows(MARK.len()).any(|window| window == MARK);
+    let message = messages.iter().rev().find(holds)?;
+    let mut message: Value = serde_json::from_slice(message.bytes()).ok()?;
+    let call = message["content"].as_array_mut()?.iter_mut().rev().find(|b| b["name"] == "TodoWrite")?;
+    Some(call["input"]["todos"].take())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lathe_models::Role;
+    use serde_json::json;
+
+    #[test]
+    fn the_last_list_counts() {
+        let list = |what: &str| {
+            let call = json!({"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": [{"content": what}]}});
+            WireMessage::new(Role::Assistant, &[call]).unwrap()
+        };
+        let talk = WireMessage::new(Role::User, &[json!({"type": "text", "text": "TodoWrite?"})]).unwrap();
+        let messages = [list("old"), talk.clone(), list("new"), talk.clone()];
+        assert_eq!(last_todos(&messages), Some(json!([{"content": "new"}])));
+        assert_eq!(last_todos(&[talk]), None);
+    }
+}

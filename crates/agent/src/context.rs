@@ -1,0 +1,182 @@
+//! How full the model's window is: an estimate by category, for hosts that ask (`get_context_usage`) and
+//! for people (`/context`).
+
+use lathe_models::catalog;
+use serde_json::{Value, json};
+
+use crate::compact::policy::Limits;
+use crate::estimate::text_tokens;
+use crate::shared::Shared;
+
+/// What fills the window.
+pub(crate) struct ContextReport {
+    model: String,
+    window: u64,
+    limits: Limits,
+    automatic: bool,
+    categories: Vec<Category>,
+    /// The API's own count of the last answer, where there was one.
+    measured: Option<u64>,
+}
+
+struct Category {
+    id: &'static str,
+    name: &'static str,
+    color: &'static str,
+    kind: Kind,
+    tokens: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Used,
+    Buffer,
+    Free,
+}
+
+impl Kind {
+    fn wire_name(self) -> &'static str {
+        match self {
+            Self::Used => "used",
+            Self::Buffer => "buffer",
+            Self::Free => "free",
+        }
+    }
+}
+
+impl ContextReport {
+    /// As things stand now.
+    pub fn of(shared: &Shared) -> Self {
+        let model = shared.choice().id.clone();
+        let window = catalog::capabilities(&model).context_window;
+        let (limits, automatic) = {
+            let policy = shared.compaction().policy;
+            (policy.limits(window), policy.is_automatic())
+        };
+        let system: usize = shared.system_prompt().parts().iter().map(|part| part.text.len()).sum();
+        let size = shared.context();
+        let used = |id, name, color, tokens| Category { id, name, color, kind: Kind::Used, tokens };
+        let mut categories = vec![
+            used("system_prompt", "System prompt", "promptBorder", text_tokens(system)),
+            used("system_tools", "System tools", "inactive", text_tokens(shared.tools().api_json().len())),
+            used("messages", "Messages", "purple", size.messages),
+        ];
+        let mut free = window.saturating_sub(categories.iter().map(|category| category.tokens).sum());
+        if automatic {
+            let tokens = limits.window.saturating_sub(limits.threshold).min(free);
+            let (id, name) = ("autocompact_buffer", "Autocompact buffer");
+            categories.push(Category { id, name, color: "inactive", kind: Kind::Buffer, tokens });
+            free -= tokens;
+        }
+        let (id, name) = ("free_space", "Free space");
+        categories.push(Category { id, name, color: "subtle", kind: Kind::Free, tokens: free });
+        Self { model, window, limits, automatic, categories, measured: size.measured }
+    }
+
+    fn used(&self) -> u64 {
+        let used = self.categories.iter().filter(|category| category.kind == Kind::Used);
+        used.map(|category| category.tokens).sum()
+    }
+
+    fn percentage(&self) -> u64 {
+        (self.used() * 100).checked_div(self.window).unwrap_or(0)
+    }
+
+    /// The answer to `get_context_usage`.
+    pub fn for_hosts(&self) -> Value {
+        let category = |category: &Category| {
+            json!({
+                "id": category.id, "name": category.name, "tokens": category.tokens,
+                "color": category.color, "kind": category.kind.wire_name(),
+            })
+        };
+        let mut report = json!({
+            "categories": self.categories.iter().map(category).collect::<Vec<_>>(),
+            "totalTokens": self.used(),
+            "maxTokens": self.window,
+            "rawMaxTokens": self.window,
+            "percentage": self.percentage(),
+            "gridRows": [],
+            "model": self.model,
+            "memoryFiles": [],
+            "mcpTools": [],
+            "agents": [],
+            "isAutoCompactEnabled": self.automatic,
+            "apiUsage": Value::Null,
+        });
+        if self.automatic {
+            report["autoCompactThreshold"] = json!(self.limits.threshold);
+        }
+        report
+    }
+
+    /// `context_usage` of the frame that `/context` shows.
+    pub fn for_frame(&self) -> Value {
+        let category = |category: &Category| json!({"name": category.name, "tokens": category.tokens, "kind": category.kind.wire_name()});
+        json!({
+            "model": self.model,
+            "total_tokens": self.used(),
+            "raw_max_tokens": self.window,
+            "percentage": self.percentage(),
+            "categories": self.categories.iter().map(category).collect::<Vec<_>>(),
+            "mcp_tools": [], "memory_files": [], "agents": [], "skills": [],
+        })
+    }
+
+    /// The same for people, as Markdown.
+    pub fn for_people(&self) -> String {
+        let mut text = format!(
+            "## Context Usage\n\n**Model:** {}  \n**Tokens:** {} / {} ({}%)\n\n\
+             | Category | Tokens | Percentage |\n|----------|--------|------------|\n",
+            self.model,
+            short(self.used()),
+            short(self.window),
+            self.percentage(),
+        );
+        for category in &self.categories {
+            let share = category.tokens as f64 * 100.0 / self.window.max(1) as f64;
+            text.push_str(&format!("| {} | {} | {share:.1}% |\n", category.name, short(category.tokens)));
+        }
+        text.push_str("\nThese are estimates.");
+        if let Some(measured) = self.measured {
+            text.push_str(&format!(" The API counted {measured} tokens for the last answer."));
+        }
+        text.push_str(&if self.automatic {
+            format!(" The conversation is compacted at {} tokens.", short(self.limits.threshold))
+        } else {
+            " The conversation is not compacted by itself.".to_owned()
+        });
+        text
+    }
+}
+
+/// `950`, `2.3k`, `1m`.
+fn short(tokens: u64) -> String {
+    let scaled = |unit: u64, name: &str| {
+        let tenths = tokens * 10 / unit;
+        if tenths.is_multiple_of(10) {
+            format!("{}{name}", tenths / 10)
+        } else {
+            format!("{}.{}{name}", tenths / 10, tenths % 10)
+        }
+    };
+    match tokens {
+        0..1000 => tokens.to_string(),
+        1000..1_000_000 => scaled(1000, "k"),
+        _ => scaled(1_000_000, "m"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_short() {
+        let rows =
+            [(0, "0"), (999, "999"), (1000, "1k"), (2263, "2.2k"), (964_800, "964.8k"), (1_000_000, "1m")];
+        for (tokens, text) in rows {
+            assert_eq!(short(tokens), text);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! How many tokens something may be. There is no tokenizer here: text counts by its bytes, pictures and
+//! documents by what they usually cost, because their bytes say little. Good enough to decide when to make
+//! room; what a request really took is what the API reports.
+
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+/// Bytes per token, roughly.
+pub const BYTES_PER_TOKEN: u64 = 4;
+
+/// A picture of the size that the API scales to.
+const IMAGE_TOKENS: u64 = 1600;
+
+/// Bytes of a base64 document per token.
+const DOCUMENT_BYTES_PER_TOKEN: u64 = 25;
+
+/// Blocks shorter than this are counted by their bytes, whatever they hold.
+const WORTH_A_LOOK: usize = 2000;
+
+/// Tokens of a text.
+pub fn text_tokens(bytes: usize) -> u64 {
+    (bytes as u64).div_ceil(BYTES_PER_TOKEN)
+}
+
+/// Tokens of a content block.
+pub fn block_tokens(block: &Value) -> u64 {
+    match block {
+        Value::String(text) => text_tokens(text.len()),
+        Value::Array(parts) => parts.iter().map(block_tokens).sum(),
+        Value::Object(members) => {
+            if let Some(data) = block["source"]["data"].as_str() {
+                return match block["type"].as_str() {
+                    Some("image") => IMAGE_TOKENS,
+                    Some(_) | None => (data.len() as u64).div_ceil(DOCUMENT_BYTES_PER_TOKEN),
+                };
+            }
+            members.iter().map(|(key, value)| 1 + text_tokens(key.len()) / 2 + block_tokens(value)).sum()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 1,
+    }
+}
+
+/// Tokens of a content block that is still text.
+pub fn raw_block_tokens(block: &RawValue) -> u64 {
+    let text = block.get();
+    if text.len() > WORTH_A_LOOK && text.contains("\"base64\"") {
+        return serde_json::from_str::<Value>(text).map_or(0, |block| block_tokens(&block));
+    }
+    text_tokens(text.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn text_counts_by_its_length() {
+        let block = json!({"type": "text", "text": "x".repeat(4000)});
+        assert!((1000..1020).contains(&block_tokens(&block)), "{}", block_tokens(&block));
+    }
+
+    #[test]
+    fn pictures_count_by_what_they_cost_and_not_by_their_bytes() {
+        let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A".repeat(1 << 20)}});
+        assert_eq!(block_tokens(&image), IMAGE_TOKENS);
+        let result = json!({"type": "tool_result", "tool_use_id": "t", "content": [image]});
+        assert!(block_tokens(&result) < 2 * IMAGE_TOKENS);
+        let raw = serde_json::value::to_raw_value(&result).unwrap();
+        assert_eq!(raw_block_tokens(&raw), block_tokens(&result));
+    }
+}
