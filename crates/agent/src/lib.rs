@@ -34,6 +34,7 @@ mod late;
 mod lifecycle;
 mod lines;
 mod permit;
+mod planning;
 pub mod prompt;
 pub mod queue;
 mod reload;

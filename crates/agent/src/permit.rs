@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::AskError;
 use crate::config::PromptSurface;
+use crate::planning;
 use crate::shared::Shared;
 use crate::toolhooks::Before;
 use crate::toolrun::ToolCall;
@@ -56,6 +57,9 @@ pub async fn permit(
         Some(verdict) => after_verdict(decision, verdict, call),
         None => (decision, false),
     };
+    // Questions to a person are the one thing that a hook cannot just allow; it may answer them.
+    let allows = verdict.as_ref().is_some_and(|said| said.behavior == HookPermissionDecision::Allow);
+    let answered = allows && planning::is_answered(&call.name, &input);
     match decision {
         _ if cancel.is_cancelled() => Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
         Decision::Allow(allowed) => {
@@ -64,6 +68,9 @@ pub async fn permit(
             Permitted::Yes { input, place, meta }
         }
         Decision::Deny(denied) => refuse(shared, call, denied).await,
+        Decision::Ask(asked) if answered && asked.reason.rule().is_none() => {
+            Permitted::Yes { input, place, meta: meta(call, None, Some(("accept", "hook", Some("hook")))) }
+        }
         Decision::Ask(asked) => {
             let host = shared.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
             let root = shared.workspace.root.clone();

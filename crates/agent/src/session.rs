@@ -18,6 +18,7 @@ use crate::finish::{Finished, finish};
 use crate::history::{History, as_reminder};
 use crate::journal::Starts;
 use crate::lines;
+use crate::planning;
 use crate::shared::Shared;
 use crate::submit::{Submitted, Words};
 use crate::turn::{Outcome, Stats, Turn};
@@ -319,6 +320,7 @@ impl Session {
                     self.history.add_user(prompt_blocks(&prompt.message.content));
                 }
                 self.history.add_notes(contexts);
+                self.history.add_notes(planning::note(&self.shared).as_slice());
                 self.shared.write_prompt(prompt, Starts::Turn).await;
             }
             Submitted::Refused(refusal) => {

@@ -10,7 +10,7 @@ use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
 use lathe_models::{Model, ModelRequest, WireMessage};
 use lathe_permissions::Engine;
-use lathe_protocol::{Init, Outbound};
+use lathe_protocol::{Init, Outbound, PermissionMode};
 use lathe_tools::{Tool, ToolSet, Workspace};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -93,6 +93,8 @@ pub struct Shared {
     context: Mutex<Size>,
     initialized: AtomicBool,
     introduction: Mutex<Introduction>,
+    /// The mode that planning interrupted.
+    before_plan: Mutex<Option<PermissionMode>>,
 }
 
 impl Shared {
@@ -169,6 +171,7 @@ impl Shared {
             context: Mutex::default(),
             initialized: AtomicBool::new(false),
             introduction: Mutex::default(),
+            before_plan: Mutex::default(),
         }
     }
 
@@ -316,6 +319,15 @@ impl Shared {
         self.note_context(Size::default());
         *lock(&self.last_request) = None;
         *lock(&self.said) = None;
+    }
+
+    pub(crate) fn remember_mode(&self, mode: PermissionMode) {
+        *lock(&self.before_plan) = Some(mode);
+    }
+
+    /// The mode that follows plan mode.
+    pub(crate) fn mode_before_plan(&self) -> PermissionMode {
+        lock(&self.before_plan).unwrap_or_default()
     }
 
     /// Notes that the host has introduced itself; true if it had done so before.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::permit::{Permitted, permit};
+use crate::planning;
 use crate::schedule::Access;
 use crate::shared::Shared;
 use crate::toolhooks;
@@ -93,6 +94,7 @@ pub async fn run(shared: Arc<Shared>, call: ToolCall, cancel: CancellationToken)
         Err(Refused::Schema(invalid)) => return invalid_input(call, &invalid),
         Err(Refused::Tool(failure)) => return failed(call, failure, None),
     };
+    let input = planning::own_input(&shared, tool.name(), input);
     let before = toolhooks::before(&shared, &call, input, &cancel).await;
     if cancel.is_cancelled() {
         // Hooks that were broken off have said nothing: the call must not run as if they had agreed.
@@ -138,6 +140,9 @@ async fn permitted_run(
     let outcome = tool.call(&call.input, &context).await;
     let duration_ms = began.elapsed().as_millis() as u64;
     shared.totals().add_tool_time(duration_ms);
+    if outcome.is_ok() {
+        planning::follow(shared, tool.name()).await;
+    }
     let answered = match outcome {
         Ok(output) => succeeded(call, output, meta),
         Err(ToolFailure::Interrupted) => broken_off(call),

@@ -11,8 +11,8 @@ use lathe_agent::history::as_reminder;
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{
-    CompactPolicy, FrameOptions, HooksConfig, ModelChoice, SessionConfig, SlashCommands, StateFrames, Switch,
-    TurnLimits,
+    CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SlashCommands,
+    StateFrames, Switch, TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
@@ -20,7 +20,7 @@ use lathe_models::catalog::Phase;
 use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
 use lathe_protocol::{Init, PermissionBehavior, PermissionMode, Settings};
 use lathe_settings::memory::ReadCheck;
-use lathe_tools::{Selection, StructuredOutput, ToolSet, Workspace, builtin_tools};
+use lathe_tools::{Selection, StructuredOutput, Tool, ToolSet, Workspace, builtin_tools, interactive_tools};
 use lathe_transcript::SessionPaths;
 
 use crate::children::Children;
@@ -80,6 +80,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
     let child_env = children.env(&variables);
     let mut workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
     workspace.child_env = child_env.tools;
+    workspace.plan_file = plan_dir(&wanted, &env).map(|dir| dir.join(format!("{session_id}.md")));
     permissions.add_readable(&workspace.output_dir);
     let rules = RulesInForce::new(permissions.clone());
     if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
@@ -122,7 +123,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
         session_id,
         retry: client::retry_policy(&env),
         tools,
-        known_tools: builtin_tools().iter().map(|tool| tool.name().to_owned()).collect(),
+        known_tools: all_tools(plan).iter().map(|tool| tool.name().to_owned()).collect(),
         workspace: Arc::new(workspace),
         permissions,
         system,
@@ -264,9 +265,19 @@ fn plan_dir(wanted: &Settings, env: &Env) -> Option<PathBuf> {
     }
 }
 
+/// Every tool there is for such a run. Those that ask somebody need somebody to ask.
+fn all_tools(plan: &RunPlan) -> Vec<Arc<dyn Tool>> {
+    let mut all = builtin_tools();
+    if plan.surface == PromptSurface::Host {
+        all.extend(interactive_tools());
+        all.sort_by(|a, b| a.name().cmp(b.name()));
+    }
+    all
+}
+
 /// The tools of the session: those the plan names, without those that a bare deny takes away.
 fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, StartError> {
-    let all = ToolSet::new(builtin_tools());
+    let all = ToolSet::new(all_tools(plan));
     let chosen = match &plan.tools {
         ToolChoice::Default => all,
         ToolChoice::Only(names) => all.select(Selection::Only(names)),

@@ -11,6 +11,7 @@ extern crate self as lathe_tools;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+pub mod ask_user;
 mod bash;
 mod edit;
 mod files;
@@ -18,6 +19,7 @@ mod glob;
 mod grep;
 mod notebook;
 mod notebook_edit;
+pub mod plan;
 mod read;
 mod schema;
 mod search;
@@ -44,6 +46,11 @@ pub use tool::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
 pub use toolset::{Selection, ToolSet};
 pub use workspace::{GlobScope, Limits, PathFilter, ReadBeforeEdit, Workspace};
 pub use write::Write;
+
+/// The tools that only make sense with somebody to ask, in the order of their names.
+pub fn interactive_tools() -> Vec<Arc<dyn Tool>> {
+    vec![Arc::new(ask_user::AskUserQuestion), Arc::new(plan::EnterPlanMode), Arc::new(plan::ExitPlanMode)]
+}
 
 /// Every built-in tool of this crate, in the order of their names.
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {

@@ -25,6 +25,8 @@ pub struct Workspace {
     pub child_env: Vec<(String, String)>,
     /// What was set since.
     later_env: Mutex<LaterEnv>,
+    /// Where the plan of this session is written.
+    pub plan_file: Option<PathBuf>,
     /// The shell that runs Bash calls.
     pub shell: PathBuf,
     /// Bounds and policies of the tools.
@@ -124,6 +126,7 @@ impl Workspace {
             ledger,
             child_env: Vec::new(),
             later_env: Mutex::default(),
+            plan_file: None,
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),
             seen: SeenFiles::default(),

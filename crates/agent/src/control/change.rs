@@ -44,7 +44,7 @@ pub(super) async fn permission_mode(
     let Some(mode) = body.mode.as_deref().and_then(|mode| PermissionMode::parse(mode).ok()) else {
         return bad_mode();
     };
-    if shared.permissions().set_mode(mode).is_err() {
+    if shared.change_mode(mode).is_err() {
         let text = "Cannot set permission mode to bypassPermissions because the session was not launched \
                     with --dangerously-skip-permissions";
         return Reply::Coded(text.to_owned(), "bypass_not_launched");

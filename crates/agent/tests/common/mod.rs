@@ -26,7 +26,7 @@ use lathe_permissions::{Engine, EngineConfig, RuleSource};
 use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode};
 use lathe_scripted::{Script, ScriptedModel};
 use lathe_settings::memory::Memory;
-use lathe_tools::{StructuredOutput, ToolSet, Workspace, builtin_tools};
+use lathe_tools::{StructuredOutput, ToolSet, Workspace, builtin_tools, interactive_tools};
 use lathe_transcript::record::Envelope;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -112,6 +112,8 @@ pub struct Setup {
     pub journal: Option<Journal>,
     pub beginning: Beginning,
     pub preamble: Option<String>,
+    /// Where plans are written.
+    pub plan_file: Option<PathBuf>,
 }
 
 impl Setup {
@@ -148,6 +150,7 @@ impl Setup {
             journal: None,
             beginning: Beginning::New,
             preamble: None,
+            plan_file: None,
         }
     }
 
@@ -159,7 +162,12 @@ impl Setup {
         if self.must_read_first {
             workspace.limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
         }
-        let mut tools = ToolSet::new(builtin_tools());
+        workspace.plan_file.clone_from(&self.plan_file);
+        let mut tools = builtin_tools();
+        if self.surface == PromptSurface::Host {
+            tools.extend(interactive_tools());
+        }
+        let mut tools = ToolSet::new(tools);
         if let Some(schema) = self.schema {
             tools = tools.with(Arc::new(StructuredOutput::new(schema).expect("the schema is valid")));
         }
@@ -169,6 +177,7 @@ impl Setup {
         let mut permissions = Engine::new(EngineConfig {
             mode: self.mode,
             working_dirs: vec![self.cwd.clone()],
+            plan_dir: self.plan_file.as_deref().and_then(Path::parent).map(Path::to_owned),
             bypass_available: true,
             ..EngineConfig::default()
         });

@@ -41,6 +41,7 @@ const NOT_OURS: &[&str] = &[
     "remote_control_available",
     "remote_control_auto_on_by_default",
     "ide_rc_auto_enable_gate",
+    "server_policy_ask_only",
 ];
 
 /// Lists whose entries are each runtime's own.
