@@ -58,7 +58,7 @@ pub(crate) fn note(shared: &Shared) -> Option<String> {
     if shared.permissions().mode() != PermissionMode::Plan {
         return None;
     }
-    let rules = match shared.tools.get("ExitPlanMode") {
+    let rules = match shared.tool("ExitPlanMode") {
         Some(_) => rules_of_planning(shared.workspace.plan_file.as_deref()),
         None => "Nothing may be changed: read and search only, and answer with the plan.".to_owned(),
     };
