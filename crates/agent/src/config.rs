@@ -18,6 +18,7 @@ use lathe_transcript::Resumed;
 use serde_json::{Map, Value};
 
 use crate::access::SettingsAccess;
+use crate::checkpoints::CheckpointsConfig;
 use crate::commands::SlashCommands;
 use crate::compact::policy::CompactPolicy;
 use crate::era::Era;
@@ -51,6 +52,8 @@ pub struct SessionConfig {
     pub init: Init,
     /// Names of the output styles there are.
     pub output_styles: Vec<String>,
+    /// Files as they were before each prompt, where a host wants to go back.
+    pub checkpoints: Option<CheckpointsConfig>,
     /// Whether prompts may be commands.
     pub slash_commands: SlashCommands,
     /// How the conversation is kept within the model's window.

@@ -187,6 +187,11 @@ impl Journal {
         self.append(Line::of(&record));
     }
 
+    /// A fact beside the conversation.
+    pub fn side(&mut self, record: &SideRecord) {
+        self.append(Line::of(record));
+    }
+
     /// The turn is over: what listings and a later run need to know.
     pub fn end_of_turn(&mut self, spent: Spent) {
         if self.writer.is_none() && self.mirror.is_none() {

@@ -10,6 +10,7 @@ pub mod answer;
 pub mod ask;
 mod beside;
 mod calls;
+pub mod checkpoints;
 pub mod commands;
 pub mod compact;
 pub mod config;

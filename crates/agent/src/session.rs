@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::beside::Beside;
+use crate::checkpoints::Checkpoints;
 use crate::commands::{self, Dispatch, Invocation};
 use crate::config::{SessionConfig, Setup};
 use crate::decide::Ending;
@@ -118,6 +119,7 @@ pub async fn run(
     session.finish_hooks().await;
     session.shared.workspace.ledger.kill_all().await;
     session.shared.mirror_records().await;
+    session.shared.checkpoints.iter().for_each(Checkpoints::close);
     session.end.interrupted = session.finish.is_cancelled();
     session.end
 }
@@ -362,6 +364,7 @@ impl Session {
     async fn report_troubles(&mut self) {
         let unknown = self.shared.totals().take_unknown_models();
         let mut troubles = self.shared.journal().take_troubles();
+        troubles.extend(self.shared.checkpoints.iter().flat_map(Checkpoints::take_troubles));
         troubles.extend(unknown.into_iter().map(|model| {
             format!("no price is known for {model}: its cost is counted as the default model's")
         }));
@@ -396,6 +399,7 @@ impl Shared {
         let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| self.frames.uuid());
         let mode = self.permissions().mode().as_str();
         self.journal().prompt(prompt, starts, &uuid, &self.frames.now(), mode);
+        self.checkpoint_prompt(&uuid);
         self.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
     }
 

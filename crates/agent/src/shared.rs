@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::{SessionEnv, SettingsAccess};
 use crate::ask::Questions;
+use crate::checkpoints::{Checkpoints, Moment};
 use crate::commands::SlashCommands;
 use crate::compact::Compaction;
 use crate::config::{FrameOptions, ModelChoice, PromptSurface, SessionConfig, TurnLimits};
@@ -63,6 +64,8 @@ pub struct Shared {
     pub first_model: String,
     pub init: Init,
     pub output_styles: Vec<String>,
+    /// Files as they were before each prompt, where a host wants to go back.
+    pub checkpoints: Option<Checkpoints>,
     /// Whether prompts may be commands.
     pub slash_commands: SlashCommands,
     /// Context that goes in front of every conversation: memory files and the like.
@@ -153,6 +156,7 @@ impl Shared {
             first_model: config.choice.id.clone(),
             init: config.init,
             output_styles: config.output_styles,
+            checkpoints: config.checkpoints.map(Checkpoints::new),
             slash_commands: config.slash_commands,
             preamble: config.preamble,
             questions: Questions::default(),
@@ -218,6 +222,26 @@ impl Shared {
     pub fn add_tool(&self, tool: Arc<dyn Tool>) {
         let mut tools = lock(&self.tools);
         *tools = Arc::new(tools.with(tool));
+    }
+
+    /// A prompt begins: the files followed so far are looked at, where somebody wants to go back to here.
+    pub(crate) fn checkpoint_prompt(&self, prompt: &str) {
+        if let Some(checkpoints) = &self.checkpoints {
+            let (session, now) = (self.frames.session_id(), self.frames.now());
+            let record = checkpoints.begin(prompt, Moment { session: &session, now: &now });
+            self.journal().side(&record);
+        }
+    }
+
+    /// A call is about to change a file: what it is now is kept.
+    pub(crate) fn checkpoint_file(&self, path: &Path, assistant_uuid: &str) {
+        if let Some(checkpoints) = &self.checkpoints {
+            let (session, now) = (self.frames.session_id(), self.frames.now());
+            let moment = Moment { session: &session, now: &now };
+            if let Some(record) = checkpoints.before_change(path, assistant_uuid, moment) {
+                self.journal().side(&record);
+            }
+        }
     }
 
     /// The permission engine.

@@ -136,6 +136,9 @@ async fn permitted_run(
         place,
         closed_paths: shared.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
     };
+    if let Some(path) = tool.changed_file(&call.input).and_then(|path| context.real_path(path).ok()) {
+        shared.checkpoint_file(&path, &call.assistant_uuid);
+    }
     let began = Instant::now();
     let outcome = tool.call(&call.input, &context).await;
     let duration_ms = began.elapsed().as_millis() as u64;

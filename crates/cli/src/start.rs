@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lathe_agent::checkpoints::CheckpointsConfig;
 use lathe_agent::era::{ClientFacts, Era};
 use lathe_agent::history::as_reminder;
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{
-    CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SlashCommands,
-    StateFrames, Switch, TurnLimits,
+    Beginning, CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig,
+    SlashCommands, StateFrames, Switch, TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
@@ -30,7 +31,7 @@ use crate::host::RealHost;
 use crate::live::{self, LiveSettings, RulesInForce};
 use crate::plan::{self, Autocompact, RunPlan, StartError, ToolChoice};
 use crate::retention::Retention;
-use crate::sessions;
+use crate::sessions::{self, OpenSession};
 use crate::settings::{self, RunSettings};
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
 
@@ -93,6 +94,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
     let mut system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
     let style = instructions.style.as_ref();
     system.style = style.map(|style| style.text.clone()).unwrap_or_default();
+    let checkpoints = checkpoints(plan, &env, &cwd, &session);
     let hooks = hooks_config(&env, &settings, child_env.hooks, &workspace.output_dir);
     let settings_dirs: Vec<PathBuf> =
         settings.stack().permission_dirs().into_iter().map(|dir| dir.path).collect();
@@ -140,6 +142,7 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
         surface: plan.surface.clone(),
         catalog: client::catalog(&env),
         settings: Arc::new(live),
+        checkpoints,
         journal: session.journal,
         beginning: session.beginning,
         host,
@@ -356,6 +359,20 @@ fn hooks_config(
         env_dir: Some(output_dir.with_file_name("hook-env")),
         web: client::web_client(env),
     }
+}
+
+/// Copies of the files that tools change, for hosts that asked to be able to go back.
+fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> Option<CheckpointsConfig> {
+    if !env.is_on("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING") {
+        return None;
+    }
+    let goes_on = matches!(session.beginning, Beginning::Resumed(_));
+    Some(CheckpointsConfig {
+        dir: env.config_dir()?.join("file-history"),
+        root: cwd.to_owned(),
+        earlier: session.journal.path().filter(|_| goes_on).map(Path::to_owned),
+        lasting: plan.persist,
+    })
 }
 
 /// Where large outputs of this session go.

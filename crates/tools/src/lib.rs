@@ -34,6 +34,7 @@ use std::sync::Arc;
 
 pub use bash::Bash;
 pub use edit::Edit;
+pub use files::keep;
 pub use files::open::open_file;
 pub use files::seen::{Excerpt, SeenFiles, Shown};
 pub use glob::Glob;

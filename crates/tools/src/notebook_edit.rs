@@ -116,6 +116,10 @@ impl Tool for NotebookEdit {
         Ok(())
     }
 
+    fn changed_file<'a>(&self, input: &'a Value) -> Option<&'a str> {
+        input["notebook_path"].as_str()
+    }
+
     fn call<'a>(
         &'a self,
         input: &'a Value,

@@ -36,6 +36,12 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
+    /// The path in the input of the one file that a call changes, for those who keep what was there before.
+    /// None for tools whose changes are not known beforehand.
+    fn changed_file<'a>(&self, _input: &'a Value) -> Option<&'a str> {
+        None
+    }
+
     /// Does the work. Must return promptly once `context.cancel` fires, with nothing left running.
     fn call<'a>(
         &'a self,

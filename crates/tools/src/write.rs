@@ -60,6 +60,10 @@ impl Tool for Write {
         Effect::Writes
     }
 
+    fn changed_file<'a>(&self, input: &'a Value) -> Option<&'a str> {
+        input["file_path"].as_str()
+    }
+
     fn call<'a>(
         &'a self,
         input: &'a Value,

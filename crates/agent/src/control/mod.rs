@@ -13,6 +13,7 @@ mod initialize;
 mod listing;
 mod look;
 mod model;
+mod rewind;
 
 use std::sync::Arc;
 
@@ -136,10 +137,7 @@ async fn dispatch(
         Body::SetMcpPermissionModeOverride(_) => {
             Reply::Success(json!({"warning": "there is no such MCP server; the override has no effect"}))
         }
-        Body::RewindFiles(body) if body.dry_run == Some(true) => {
-            Reply::Success(json!({"canRewind": false, "error": "File rewinding is not enabled."}))
-        }
-        Body::RewindFiles(_) => Reply::Error("File rewinding is not enabled.".to_owned()),
+        Body::RewindFiles(body) => rewind::files(shared, &body),
         Body::BackgroundTasks(body) if body.tool_use_id.is_some() => {
             Reply::Success(json!({"backgrounded": false}))
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lathe_agent::access::{NoSettings, SettingsAccess};
+use lathe_agent::checkpoints::CheckpointsConfig;
 use lathe_agent::host::Host;
 use lathe_agent::journal::Journal;
 use lathe_agent::prompt::SystemPrompt;
@@ -94,6 +95,7 @@ pub struct Setup {
     pub log: Log,
     /// Whether files must be read before they are changed.
     pub must_read_first: bool,
+    pub checkpoints: Option<CheckpointsConfig>,
     /// The `hooks` of a settings file.
     pub hooks: Value,
     /// The shape of answers.
@@ -134,6 +136,7 @@ impl Setup {
             fallbacks: Vec::new(),
             log: Log::default(),
             must_read_first: false,
+            checkpoints: None,
             hooks: json!({}),
             schema: None,
             hooking: HooksConfig {
@@ -218,6 +221,7 @@ impl Setup {
             init: Init { output_style: "default".to_owned(), ..Init::default() },
             memory: self.memory,
             setup: self.setup,
+            checkpoints: self.checkpoints,
             slash_commands: self.slash_commands,
             compaction: self.compaction,
             beginning: self.beginning,

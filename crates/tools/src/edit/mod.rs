@@ -83,6 +83,10 @@ impl Tool for Edit {
         Ok(())
     }
 
+    fn changed_file<'a>(&self, input: &'a Value) -> Option<&'a str> {
+        input["file_path"].as_str()
+    }
+
     fn call<'a>(
         &'a self,
         input: &'a Value,

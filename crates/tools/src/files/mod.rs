@@ -2,6 +2,7 @@
 //! memory of what has been read. Nothing here knows a tool or a permission.
 
 pub(crate) mod error;
+pub mod keep;
 pub(crate) mod open;
 pub(crate) mod patch;
 pub(crate) mod real;

@@ -98,6 +98,26 @@ impl Target {
         }
     }
 
+    /// How many names the file has.
+    pub fn links(&self) -> Result<u64, FileError> {
+        let stat = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| FileError::from_errno(errno, "stat"))?;
+        #[allow(clippy::unnecessary_cast, reason = "the field type differs between platforms")]
+        Ok(stat.st_nlink as u64)
+    }
+
+    /// Sets the mode of what is there now.
+    pub fn set_mode(&self, mode: u32) -> Result<(), FileError> {
+        rustix::fs::chmodat(&self.dir, &self.name, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())
+            .map_err(|errno| FileError::from_errno(errno, "chmod"))
+    }
+
+    /// Removes the file.
+    pub fn remove(&self) -> Result<(), FileError> {
+        rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty())
+            .map_err(|errno| FileError::from_errno(errno, "unlink"))
+    }
+
     /// Puts `content` in place, with the mode and, where possible, the owner of what was there.
     pub fn replace(&self, content: &[u8], expected: Expected<'_>) -> Result<Stamp, FileError> {
         if let Expected::Unchanged(_) = expected {

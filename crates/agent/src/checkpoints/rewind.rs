@@ -1,0 +1,125 @@
+//! Going back: every followed file becomes what it was before a prompt. What was made since is removed, what
+//! was removed comes back, with its mode. Whatever is a link by now is left alone and counted.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use lathe_tools::keep::{self, FileCopy, KeepError};
+
+use super::{Backup, Checkpoints, MAX_FILE_BYTES, Moment, State};
+
+/// Whether files are changed or only looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DryRun {
+    Yes,
+    No,
+}
+
+/// What going back changed, or would change.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rewound {
+    pub files_changed: Vec<String>,
+    pub insertions: u64,
+    pub deletions: u64,
+    /// Files left alone because a link or something that is no file stands in their place.
+    pub skipped_links: u64,
+    /// Files that could not be brought back, each with the reason.
+    pub failures: Vec<String>,
+}
+
+/// Why going back is not possible. Hosts know the texts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoRewind {
+    #[error("File rewinding is not enabled.")]
+    NotEnabled,
+    #[error("No file checkpoint found for this message.")]
+    NoCheckpoint,
+    #[error("none of the files could be rewound: {0}")]
+    AllFailed(String),
+}
+
+/// What a file is to become.
+enum Wanted {
+    Backup(Backup),
+    /// It could not be saved at the time.
+    Uncovered,
+}
+
+impl Checkpoints {
+    /// Goes back to before a prompt.
+    pub fn rewind(&self, prompt: &str, dry: DryRun, at: Moment<'_>) -> Result<Rewound, NoRewind> {
+        let state = self.state(at.session);
+        let wanted = state.wanted(prompt).ok_or(NoRewind::NoCheckpoint)?;
+        let mut rewound = Rewound::default();
+        for (name, wanted) in wanted {
+            let outcome = match wanted {
+                Wanted::Backup(backup) => state.rewind_file(&name, &backup, dry, &mut rewound),
+                Wanted::Uncovered => Err(KeepError::Failed("it was not saved at the time".to_owned())),
+            };
+            match outcome {
+                Ok(()) => {}
+                Err(KeepError::NotPlain) => rewound.skipped_links += 1,
+                Err(error) => rewound.failures.push(format!("{name}: {error}")),
+            }
+        }
+        if rewound.files_changed.is_empty() && !rewound.failures.is_empty() {
+            return Err(NoRewind::AllFailed(rewound.failures.join("; ")));
+        }
+        Ok(rewound)
+    }
+}
+
+impl State {
+    /// What every file that was ever followed has to become. One that was not followed yet at that prompt
+    /// becomes what it was when it was changed for the first time after it.
+    fn wanted(&self, prompt: &str) -> Option<BTreeMap<String, Wanted>> {
+        let from = self.snapshots.iter().rposition(|snapshot| snapshot.message_id == prompt)?;
+        let mut wanted = BTreeMap::new();
+        for snapshot in self.snapshots.iter().skip(from) {
+            for name in &snapshot.uncovered {
+                wanted.entry(name.clone()).or_insert(Wanted::Uncovered);
+            }
+            for (name, backup) in &snapshot.tracked_file_backups {
+                wanted.entry(name.clone()).or_insert_with(|| Wanted::Backup(backup.clone()));
+            }
+        }
+        Some(wanted)
+    }
+
+    fn rewind_file(
+        &self,
+        name: &str,
+        backup: &Backup,
+        dry: DryRun,
+        rewound: &mut Rewound,
+    ) -> Result<(), KeepError> {
+        if !backup.real_parent_dir.is_absolute() {
+            return Err(KeepError::Failed("its record does not say where it is".to_owned()));
+        }
+        let path: PathBuf = backup.path(name);
+        let then = match &backup.backup_file_name {
+            Some(file) => Some(self.store.read(file).map_err(KeepError::Failed)?),
+            None => None,
+        };
+        // One that has grown beyond what is kept is still replaced; only its lines are not counted.
+        let now = match keep::take(&path, MAX_FILE_BYTES) {
+            Ok(now) => now.map(|(copy, _)| copy),
+            Err(KeepError::TooLarge(_)) => Some(FileCopy { bytes: Vec::new(), mode: u32::MAX }),
+            Err(error) => return Err(error),
+        };
+        if now == then {
+            return Ok(());
+        }
+        match (&then, dry) {
+            (_, DryRun::Yes) => {}
+            (Some(copy), DryRun::No) => keep::put_back(&path, copy)?,
+            (None, DryRun::No) => keep::remove(&path)?,
+        }
+        let bytes = |copy: Option<FileCopy>| copy.map(|copy| copy.bytes).unwrap_or_default();
+        let (insertions, deletions) = keep::changed_lines(&bytes(now), &bytes(then));
+        rewound.insertions += insertions;
+        rewound.deletions += deletions;
+        rewound.files_changed.push(path.display().to_string());
+        Ok(())
+    }
+}

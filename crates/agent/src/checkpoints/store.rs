@@ -1,0 +1,117 @@
+//! The saved copies of one session: files named after a hash of the path and a version, each written once.
+//! A copy has the mode of the file it was made of; the folder is private, whatever that mode is.
+
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use lathe_tools::keep::FileCopy;
+
+/// Bytes of all copies of a session.
+const MAX_TOTAL_BYTES: u64 = 512 << 20;
+
+/// Versions that are tried when a name is taken.
+const MAX_TRIES: u32 = 1000;
+
+/// The folder of one session's copies; it is made when there is something to put into it.
+#[derive(Default)]
+pub(super) struct Store {
+    dir: PathBuf,
+    bytes: u64,
+}
+
+impl Store {
+    pub fn open(dir: PathBuf) -> Self {
+        let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
+        let bytes = entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum();
+        Self { dir, bytes }
+    }
+
+    pub fn has_room(&self, bytes: usize) -> bool {
+        self.bytes + bytes as u64 <= MAX_TOTAL_BYTES
+    }
+
+    /// Saves a copy; its name, and the version it became.
+    pub fn write(&mut self, path: &Path, version: u32, copy: &FileCopy) -> Result<(String, u32), String> {
+        if !self.has_room(copy.bytes.len()) {
+            return Err(format!("the copies of this session would take more than {MAX_TOTAL_BYTES} bytes"));
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&self.dir)
+            .map_err(|error| self.failed(&error))?;
+        let key = fnv(path.as_os_str().as_bytes());
+        for version in version..version.saturating_add(MAX_TRIES) {
+            let name = format!("{key:016x}@v{version}");
+            let place = self.dir.join(&name);
+            // A name that is taken belongs to a copy whose record never came to be, or to another path.
+            let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&place) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+                result => result.map_err(|error| self.failed(&error))?,
+            };
+            let written = file
+                .write_all(&copy.bytes)
+                .and_then(|()| file.set_permissions(Permissions::from_mode(copy.mode)));
+            if let Err(error) = written {
+                drop(std::fs::remove_file(&place));
+                return Err(self.failed(&error));
+            }
+            self.bytes += copy.bytes.len() as u64;
+            return Ok((name, version));
+        }
+        Err(format!("there are too many copies of it in {}", self.dir.display()))
+    }
+
+    /// A copy.
+    pub fn read(&self, name: &str) -> Result<FileCopy, String> {
+        // The name comes out of a record, which somebody else may have written.
+        if name.is_empty() || name.contains('/') || name.starts_with('.') {
+            return Err("its copy has no proper name".to_owned());
+        }
+        let path = self.dir.join(name);
+        let is_file = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
+        if !is_file {
+            return Err("its copy is gone".to_owned());
+        }
+        let mode = std::fs::metadata(&path).map_err(|error| self.failed(&error))?.permissions().mode();
+        let bytes = std::fs::read(&path).map_err(|error| self.failed(&error))?;
+        Ok(FileCopy { bytes, mode: mode & 0o7777 })
+    }
+
+    /// Removes the copies that are not in this list.
+    pub fn remove_all_but(&mut self, needed: &BTreeSet<&str>) {
+        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            if needed.contains(entry.file_name().to_string_lossy().as_ref()) {
+                continue;
+            }
+            let size = entry.metadata().map_or(0, |metadata| metadata.len());
+            if std::fs::remove_file(entry.path()).is_ok() {
+                self.bytes = self.bytes.saturating_sub(size);
+            }
+        }
+    }
+
+    /// Removes everything.
+    pub fn remove_all(&mut self) {
+        if !self.dir.as_os_str().is_empty() {
+            // What cannot be removed is left to the clean-up of old sessions.
+            drop(std::fs::remove_dir_all(&self.dir));
+            self.bytes = 0;
+        }
+    }
+
+    fn failed(&self, error: &std::io::Error) -> String {
+        format!("{}: {error}", self.dir.display())
+    }
+}
+
+/// A hash that is the same in every run and on every machine (FNV-1a).
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

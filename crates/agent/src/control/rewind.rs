@@ -1,0 +1,42 @@
+//! `rewind_files`: the files of the session as they were before a prompt.
+
+use std::sync::Arc;
+
+use lathe_protocol::control::{RewindFilesRequest, RewindFilesResponse};
+use serde_json::json;
+
+use super::Reply;
+use crate::checkpoints::{DryRun, Moment, NoRewind};
+use crate::shared::Shared;
+
+/// Goes back, or says what that would change. A dry run never fails: it says that it cannot be done.
+pub(super) fn files(shared: &Arc<Shared>, body: &RewindFilesRequest) -> Reply {
+    let dry = if body.dry_run == Some(true) { DryRun::Yes } else { DryRun::No };
+    let (session, now) = (shared.frames.session_id(), shared.frames.now());
+    let outcome = match &shared.checkpoints {
+        Some(checkpoints) => {
+            checkpoints.rewind(&body.user_message_id, dry, Moment { session: &session, now: &now })
+        }
+        None => Err(NoRewind::NotEnabled),
+    };
+    match outcome {
+        Ok(rewound) => {
+            let failures = (!rewound.failures.is_empty()).then(|| rewound.failures.join("; "));
+            Reply::Success(json!(RewindFilesResponse {
+                can_rewind: true,
+                files_changed: Some(rewound.files_changed),
+                insertions: Some(rewound.insertions),
+                deletions: Some(rewound.deletions),
+                error: failures.map(|failures| format!("not everything could be rewound: {failures}")),
+                skipped_links: (dry == DryRun::No).then_some(rewound.skipped_links),
+                ..RewindFilesResponse::default()
+            }))
+        }
+        Err(error) if dry == DryRun::Yes => Reply::Success(json!(RewindFilesResponse {
+            can_rewind: false,
+            error: Some(error.to_string()),
+            ..RewindFilesResponse::default()
+        })),
+        Err(error) => Reply::Error(error.to_string()),
+    }
+}
