@@ -6,15 +6,13 @@
 
 use std::sync::{Arc, Weak};
 
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use lathe_hooks::{Asked, PromptError, PromptQuestion, Prompter};
 use lathe_models::catalog::Phase;
 use lathe_models::retry::RetryDecision;
-use lathe_models::{CacheTtl, ErrorKind, ModelError, ModelRequest, Role, SystemPart, Thinking, WireMessage};
+use lathe_models::{CacheTtl, ErrorKind, ModelRequest, Role, SystemPart, Thinking, WireMessage};
 use serde_json::json;
 
-use crate::answer::Answer;
 use crate::shared::Shared;
 
 /// Longer verdicts are cut: a reason is a sentence.
@@ -64,7 +62,7 @@ impl Shared {
         let mut request = Arc::new(self.question(question)?);
         let mut attempt = 0;
         loop {
-            let error = match self.ask_once(&request).await {
+            let error = match self.ask_model_once(&request).await {
                 Ok(text) => return Ok(text),
                 Err(error) => error,
             };
@@ -112,31 +110,6 @@ impl Shared {
             extra_body,
             agent: "hook".into(),
         })
-    }
-
-    /// One attempt.
-    async fn ask_once(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
-        let mut paid = Paid { shared: self, model: &request.model, answer: Answer::default() };
-        let mut stream = self.model.stream(request.clone()).await?;
-        while let Some(event) = stream.events.next().await {
-            paid.answer.fold(&event?.event);
-        }
-        let texts = paid.answer.blocks.iter().filter_map(|block| block["text"].as_str());
-        Ok(texts.collect::<Vec<_>>().join("\n"))
-    }
-}
-
-/// An answer that is paid for as far as it arrived, also when it breaks off or nobody waits for it any more.
-struct Paid<'a> {
-    shared: &'a Shared,
-    model: &'a str,
-    answer: Answer,
-}
-
-impl Drop for Paid<'_> {
-    fn drop(&mut self) {
-        let model = if self.answer.model().is_empty() { self.model } else { self.answer.model() };
-        self.shared.totals().add(model, &self.answer.usage);
     }
 }
 

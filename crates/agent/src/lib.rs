@@ -34,6 +34,7 @@ mod judge;
 mod late;
 mod lifecycle;
 mod lines;
+mod onequestion;
 mod permit;
 mod planning;
 pub mod prompt;

@@ -5,7 +5,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use lathe_models::retry::RetryDecision;
 use lathe_models::{ModelError, ModelRequest, Role, Thinking, WireMessage, catalog};
 use lathe_protocol::control::{GenerateSessionTitleRequest, SideQuestionRequest};
@@ -15,7 +14,6 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Reply;
-use crate::answer::Answer;
 use crate::shared::Shared;
 
 /// What stands in front of a side question.
@@ -168,7 +166,7 @@ impl Asking<'_> {
             let error = tokio::select! {
                 biased;
                 () = self.withdraw.cancelled() => return Err(Failed::Withdrawn),
-                answer = self.attempt(&request) => match answer {
+                answer = self.shared.ask_model_once(&request) => match answer {
                     Ok(text) => return Ok(text),
                     Err(error) => error,
                 },
@@ -184,23 +182,6 @@ impl Asking<'_> {
                 () = tokio::time::sleep(delay) => {}
             }
         }
-    }
-
-    async fn attempt(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
-        let mut stream = self.shared.model.stream(request.clone()).await?;
-        let mut answer = Answer::default();
-        let ended = loop {
-            match stream.events.next().await {
-                Some(Ok(event)) => drop(answer.fold(&event.event)),
-                Some(Err(error)) => break Err(error),
-                None => break Ok(()),
-            }
-        };
-        let model = if answer.model().is_empty() { &request.model } else { answer.model() };
-        self.shared.totals().add(model, &answer.usage);
-        ended?;
-        let texts = answer.blocks.iter().filter_map(|block| block["text"].as_str());
-        Ok(texts.collect::<Vec<_>>().join("\n\n"))
     }
 
     fn frame(&self) -> ControlRequestProgress {
