@@ -382,7 +382,7 @@ impl Shared {
             self.totals().start_from(cost);
         }
         let mut journal = self.journal();
-        journal.report(resumed.warnings.iter().map(ToString::to_string));
+        journal.report(damage_note(&resumed.warnings).into_iter());
         journal.go_on_after(resumed.last_uuid, resumed.turn_index);
         History::restore(resumed.messages)
     }
@@ -430,6 +430,12 @@ impl Shared {
             self.emit(frame).await;
         }
     }
+}
+
+/// What was wrong with the file of a session that goes on: one note, however much it was.
+fn damage_note(warnings: &[lathe_transcript::Warning]) -> Option<String> {
+    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }
 
 /// The blocks of a prompt.

@@ -404,3 +404,116 @@ fn old_sessions_go_when_a_run_is_over_and_used_ones_stay() {
     assert!(locked.exists(), "somebody has it open");
     assert_eq!(files(&context).len(), 5, "those of today are all there");
 }
+
+/// A session as the reference writes it: context between prompt and answer, calls side by side, records that
+/// only it knows.
+fn foreign_session() -> String {
+    let chain = |uuid: &str, parent: Option<&str>, mut record: Value| {
+        record["uuid"] = json!(uuid);
+        record["parentUuid"] = json!(parent);
+        record["isSidechain"] = json!(false);
+        record["sessionId"] = json!(ID);
+        record["cwd"] = json!("/somewhere/else");
+        record["version"] = json!("2.1.325");
+        record["timestamp"] = json!("2026-01-01T00:00:00.000Z");
+        record.to_string()
+    };
+    let call = |uuid: &str, parent: &str, index: u64, id: &str| {
+        let block = json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "true"}});
+        let message = json!({"id": "msg_a", "role": "assistant", "model": "m", "content": [block],
+            "stop_reason": "tool_use"});
+        let record =
+            json!({"type": "assistant", "message": message, "apiBlockIndex": index, "madeBy": "model"});
+        chain(uuid, Some(parent), record)
+    };
+    let result = |uuid: &str, parent: &str, id: &str| {
+        let block = json!({"type": "tool_result", "tool_use_id": id, "content": format!("out of {id}")});
+        let record = json!({"type": "user", "message": {"role": "user", "content": [block]}, "promptId": "t",
+            "toolUseResult": {"stdout": "x"}, "sourceToolAssistantUUID": parent});
+        chain(uuid, Some(parent), record)
+    };
+    let prompt = json!({"type": "user", "message": {"role": "user", "content": "the old prompt"}, "promptId": "t",
+        "permissionMode": "acceptEdits", "turnPosition": {"promptIndex": 0, "turnIndex": 7}});
+    let context = json!({"type": "attachment", "attachment": {"type": "environment"}, "renderedRole": "system",
+        "rendered": "you are somewhere else"});
+    let usage = json!({"m": {"inputTokens": 5, "outputTokens": 6, "cacheReadInputTokens": 0,
+        "cacheCreationInputTokens": 0, "webSearchRequests": 0, "costUSD": 1.5}});
+    [
+        json!({"type": "mode", "mode": "normal", "sessionId": ID}).to_string(),
+        json!({"type": "atis-latch", "atis": "", "sessionId": ID}).to_string(),
+        json!({"type": "queue-operation", "operation": "enqueue", "timestamp": "t", "sessionId": ID,
+            "content": "the old prompt"}).to_string(),
+        chain("p", None, prompt),
+        chain("e", Some("p"), context),
+        call("a1", "e", 0, "t1"),
+        call("a2", "a1", 1, "t2"),
+        result("r2", "a2", "t2"),
+        result("r1", "a1", "t1"),
+        chain("h", Some("r1"), json!({"type": "hologram", "of": ["the", "future"]})),
+        json!({"type": "api-request-shape", "sessionId": ID, "shape": {"x": 1}}).to_string(),
+        json!({"type": "cost-state", "sessionId": ID, "totalCostUSD": 1.5, "totalAPIDuration": 10,
+            "totalAPIDurationWithoutRetries": 9, "totalToolDuration": 3, "totalLinesAdded": 2, "totalLinesRemoved": 1,
+            "totalDuration": 50, "startTime": 1, "modelUsage": usage, "hasUnknownModelCost": false}).to_string(),
+    ]
+    .join("\n")
+        + "\n"
+}
+
+#[test]
+fn a_session_of_the_reference_goes_on() {
+    let context = context();
+    let path =
+        context.write_home(&format!(".claude/projects/-somewhere-else/{ID}.jsonl"), &foreign_session());
+    let run = run(&context, &["--resume", ID], "the new prompt").success();
+    let result = run.result();
+    assert!(result["total_cost_usd"].as_f64().unwrap() > 1.5, "the cost goes on");
+    assert_eq!(result["modelUsage"]["m"]["inputTokens"], 5);
+    assert_eq!(run.of_type("system")[0]["permissionMode"], "acceptEdits");
+    let messages = context.server().requests().pop().unwrap().json()["messages"].clone();
+    let kinds: Vec<String> = messages
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| {
+            let blocks = message["content"].as_array().unwrap().iter();
+            let kinds: Vec<&str> = blocks.map(|block| block["type"].as_str().unwrap()).collect();
+            format!("{} {}", message["role"].as_str().unwrap(), kinds.join(" "))
+        })
+        .collect();
+    assert_eq!(kinds, ["user text", "assistant tool_use tool_use", "user tool_result tool_result text"]);
+    assert!(!messages.to_string().contains("somewhere else"), "the new run describes its own surroundings");
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.starts_with(&foreign_session()), "nothing of it was touched");
+    let added = &records(&path)[foreign_session().lines().count()..];
+    assert_eq!(added[0]["parentUuid"], "h");
+    assert_eq!(added[0]["turnPosition"]["turnIndex"], 8);
+    let state = added.iter().rfind(|record| record["type"] == "cost-state").unwrap();
+    assert_eq!((&state["startTime"], &state["totalLinesAdded"]), (&json!(1), &json!(2)));
+}
+
+/// The session files that were recorded from the reference, where they are at hand.
+#[test]
+fn every_recorded_session_goes_on() {
+    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings/wire/_transcripts");
+    let Ok(runs) = std::fs::read_dir(&recorded) else { return };
+    let files: Vec<PathBuf> = runs
+        .flatten()
+        .flat_map(|run| std::fs::read_dir(run.path().join("projects")).into_iter().flatten().flatten())
+        .flat_map(|project| std::fs::read_dir(project.path()).into_iter().flatten().flatten())
+        .map(|file| file.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .collect();
+    assert!(files.len() > 10, "{}", files.len());
+    for source in files {
+        let context = context();
+        let id = source.file_stem().unwrap().to_str().unwrap();
+        let before = std::fs::read_to_string(&source).unwrap();
+        let path = context.write_home(&format!(".claude/projects/-elsewhere/{id}.jsonl"), &before);
+        let run = run(&context, &["--resume", id], "go on").success();
+        assert_eq!(run.result()["session_id"], id, "{}", source.display());
+        let notes: Vec<Value> =
+            run.lines().into_iter().filter(|line| line["subtype"] == "informational").collect();
+        assert!(notes.is_empty(), "{}: {notes:?}", source.display());
+        assert!(std::fs::read_to_string(&path).unwrap().starts_with(&before));
+    }
+}
