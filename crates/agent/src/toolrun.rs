@@ -1,11 +1,14 @@
 //! The only way to a tool, for every caller: look-up → schema → input check → hooks → permission → call
 //! → hooks → instructions that became due → bounded result. The order of this file is the order in which things happen.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
-use lathe_tools::{Content, InvalidInput, PathFilter, Tool, ToolContext, ToolFailure, ToolOutput};
+use lathe_tools::{
+    Content, Effect, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -70,7 +73,6 @@ pub struct Answered {
 /// Whether the call may run beside others. Only a call that will pass look-up and schema can be
 /// exclusive: anything else is answered without running.
 pub fn access(shared: &Shared, call: &ToolCall) -> Access {
-    use lathe_tools::Effect;
     let Some(tool) = shared.tool(&call.name) else { return Access::Shared };
     let read_only = match tool.effect(&call.input) {
         Effect::ReadOnly => true,
@@ -140,8 +142,12 @@ async fn permitted_run(
         shared.checkpoint_file(&path, &call.assistant_uuid);
     }
     let began = Instant::now();
+    let cwd = shared.workspace.cwd();
     let outcome = tool.call(&call.input, &context).await;
     let duration_ms = began.elapsed().as_millis() as u64;
+    if let (Ok(output), Effect::Shell(command)) = (&outcome, tool.effect(&call.input)) {
+        note_shown_file(shared, &command, &cwd, output);
+    }
     shared.totals().add_tool_time(duration_ms);
     if outcome.is_ok() {
         planning::follow(shared, tool.name()).await;
@@ -157,6 +163,14 @@ async fn permitted_run(
         answered.notes.extend(due);
     }
     answered
+}
+
+/// A command that did nothing but show a file has read it for the model.
+fn note_shown_file(shared: &Shared, command: &str, cwd: &Path, output: &ToolOutput) {
+    let shows = shared.permissions().shell_shows(command, cwd);
+    let Some(file) = shows else { return };
+    let all_of_it = file.whole && output.result["persistedOutputPath"].is_null();
+    shared.workspace.seen.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
 }
 
 enum Refused {

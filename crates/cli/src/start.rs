@@ -82,6 +82,9 @@ pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, Start
     let mut workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
     workspace.child_env = child_env.tools;
     workspace.plan_file = plan_dir(&wanted, &env).map(|dir| dir.join(format!("{session_id}.md")));
+    if !lathe_models::catalog::may_edit_unread(&model_id) {
+        workspace.limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
+    }
     permissions.add_readable(&workspace.output_dir);
     let rules = RulesInForce::new(permissions.clone());
     if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {

@@ -188,6 +188,25 @@ pub fn capabilities(model: &str) -> Capabilities {
     capabilities
 }
 
+/// Whether a model may change files that it has not read. The earlier ones, up to Opus 4.6, Sonnet 4.5 and
+/// Haiku 4.5, lose what they have not seen too easily; a model that is not known is taken for a new one.
+pub fn may_edit_unread(model: &str) -> bool {
+    let (base, _) = table::split_long_context(model);
+    let Some(rest) = base.to_ascii_lowercase().strip_prefix("claude-").map(str::to_owned) else {
+        return true;
+    };
+    let mut parts = rest.split('-');
+    let last_careful = match parts.next() {
+        Some("opus") => (4, 6),
+        Some("sonnet" | "haiku") => (4, 5),
+        Some(family) => return !family.starts_with(|first: char| first.is_ascii_digit()),
+        None => return true,
+    };
+    // A long number is a date.
+    let mut number = || parts.next().filter(|part| part.len() < 3).and_then(|part| part.parse::<u32>().ok());
+    number().is_none_or(|major| (major, number().unwrap_or(0)) > last_careful)
+}
+
 /// Name for people, e.g. in "switched to Sonnet 4.5"; the id itself where there is none.
 pub fn display_name(model: &str) -> &str {
     table::facts(model).map_or(model, |row| row.name)
@@ -239,6 +258,24 @@ mod tests {
 
     fn resolve(name: &str) -> String {
         Catalog::default().resolve(name, Phase::Working)
+    }
+
+    #[test]
+    fn earlier_models_read_before_they_edit() {
+        for careful in [
+            "claude-sonnet-4-5",
+            "claude-sonnet-4-20250514",
+            "claude-opus-4-6[1m]",
+            "claude-haiku-4-5-20251001",
+            "claude-3-5-sonnet-20241022",
+        ] {
+            assert!(!may_edit_unread(careful), "{careful}");
+        }
+        for free in
+            ["claude-opus-4-7", "claude-sonnet-5-5", "claude-haiku-5-5", "claude-fable-5-2", "some-model"]
+        {
+            assert!(may_edit_unread(free), "{free}");
+        }
     }
 
     #[test]

@@ -19,8 +19,12 @@ use serde_json::Value;
 use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
 use crate::engine::{Call, Engine};
 use crate::message;
-use crate::shell::commands::Effect;
+use crate::paths::{Kind, Located};
+use crate::rule::MatchedRule;
+use crate::shell::commands::{Effect, Touch, TouchAccess, Touched};
 use crate::shell::parse::ParseError;
+use crate::shell::unwrap::program_name;
+use crate::shell::value::Arg;
 use crate::shell::walk::{Analysis, Found, Invocation, Opens, Step, analyse};
 use standing::Standings;
 
@@ -159,6 +163,42 @@ impl Shell<'_> {
             Step::Redirect(_) | Step::Assign(_) => None,
         })
     }
+}
+
+/// The rule about one command, the strictest first: for those who explain.
+pub(crate) fn rule_of_part(engine: &Engine, run: &Invocation) -> Option<MatchedRule> {
+    let forbidding = [&engine.deny, &engine.ask];
+    let forbidden = forbidding
+        .into_iter()
+        .find_map(|rules| rules::command_rule(rules, run).map(|rule| rules.matched(rule)));
+    forbidden.or_else(|| allow::permitted(engine, run).map(|rule| engine.allow.matched(rule)))
+}
+
+/// A file that a command shows whole or in part, and does nothing else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether all of it is shown.
+    pub whole: bool,
+}
+
+/// The one file that a command prints, if that is all it does: `cat`, `head` and the like, without a pipe.
+pub(crate) fn shown_file(engine: &Engine, command: &str, cwd: &Path) -> Option<ShownFile> {
+    const SHOWING: [&str; 9] = ["cat", "nl", "bat", "head", "tail", "sed", "grep", "rg", "tac"];
+    let analysis = analyse(command, &engine.known()).ok()?;
+    let [Step::Run(run)] = analysis.steps.as_slice() else { return None };
+    let program = run.args.first().and_then(Arg::fixed).map(program_name)?;
+    if !SHOWING.contains(&program) || analysis.shape.is_some() || analysis.hidden.is_some() {
+        return None;
+    }
+    let Effect::ReadOnly(touches) = crate::shell::commands::effect(run) else { return None };
+    let [Touch { path: Touched::Path(path), access }] = touches.as_slice() else { return None };
+    let located = Located::new(path, cwd);
+    let reads = matches!(access, TouchAccess::Read | TouchAccess::ReadFile | TouchAccess::ReadTree);
+    let is_file = matches!(located.kind(), Kind::File { .. });
+    (reads && is_file)
+        .then(|| ShownFile { path: located.place().to_owned(), whole: matches!(program, "cat" | "nl") })
 }
 
 /// Whether a script that evaluates what variables hold also has text that becomes a command that way. Only

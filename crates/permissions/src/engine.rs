@@ -11,7 +11,7 @@ use std::sync::Arc;
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
 use serde_json::Value;
 
-use crate::bash;
+use crate::bash::{self, ShownFile};
 use crate::decision::{Decision, Denied, Reason, ShownAs};
 use crate::files::{self, FileCall};
 use crate::message;
@@ -318,6 +318,11 @@ impl Engine {
         bash::is_read_only(self, command, cwd)
     }
 
+    /// The file that a shell command shows, if showing it is all it does: the model has read it then.
+    pub fn shell_shows(&self, command: &str, cwd: &Path) -> Option<ShownFile> {
+        bash::shown_file(self, command, cwd)
+    }
+
     /// Says of paths whether a rule denies reading them: for tools that walk through directories. `None` when no
     /// rule denies any.
     pub fn read_filter(&self) -> Option<impl Fn(&Path) -> bool + Send + Sync + 'static> {
@@ -368,6 +373,16 @@ impl Engine {
     /// A rule that permits reading a path: all of its forms must be covered.
     pub(crate) fn permitted_read(&self, located: &Located) -> Option<usize> {
         permitted(&self.allow.reads, located)
+    }
+
+    /// A rule that permits reading everything below a directory: any name in any folder of it.
+    pub(crate) fn permitted_tree(&self, located: &Located) -> Option<usize> {
+        let any = Path::new("\u{1}/\u{1}");
+        let mut found = None;
+        for form in located.forms() {
+            found = Some(self.allow.reads.find(&form.join(any))?);
+        }
+        found.filter(|_| located.real.is_ok())
     }
 
     /// A rule that permits editing a path: all of its forms must be covered.

@@ -1,12 +1,15 @@
 //! A decision with everything that led to it, for people who wonder.
 
 use std::fmt;
+use std::path::PathBuf;
 
-use lathe_protocol::permission::PermissionMode;
+use lathe_protocol::permission::{PermissionMode, PermissionUpdate};
 use serde_json::Value;
 
+use crate::bash::rule_of_part;
 use crate::decision::Decision;
-use crate::engine::{Call, Engine};
+use crate::engine::{Call, Engine, Judged};
+use crate::rule::{MatchedRule, rule_text};
 use crate::shell::commands::{Effect, effect};
 use crate::shell::value::Arg;
 use crate::shell::walk::{AssignedValue, Found, Opens, Step, analyse};
@@ -18,6 +21,8 @@ pub struct Explanation {
     pub decision: Decision,
     /// The mode it was made in.
     pub mode: PermissionMode,
+    /// For a tool that works on one path: where it leads.
+    pub place: Option<PathBuf>,
     /// For a shell command: what it was taken apart into.
     pub parts: Vec<ExplainedPart>,
     /// For a shell command: what could not be read, or what kept it from being harmless as a whole.
@@ -31,17 +36,16 @@ pub struct ExplainedPart {
     pub text: String,
     /// What it was taken for.
     pub taken_for: &'static str,
+    /// The rule about it, the strictest first.
+    pub rule: Option<MatchedRule>,
 }
 
 impl Engine {
     /// Decides, and keeps the way there.
     pub fn explain(&self, call: &Call<'_>) -> Explanation {
-        let mut explanation = Explanation {
-            decision: self.decide(call),
-            mode: self.mode(),
-            parts: Vec::new(),
-            notes: Vec::new(),
-        };
+        let Judged { decision, place } = self.judge(call);
+        let mut explanation =
+            Explanation { decision, mode: self.mode(), place, parts: Vec::new(), notes: Vec::new() };
         if !matches!(call.tool, "Bash" | "Monitor") {
             return explanation;
         }
@@ -49,7 +53,7 @@ impl Engine {
         match analyse(command, &self.known()) {
             Err(error) => explanation.notes.push(format!("cannot be analysed: {error}")),
             Ok(analysis) => {
-                explanation.parts = analysis.steps.iter().map(part).collect();
+                explanation.parts = analysis.steps.iter().map(|step| part(self, step)).collect();
                 let contains = |what: &str| format!("contains {what}");
                 explanation.notes.extend(analysis.shape.map(contains));
                 explanation.notes.extend(analysis.hidden.map(contains));
@@ -62,7 +66,7 @@ impl Engine {
     }
 }
 
-fn part(step: &Step) -> ExplainedPart {
+fn part(engine: &Engine, step: &Step) -> ExplainedPart {
     match step {
         Step::Run(run) => {
             let taken_for = match (run.found, effect(run)) {
@@ -72,7 +76,7 @@ fn part(step: &Step) -> ExplainedPart {
                 (Found::Written, Effect::Unknown) => "not known",
             };
             let words: Vec<&str> = run.args.iter().map(Arg::text).collect();
-            ExplainedPart { text: words.join(" "), taken_for }
+            ExplainedPart { text: words.join(" "), taken_for, rule: rule_of_part(engine, run) }
         }
         Step::Redirect(redirect) => ExplainedPart {
             text: redirect.target.text().to_owned(),
@@ -82,6 +86,7 @@ fn part(step: &Step) -> ExplainedPart {
                 Opens::Nothing => "no file",
                 Opens::Unusual => "an unusual redirection",
             },
+            rule: None,
         },
         Step::Assign(assigns) => ExplainedPart {
             text: assigns.iter().map(|assigns| assigns.source.as_str()).collect::<Vec<_>>().join(" "),
@@ -90,6 +95,7 @@ fn part(step: &Step) -> ExplainedPart {
             } else {
                 "an assignment of an unknown value"
             },
+            rule: None,
         },
     }
 }
@@ -116,16 +122,61 @@ impl fmt::Display for Explanation {
         if let Some(message) = message {
             writeln!(f, "message:  {}", visible(message))?;
         }
+        if let Some(place) = &self.place {
+            writeln!(f, "place:    {}", visible(&place.display().to_string()))?;
+        }
         if !self.parts.is_empty() {
             writeln!(f, "parse:")?;
         }
         for (index, part) in self.parts.iter().enumerate() {
             writeln!(f, "  {}. {}  [{}]", index + 1, visible(&part.text), part.taken_for)?;
+            if let Some(rule) = &part.rule {
+                writeln!(f, "     {rule}")?;
+            }
         }
         for note in &self.notes {
             writeln!(f, "note:     {}", visible(note))?;
         }
+        self.fmt_ways_out(f)
+    }
+}
+
+impl Explanation {
+    /// What would become of a question, and what would make it unnecessary.
+    fn fmt_ways_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decision::Ask(asked) = &self.decision else { return Ok(()) };
+        let who = match (asked.requires_user_interaction, self.mode) {
+            (_, PermissionMode::DontAsk) => "nobody: in this mode it is denied",
+            (true, _) => "a person; no hook can answer, and without a host it is denied",
+            (false, _) if !asked.hook_may_allow => {
+                "the host; no hook can answer, and without a host it is denied"
+            }
+            (false, _) => "hooks, then the host; without either it is denied",
+        };
+        writeln!(f, "asks:     {who}")?;
+        for suggestion in &asked.suggestions {
+            writeln!(f, "settled by: {}", visible(&in_words(suggestion)))?;
+        }
         Ok(())
+    }
+}
+
+/// An update as a person would put it.
+fn in_words(update: &PermissionUpdate) -> String {
+    match update {
+        PermissionUpdate::AddRules(rules)
+        | PermissionUpdate::ReplaceRules(rules)
+        | PermissionUpdate::RemoveRules(rules) => {
+            let texts: Vec<String> = rules.rules.iter().map(rule_text).collect();
+            format!("{} {} in {}", rules.behavior.as_str(), texts.join(", "), rules.destination.as_str())
+        }
+        PermissionUpdate::SetMode(mode) => {
+            format!("mode {} for the {}", mode.mode, mode.destination.as_str())
+        }
+        PermissionUpdate::AddDirectories(dirs) | PermissionUpdate::RemoveDirectories(dirs) => {
+            format!("working directory {} for the {}", dirs.directories.join(", "), dirs.destination.as_str())
+        }
+        PermissionUpdate::Unknown(_) => update.tag().to_owned(),
     }
 }
 

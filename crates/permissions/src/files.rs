@@ -173,16 +173,27 @@ fn in_plan_mode(engine: &Engine, tool: &str, file: &FileCall) -> Decision {
 }
 
 fn decide_read(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Decision {
-    if let Some(rule) =
-        engine.allow.tool(tool, call.mcp_server).or_else(|| engine.permitted_read(&file.located))
-    {
+    let searches = matches!(tool, "Grep" | "Glob" | "LS");
+    let rule = engine
+        .allow
+        .tool(tool, call.mcp_server)
+        .or_else(|| engine.permitted_read(&file.located))
+        .or_else(|| if searches { engine.permitted_tree(&file.located) } else { None });
+    if let Some(rule) = rule {
         return allowed(Reason::Rule(engine.allow.matched(rule)));
     }
     if engine.may_read(&file.located) {
         // Whatever it is called: every mode lets the session read where it works.
         return allowed(Reason::Mode(engine.mode()));
     }
-    outside(tool, file, vec![suggest::read_directory(file.path())])
+    // Behind a link, a rule has to cover both ends.
+    let directory = |path: &Path| match path.parent() {
+        Some(parent) if !searches => parent.to_owned(),
+        Some(_) | None => path.to_owned(),
+    };
+    let mut directories = vec![directory(file.path())];
+    directories.extend(file.located.through_link().map(directory));
+    outside(tool, file, vec![suggest::read_directories(&directories)])
 }
 
 fn decide_write(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Decision {

@@ -29,6 +29,7 @@ mod suggest;
 mod tools;
 mod update;
 
+pub use bash::ShownFile;
 pub use decision::{
     Allowed, Asked, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host,
     resolve_without_surface,

@@ -1,6 +1,6 @@
 //! Updates that would make a question unnecessary next time.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lathe_protocol::Extra;
 use lathe_protocol::permission::{
@@ -66,7 +66,13 @@ pub(crate) fn add_directory(directory: &Path) -> PermissionUpdate {
 
 /// Reading everything in the directory of a file.
 pub(crate) fn read_directory(file: &Path) -> PermissionUpdate {
-    let directory = file.parent().unwrap_or(file);
-    let content = format!("/{}/**", directory.display().to_string().trim_end_matches('/'));
-    allow_rule("Read", Some(content), PermissionUpdateDestination::Session)
+    read_directories(&[file.parent().unwrap_or(file).to_owned()])
+}
+
+/// Reading everything in some directories.
+pub(crate) fn read_directories(directories: &[PathBuf]) -> PermissionUpdate {
+    let everything =
+        |directory: &PathBuf| Some(format!("/{}/**", directory.display().to_string().trim_end_matches('/')));
+    let contents = directories.iter().map(everything).collect();
+    allow_rules("Read", contents, PermissionUpdateDestination::Session)
 }

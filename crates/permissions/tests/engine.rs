@@ -582,6 +582,33 @@ fn a_search_starts_where_its_pattern_leads() {
 }
 
 #[test]
+fn what_is_suggested_settles_the_question() {
+    for (tool, input) in [
+        ("Read", json!({"file_path": "docs/f"})),
+        ("Glob", json!({"pattern": "docs/*"})),
+        ("Grep", json!({"pattern": "x", "path": "docs"})),
+        ("Read", json!({"file_path": "../outside/f"})),
+        ("Bash", json!({"command": "npm test && make x"})),
+        ("Bash", json!({"command": "cat ../outside/f"})),
+        ("Write", json!({"file_path": "src/new"})),
+        ("WebFetch", json!({"url": "https://example.com/x"})),
+        ("mcp__s__t", json!({})),
+    ] {
+        let mut project = project(PermissionMode::Default);
+        let outside = project.path.with_file_name("outside");
+        fs::write(outside.join("f"), "x").unwrap();
+        std::os::unix::fs::symlink(&outside, project.path.join("docs")).unwrap();
+        let Decision::Ask(asked) = project.decide(tool, input.clone()) else { panic!("{tool} {input}") };
+        assert!(!asked.suggestions.is_empty(), "{tool} {input}");
+        for update in &asked.suggestions {
+            project.engine.apply(update).unwrap();
+        }
+        let decision = project.decide(tool, input.clone());
+        assert!(matches!(decision, Decision::Allow(_)), "{tool} {input}: {decision:?}");
+    }
+}
+
+#[test]
 fn a_bare_deny_takes_the_tool_away() {
     let project = project(PermissionMode::Default).with(Deny, &["Bash", "mcp__*", "Web*(*)", "Read(.env)"]);
     for tool in ["Bash", "mcp__s__t", "WebFetch", "WebSearch"] {
@@ -725,4 +752,72 @@ fn nobody_to_ask_is_a_denial_that_says_so() {
         denied.message
     );
     assert_eq!(denied.reason, Reason::Mode(PermissionMode::DontAsk));
+}
+
+#[test]
+fn rules_for_mcp_tools_name_servers_and_tools() {
+    let verdict = |allow: &[&str], deny: &[&str], tool: &str, server: Option<&str>| {
+        let mut project = project(PermissionMode::Default);
+        project.engine.add_rules(Allow, RuleSource::UserSettings, allow.iter().copied());
+        project.engine.add_rules(Deny, RuleSource::UserSettings, deny.iter().copied());
+        let input = json!({});
+        let call = Call { tool, input: &input, cwd: &project.path, mcp_server: server, ..Call::default() };
+        match project.engine.decide(&call) {
+            Decision::Allow(_) => "allow",
+            Decision::Ask(_) => "ask",
+            Decision::Deny(_) => "deny",
+        }
+    };
+    let tool = "mcp__git_hub__read_file";
+    let server = Some("git hub");
+    for rule in ["mcp__git_hub", "mcp__git_hub__*", "mcp__git_hub__read_file", "mcp__git_hub__read_*"] {
+        assert_eq!(verdict(&[rule], &[], tool, server), "allow", "{rule}");
+        assert_eq!(verdict(&[rule], &[rule], tool, server), "deny", "{rule}");
+        assert_eq!(verdict(&[rule], &[rule], tool, None), "deny", "{rule} without the server");
+        assert_eq!(verdict(&[rule], &[], "mcp__gitlab__read_file", Some("gitlab")), "ask", "{rule}");
+    }
+    // Wildcards for servers forbid, and never permit.
+    for rule in ["mcp__*", "*", "mcp__git*", "mcp__*__read_file"] {
+        assert_eq!(verdict(&[rule], &[], tool, server), "ask", "{rule}");
+        assert_eq!(verdict(&[tool], &[rule], tool, server), "deny", "{rule}");
+    }
+    // `a__b` may be a server or the beginning of a tool of `a`: a permission for `a` says nothing about `a__b`.
+    assert_eq!(verdict(&["mcp__a"], &[], "mcp__a__b__c", Some("a")), "allow");
+    assert_eq!(verdict(&["mcp__a"], &[], "mcp__a__b__c", Some("a__b")), "ask");
+    assert_eq!(verdict(&["mcp__a"], &[], "mcp__a__b__c", None), "ask");
+    assert_eq!(verdict(&[], &["mcp__a"], "mcp__a__b__c", Some("a__b")), "deny");
+    assert_eq!(verdict(&["mcp__git_hub__write"], &[], tool, server), "ask");
+}
+
+#[test]
+fn a_command_that_only_shows_a_file_has_read_it() {
+    let project = project(PermissionMode::Default);
+    fs::write(project.path.join("src/x"), "1\n2\n").unwrap();
+    let shown = |command: &str| {
+        let shown = project.engine.shell_shows(command, &project.path)?;
+        Some((shown.path.strip_prefix(&project.path).unwrap().display().to_string(), shown.whole))
+    };
+    for (command, whole) in [
+        ("cat a.txt", true),
+        ("nl a.txt", true),
+        ("head -5 a.txt", false),
+        ("tail -n 3 a.txt", false),
+        ("sed -n 1,2p a.txt", false),
+        ("grep x a.txt", false),
+    ] {
+        assert_eq!(shown(command), Some(("a.txt".to_owned(), whole)), "{command}");
+    }
+    assert_eq!(shown("cat ./src/../src/x"), Some(("src/x".to_owned(), true)));
+    for command in [
+        "cat a.txt src/x",
+        "cat a.txt | head",
+        "cat a.txt > b",
+        "ls",
+        "cat src",
+        "cat none",
+        "cat *.txt",
+        "echo a.txt",
+    ] {
+        assert_eq!(shown(command), None, "{command}");
+    }
 }

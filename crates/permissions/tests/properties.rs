@@ -1,6 +1,7 @@
 //! Laws of the engine, on generated rules and commands.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use lathe_permissions::{Call, Decision, Engine, EngineConfig, RuleSource};
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
@@ -87,6 +88,114 @@ fn mode() -> impl Strategy<Value = PermissionMode> {
     prop::sample::select(PermissionMode::ALL.to_vec())
 }
 
+/// Shapes of text that make careless parsers slow: each is repeated to the length wanted.
+const SHAPES: [&str; 26] = [
+    "a;",
+    "$(",
+    "$((",
+    "((",
+    "`",
+    "{a,",
+    "'",
+    "\"",
+    "\\\n",
+    "<<E\n",
+    "x=(",
+    "[[ ",
+    "case x in ",
+    "if a;then ",
+    "$'\\",
+    "${x:-",
+    "a|",
+    "a&&",
+    "# \n",
+    "~/",
+    "*",
+    "a b c d ",
+    "sh -c '",
+    "env A=1 ",
+    "é\u{200b}",
+    "for i in 1; do ",
+];
+
+/// The shortest of a few tries: what the machine does besides does not count.
+fn fastest<T>(tries: usize, mut work: impl FnMut() -> T) -> Duration {
+    let mut time = || {
+        let began = Instant::now();
+        std::hint::black_box(work());
+        began.elapsed()
+    };
+    (0..tries).map(|_| time()).min().unwrap_or_default()
+}
+
+#[test]
+fn long_commands_are_decided_soon_and_never_waved_through() {
+    let engine = engine(PermissionMode::AcceptEdits, &[], &["curl:*".to_owned()]);
+    for shape in SHAPES {
+        for length in [100_000, 1_000_000] {
+            let text = shape.repeat(length / shape.len());
+            let mut verdict = 0;
+            let time = fastest(2, || verdict = rank(&engine, &text));
+            assert!(verdict >= 1, "{shape:?} times {length} is allowed");
+            assert!(time < Duration::from_secs(5), "{shape:?} times {length} takes {time:?}");
+        }
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused_and_not_followed() {
+    let engine = engine(PermissionMode::Default, &["*".to_owned()], &[]);
+    for (open, close) in
+        [("(", ")"), ("$(", ")"), ("{ ", "; }"), ("if ", "; then a; fi"), ("\"$(", ")\""), ("${x:-", "}")]
+    {
+        let text = format!("echo {}a{}", open.repeat(5000), close.repeat(5000));
+        assert!(rank(&engine, &text) >= 1, "{open}");
+    }
+}
+
+#[test]
+fn characters_that_hide_something_are_asked_about() {
+    let engine = engine(PermissionMode::Default, &[], &[]);
+    for text in [
+        "ls\0",
+        "ls\r",
+        "ls \r rm x",
+        "l\u{8}s",
+        "ls\u{1b}[2K",
+        "ls\u{a0}-la",
+        "ls\u{3000}x",
+        "ls \u{202e}x\\y",
+    ] {
+        assert!(rank(&engine, text) >= 1, "{text:?}");
+    }
+    assert_eq!(rank(&engine, "ls"), 0);
+}
+
+fn with_rules(count: usize) -> Engine {
+    let rules =
+        |word: &str| -> Vec<String> { (0..count / 2).map(|n| format!("{word}{n} sub{n} *")).collect() };
+    let mut engine = engine(PermissionMode::Default, &rules("allowed"), &rules("denied"));
+    let paths = (0..count / 4).map(|n| format!("Read(./secret{n}/**)"));
+    engine.add_rules(PermissionBehavior::Deny, RuleSource::Session, paths);
+    engine
+}
+
+#[test]
+fn a_thousand_rules_decide_as_fast_as_ten() {
+    let (few, many) = (with_rules(10), with_rules(1000));
+    for command in
+        ["npm test", "ls -la src", "git status", "cat a b && grep -rn x src | head", "denied3 sub3 x"]
+    {
+        let time = |engine: &Engine| fastest(200, || rank(engine, command));
+        let (few, many) = (time(&few), time(&many));
+        // Some of it is the clock and the cache.
+        assert!(
+            many <= few * 2 + Duration::from_micros(15),
+            "{command}: {few:?} with 10 rules, {many:?} with 1000"
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
@@ -122,6 +231,28 @@ proptest! {
         let engine = engine(mode, &["*".to_owned()], &deny);
         let disguised = disguise.replace("{}", word);
         prop_assert_eq!(rank(&engine, &disguised), 2, "{}", disguised);
+    }
+
+    #[test]
+    fn any_bytes_are_decided_and_never_crash(bytes in prop::collection::vec(any::<u8>(), 0..80), mode in mode()) {
+        rank(&engine(mode, &[], &["rm *".to_owned()]), &String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn any_rule_is_taken_in_and_never_crashes(rule in "\\PC{0,40}", path in "\\PC{0,30}", mode in mode()) {
+        let mut engine = engine(mode, &[], &[]);
+        for (behavior, text) in [
+            (PermissionBehavior::Deny, rule.clone()),
+            (PermissionBehavior::Allow, format!("Read({rule})")),
+            (PermissionBehavior::Ask, format!("Edit({rule})")),
+            (PermissionBehavior::Allow, format!("WebFetch(domain:{rule})")),
+        ] {
+            engine.add_rules(behavior, RuleSource::Session, [text]);
+        }
+        for tool in ["Read", "Edit", "Grep", "Glob", "WebFetch", "mcp__a__b"] {
+            let input = json!({"file_path": path, "path": path, "pattern": path, "url": path});
+            engine.decide(&Call { tool, input: &input, cwd: Path::new(ROOT), ..Call::default() });
+        }
     }
 
     #[test]

@@ -167,33 +167,33 @@ impl Shell<'_> {
                 }
             }
         };
-        match self.permitted(run).filter(|_| grants == Grants::All) {
+        match permitted(self.engine, run).filter(|_| grants == Grants::All) {
             Some(rule) => Ok(Granted::Rule(rule)),
             None => Err(obstacle),
         }
     }
+}
 
-    /// A rule that allows the command as written.
-    fn permitted(&self, run: &Invocation) -> Option<usize> {
-        let commands = &self.engine.allow.commands;
-        if commands.is_empty() {
+/// A rule that allows the command as written.
+pub(super) fn permitted(engine: &Engine, run: &Invocation) -> Option<usize> {
+    let commands = &engine.allow.commands;
+    if commands.is_empty() {
+        return None;
+    }
+    let has_unsafe_assigns = !run.assigns.is_empty();
+    permitting_texts(run).iter().find_map(|text| {
+        let found = commands.find(text)?;
+        if has_unsafe_assigns && found.beginning.is_empty() {
             return None;
         }
-        let has_unsafe_assigns = !run.assigns.is_empty();
-        permitting_texts(run).iter().find_map(|text| {
-            let found = commands.find(text)?;
-            if has_unsafe_assigns && found.beginning.is_empty() {
-                return None;
-            }
-            // However the rule reads, it did not mean an option that makes git run something else.
-            let executes = match run.args.first().and_then(Arg::fixed).map(program_name) {
-                Some("git") => git::executing_option(&run.args),
-                _ => None,
-            };
-            let meant = |option: &str| self.engine.allow.matched(found.rule).rule.text.contains(option);
-            executes.is_none_or(meant).then_some(found.rule)
-        })
-    }
+        // However the rule reads, it did not mean an option that makes git run something else.
+        let executes = match run.args.first().and_then(Arg::fixed).map(program_name) {
+            Some("git") => git::executing_option(&run.args),
+            _ => None,
+        };
+        let meant = |option: &str| engine.allow.matched(found.rule).rule.text.contains(option);
+        executes.is_none_or(meant).then_some(found.rule)
+    })
 }
 
 /// Git runs what its configuration names; where it reads one, it has to be harmless.

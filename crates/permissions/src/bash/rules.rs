@@ -103,7 +103,7 @@ impl Shell<'_> {
     }
 }
 
-fn command_rule(rules: &RuleSet, run: &Invocation) -> Option<usize> {
+pub(super) fn command_rule(rules: &RuleSet, run: &Invocation) -> Option<usize> {
     if rules.commands.is_empty() {
         return None;
     }
