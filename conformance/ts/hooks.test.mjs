@@ -344,7 +344,7 @@ describe('prompts and stops', { concurrency: 4 }, () => {
 });
 
 describe('the rest of a session', { concurrency: 4 }, () => {
-  newest('a model switch is hooked before and after, and may be refused', notYet, async (w) => {
+  newest('a model switch is hooked before and after, and may be refused', async (w) => {
     const before = hook('PreModelSwitch', (input) =>
       input.to_model.includes('opus')
         ? specific('PreModelSwitch', { permissionDecision: 'deny', permissionDecisionReason: 'too dear' })

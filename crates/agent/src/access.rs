@@ -75,6 +75,12 @@ pub trait SettingsAccess: Send + Sync {
         Reloaded::default()
     }
 
+    /// What the settings say now, for a session that has just changed them; none where they say nothing that
+    /// could be followed.
+    fn current(&self) -> Option<Reloaded> {
+        None
+    }
+
     /// The rules of the session are these now, whoever changed them.
     fn rules_changed(&self, _engine: &Engine) {}
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use lathe_hooks::{HookEvents, HookFrame, Outcome, RunContext, StopRequest};
+use lathe_models::catalog;
 use lathe_protocol::hooks::{HookBase, HookEffort, HookEventInput};
 use lathe_protocol::system::Informational;
 use lathe_protocol::{HookEvent, HookInput, Outbound};
@@ -103,8 +104,10 @@ impl Shared {
         };
         drop(journal);
         base.permission_mode = has_mode.then(|| self.permissions().mode().to_string());
-        let effort = has_effort.then(|| self.effort()).flatten();
-        base.effort = effort.map(|level| HookEffort { level, ..HookEffort::default() });
+        let wanted = has_effort.then(|| self.effort()).flatten();
+        let model = catalog::capabilities(&self.choice().id);
+        let level = wanted.and_then(|level| model.clamp_effort(&level).map(str::to_owned));
+        base.effort = level.map(|level| HookEffort { level, ..HookEffort::default() });
         base
     }
 }

@@ -95,6 +95,11 @@ impl Shared {
         });
     }
 
+    /// Keeps texts for the next request.
+    pub(crate) fn say_later(&self, lines: impl IntoIterator<Item = String>) {
+        self.late.add(lines);
+    }
+
     /// What has been said too late since the last call, for the next request.
     pub(crate) async fn take_late(&self) -> Vec<String> {
         self.late.keep(self.hooks.take_async_results());

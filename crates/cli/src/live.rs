@@ -146,6 +146,11 @@ impl SettingsAccess for LiveSettings {
         self.state(&stack, problems)
     }
 
+    fn current(&self) -> Option<Reloaded> {
+        let stack = self.settings.stack();
+        Some(self.state(&stack, Vec::new()))
+    }
+
     fn rules_changed(&self, engine: &Engine) {
         self.rules.set(engine);
     }

@@ -44,7 +44,7 @@ pub use outcome::{
     PromptEffects, SessionStartEffects, StopRequest, SystemText, ToolOutputChange, ToolOutputKind,
 };
 pub use problem::{Consequence, Problem, ProblemKind};
-pub use registry::{CallbackMatchers, HookWarning, WarningKind};
+pub use registry::{CallbackMatchers, HookWarning, WarningKind, check};
 pub use services::{
     Asked, CallbackCall, CallbackError, Callbacks, HookEvents, HttpError, HttpPost, HttpPoster, HttpReply,
     NoEvents, PromptError, PromptQuestion, Prompter, RuleMatcher, Services,

@@ -250,6 +250,11 @@ impl Registered {
     }
 }
 
+/// What is wrong with the hooks of a settings file, without running any.
+pub fn check(source: &HookSource, settings: &HooksSettings) -> Vec<HookWarning> {
+    compile(source, settings).1
+}
+
 /// Turns settings into hooks.
 pub(crate) fn compile(
     source: &HookSource,

@@ -14,7 +14,8 @@ use crate::check::{Document, Strictness, kind};
 use crate::error::SettingsError;
 use crate::file::Stamp;
 use crate::known::CLIENT_MAY_WRITE;
-use crate::load::{self, APPLIED, lay_shallow};
+use crate::layer::Layer;
+use crate::load::{self, APPLIED, Loaded, lay_shallow};
 use crate::problem::{Origin, Problem, Severity};
 use crate::source::Source;
 use crate::stack::{Moment, SettingsStack};
@@ -178,12 +179,23 @@ impl SettingsStack {
                 self.watch(source, loaded.watched);
             } else {
                 let approved = self.granted(source);
+                let loaded = self.without_losing(source, loaded);
                 self.install(source, loaded, Moment::Running { approved: &approved });
                 let layers = self.layers.iter().filter(|layer| layer.source == source);
                 found.extend(layers.flat_map(|layer| layer.problems.clone()));
             }
         }
         found
+    }
+
+    /// A project's file that is gone forbids what it forbade until the next start: it is read as an empty one.
+    fn without_losing(&self, source: Source, mut loaded: Loaded) -> Loaded {
+        if let (Source::Local | Source::Project, true) = (source, loaded.layers.is_empty())
+            && let Some(had) = self.layers.iter().find(|layer| layer.source == source)
+        {
+            loaded.layers.push(Layer::new(source, had.origin.clone(), Document::default()));
+        }
+        loaded
     }
 
     /// Takes the files of a source as seen, so that the same damage is not reported at every turn.

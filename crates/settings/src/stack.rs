@@ -161,6 +161,12 @@ impl SettingsStack {
                 honoured = limited;
             }
         }
+        if let (Source::Local | Source::Project, Moment::Running { approved }) = (layer.source, moment)
+            && keep_limits(&mut honoured, approved)
+        {
+            let message = "what this file no longer forbids stays forbidden until the next start";
+            layer.warn(&[], message.to_owned());
+        }
         layer.honour(honoured);
     }
 
@@ -341,6 +347,28 @@ impl SettingsStack {
         }
         found
     }
+}
+
+/// Puts back the rules that forbid something and are gone; whether there were any.
+fn keep_limits(settings: &mut Map<String, Value>, before: &Map<String, Value>) -> bool {
+    let mut has_kept = false;
+    for key in ["deny", "ask"] {
+        let was = before.get("permissions").and_then(|permissions| permissions.get(key));
+        for rule in was.and_then(Value::as_array).into_iter().flatten() {
+            let permissions = settings.entry("permissions").or_insert_with(|| Value::Object(Map::new()));
+            let list = &mut permissions[key];
+            if !list.is_array() {
+                *list = Value::Array(Vec::new());
+            }
+            if let Some(list) = list.as_array_mut()
+                && !list.contains(rule)
+            {
+                list.push(rule.clone());
+                has_kept = true;
+            }
+        }
+    }
+    has_kept
 }
 
 /// A layer without what its source can never say, whoever trusts it.

@@ -271,3 +271,46 @@ fn what_a_projects_file_newly_grants_waits_for_the_next_start() {
         fs::remove_file(world.path(file)).unwrap();
     }
 }
+
+#[test]
+fn a_change_that_somebody_refuses_is_left_alone_until_the_next_one() {
+    let world = World::new();
+    world.json(USER, &json!({ "permissions": { "deny": ["Bash(rm *)"] } }));
+    let mut stack = world.load();
+    world.json(USER, &json!({ "permissions": { "deny": [] }, "model": "other" }));
+    let changed = stack.changed();
+    assert_eq!(changed.len(), 1);
+    stack.leave(&changed);
+    assert_eq!(stack.changed(), []);
+    assert_eq!(stack.permission_rules().count(), 1, "what was refused does not count");
+    world.json(USER, &json!({ "permissions": { "deny": ["Bash(rm *)", "Read"] } }));
+    let changed = stack.changed();
+    assert_eq!(stack.reload(&changed), []);
+    assert_eq!(stack.permission_rules().count(), 2);
+}
+
+#[test]
+fn a_project_cannot_lift_what_it_forbade_while_a_session_runs() {
+    for file in [PROJECT, LOCAL] {
+        let world = World::new();
+        world.json(file, &json!({ "permissions": { "deny": ["Read"], "ask": ["Bash"] } }));
+        let mut stack = world.load();
+        world.json(file, &json!({ "permissions": { "deny": ["WebFetch"] } }));
+        let changed = stack.changed();
+        assert_eq!(stack.reload(&changed).len(), 1, "it is said");
+        assert_eq!(texts(&stack), ["deny WebFetch", "deny Read", "ask Bash"], "{file}");
+        fs::remove_file(world.path(file)).unwrap();
+        let changed = stack.changed();
+        stack.reload(&changed);
+        assert_eq!(texts(&stack), ["deny WebFetch", "deny Read", "ask Bash"], "{file} is gone");
+        assert!(world.load().permission_rules().next().is_none(), "the next start knows nothing of it");
+    }
+    // The user's own file is the user's to change.
+    let world = World::new();
+    world.json(USER, &json!({ "permissions": { "deny": ["Read"] } }));
+    let mut stack = world.load();
+    world.json(USER, &json!({}));
+    let changed = stack.changed();
+    stack.reload(&changed);
+    assert!(texts(&stack).is_empty());
+}

@@ -7,7 +7,9 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use lathe_permissions::RuleSource;
 use lathe_protocol::{PermissionBehavior, PermissionMode};
-use lathe_settings::{SettingsError, SettingsStack, Severity, Source, Sources, StackRequest, TrustChoice};
+use lathe_settings::{
+    HookSwitch, SettingsError, SettingsStack, Severity, Source, Sources, StackRequest, TrustChoice,
+};
 use serde_json::{Value, json};
 use support::{LOCAL, MANAGED, PROJECT, USER, World, recordings};
 
@@ -314,6 +316,22 @@ fn hooks_can_be_switched_off_but_not_those_of_the_machine() {
     assert_eq!(sources(&world.load()), [Source::Policy, Source::User], "a folder nobody trusts");
     world.json("managed/managed-settings.d/x.json", &json!({ "disableAllHooks": true }));
     assert_eq!(sources(&world.load()), []);
+    assert_eq!(world.load().hook_switch(), HookSwitch::Nothing);
+}
+
+#[test]
+fn hooks_of_all_managed_files_count() {
+    let world = World::new();
+    let stop = |command: &str| json!({ "Stop": [{ "hooks": [{ "type": "command", "command": command }] }] });
+    world.json(MANAGED, &json!({ "hooks": stop("a") }));
+    world.json("managed/managed-settings.d/10.json", &json!({ "hooks": stop("b") }));
+    world.json("managed/managed-settings.d/20.json", &json!({ "allowManagedHooksOnly": true }));
+    world.json(USER, &json!({ "hooks": stop("c") }));
+    let stack = world.load();
+    assert_eq!(stack.hook_switch(), HookSwitch::ManagedAndHost);
+    let hooks = stack.hooks();
+    assert_eq!(hooks.len(), 1, "one entry a source");
+    assert_eq!(hooks[0].hooks["Stop"].len(), 2);
 }
 
 #[test]

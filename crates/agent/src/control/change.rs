@@ -80,7 +80,10 @@ pub(super) async fn flag_settings(shared: &Arc<Shared>, body: &ApplyFlagSettings
             if body.settings.get("model").is_some() {
                 model::follow_setting(shared, effective["model"].as_str()).await;
             }
-            apply_rules(shared, &body.settings["permissions"]).await;
+            match shared.settings.current() {
+                Some(now) => shared.take_settings(now).await,
+                None => apply_rules(shared, &body.settings["permissions"]).await,
+            }
             if body.settings.get("effortLevel").is_some() {
                 shared.choice().effort = effective["effortLevel"].as_str().map(str::to_owned);
             }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use lathe_hooks::ContextText;
 use lathe_models::catalog::Phase;
 use lathe_models::{CacheTtl, prices};
 use lathe_protocol::control::{ControlError, ControlResponse, SetModelRequest};
@@ -142,7 +143,9 @@ async fn objection(shared: &Arc<Shared>, switch: &Switch, withdraw: &Cancellatio
 
 async fn tell_hooks(shared: &Arc<Shared>, switch: &Switch, withdraw: &CancellationToken) {
     if switch.from != switch.to {
-        shared.fire(HookEventInput::PostModelSwitch(facts(shared, switch)), None, withdraw).await;
+        let event = HookEventInput::PostModelSwitch(facts(shared, switch));
+        let outcome = shared.fire(event, None, withdraw).await;
+        shared.say_later(outcome.contexts.iter().map(ContextText::line));
     }
 }
 

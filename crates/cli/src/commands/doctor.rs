@@ -1,18 +1,22 @@
-//! `lathe doctor`: looks at everything a run depends on and says what to do about what is wrong.
+//! `lathe doctor`: looks at everything a run depends on and says what to do about what is wrong. Nothing is
+//! changed, and nobody is asked but the model's own address.
 #![allow(clippy::disallowed_macros, reason = "commands print")]
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use lathe_exec::Ledger;
+use lathe_models::ErrorKind;
+use lathe_models::anthropic::DEFAULT_BASE_URL;
 use lathe_models::credentials::Search;
 use lathe_settings::memory::ReadCheck;
 use lathe_settings::styles::Styles;
-use lathe_settings::{CheckStatus, checks};
+use lathe_settings::{CheckStatus, SettingsStack, checks};
 
 use crate::args::Args;
 use crate::env::Env;
-use crate::{client, plan, print, settings};
+use crate::{LATHE_VERSION, PROTOCOL_VERSION, client, live, plan, print, settings};
 
 /// Runs the command.
 pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
@@ -20,60 +24,199 @@ pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
         bail!("doctor takes no arguments\nhint: lathe doctor");
     }
     let plan = plan::make(&Args::default(), env, false).map_err(|error| anyhow::anyhow!(error.message))?;
-    let mut worst = CheckStatus::Ok;
-    let mut say = |name: &str, status: CheckStatus, detail: &str, hint: Option<&str>| {
+    print::line(format!("lathe {LATHE_VERSION} (protocol {PROTOCOL_VERSION})"));
+    let mut report = Report { worst: CheckStatus::Ok };
+    let mut env = env.clone();
+    let mut helper = None;
+    match settings::load(&plan, &env) {
+        Ok((loaded, _)) => {
+            let stack = loaded.stack();
+            for (name, value) in stack.env() {
+                env.set(&name, &value);
+            }
+            helper = stack.effective().api_key_helper;
+            report.files(&stack, &env);
+        }
+        Err(error) => {
+            let hint = "correct the file; until then every run stops, because what it forbids is not known";
+            report.say("settings", CheckStatus::Fail, &error.message, Some(hint));
+        }
+    }
+    report.shell(&env);
+    report.sessions(&env);
+    report.credential_and_model(&env, helper).await;
+    Ok(if report.worst == CheckStatus::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What was said so far.
+struct Report {
+    worst: CheckStatus,
+}
+
+impl Report {
+    fn say(&mut self, name: &str, status: CheckStatus, detail: &str, hint: Option<&str>) {
         let mark = match status {
             CheckStatus::Ok => "ok  ",
             CheckStatus::Warn => "warn",
             CheckStatus::Fail => "FAIL",
         };
+        let detail = detail.trim_start_matches("Error: ").replace('\n', "\n      ");
         print::line(format!("{mark}  {name:<12} {detail}"));
         if let Some(hint) = hint {
             print::line(format!("      hint: {hint}"));
         }
-        worst = worst.max(status);
-    };
-    match settings::load(&plan, env) {
-        Ok((loaded, _)) => {
-            let stack = loaded.stack();
-            let memory = settings::memory_of(env, &stack, ReadCheck::default());
-            for check in checks(&stack, &memory, &Styles::load(&stack.style_request())) {
-                say(check.name, check.status, &check.detail, check.hint.as_deref());
+        self.worst = self.worst.max(status);
+    }
+
+    /// Everything that people write.
+    fn files(&mut self, stack: &SettingsStack, env: &Env) {
+        let memory = settings::memory_of(env, stack, ReadCheck::default());
+        for check in checks(stack, &memory, &Styles::load(&stack.style_request())) {
+            self.say(check.name, check.status, &check.detail, check.hint.as_deref());
+        }
+        self.hooks(stack);
+        self.sandbox(stack, env);
+    }
+
+    fn hooks(&mut self, stack: &SettingsStack) {
+        let mut count = 0;
+        for (source, hooks) in live::hooks_of(stack) {
+            count += hooks.values().flatten().map(|group| group.hooks.len()).sum::<usize>();
+            for warning in lathe_hooks::check(&source, &hooks) {
+                let hint = "the hook does nothing as it is written";
+                self.say("hooks", CheckStatus::Warn, &warning.to_string(), Some(hint));
             }
         }
-        Err(error) => say("settings", CheckStatus::Fail, &error.message, None),
+        let what = match stack.hook_switch() {
+            lathe_settings::HookSwitch::All => "",
+            lathe_settings::HookSwitch::ManagedAndHost => "; all others are switched off by settings",
+            lathe_settings::HookSwitch::Nothing => "; all are switched off by managed settings",
+        };
+        self.say("hooks", CheckStatus::Ok, &format!("{count} handlers of settings files{what}"), None);
     }
-    let found = client::credentials(env, None, Search::FirstUsable);
-    match found.chosen() {
-        Some(candidate) => say("credential", CheckStatus::Ok, &candidate.origin.describe(), None),
-        None => say(
-            "credential",
-            CheckStatus::Fail,
-            "no usable credential",
-            Some("set ANTHROPIC_API_KEY; lathe auth status lists what was looked at"),
-        ),
-    }
-    let (status, detail, hint) = reach_model(env).await;
-    say("model", status, &detail, hint);
-    Ok(if worst == CheckStatus::Fail { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
 
-/// Whether the API answers.
-async fn reach_model(env: &Env) -> (CheckStatus, String, Option<&'static str>) {
-    let found = client::credentials(env, None, Search::FirstUsable);
-    let Some(candidate) = found.chosen() else {
-        return (CheckStatus::Warn, "not asked: there is no credential".to_owned(), None);
-    };
-    let credential = client::credential(&candidate.found, env, &Ledger::default());
-    let client = match client::api_client(env, credential) {
-        Ok((client, _)) => client,
-        Err(error) => return (CheckStatus::Fail, error.message, Some("look at ANTHROPIC_BASE_URL")),
-    };
-    match client.list_models().await {
-        Ok(models) => (CheckStatus::Ok, format!("the API lists {} models", models.len()), None),
-        Err(error) => {
-            let hint = "look at ANTHROPIC_BASE_URL, the proxy variables and the key";
-            (CheckStatus::Fail, error.to_string(), Some(hint))
+    /// What the machine could enforce, and that nothing does yet.
+    fn sandbox(&mut self, stack: &SettingsStack, env: &Env) {
+        let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
+        let namespaces = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
+        let offers: Vec<&str> = [
+            ("landlock", lsm.split(',').any(|name| name.trim() == "landlock")),
+            ("user namespaces", namespaces.is_ok_and(|max| max.trim() != "0")),
+            ("bubblewrap", in_path("bwrap", env).is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(name, is_there)| is_there.then_some(name))
+        .collect();
+        let offers = if offers.is_empty() { "none of what it needs".to_owned() } else { offers.join(", ") };
+        let detail =
+            format!("commands run without a sandbox: lathe has none yet; this machine offers {offers}");
+        let wanted = stack.effective_json()["sandbox"]["enabled"] == true;
+        if wanted {
+            let hint =
+                "settings ask for a sandbox that is not there: rely on permission rules or a container";
+            self.say("sandbox", CheckStatus::Fail, &detail, Some(hint));
+        } else {
+            self.say("sandbox", CheckStatus::Ok, &detail, None);
         }
     }
+
+    fn shell(&mut self, env: &Env) {
+        let shell = env.get("CLAUDE_CODE_SHELL").map_or_else(|| PathBuf::from("/bin/bash"), PathBuf::from);
+        if shell.is_file() {
+            self.say("shell", CheckStatus::Ok, &shell.display().to_string(), None);
+        } else {
+            let detail = format!("{} is not there, so no command can run", shell.display());
+            self.say(
+                "shell",
+                CheckStatus::Fail,
+                &detail,
+                Some("install bash, or name a shell in CLAUDE_CODE_SHELL"),
+            );
+        }
+    }
+
+    /// Whether sessions can be kept.
+    fn sessions(&mut self, env: &Env) {
+        let Some(config) = env.config_dir() else {
+            let hint = "set HOME or CLAUDE_CONFIG_DIR, or use --no-session-persistence";
+            return self.say(
+                "sessions",
+                CheckStatus::Warn,
+                "there is no home folder to keep them in",
+                Some(hint),
+            );
+        };
+        let folder = config.join("projects");
+        // The nearest folder that exists is the one that must let us in.
+        let nearest = folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
+        let may_write =
+            rustix::fs::access(nearest, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK);
+        match may_write {
+            Ok(()) => self.say("sessions", CheckStatus::Ok, &format!("kept in {}", folder.display()), None),
+            Err(error) => {
+                let detail = format!("{} cannot be written: {error}", nearest.display());
+                let hint = "make it writable, or use --no-session-persistence; runs go on, but are not kept";
+                self.say("sessions", CheckStatus::Warn, &detail, Some(hint));
+            }
+        }
+    }
+
+    async fn credential_and_model(&mut self, env: &Env, helper: Option<String>) {
+        let found = client::credentials(env, helper, Search::FirstUsable);
+        let Some(candidate) = found.chosen() else {
+            let hint = "set ANTHROPIC_API_KEY; lathe auth status lists what was looked at";
+            self.say("credential", CheckStatus::Fail, "no usable credential", Some(hint));
+            return self.say("model", CheckStatus::Warn, "not asked: there is no credential", None);
+        };
+        let origin = candidate.origin.describe();
+        self.say("credential", CheckStatus::Ok, &origin, None);
+        let credential = client::credential(&candidate.found, env, &Ledger::default());
+        let address = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
+        let client = match client::api_client(env, credential) {
+            Ok((client, _)) => client,
+            Err(error) => {
+                let hint = "correct ANTHROPIC_BASE_URL or the proxy variables";
+                return self.say("model", CheckStatus::Fail, &error.message, Some(hint));
+            }
+        };
+        match client.list_models().await {
+            Ok(models) => {
+                let detail = format!("{address} lists {} models", models.len());
+                self.say("model", CheckStatus::Ok, &detail, None);
+            }
+            Err(error) => {
+                let hint = what_to_do(error.kind, &origin);
+                self.say("model", CheckStatus::Fail, &format!("{address}: {error}"), Some(&hint));
+            }
+        }
+    }
+}
+
+/// What helps against a model that does not answer.
+fn what_to_do(kind: ErrorKind, origin: &str) -> String {
+    match kind {
+        ErrorKind::Authentication => format!("the API refuses the credential ({origin}): replace it"),
+        ErrorKind::Connection | ErrorKind::Stalled => {
+            "nothing answers there: check the network, ANTHROPIC_BASE_URL and the proxy variables".to_owned()
+        }
+        ErrorKind::Overloaded | ErrorKind::RateLimit | ErrorKind::Server => {
+            "the API is there but busy or broken: try again later".to_owned()
+        }
+        ErrorKind::NoCredentials
+        | ErrorKind::InvalidRequest
+        | ErrorKind::PromptTooLong
+        | ErrorKind::ModelNotFound
+        | ErrorKind::TooLarge
+        | ErrorKind::StreamCut
+        | ErrorKind::StreamError
+        | ErrorKind::Protocol => {
+            "the address answers, but not like the Messages API: check ANTHROPIC_BASE_URL".to_owned()
+        }
+    }
+}
+
+/// A program of the search path.
+fn in_path(name: &str, env: &Env) -> Option<PathBuf> {
+    let path = env.get("PATH").unwrap_or("");
+    path.split(':').map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())
 }
