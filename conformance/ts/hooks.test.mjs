@@ -366,7 +366,7 @@ describe('the rest of a session', { concurrency: 4 }, () => {
     assert.equal(w.requests()[0].body.model, 'claude-haiku-4-5');
   });
 
-  both('PreCompact and SessionStart are called by /compact', { todo: 'compaction is not there yet' }, async (w) => {
+  both('PreCompact and SessionStart are called by /compact', async (w) => {
     const compact = hook('PreCompact');
     const start = hook('SessionStart');
     await w.model({ turns: [text('first'), text('a summary'), text('second')], at_end: { text: 'more' } });

@@ -418,10 +418,10 @@ describe('control requests', { concurrency: 4 }, () => {
     });
   });
 
-  both('the usual commands are there', { todo: 'slash commands are not there yet' }, async (w) => {
+  both('the usual commands are there', async (w) => {
     await beforeTurn(w, {}, async (query) => {
       const names = (await query.supportedCommands()).map((command) => command.name);
-      for (const name of ['compact', 'clear', 'context', 'cost']) assert.ok(names.includes(name), `${names}`);
+      for (const name of ['compact', 'clear', 'context', 'usage']) assert.ok(names.includes(name), `${names}`);
     });
   });
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::HookEventInput;
-use lathe_settings::memory::{self, Memory, MemoryFile};
+use lathe_settings::memory::{self, LoadReason, Memory, MemoryFile};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -22,6 +22,11 @@ pub struct Instructions {
 impl Instructions {
     pub fn new(memory: Option<Memory>) -> Self {
         Self { memory: Mutex::new(memory) }
+    }
+
+    /// The conversation that was told of them is gone: what lies further down is due again.
+    pub fn begin_anew(&self, reason: LoadReason) {
+        self.with(|memory| memory.begin_anew(reason));
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Memory) -> T) -> Option<T> {
@@ -111,7 +116,7 @@ fn parent(file: &MemoryFile) -> Option<&PathBuf> {
 mod tests {
     use std::path::Path;
 
-    use lathe_settings::memory::{LoadReason, MemoryKind};
+    use lathe_settings::memory::MemoryKind;
 
     use super::*;
 

@@ -11,6 +11,7 @@ use lathe_models::retry::RetryPolicy;
 use lathe_models::{Model, ModelRequest, WireMessage};
 use lathe_permissions::Engine;
 use lathe_protocol::{Init, Outbound, PermissionMode};
+use lathe_settings::memory::LoadReason;
 use lathe_tools::{Tool, ToolSet, Workspace};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -340,6 +341,8 @@ impl Shared {
         self.totals().begin_anew();
         self.compaction().begin_anew();
         self.workspace.seen.clear();
+        self.instructions.begin_anew(LoadReason::SessionStart);
+        self.tell_children(session_id);
         self.note_context(Size::default());
         *lock(&self.last_request) = None;
         *lock(&self.said) = None;
@@ -352,6 +355,19 @@ impl Shared {
     /// The mode that follows plan mode.
     pub(crate) fn mode_before_plan(&self) -> PermissionMode {
         lock(&self.before_plan).unwrap_or_default()
+    }
+
+    /// Commands and hooks that run from now on belong to this session.
+    fn tell_children(&self, session_id: &str) {
+        const NAME: &str = "CLAUDE_CODE_SESSION_ID";
+        self.workspace.set_child_env([(NAME.to_owned(), session_id.to_owned())]);
+        let mut env = lock(&self.hook_env);
+        let renamed = env.iter().map(|(name, value)| {
+            let value = if name == NAME { session_id } else { value };
+            (name.clone(), value.to_owned())
+        });
+        let renamed: Arc<[(String, String)]> = renamed.collect();
+        *env = renamed;
     }
 
     /// Notes that the host has introduced itself; true if it had done so before.

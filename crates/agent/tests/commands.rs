@@ -198,3 +198,13 @@ async fn the_memory_is_there_after_clear_and_the_budget_goes_on() {
     let (frames, _) = run(setup, &["old", "/clear", "new"]).await;
     assert_eq!(frames.last().unwrap()["result"], "two");
 }
+
+#[tokio::test]
+async fn commands_of_the_shell_belong_to_the_new_session() {
+    let folder = tempdir().unwrap();
+    let script = json!([{"tools": [{"name": "Bash", "input": {"command": "echo id=$CLAUDE_CODE_SESSION_ID"}}]}, {"text": "ok"}]);
+    let (frames, _) = run(Setup::new(script, folder.path()), &["/clear", "go"]).await;
+    let shown = &of_type(&frames, "user")[0]["message"]["content"][0]["content"];
+    let id = frames.last().unwrap()["session_id"].as_str().unwrap();
+    assert_eq!(shown, &json!(format!("id={id}")));
+}

@@ -8,6 +8,7 @@ use std::path::Path;
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
 use lathe_agent::journal::Journal;
 use lathe_agent::{Beginning, CompactPolicy, Switch, TurnLimits};
+use lathe_settings::memory::{self, MemoryRequest};
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{Durability, ResumeAt, TranscriptWriter, load_for_resume};
 use serde_json::{Value, json};
@@ -590,4 +591,22 @@ async fn the_context_is_small_after_a_compaction() {
     }
     assert!(totals[0] > totals[1] + 20_000 && totals[1] > totals[2], "{totals:?}");
     talk.finish().await;
+}
+
+#[tokio::test]
+async fn instructions_of_a_folder_are_told_again_when_they_were_summarised_away() {
+    let folder = tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("sub")).unwrap();
+    std::fs::write(root.join("sub/CLAUDE.md"), "herons only").unwrap();
+    std::fs::write(root.join("sub/f"), "x").unwrap();
+    let read = json!({"tools": [{"name": "Read", "input": {"file_path": root.join("sub/f")}}]});
+    let turns = json!([read, {"text": "one"}, {"text": "<summary>s</summary>"}, read, {"text": "two"}]);
+    let mut setup = setup(turns, &root);
+    setup.memory = Some(memory::load(MemoryRequest { cwd: root.clone(), ..MemoryRequest::default() }));
+    let heard = setup.heard.clone();
+    let (frames, _) = run(setup, &["go", "/compact", "again"]).await;
+    assert_eq!(said(&frames), ["one", "", "two"], "{frames:?}");
+    let told = heard.lock().unwrap().last().unwrap().clone();
+    assert!(told.contains("herons only"), "{told}");
 }

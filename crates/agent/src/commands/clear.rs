@@ -41,6 +41,7 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
     if let Some(preamble) = &shared.preamble {
         turn.history.add_user_text(preamble);
     }
+    shared.announce_instructions(&turn.cancel).await;
     let opening = shared.start_conversation("clear", &turn.cancel).await;
     turn.history.add_notes(&opening.notes);
     turn.show_init(&call.prompt).await;

@@ -19,6 +19,7 @@ use lathe_protocol::hooks::{HookEventInput, PostCompactInput, PreCompactInput};
 use lathe_protocol::message::UserTurn;
 use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedSegment};
 use lathe_protocol::{Outbound, UserMessage};
+use lathe_settings::memory::LoadReason;
 use serde_json::{Value, json};
 
 use crate::estimate::{block_tokens, text_tokens};
@@ -197,6 +198,7 @@ impl Turn<'_> {
         self.shared.emit(self.shared.frames.compacting(trigger)).await;
         let trouble = match self.replace_history(cause, instructions).await {
             Ok(told) => {
+                self.shared.announce_instructions(&self.cancel).await;
                 self.shared.emit(self.shared.frames.compacted(None)).await;
                 return Compacted::Done(Box::new(told));
             }
@@ -353,6 +355,7 @@ impl Turn<'_> {
         self.history.compact(blocks, &new.tail);
         new.head.restored.note_seen(&shared);
         shared.totals().forget_last();
+        shared.instructions.begin_anew(LoadReason::Compact);
         shared.note_context(self.history.size());
         told
     }

@@ -126,6 +126,12 @@ impl Memory {
         memory
     }
 
+    /// Looks at everything anew: the conversation that was told of the files further down is gone, so each of
+    /// them is due again when something there is touched.
+    pub fn begin_anew(&mut self, reason: LoadReason) {
+        *self = Self::load(MemoryRequest { reason, ..self.request.clone() });
+    }
+
     /// Everything that was told so far.
     pub fn files(&self) -> &[MemoryFile] {
         &self.files
