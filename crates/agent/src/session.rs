@@ -96,6 +96,7 @@ pub async fn run(
     let setup = config.setup;
     let shared = Shared::new(config, out, signals.stop);
     let history = beginning.resumed().map_or_else(History::default, |resumed| shared.take_up(*resumed));
+    shared.note_context(history.size());
     let mut session = Session {
         started_ms: shared.host.now_ms(),
         beside: Beside::new(shared.clone()),

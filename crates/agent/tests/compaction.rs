@@ -520,8 +520,17 @@ async fn a_compacted_session_resumes_with_summary_and_tail_and_nothing_before() 
     let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
     let again = json!([{"text": "resumed", "expect": {"first_user": "THE GIST"}}]);
     let setup = Setup { beginning: Beginning::Resumed(Box::new(resumed)), ..setup(again, folder.path()) };
-    let (frames, _) = run(setup, &["go on"]).await;
-    assert_eq!(said(&frames), ["resumed"]);
+    let mut talk = Talk::start(setup);
+    talk.send(line(
+        json!({"type": "control_request", "request_id": "u", "request": {"subtype": "get_context_usage"}}),
+    ))
+    .await;
+    let usage = talk.until(|frame| frame["type"] == "control_response").await["response"]["response"].clone();
+    let messages = usage["categories"].as_array().unwrap().iter().find(|c| c["id"] == "messages").unwrap();
+    assert!(messages["tokens"].as_u64().unwrap() > 100, "known before the first prompt: {messages}");
+    talk.send(prompt("go on")).await;
+    assert_eq!(talk.until(|frame| frame["type"] == "result").await["result"], "resumed");
+    talk.finish().await;
 }
 
 #[tokio::test]
