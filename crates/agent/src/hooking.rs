@@ -62,7 +62,8 @@ impl Shared {
             cancel,
             events: Arc::new(Frames { shared: self.clone() }),
         };
-        let outcome = self.hooks.run(&input, context).await;
+        // On the heap: events are fired from everywhere, and each place would carry all of this with it.
+        let outcome = Box::pin(self.hooks.run(&input, context)).await;
         for notice in outcome.notices() {
             self.show(notice).await;
         }

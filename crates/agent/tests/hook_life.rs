@@ -496,6 +496,26 @@ async fn instructions_further_down_are_told_when_a_file_there_is_touched() {
     assert_eq!(log[2]["globs"], json!(["**/*.ts"]));
 }
 
+#[tokio::test]
+async fn a_conversation_that_begins_anew_is_instructed_anew() {
+    let folder = tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("sub")).unwrap();
+    std::fs::write(root.join("sub/CLAUDE.md"), "use tabs in sub").unwrap();
+    std::fs::write(root.join("sub/a.txt"), "x").unwrap();
+    let read = json!({"tools": [{"name": "Read", "input": {"file_path": root.join("sub/a.txt")}}]});
+    let turns = json!([read, {"text": "one"}, read, {"text": "two"}]);
+    let mut setup = hooked(turns, &root, json!({}));
+    setup.memory = Some(memory::load(MemoryRequest { cwd: root.clone(), ..MemoryRequest::default() }));
+    let heard = setup.heard.clone();
+    let (frames, _) = run(setup, &["go", "/clear", "go"]).await;
+    assert_eq!(of_type(&frames, "result").last().unwrap()["result"], "two");
+    let heard = heard.lock().unwrap();
+    assert_eq!(heard.len(), 4);
+    assert!(!heard[2].contains("use tabs in sub"), "a new conversation");
+    assert!(heard[3].contains("use tabs in sub"), "told again");
+}
+
 /// Settings whose files change when a test says so.
 struct Edited {
     changed: Mutex<Vec<Changed>>,

@@ -259,7 +259,7 @@ pub async fn run(setup: Setup, prompts: &[&str]) -> (Vec<Value>, SessionEnd) {
         all
     };
     let (end, frames) =
-        tokio::join!(lathe_agent::run(setup.config(), inbox, out, Signals::default()), collect);
+        tokio::join!(Box::pin(lathe_agent::run(setup.config(), inbox, out, Signals::default())), collect);
     (frames, end)
 }
 
