@@ -60,7 +60,6 @@ const TALKS: &[&str] = &[
     "wire/perm_setmode_update",
     "wire/set_mode_midturn",
     "wire/sigterm_idle",
-    "wire/compact",
     "wire/stream_budget",
     "wire/stream_err_last",
     "wire/stream_max_turns",
