@@ -29,7 +29,6 @@ function assertBase(input, event, seen, w) {
 }
 
 const specific = (event, fields) => ({ hookSpecificOutput: { hookEventName: event, ...fields } });
-const notYet = { todo: 'this event or answer is not there yet' };
 
 describe('PreToolUse', { concurrency: 4 }, () => {
   both('sees the call before it runs', async (w) => {
@@ -174,7 +173,7 @@ describe('PreToolUse', { concurrency: 4 }, () => {
     assert.ok(w.has('made'));
   });
 
-  newest('defer ends the turn with the call in the result', notYet, async (w) => {
+  newest('defer ends the turn with the call in the result', async (w) => {
     const { hooks } = hook('PreToolUse', specific('PreToolUse', { permissionDecision: 'defer' }));
     const seen = (await w.run(touch, 'go', { hooks })).good();
     assert.equal(seen.result.terminal_reason, 'tool_deferred');

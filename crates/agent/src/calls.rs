@@ -5,15 +5,21 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use lathe_protocol::hooks::BatchedCall;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use crate::config::MAX_PARALLEL_CALLS;
+use crate::deferred::Siblings;
 use crate::schedule::{Access, Schedule};
-use crate::toolrun::{Answered, ToolCall};
+use crate::toolrun::{Answered, CallEnd, ToolCall};
 
 /// The tool calls of one answer.
 pub struct Calls {
     pub schedule: Schedule<ToolCall>,
-    pub running: FuturesUnordered<BoxFuture<'static, (Answered, Access)>>,
+    pub running: FuturesUnordered<BoxFuture<'static, (CallEnd, Access)>>,
+    /// Tells the calls whether there are several of them.
+    pub siblings: watch::Sender<Siblings>,
+    /// The call that a hook put off.
+    pub deferred: Option<ToolCall>,
     /// In the order they were asked for, with their answers as they come.
     answers: Vec<(String, Option<Value>)>,
     /// Whether calls may start before the answer is complete.
@@ -32,6 +38,8 @@ impl Calls {
         Self {
             schedule: Schedule::new(MAX_PARALLEL_CALLS),
             running: FuturesUnordered::new(),
+            siblings: watch::Sender::new(Siblings::Unknown),
+            deferred: None,
             answers: Vec::new(),
             eager,
             interrupted: false,
@@ -48,6 +56,16 @@ impl Calls {
     pub fn add(&mut self, access: Access, call: ToolCall) {
         self.answers.push((call.id.clone(), None));
         self.schedule.add(call, access);
+        if self.answers.len() > 1 {
+            self.siblings.send_replace(Siblings::Some);
+        }
+    }
+
+    /// No more calls will come.
+    pub fn all_known(&mut self) {
+        if *self.siblings.borrow() == Siblings::Unknown {
+            self.siblings.send_replace(Siblings::None);
+        }
     }
 
     pub fn record(&mut self, answered: Answered) {

@@ -90,6 +90,14 @@ impl Beginning {
         }
     }
 
+    /// Whether there is a call that a hook put off.
+    pub fn has_deferred_call(&self) -> bool {
+        match self {
+            Self::New => false,
+            Self::Resumed(resumed) | Self::Forked(resumed) => resumed.deferred.is_some(),
+        }
+    }
+
     /// What there was before.
     pub fn resumed(self) -> Option<Box<Resumed>> {
         match self {

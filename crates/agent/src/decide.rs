@@ -109,6 +109,8 @@ pub enum Ending {
     Refused,
     HookStopped,
     Deferred,
+    /// A call that was put off cannot be taken up: its tool is not there any more.
+    DeferredUnavailable,
     StructuredOutputExhausted,
     /// A stop hook ended the session's work here.
     StopHookPrevented,

@@ -3,6 +3,7 @@
 use lathe_models::failure::ApiFailure;
 use lathe_protocol::ResultMessage;
 use lathe_protocol::hooks::{HookEventInput, StopFailureInput};
+use lathe_protocol::result::DeferredToolUse;
 use serde_json::{Value, json};
 
 use crate::commands::CommandEnd;
@@ -71,7 +72,11 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
             turn.stats.last_text.clear();
             success(turn, "hook_stopped", result);
         }
-        Ending::Deferred => success(turn, "tool_deferred", result),
+        Ending::Deferred => deferred(turn, "tool_deferred", result),
+        Ending::DeferredUnavailable => {
+            deferred(turn, "tool_deferred_unavailable", result);
+            result.is_error = true;
+        }
         Ending::StopHookPrevented => success(turn, "stop_hook_prevented", result),
         Ending::StopHookCap => {
             turn.stats.last_text.clear();
@@ -173,6 +178,21 @@ fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
     result.ttft_stream_ms = turn.stats.first_event_ms;
     result.time_to_request_ms = turn.stats.first_request_ms;
     result.first_content_frame_ms = turn.stats.first_frame_ms;
+}
+
+/// A call waits for the session to go on: the result names it.
+fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
+    result.subtype = "success".to_owned();
+    result.is_error = false;
+    result.result = Some(String::new());
+    result.stop_reason = Some(reason.to_owned());
+    result.terminal_reason = Some(reason.to_owned());
+    result.deferred_tool_use = turn.stats.deferred.as_ref().map(|call| DeferredToolUse {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        input: call.input.clone(),
+        ..DeferredToolUse::default()
+    });
 }
 
 /// A failed request: the text is said as an assistant message and is the result, which counts as an

@@ -94,6 +94,12 @@ impl History {
         }
     }
 
+    /// Adds the result of an earlier answer's call, which has to come before anything else that is said.
+    pub fn add_result(&mut self, block: Value) {
+        self.tokens += block_tokens(&block);
+        self.open.insert(0, block);
+    }
+
     /// Adds a text block to the user message that goes out next.
     pub fn add_user_text(&mut self, text: &str) {
         self.add_user([json!({"type": "text", "text": text})]);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use lathe_protocol::event::TranscriptMirror;
 use lathe_protocol::{AssistantMessage, InboundUser, ModelUsage, UserMessage};
 use lathe_transcript::record::{
-    AssistantBody, CostState, Envelope, Line, Link, SideRecord, TurnPosition, UserBody,
+    AssistantBody, AttachmentBody, CostState, Envelope, Line, Link, SideRecord, TurnPosition, UserBody,
 };
 use lathe_transcript::{TranscriptError, TranscriptWriter};
 use serde_json::{Map, Value};
@@ -185,6 +185,15 @@ impl Journal {
         self.title = Some(title.to_owned());
         let record = SideRecord::custom_title(&self.envelope.session_id, title);
         self.append(Line::of(&record));
+    }
+
+    /// A mark in the conversation that the model does not see.
+    pub fn attachment(&mut self, attachment: &Value, uuid: &str, now: &str) {
+        let body = AttachmentBody { attachment, rendered: None, rendered_role: None };
+        let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
+        let line = self.envelope.line(link, &body);
+        self.append(line);
+        self.last = Some(uuid.to_owned());
     }
 
     /// A fact beside the conversation.

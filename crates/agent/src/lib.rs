@@ -17,6 +17,7 @@ pub mod config;
 mod context;
 mod control;
 pub mod decide;
+mod deferred;
 pub mod era;
 pub mod estimate;
 mod filewatch;

@@ -134,7 +134,7 @@ fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permi
     let text = match verdict.behavior {
         HookPermissionDecision::Deny => verdict.tool_error(),
         HookPermissionDecision::Defer => {
-            format!("{} hook error: putting a call off is not supported by lathe yet", verdict.hook_name)
+            format!("{} hook error: the call cannot be put off here", verdict.hook_name)
         }
         HookPermissionDecision::Allow | HookPermissionDecision::Ask => return None,
     };

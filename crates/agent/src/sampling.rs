@@ -18,7 +18,7 @@ use crate::decide::RoundEnd;
 use crate::request;
 use crate::schedule::Access;
 use crate::toolhooks;
-use crate::toolrun::{self, Answered, ToolCall};
+use crate::toolrun::{self, CallEnd, ToolCall};
 use crate::turn::{Outcome, Phase, Turn, answered};
 
 /// Overloads in a row after which the fallback model takes over.
@@ -179,13 +179,21 @@ impl Turn<'_> {
             return;
         }
         while let Some((call, access)) = calls.schedule.start_next() {
-            let run = toolrun::run(self.shared.clone(), call, self.cancel.child_token());
+            let siblings = calls.siblings.subscribe();
+            let run = toolrun::run(self.shared.clone(), call, siblings, self.cancel.child_token());
             calls.running.push(Box::pin(async move { (run.await, access) }));
         }
     }
 
-    async fn take_answer(&mut self, (answered, access): (Answered, Access), calls: &mut Calls) {
+    async fn take_answer(&mut self, (end, access): (CallEnd, Access), calls: &mut Calls) {
         calls.schedule.finished(access);
+        let answered = match end {
+            CallEnd::Answered(answered) => *answered,
+            CallEnd::Deferred(call) => {
+                calls.deferred = Some(*call);
+                return;
+            }
+        };
         self.say_tool_result(&answered).await;
         self.stats.structured.note(&answered);
         if answered.interrupted {
@@ -216,6 +224,9 @@ impl Turn<'_> {
             return Ok(RoundEnd::ToolsAnswered);
         }
         self.finish_calls(&mut calls).await;
+        if let Some(call) = calls.deferred.take() {
+            return Ok(self.put_off(call));
+        }
         calls.sort_batch();
         self.shared.tell_cwd(&self.cancel).await;
         let batch = toolhooks::after_batch(self.shared, std::mem::take(&mut calls.batch), &self.cancel).await;
@@ -247,6 +258,7 @@ impl Turn<'_> {
 
     async fn finish_calls(&mut self, calls: &mut Calls) {
         calls.eager = true;
+        calls.all_known();
         self.start_calls(calls);
         while let Some(done) = calls.running.next().await {
             self.take_answer(done, calls).await;

@@ -22,6 +22,7 @@ use crate::lines;
 use crate::planning;
 use crate::shared::Shared;
 use crate::submit::{Submitted, Words};
+use crate::toolrun::ToolCall;
 use crate::turn::{Outcome, Stats, Turn};
 use lathe_transcript::Resumed;
 
@@ -54,12 +55,21 @@ pub(crate) struct TurnHandle {
 
 /// What a turn does.
 enum Work {
+    /// Take up the call that was put off, and go on from there.
+    TakeUp { command: String },
     /// The model answers.
     Answer,
     /// A command runs.
     Command(Box<Invocation>),
     /// Nobody answers; the result is this text.
     Nothing { text: String },
+}
+
+/// What a session does next.
+enum Due {
+    Prompt(Box<InboundUser>),
+    /// The call that the session was resumed with.
+    DeferredCall,
 }
 
 /// A running session.
@@ -77,6 +87,10 @@ struct Session {
     preamble: Option<String>,
     /// The same, as the user's words.
     first_words: Option<String>,
+    /// The call that a hook put off; it is taken up before the model is asked again.
+    deferred: Option<ToolCall>,
+    /// Whether that happens without a prompt.
+    takes_up: bool,
     results: u64,
     started_ms: u64,
     end: SessionEnd,
@@ -95,7 +109,10 @@ pub async fn run(
     let source = beginning.source();
     let setup = config.setup;
     let shared = Shared::new(config, out, signals.stop);
-    let history = beginning.resumed().map_or_else(History::default, |resumed| shared.take_up(*resumed));
+    let mut resumed = beginning.resumed();
+    let deferred =
+        resumed.as_mut().and_then(|resumed| resumed.deferred.take()).map(ToolCall::put_off_earlier);
+    let history = resumed.map_or_else(History::default, |resumed| shared.take_up(*resumed));
     shared.note_context(history.size());
     let mut session = Session {
         started_ms: shared.host.now_ms(),
@@ -107,14 +124,16 @@ pub async fn run(
         finish: signals.finish,
         preamble,
         first_words: None,
+        takes_up: deferred.is_some(),
+        deferred,
         results: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
     session.begin(source, setup).await;
     while setup != Some(Setup::InitOnly)
-        && let Some(prompt) = session.next_prompt().await
+        && let Some(due) = session.next_due().await
     {
-        session.turn(prompt).await;
+        session.turn(due).await;
     }
     session.answer_the_rest().await;
     session.finish_hooks().await;
@@ -126,8 +145,8 @@ pub async fn run(
 }
 
 impl Session {
-    /// The next prompt; none when there will be no more.
-    async fn next_prompt(&mut self) -> Option<InboundUser> {
+    /// What to do next; none when there will be nothing more.
+    async fn next_due(&mut self) -> Option<Due> {
         loop {
             if self.shared.stop.is_cancelled() || self.finish.is_cancelled() {
                 return None;
@@ -135,8 +154,13 @@ impl Session {
             // What changes the session counts before the prompt that came after it.
             let changing = self.beside.is_changing();
             let next = if changing { None } else { self.shared.queue().take_next() };
+            // A host that has introduced itself has brought its hooks; one that is gone will bring none.
+            let heard = self.shared.is_initialized() || !self.open;
+            if next.is_none() && !changing && heard && self.takes_up {
+                return Some(Due::DeferredCall);
+            }
             if next.is_some() || !(self.open || changing) {
-                return next;
+                return next.map(|prompt| Due::Prompt(Box::new(prompt)));
             }
             tokio::select! {
                 biased;
@@ -144,7 +168,7 @@ impl Session {
                 () = self.finish.cancelled() => return None,
                 line = self.inbox.recv(), if self.open => self.take_in(line, None).await,
                 () = self.beside.changed(), if changing => {}
-                prompt = self.shared.until_woken(), if self.open && !changing => return Some(prompt),
+                prompt = self.shared.until_woken(), if self.open && !changing => return Some(Due::Prompt(Box::new(prompt))),
             }
         }
     }
@@ -231,9 +255,18 @@ impl Session {
         self.shared.hooks.shut_down().await;
     }
 
-    /// One prompt, one result.
-    async fn turn(&mut self, prompt: InboundUser) {
+    /// Opens the turn of a prompt, or of a call that was put off and has none.
+    async fn open(&mut self, due: Due) -> (InboundUser, Work) {
+        self.takes_up = false;
         self.shared.emit_state("running").await;
+        let prompt = match due {
+            Due::DeferredCall => {
+                let command = self.shared.frames.uuid();
+                self.shared.emit_lifecycle(Some(&command), "started").await;
+                return (InboundUser::default(), Work::TakeUp { command });
+            }
+            Due::Prompt(prompt) => *prompt,
+        };
         self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
         self.shared.announce_prompt(&prompt);
         if let Some(preamble) = self.preamble.take() {
@@ -242,6 +275,17 @@ impl Session {
         let work = match commands::dispatch(&self.shared, &prompt) {
             Dispatch::Command(call) => Work::Command(call),
             Dispatch::Prompt { note } => self.take_prompt(&prompt, note).await,
+        };
+        (prompt, work)
+    }
+
+    /// One prompt, one result.
+    async fn turn(&mut self, due: Due) {
+        let (prompt, work) = self.open(due).await;
+        // A call that was put off comes before anything the model is asked.
+        let deferred = match &work {
+            Work::Answer | Work::TakeUp { .. } => self.deferred.take(),
+            Work::Command(_) | Work::Nothing { .. } => None,
         };
         let handle = TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
         let choice = self.shared.choice().clone();
@@ -259,9 +303,26 @@ impl Session {
         let (shared, index) = (self.shared.clone(), self.results);
         // The end of a turn may ask the host too, so both are driven: the loop and what follows it.
         let work = async {
+            let mut commands_done = Vec::new();
             let outcome = match work {
                 Work::Command(call) => commands::run(&mut turn, call).await,
-                Work::Answer => turn.run().await,
+                Work::Answer => match turn.take_up(deferred).await {
+                    Some(outcome) => outcome,
+                    None => turn.run().await,
+                },
+                Work::TakeUp { command } => {
+                    let outcome = turn.take_up(deferred).await;
+                    shared.emit(Outbound::system(init_frame(&shared, None))).await;
+                    let outcome = match outcome {
+                        Some(outcome) => outcome,
+                        None => {
+                            turn.let_prompts_join().await;
+                            turn.run().await
+                        }
+                    };
+                    commands_done.push(command);
+                    outcome
+                }
                 Work::Nothing { text } => {
                     turn.stats.last_text = text;
                     Outcome::Ended(Ending::NothingAsked)
@@ -273,14 +334,19 @@ impl Session {
                 return None;
             }
             let (result, finished) = finish(&mut turn, outcome, index).await;
-            Some((result, finished, std::mem::take(&mut turn.stats.prompts), cleared))
+            let mut prompts = std::mem::take(&mut turn.stats.prompts);
+            prompts.extend(commands_done);
+            Some((result, finished, prompts, cleared))
         };
         if let Some((result, finished, prompts, cleared)) = self.serve(work, Some(&handle)).await {
             if cleared {
+                self.deferred = None;
                 self.started_ms = self.shared.host.now_ms();
             }
             self.close_turn(result, finished, &prompts).await;
         }
+        let deferred = turn.stats.deferred.take();
+        self.deferred = deferred.or(self.deferred.take());
         self.shared.remember_conversation(history.so_far());
         self.history = history;
     }

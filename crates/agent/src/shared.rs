@@ -370,6 +370,11 @@ impl Shared {
         *env = renamed;
     }
 
+    /// Whether the host has introduced itself.
+    pub(crate) fn is_initialized(&self) -> bool {
+        self.initialized.load(Ordering::Relaxed)
+    }
+
     /// Notes that the host has introduced itself; true if it had done so before.
     pub(crate) fn note_initialized(&self) -> bool {
         self.initialized.swap(true, Ordering::Relaxed)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lathe_hooks::{ContextText, Outcome, PermissionVerdict, ToolOutputChange, ToolOutputKind};
 use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::{
-    BatchedCall, HookEventInput, PostToolBatchInput, PostToolUseFailureInput, PostToolUseInput,
-    PreToolUseInput,
+    BatchedCall, HookEventInput, HookPermissionDecision, PostToolBatchInput, PostToolUseFailureInput,
+    PostToolUseInput, PreToolUseInput,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,13 @@ pub struct Before {
     /// What they say about permission.
     pub verdict: Option<PermissionVerdict>,
     pub said: Said,
+}
+
+impl Before {
+    /// Whether the call is to wait until the session goes on.
+    pub fn puts_off(&self) -> bool {
+        self.verdict.as_ref().is_some_and(|verdict| verdict.behavior == HookPermissionDecision::Defer)
+    }
 }
 
 /// `PreToolUse`.

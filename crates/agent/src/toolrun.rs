@@ -9,9 +9,12 @@ use lathe_protocol::{PermissionDenial, ToolResultMeta};
 use lathe_tools::{
     Content, Effect, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput,
 };
+use lathe_transcript::DeferredCall;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::deferred::Siblings;
 use crate::permit::{Permitted, permit};
 use crate::planning;
 use crate::schedule::Access;
@@ -26,6 +29,8 @@ pub struct ToolCall {
     pub input: Value,
     /// The record of the block that asked, which the result's record points back to.
     pub assistant_uuid: String,
+    /// Whether a hook had put it off.
+    pub was_deferred: bool,
 }
 
 impl ToolCall {
@@ -36,7 +41,26 @@ impl ToolCall {
         }
         let text = |key: &str| block[key].as_str().unwrap_or("");
         let name = shared.introduction().tool(text("name")).to_owned();
-        Some(Self { id: text("id").to_owned(), name, input: block["input"].clone(), assistant_uuid })
+        Some(Self {
+            id: text("id").to_owned(),
+            name,
+            input: block["input"].clone(),
+            assistant_uuid,
+            was_deferred: false,
+        })
+    }
+}
+
+impl ToolCall {
+    /// A call that an earlier run of the session left to this one.
+    pub fn put_off_earlier(call: DeferredCall) -> Self {
+        Self {
+            id: call.tool_use_id,
+            name: call.name,
+            input: call.input,
+            assistant_uuid: call.assistant_uuid,
+            was_deferred: true,
+        }
     }
 }
 
@@ -82,29 +106,80 @@ pub fn access(shared: &Shared, call: &ToolCall) -> Access {
     if read_only { Access::Shared } else { Access::Exclusive }
 }
 
+/// How a call ended.
+#[derive(Debug)]
+pub enum CallEnd {
+    Answered(Box<Answered>),
+    /// A hook put it off; it has no answer.
+    Deferred(Box<ToolCall>),
+}
+
 /// Runs one call through to its answer.
-pub async fn run(shared: Arc<Shared>, call: ToolCall, cancel: CancellationToken) -> Answered {
+pub async fn run(
+    shared: Arc<Shared>,
+    call: ToolCall,
+    siblings: watch::Receiver<Siblings>,
+    cancel: CancellationToken,
+) -> CallEnd {
+    match prepared(&shared, call, siblings, &cancel).await {
+        Ok(ready) => {
+            let said = ready.before.said.clone();
+            let tool = ready.tool.as_ref();
+            let answered = permitted_run(&shared, tool, ready.call, ready.before, &cancel).await;
+            CallEnd::Answered(Box::new(said.added_to(answered)))
+        }
+        Err(end) => end,
+    }
+}
+
+/// A call that may be decided about.
+struct Ready {
+    tool: Arc<dyn Tool>,
+    call: ToolCall,
+    before: toolhooks::Before,
+}
+
+/// Look-up, schema and the hooks that come first; how the call ended, if it got no further.
+async fn prepared(
+    shared: &Arc<Shared>,
+    call: ToolCall,
+    siblings: watch::Receiver<Siblings>,
+    cancel: &CancellationToken,
+) -> Result<Ready, CallEnd> {
+    let ended = |answered: Answered| Err(CallEnd::Answered(Box::new(answered)));
     if cancel.is_cancelled() {
-        return interrupted(call, None);
+        return ended(interrupted(call, None));
     }
     let Some(tool) = shared.tool(&call.name) else {
-        let text = unknown_tool(&shared, &call.name);
-        return failed(call, ToolFailure::Rejected(text), None);
+        let text = unknown_tool(shared, &call.name);
+        return ended(failed(call, ToolFailure::Rejected(text), None));
     };
     let input = match checked_input(tool.as_ref(), &call) {
         Ok(input) => input,
-        Err(Refused::Schema(invalid)) => return invalid_input(call, &invalid),
-        Err(Refused::Tool(failure)) => return failed(call, failure, None),
+        Err(Refused::Schema(invalid)) => return ended(invalid_input(call, &invalid)),
+        Err(Refused::Tool(failure)) => return ended(failed(call, failure, None)),
     };
-    let input = planning::own_input(&shared, tool.name(), input);
-    let before = toolhooks::before(&shared, &call, input, &cancel).await;
+    let input = planning::own_input(shared, tool.name(), input);
+    let mut before = toolhooks::before(shared, &call, input, cancel).await;
+    if before.puts_off() {
+        match Siblings::known(siblings, cancel).await {
+            Siblings::None => return Err(CallEnd::Deferred(Box::new(call))),
+            Siblings::Some => {
+                let text = format!(
+                    "a hook put {} off, which works only for a call that is alone in its answer: it goes on",
+                    call.name
+                );
+                shared.trouble("defer_ignored", &text).await;
+                before.verdict = None;
+            }
+            Siblings::Unknown => {}
+        }
+    }
     if cancel.is_cancelled() {
         // Hooks that were broken off have said nothing: the call must not run as if they had agreed.
-        return interrupted(call, None);
+        return ended(interrupted(call, None));
     }
-    let said = before.said.clone();
-    let answered = permitted_run(&shared, tool.as_ref(), call, before, &cancel).await;
-    said.added_to(answered)
+    Ok(Ready { tool, call, before })
 }
 
 /// Permission, the call itself, and the hooks behind it.
@@ -140,6 +215,9 @@ async fn permitted_run(
     };
     if let Some(path) = tool.changed_file(&call.input).and_then(|path| context.real_path(path).ok()) {
         shared.checkpoint_file(&path, &call.assistant_uuid);
+    }
+    if call.was_deferred {
+        shared.mark_call("hook_deferred_tool_resumed", &call);
     }
     let began = Instant::now();
     let cwd = shared.workspace.cwd();

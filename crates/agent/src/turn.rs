@@ -22,7 +22,7 @@ use crate::journal::Starts;
 use crate::session::prompt_blocks;
 use crate::shared::Shared;
 use crate::structured::Structured;
-use crate::toolrun::Answered;
+use crate::toolrun::{Answered, ToolCall};
 
 /// How a turn ended.
 #[derive(Debug)]
@@ -86,6 +86,8 @@ pub struct Stats {
     pub usage: Usage,
     pub denials: Vec<PermissionDenial>,
     pub structured: Structured,
+    /// The call that a hook put off.
+    pub deferred: Option<ToolCall>,
     pub last_text: String,
     pub stop_reason: Option<String>,
     /// The API's id of the last answer.
@@ -119,6 +121,7 @@ impl Stats {
             usage: Usage::default(),
             denials: Vec::new(),
             structured: Structured::default(),
+            deferred: None,
             last_text: String::new(),
             stop_reason: None,
             answer_id: String::new(),
@@ -200,7 +203,7 @@ impl Turn<'_> {
     }
 
     /// Prompts that came in the meantime become part of this turn.
-    async fn let_prompts_join(&mut self) {
+    pub(crate) async fn let_prompts_join(&mut self) {
         let joining = self.shared.queue().joining(|prompt| commands::is_command(self.shared, prompt));
         for prompt in joining {
             self.stats.asked.push(prompt.message.content.text());

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::env::Env;
 use crate::host::RealHost;
-use crate::plan::{InputFormat, OutputFormat, RunPlan};
+use crate::plan::{InputFormat, OutputFormat, Resume, RunPlan};
 use crate::print;
 use crate::progress::Progress;
 use crate::start;
@@ -87,6 +87,14 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let asks_nothing = input == InputFormat::Text && prompt.is_none() && plan.setup != Some(Setup::InitOnly);
+    if asks_nothing && !start.session.beginning.has_deferred_call() {
+        eprintln!(
+            "Error: No deferred tool marker found in the resumed session: there is no call to take up. Give a \
+             prompt to go on with the conversation."
+        );
+        return ExitCode::FAILURE;
+    }
     let (frames, frames_out) = mpsc::channel(FRAME_QUEUE);
     let (lines, lines_in) = mpsc::channel(LINE_QUEUE);
     let signals = Signals::default();
@@ -212,6 +220,11 @@ async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
         (Some(prompt), piped) => format!("{prompt}\n{piped}"),
         (None, piped) => piped.to_owned(),
     };
+    if prompt.trim().is_empty() && plan.resume != Resume::No {
+        // The session may have a call to take up.
+        plan.prompt = None;
+        return Ok(());
+    }
     if prompt.trim().is_empty() {
         return Err(
             "Error: Input must be provided either through stdin or as a prompt argument when using --print"

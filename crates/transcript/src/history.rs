@@ -43,6 +43,19 @@ pub struct DanglingCall {
     pub assistant_uuid: String,
 }
 
+/// A call that a hook put off to a later run: it has no result, and none is made up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeferredCall {
+    /// Id of the `tool_use` block.
+    pub tool_use_id: String,
+    /// The tool.
+    pub name: String,
+    /// Its input.
+    pub input: serde_json::Value,
+    /// The record with the call.
+    pub assistant_uuid: String,
+}
+
 /// What the model reads as the result of a call that was cut off.
 pub const DANGLING_RESULT_TEXT: &str = "No result was recorded: the session ended while this call was \
     running. It may or may not have taken effect. Check before running it again.";
@@ -63,11 +76,13 @@ pub(crate) struct History {
     pub messages: Vec<HistoryMessage>,
     pub dangling: Vec<DanglingCall>,
     pub orphan_results: usize,
+    /// The call that was to be left open.
+    pub left_open: Option<DanglingCall>,
 }
 
-/// Builds the conversation from its records, oldest first.
-pub(crate) fn build(mut pieces: Vec<Piece>) -> History {
-    let mut builder = Builder { results: take_results(&mut pieces), ..Builder::default() };
+/// Builds the conversation from its records, oldest first. The call with the id `open` gets no made-up result.
+pub(crate) fn build(mut pieces: Vec<Piece>, open: Option<String>) -> History {
+    let mut builder = Builder { results: take_results(&mut pieces), open, ..Builder::default() };
     for piece in pieces {
         builder.add(piece);
     }
@@ -100,6 +115,8 @@ struct Builder {
     answer: Vec<(Block, String)>,
     seen_calls: HashSet<String>,
     dangling: Vec<DanglingCall>,
+    open: Option<String>,
+    left_open: Option<DanglingCall>,
 }
 
 impl Builder {
@@ -157,6 +174,10 @@ impl Builder {
     }
 
     fn push_made_up_result(&mut self, call: DanglingCall) {
+        if self.open.as_ref() == Some(&call.tool_use_id) {
+            self.left_open = Some(call);
+            return;
+        }
         let result = json!({
             "type": "tool_result",
             "tool_use_id": call.tool_use_id,
@@ -193,7 +214,12 @@ impl Builder {
             messages
                 .insert(0, HistoryMessage { role: Role::User, blocks: vec![block.raw], uuids: Vec::new() });
         }
-        History { messages, dangling: self.dangling, orphan_results: self.results.len() }
+        History {
+            messages,
+            dangling: self.dangling,
+            orphan_results: self.results.len(),
+            left_open: self.left_open,
+        }
     }
 }
 

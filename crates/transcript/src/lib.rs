@@ -31,7 +31,7 @@ pub mod writer;
 pub use error::{Result, TranscriptError};
 pub use export::{ExportFormat, export};
 pub use fork::{ForkIds, ForkPlan, fork};
-pub use history::{DanglingCall, HistoryMessage, Role};
+pub use history::{DanglingCall, DeferredCall, HistoryMessage, Role};
 pub use paths::{SessionPaths, is_session_id, project_key};
 pub use peek::SessionInfo;
 pub use reader::{MessageRow, each_message, records_of, session_messages};

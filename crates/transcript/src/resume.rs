@@ -14,7 +14,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use crate::error::{Result, TranscriptError};
-use crate::history::{self, DanglingCall, HistoryMessage, Piece, Role};
+use crate::history::{self, DanglingCall, DeferredCall, HistoryMessage, Piece, Role};
 use crate::index::{At, Entry, Id, Index, Kind, Siblings};
 use crate::lines::{Damage, Span};
 use crate::message::{self, Block, BlockKind, MessageRecord};
@@ -63,6 +63,8 @@ pub struct Resumed {
     pub cost_state: Option<CostState>,
     /// `todos` of the last TodoWrite call.
     pub todos: Option<Value>,
+    /// The call that the session ended with because a hook put it off.
+    pub deferred: Option<DeferredCall>,
     /// Calls whose results were made up.
     pub dangling: Vec<DanglingCall>,
     /// What was wrong with the file, each sort once.
@@ -173,7 +175,9 @@ impl Loader<'_> {
         for at in self.needed(&chain, limit)? {
             pieces.extend(self.piece(at)?);
         }
-        let history = history::build(pieces);
+        let open = tip.map(|tip| self.put_off(tip)).transpose()?.flatten();
+        let history = history::build(pieces, open);
+        let deferred = history.left_open.as_ref().and_then(|call| deferred_call(call, &history.messages));
         let gaps = chain.iter().filter(|at| index.is_bridged(**at)).count();
         let warnings = [
             Warning::of_damage(&index.damage),
@@ -200,6 +204,7 @@ impl Loader<'_> {
             agent_setting: self.side_value(sides.agent_setting)?,
             cost_state: self.cost_state(sides.cost)?,
             todos: state.todos,
+            deferred,
             dangling: history.dangling,
             warnings: warnings.into_iter().flatten().collect(),
         })
@@ -269,6 +274,18 @@ impl Loader<'_> {
         Ok(content.map(|content| Piece { role: Role::User, uuid, blocks: message::blocks_of(content) }))
     }
 
+    /// The id of the call that the record at the tip says was put off.
+    fn put_off(&self, tip: At) -> io::Result<Option<String>> {
+        let entry = &self.index.entries[tip];
+        if entry.kind != Kind::Attachment {
+            return Ok(None);
+        }
+        let text = self.index.read(entry.span)?;
+        let mark = RawObject::parse(&text).ok().and_then(|record| record.value("attachment"));
+        let mark = mark.filter(|mark| mark["type"] == "hook_deferred_tool");
+        Ok(mark.and_then(|mark| mark["toolUseID"].as_str().map(str::to_owned)))
+    }
+
     fn field(&self, span: Span, key: &str) -> io::Result<Option<String>> {
         let text = self.index.read(span)?;
         Ok(RawObject::parse(&text).ok().and_then(|record| record.text(key)))
@@ -290,6 +307,19 @@ impl Loader<'_> {
         let Some(span) = span else { return Ok(None) };
         Ok(serde_json::from_str(&self.index.read(span)?).ok())
     }
+}
+
+/// The call as the conversation has it.
+fn deferred_call(call: &DanglingCall, messages: &[HistoryMessage]) -> Option<DeferredCall> {
+    let blocks = messages.last()?.blocks.iter();
+    let mut values = blocks.filter_map(|block| serde_json::from_str::<Value>(block.get()).ok());
+    let block = values.find(|block| block["id"] == call.tool_use_id.as_str())?;
+    Some(DeferredCall {
+        tool_use_id: call.tool_use_id.clone(),
+        name: call.name.clone(),
+        input: block["input"].clone(),
+        assistant_uuid: call.assistant_uuid.clone(),
+    })
 }
 
 impl State {

@@ -1,4 +1,8 @@
 use super::*;
+
+fn build(pieces: Vec<Piece>) -> History {
+    super::build(pieces, None)
+}
 use crate::message::blocks_of;
 use proptest::prelude::*;
 use serde_json::Value;
