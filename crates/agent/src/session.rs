@@ -308,7 +308,7 @@ impl Session {
                 Work::Command(call) => commands::run(&mut turn, call).await,
                 Work::Answer => match turn.take_up(deferred).await {
                     Some(outcome) => outcome,
-                    None => turn.run().await,
+                    None => Box::pin(turn.run()).await,
                 },
                 Work::TakeUp { command } => {
                     let outcome = turn.take_up(deferred).await;
@@ -317,7 +317,7 @@ impl Session {
                         Some(outcome) => outcome,
                         None => {
                             turn.let_prompts_join().await;
-                            turn.run().await
+                            Box::pin(turn.run()).await
                         }
                     };
                     commands_done.push(command);

@@ -169,7 +169,7 @@ async fn an_interrupt_kills_a_running_tool() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(10), begun).await.expect("the tool starts");
+    tokio::time::timeout(std::time::Duration::from_secs(60), begun).await.expect("the tool starts");
     let interrupt =
         json!({"type": "control_request", "request_id": "i", "request": {"subtype": "interrupt"}});
     talk.send(line(interrupt)).await;

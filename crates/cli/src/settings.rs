@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use lathe_settings::memory::{self, Memory, MemoryRequest, ReadCheck};
 use lathe_settings::styles::{DEFAULT_STYLE, OutputStyle, Styles};
 use lathe_settings::{ManagedFiles, SettingsError, SettingsStack, Severity, Sources, StackRequest};
+use serde_json::Value;
 
 use crate::env::Env;
 use crate::plan::{RunPlan, StartError};
@@ -43,7 +44,22 @@ pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<String>), Sta
     let problems = stack.problems().filter(|problem| problem.severity == Severity::Warning);
     let mut warnings: Vec<String> = problems.map(|problem| format!("Warning: {problem}")).collect();
     warnings.extend(stack.trust_warnings().map(str::to_owned));
+    warnings.extend(without_sandbox(&stack.effective_json()["sandbox"])?);
     Ok((RunSettings { stack: Arc::new(Mutex::new(stack)) }, warnings))
+}
+
+/// A sandbox that is asked for and is not there is said, or stops the run where the settings want that.
+fn without_sandbox(wanted: &Value) -> Result<Option<String>, StartError> {
+    if wanted["enabled"] != true {
+        return Ok(None);
+    }
+    let what = "settings ask for a sandbox, and lathe has none yet";
+    if wanted["failIfUnavailable"] == true {
+        return Err(StartError::new(format!(
+            "Error: {what}\nhint: run lathe in a container, or take `sandbox.enabled` out of the settings"
+        )));
+    }
+    Ok(Some(format!("Warning: {what}: commands run without one, under the permission rules alone")))
 }
 
 fn refusal(error: &SettingsError) -> StartError {

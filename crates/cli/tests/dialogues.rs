@@ -264,7 +264,7 @@ fn talk(dir: &Path) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let server = BackgroundServer::start(script);
     let mut context =
-        context.env("ANTHROPIC_BASE_URL", server.url()).env("IS_SANDBOX", "1").limit(Duration::from_secs(12));
+        context.env("ANTHROPIC_BASE_URL", server.url()).env("IS_SANDBOX", "1").limit(Duration::from_secs(60));
     for (name, value) in recorded["env"].as_object().into_iter().flatten() {
         context = context.env(name, value.as_str().unwrap_or_default());
     }

@@ -35,6 +35,10 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (&["-p", "--nope", "x"], "error: unknown option '--nope'"),
     (
+        &["-p", "--settings", r#"{"sandbox": {"enabled": true, "failIfUnavailable": true}}"#, "x"],
+        "Error: settings ask for a sandbox, and lathe has none yet",
+    ),
+    (
         &["-p", "--max-turns", "abc", "x"],
         "error: option '--max-turns <turns>' argument 'abc' is invalid. must be a number",
     ),
@@ -130,4 +134,11 @@ fn the_request_is_ours_and_small() {
     let names: Vec<&str> =
         body["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
     assert_eq!(names, ["Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Write"]);
+}
+
+#[test]
+fn a_sandbox_that_is_not_there_is_said() {
+    let finished = context().run(&["-p", "--settings", r#"{"sandbox": {"enabled": true}}"#, "hello"]);
+    assert_eq!(finished.code, Some(0), "{}", finished.stderr);
+    assert!(finished.stderr.contains("settings ask for a sandbox"), "{}", finished.stderr);
 }

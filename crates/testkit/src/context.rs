@@ -20,7 +20,7 @@ use crate::survivors::{Survivor, wait_for_no_survivors};
 /// The environment variable that every process of a test carries.
 pub const COOKIE: &str = "LATHE_TEST_COOKIE";
 /// How long a run may take unless the test says otherwise.
-const RUN_LIMIT: Duration = Duration::from_secs(30);
+const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// One test's world. Dropping it kills what is left and removes the folders.
 #[derive(Debug)]
@@ -147,9 +147,9 @@ impl TestContext {
         wait_for_no_survivors(&self.cookie, limit)
     }
 
-    /// Fails when a process of this test is still there after two seconds.
+    /// Fails when a process of this test is still there after ten seconds.
     pub fn assert_no_survivors(&self) {
-        let survivors = self.survivors(Duration::from_secs(2));
+        let survivors = self.survivors(Duration::from_secs(10));
         assert!(survivors.is_empty(), "processes outlived the run: {survivors:#?}");
     }
 

@@ -23,7 +23,7 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 
 /// How long pipes are read after the process itself has ended.
-const DRAIN: Duration = Duration::from_secs(1);
+const DRAIN: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 
 /// A child that runs. Dropping it before its end kills its process group.

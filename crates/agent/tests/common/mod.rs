@@ -295,7 +295,7 @@ impl Talk {
             }
             panic!("the session ended before the frame came");
         };
-        tokio::time::timeout(Duration::from_secs(10), search).await.expect("the frame comes in time")
+        tokio::time::timeout(Duration::from_secs(60), search).await.expect("the frame comes in time")
     }
 
     /// Closes the input and waits for the end; the frames that were left.
