@@ -107,7 +107,8 @@ fn fault(error: &ValidationError<'_>) -> String {
         Kind::Required { property } => format!("must have required property '{}'", name(property)),
         Kind::Type { kind: TypeKind::Single(kind) } => format!("must be {kind}"),
         Kind::Type { kind: TypeKind::Multiple(kinds) } => {
-            let kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
+            let mut kinds: Vec<String> = kinds.iter().map(|kind| kind.to_string()).collect();
+            kinds.sort_unstable();
             format!("must be {}", kinds.join(","))
         }
         Kind::Enum { options } => format!("must be one of {options}"),
