@@ -62,6 +62,7 @@ impl Turn<'_> {
         self.stats.user_frames -= 1;
         self.history.add_result(answered.block);
         self.history.add_notes(&answered.notes);
+        self.shared.write_notes(&answered.notes);
         if answered.interrupted || self.cancel.is_cancelled() {
             self.mark_interrupted(Phase::Tools).await;
             return Some(Outcome::Interrupted(Phase::Tools));

@@ -234,6 +234,7 @@ impl Turn<'_> {
         calls.notes.extend(batch.notes);
         self.history.add_user(calls.blocks());
         self.history.add_notes(&calls.notes);
+        self.shared.write_notes(&calls.notes);
         if calls.interrupted || self.cancel.is_cancelled() {
             self.mark_interrupted(Phase::Tools).await;
             return Err(Outcome::Interrupted(Phase::Tools));

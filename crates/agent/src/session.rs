@@ -391,6 +391,8 @@ impl Session {
                 self.history.add_notes(contexts);
                 self.history.add_notes(planning::note(&self.shared).as_slice());
                 self.shared.write_prompt(prompt, Starts::Turn).await;
+                self.shared.write_notes(notes);
+                self.shared.write_notes(contexts);
             }
             Submitted::Refused(refusal) => {
                 if refusal.kept {
@@ -468,6 +470,14 @@ impl Shared {
         self.journal().prompt(prompt, starts, &uuid, &self.frames.now(), mode);
         self.checkpoint_prompt(&uuid);
         self.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
+    }
+
+    /// Writes down what the runtime has told the model.
+    pub(crate) fn write_notes(&self, notes: &[String]) {
+        for note in notes {
+            let (uuid, now) = (self.frames.uuid(), self.frames.now());
+            self.journal().told(note, &as_reminder(note), &uuid, &now);
+        }
     }
 
     /// Acknowledges a prompt, for hosts that want that.

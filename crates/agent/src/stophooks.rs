@@ -35,6 +35,7 @@ impl Turn<'_> {
             self.say_as_user(frame).await;
         }
         self.history.add_notes(&notes);
+        self.shared.write_notes(&notes);
         self.tell_of_block().await
     }
 

@@ -199,6 +199,7 @@ impl Turn<'_> {
     async fn pause(&mut self) {
         let notes = self.shared.catch_up(&self.cancel).await;
         self.history.add_notes(&notes);
+        self.shared.write_notes(&notes);
         self.let_prompts_join().await;
     }
 

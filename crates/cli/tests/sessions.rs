@@ -517,3 +517,21 @@ fn every_recorded_session_goes_on() {
         assert!(std::fs::read_to_string(&path).unwrap().starts_with(&before));
     }
 }
+
+#[test]
+fn what_hooks_told_the_model_is_told_again() {
+    let context = context();
+    let hook = |text: &str| json!([{"hooks": [{"type": "command", "command": format!("echo {text}")}]}]);
+    let settings = json!({"hooks": {"UserPromptSubmit": hook("the-word-is-quince")}}).to_string();
+    run(&context, &["--session-id", ID, "--settings", &settings], "first").success();
+    let told = last_request(&context);
+    run(&context, &["--resume", ID], "second").success();
+    let again = last_request(&context);
+    assert!(told.contains("the-word-is-quince"), "{told}");
+    let note = again.find("the-word-is-quince").expect("the note comes back");
+    let prompt = again.find("first").expect("the prompt is there");
+    let answer = again.find("answer 1").expect("the answer is there");
+    assert!(prompt < note && note < answer, "{again}");
+    let marks = records(&file(&context, ID));
+    assert!(marks.iter().any(|record| record["attachment"]["type"] == "hook_additional_context"));
+}

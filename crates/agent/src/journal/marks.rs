@@ -3,7 +3,9 @@
 
 use lathe_protocol::UserMessage;
 use lathe_protocol::message::UserTurn;
-use lathe_transcript::record::{CompactMetadata, Link, PreservedSegment, SystemBody, UserBody};
+use lathe_transcript::record::{
+    AttachmentBody, CompactMetadata, Link, PreservedSegment, SystemBody, UserBody,
+};
 use serde_json::{Map, json};
 
 use super::Journal;
@@ -70,6 +72,18 @@ impl Journal {
         let message = UserTurn::new(text.to_owned());
         let mut body = UserBody::prompt(&message);
         body.is_meta = true;
+        let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
+        let line = self.envelope.line(link, &body);
+        self.append(line);
+        self.last = Some(uuid.to_owned());
+    }
+
+    /// What the runtime told the model behind the last record, in the words it read. A later run tells it
+    /// again at the same place.
+    pub fn told(&mut self, note: &str, rendered: &str, uuid: &str, now: &str) {
+        let attachment = json!({"type": "hook_additional_context", "content": [note]});
+        let body =
+            AttachmentBody { attachment: &attachment, rendered: Some(rendered), rendered_role: Some("user") };
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);
