@@ -97,7 +97,7 @@ pub const FLAGS: &[Flag] = &[
     flag("mcp-config", &["--mcp-config"], Many, "--mcp-config <configs...>", NotYet),
     flag("strict-mcp-config", &["--strict-mcp-config"], Switch, "--strict-mcp-config", Ignored),
     flag("settings", &["--settings"], One, "--settings <file-or-json>", Works),
-    flag("managed-settings", &["--managed-settings"], One, "--managed-settings <json>", NotYet),
+    flag("managed-settings", &["--managed-settings"], One, "--managed-settings <json>", Works),
     flag("managed-settings-in-initialize", &["--managed-settings-in-initialize"], Switch, "--managed-settings-in-initialize", NotYet),
     flag("setting-sources", &["--setting-sources"], One, "--setting-sources <sources>", Works),
     flag("project-config-root", &["--project-config-root"], One, "--project-config-root <path>", NotYet),

@@ -93,6 +93,8 @@ pub struct RunPlan {
     pub bypass_is_refused: bool,
     pub add_dirs: Vec<PathBuf>,
     pub settings: Option<String>,
+    /// `--managed-settings`: limits of the program that started us.
+    pub managed_settings: Option<String>,
     pub setting_sources: Option<Vec<String>>,
     pub session_id: Option<String>,
     /// The session that goes on.
@@ -174,6 +176,7 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         bypass_is_refused: bypass_is_refused(env, is_root),
         add_dirs: args.values("add-dir").into_iter().map(PathBuf::from).collect(),
         settings: args.value("settings").map(str::to_owned),
+        managed_settings: args.value("managed-settings").map(str::to_owned),
         setting_sources: setting_sources(args)?,
         session_id,
         resume: resume(args)?,

@@ -29,6 +29,7 @@ pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<String>), Sta
         None => env.home().map(|home| home.join(".claude.json")),
     };
     request.flag.clone_from(&plan.settings);
+    request.managed_json.clone_from(&plan.managed_settings);
     if let Some(sources) = &plan.setting_sources {
         request.sources =
             Sources::parse(sources.iter().map(String::as_str)).map_err(|error| refusal(&error))?;
@@ -55,9 +56,12 @@ fn without_sandbox(wanted: &Value) -> Result<Option<String>, StartError> {
     }
     let what = "settings ask for a sandbox, and lathe has none yet";
     if wanted["failIfUnavailable"] == true {
-        return Err(StartError::new(format!(
-            "Error: {what}\nhint: run lathe in a container, or take `sandbox.enabled` out of the settings"
-        )));
+        let hint = "hint: run lathe in a container, or take `sandbox.enabled` out of the settings";
+        return Err(StartError {
+            message: format!("Error: {what}\n{hint}"),
+            reason: Some("sandbox_required_unavailable"),
+            session: None,
+        });
     }
     Ok(Some(format!("Warning: {what}: commands run without one, under the permission rules alone")))
 }

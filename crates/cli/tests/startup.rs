@@ -142,3 +142,19 @@ fn a_sandbox_that_is_not_there_is_said() {
     assert_eq!(finished.code, Some(0), "{}", finished.stderr);
     assert!(finished.stderr.contains("settings ask for a sandbox"), "{}", finished.stderr);
 }
+
+#[test]
+fn what_the_parent_program_forbids_stays_forbidden() {
+    let calls = r#"[{"tools": [{"name": "Bash", "input": {"command": "echo hi"}}]}, {"text": "Done."}]"#;
+    let context = TestContext::new(calls).binary(env!("CARGO_BIN_EXE_lathe"));
+    let deny = r#"{"permissions": {"deny": ["Bash(echo *)"]}}"#;
+    let allow = r#"{"permissions": {"allow": ["Bash(echo *)"]}}"#;
+    let flags = ["--managed-settings", deny, "--settings", allow, "--allowedTools", "Bash"];
+    let words: Vec<&str> =
+        ["-p", "--output-format", "json"].iter().chain(&flags).chain(&["--", "go"]).copied().collect();
+    let result: serde_json::Value = serde_json::from_str(&context.run(&words).success().stdout).unwrap();
+    assert_eq!(result["permission_denials"][0]["tool_name"], "Bash", "{result}");
+    let refused = context.run(&["-p", "--managed-settings", "{not json", "x"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("--managed-settings"), "{}", refused.stderr);
+}

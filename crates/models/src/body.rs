@@ -1,8 +1,9 @@
 //! A request as the pieces of one HTTP body.
 //!
-//! Only the head is written anew for each request; tools and messages are the allocations they have been
-//! since they entered the history. The last message is sent in two pieces with the cache breakpoint between
-//! them, because the breakpoint moves on with every turn and must not stay in the stored bytes.
+//! Only the head is written anew for each request; nothing of the tools and messages is serialised again, and
+//! the long ones are the allocations they have been since they entered the history. The cache breakpoint goes
+//! into the last message while it is sent, because it moves on with every turn and must not stay in the stored
+//! bytes.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -109,6 +110,11 @@ fn system_blocks<'a>(request: &'a ModelRequest, cache_control: Option<&'a Value>
         .collect()
 }
 
+/// A message that is copied rather than sent as a piece of its own, in bytes.
+const SHORT: usize = 4 * 1024;
+/// A piece of short messages that is long enough, in bytes.
+const FULL: usize = 64 * 1024;
+
 /// Keys of `extra_body` that would break the request rather than change it.
 const PROTECTED: [&str; 2] = ["messages", "stream"];
 
@@ -174,23 +180,40 @@ impl<'a> BodyWriter<'a> {
     fn messages(&mut self, cache_control: Option<&Value>) {
         self.key("messages");
         self.open.push(b'[');
-        self.finish_piece();
         let messages = &self.request.messages;
         let marked = cache_control.and_then(|_| messages.iter().rposition(takes_breakpoint));
         for (index, message) in messages.iter().enumerate() {
             let bytes = if index == 0 { message.bytes() } else { message.bytes_with_comma() };
             match cache_control {
                 Some(control) if marked == Some(index) => {
-                    self.chunks.push(bytes.slice(..bytes.len() - MESSAGE_END.len()));
-                    self.chunks.push(format!(r#","cache_control":{control}}}]}}"#).into());
+                    self.message(&bytes.slice(..bytes.len() - MESSAGE_END.len()));
+                    self.open.extend_from_slice(format!(r#","cache_control":{control}}}]}}"#).as_bytes());
                 }
-                Some(_) | None => self.chunks.push(bytes.clone()),
+                Some(_) | None => self.message(bytes),
             }
         }
-        self.chunks.push(Bytes::from_static(b"]}"));
+        self.open.extend_from_slice(b"]}");
+        self.finish_piece();
+    }
+
+    /// A long message is sent from where it lies. Short ones are put together: a piece costs more to send than
+    /// a few hundred bytes to copy, and a long session has thousands of them.
+    fn message(&mut self, bytes: &Bytes) {
+        if bytes.len() < SHORT {
+            self.open.extend_from_slice(bytes);
+            if self.open.len() >= FULL {
+                self.finish_piece();
+            }
+        } else {
+            self.finish_piece();
+            self.chunks.push(bytes.clone());
+        }
     }
 
     fn finish_piece(&mut self) {
+        if self.open.is_empty() {
+            return;
+        }
         self.chunks.push(std::mem::take(&mut self.open).into());
     }
 }

@@ -143,21 +143,31 @@ fn messages_and_tools_are_sent_from_where_they_live() {
     let mut asked = request();
     asked.tools = r#"[{"name":"Bash"}]"#.into();
     asked.cache = CacheTtl::FiveMinutes;
-    asked.messages = (0..5).map(|n| message(Role::User, &format!("message {n}"))).collect();
+    let long = |n: usize| message(Role::User, &format!("message {n}").repeat(SHORT));
+    asked.messages = (0..5).map(long).collect();
     let chunks = chunks(&asked, Purpose::Stream, BetaPolicy::WhenNeeded);
     let lies_in = |chunk: &Bytes, whole: &[u8]| {
         whole.as_ptr_range().contains(&chunk.last_chunk::<1>().unwrap().as_ptr())
     };
     assert!(chunks.iter().any(|chunk| chunk.as_ptr() == asked.tools.as_ptr()), "the tools were copied");
     for message in &asked.messages {
-        assert!(
-            chunks.iter().any(|chunk| lies_in(chunk, message.bytes())),
-            "{:?} was copied",
-            message.bytes()
-        );
+        assert!(chunks.iter().any(|chunk| lies_in(chunk, message.bytes())), "a message was copied");
     }
-    // Head, tools, `messages`, five messages of which one is cut in two, the end.
-    assert_eq!(chunks.len(), 3 + 6 + 1);
+    // Head, tools, `messages`, five messages, the breakpoint and the end.
+    assert_eq!(chunks.len(), 3 + 5 + 1);
+}
+
+#[test]
+fn short_messages_are_sent_together() {
+    let mut asked = request();
+    asked.cache = CacheTtl::FiveMinutes;
+    asked.messages = (0..2000).map(|n| message(Role::User, &format!("message {n}"))).collect();
+    let chunks = chunks(&asked, Purpose::Stream, BetaPolicy::WhenNeeded);
+    let sent = joined(&chunks);
+    assert_eq!(sent["messages"].as_array().unwrap().len(), 2000);
+    assert_eq!(sent["messages"][1234]["content"][0]["text"], "message 1234");
+    assert_eq!(sent["messages"][1999]["content"][0]["cache_control"]["type"], "ephemeral");
+    assert!(chunks.len() < 10, "{} pieces", chunks.len());
 }
 
 #[test]
