@@ -132,6 +132,7 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("bi_controls", "req_43.response.error", "own words"),
     ("bi_controls", "req_52.response.response.title", "here a title is made from any answer"),
     ("bi_controls", "total_cost_usd", "that title is paid for"),
+    ("bi_interrupt_perm", ".stop_reason", "null if the interrupt comes before the last lines of the answer"),
     ("bi_interrupt_stream", "owed_rows", "no such thing here"),
     ("bi_interrupt_stream", "abandoned_blocks", "no such thing here"),
     ("bi_interrupt_stream", "total_cost_usd", "what was answered in part was paid for, and counts"),
@@ -146,6 +147,15 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
 /// Notes that the reference does not write: what it swallows is said here.
 const OUR_NOTES: &[&str] = &["invalid_permission_result", "permission_update_failed"];
 
+/// What is different from the recording, if anything that should not be.
+fn difference(root: &Path, name: &str) -> Option<String> {
+    match std::panic::catch_unwind(|| talk(&root.join(name))) {
+        Ok(Ok(())) => None,
+        Ok(Err(why)) => unexpected(name, &why).map(|why| format!("{name}: {why}")),
+        Err(panic) => Some(format!("{name}: {}", panic_text(panic.as_ref()))),
+    }
+}
+
 #[test]
 fn talks_look_like_the_recordings() {
     let Some(root) = recordings() else { return };
@@ -155,21 +165,15 @@ fn talks_look_like_the_recordings() {
         .iter()
         .chain(half)
         .filter(|name| only.as_ref().is_none_or(|only| name.ends_with(only.as_str())));
-    let failures: Vec<String> = std::thread::scope(|scope| {
-        let runs: Vec<_> = talks
-            .map(|name| {
-                let dir = root.join(name);
-                (name, scope.spawn(move || talk(&dir)))
-            })
-            .collect();
-        runs.into_iter()
-            .filter_map(|(name, run)| match run.join() {
-                Ok(Ok(())) => None,
-                Ok(Err(why)) => unexpected(name, &why).map(|why| format!("{name}: {why}")),
-                Err(panic) => Some(format!("{name}: {}", panic_text(panic.as_ref()))),
-            })
-            .collect()
+    let disturbed: Vec<&str> = std::thread::scope(|scope| {
+        let runs: Vec<_> = talks.map(|name| (name, scope.spawn(|| difference(&root, name)))).collect();
+        let differs =
+            |run: std::thread::ScopedJoinHandle<'_, Option<String>>| run.join().ok().flatten().is_some();
+        runs.into_iter().filter_map(|(name, run)| differs(run).then_some(*name)).collect()
     });
+    // Dozens of talks at once disturb each other's timing (an interrupt may meet another moment): one that
+    // differs is led again with nobody beside it, and that counts.
+    let failures: Vec<String> = disturbed.into_iter().filter_map(|name| difference(&root, name)).collect();
     assert!(failures.is_empty(), "{} talks differ:\n{}", failures.len(), failures.join("\n\n"));
 }
 
