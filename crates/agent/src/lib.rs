@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "fields that say what they are; modules and types are documented")]
 
 pub mod access;
+mod announce;
 pub mod answer;
 pub mod ask;
 mod beside;

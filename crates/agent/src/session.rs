@@ -4,12 +4,11 @@
 
 use std::sync::Arc;
 
-use lathe_protocol::event::CommandLifecycle;
-use lathe_protocol::{ContentBlock, Inbound, InboundUser, MessageContent, Outbound};
-use serde_json::{Value, json};
+use lathe_protocol::{ContentBlock, Inbound, InboundUser, Outbound};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::announce::{init_frame, prompt_blocks};
 use crate::beside::Beside;
 use crate::checkpoints::Checkpoints;
 use crate::commands::{self, Dispatch, Invocation};
@@ -24,7 +23,6 @@ use crate::shared::Shared;
 use crate::submit::{Submitted, Words};
 use crate::toolrun::ToolCall;
 use crate::turn::{Outcome, Stats, Turn};
-use lathe_transcript::Resumed;
 
 /// How a session is told to end from outside.
 #[derive(Debug, Clone, Default)]
@@ -183,30 +181,29 @@ impl Session {
 
     /// Lets something go on while the host's lines are taken in: it may wait for one of them.
     async fn serve<T>(&mut self, work: impl Future<Output = T>, turn: Option<&TurnHandle>) -> T {
-        tokio::pin!(work);
-        loop {
-            let running = turn.filter(|turn| !turn.cancel.is_cancelled());
-            tokio::select! {
-                done = &mut work => return done,
-                () = self.finish.cancelled(), if running.is_some() => {
-                    if let Some(turn) = running {
-                        turn.cancel.cancel();
-                    }
-                }
-                line = self.inbox.recv(), if self.open => self.take_in(line, turn).await,
-            }
-        }
+        self.attend(work, turn, turn.map(|turn| &turn.cancel)).await
     }
 
     /// The same outside a turn, for hooks that somebody may want to break off.
     async fn listening<T>(&mut self, work: impl Future<Output = T>, cancel: &CancellationToken) -> T {
+        self.attend(work, None, Some(cancel)).await
+    }
+
+    async fn attend<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+        turn: Option<&TurnHandle>,
+        cancel: Option<&CancellationToken>,
+    ) -> T {
         tokio::pin!(work);
         loop {
+            let running = cancel.filter(|cancel| !cancel.is_cancelled());
             tokio::select! {
-                biased;
                 done = &mut work => return done,
-                () = self.finish.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
-                line = self.inbox.recv(), if self.open => self.take_in(line, None).await,
+                () = self.finish.cancelled(), if running.is_some() => {
+                    running.into_iter().for_each(CancellationToken::cancel);
+                }
+                line = self.inbox.recv(), if self.open => self.take_in(line, turn).await,
             }
         }
     }
@@ -301,8 +298,9 @@ impl Session {
             fallbacks: choice.fallbacks,
         };
         let (shared, index) = (self.shared.clone(), self.results);
-        // The end of a turn may ask the host too, so both are driven: the loop and what follows it.
-        let work = async {
+        // The end of a turn may ask the host too, so both are driven: the loop and what follows it. On the heap,
+        // because the future of a whole turn is large and would lie on the stack several times over.
+        let work = Box::pin(async {
             let mut commands_done = Vec::new();
             let outcome = match work {
                 Work::Command(call) => commands::run(&mut turn, call).await,
@@ -337,7 +335,7 @@ impl Session {
             let mut prompts = std::mem::take(&mut turn.stats.prompts);
             prompts.extend(commands_done);
             Some((result, finished, prompts, cleared))
-        };
+        });
         if let Some((result, finished, prompts, cleared)) = self.serve(work, Some(&handle)).await {
             if cleared {
                 self.deferred = None;
@@ -441,104 +439,4 @@ impl Session {
             self.shared.emit(self.shared.frames.warning(&trouble)).await;
         }
     }
-}
-
-impl Shared {
-    /// Goes on where an earlier run ended: its conversation, its prompts, its cost.
-    fn take_up(&self, resumed: Resumed) -> History {
-        self.queue().remember(resumed.prompts);
-        if let Some(cost) = &resumed.cost_state {
-            self.totals().start_from(cost);
-        }
-        let mut journal = self.journal();
-        journal.report(damage_note(&resumed.warnings).into_iter());
-        journal.go_on_after(resumed.last_uuid, resumed.turn_index);
-        History::restore(resumed.messages)
-    }
-
-    /// The prompt of the next turn: hooks see its id before it is written down.
-    fn announce_prompt(&self, prompt: &InboundUser) {
-        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.frames.uuid());
-        self.journal().announce_prompt(uuid);
-    }
-
-    /// Writes a prompt down and acknowledges it.
-    pub(crate) async fn write_prompt(&self, prompt: &InboundUser, starts: Starts) {
-        let announced = self.journal().take_announced();
-        let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| self.frames.uuid());
-        let mode = self.permissions().mode().as_str();
-        self.journal().prompt(prompt, starts, &uuid, &self.frames.now(), mode);
-        self.checkpoint_prompt(&uuid);
-        self.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
-    }
-
-    /// Writes down what the runtime has told the model.
-    pub(crate) fn write_notes(&self, notes: &[String]) {
-        for note in notes {
-            let (uuid, now) = (self.frames.uuid(), self.frames.now());
-            self.journal().told(note, &as_reminder(note), &uuid, &now);
-        }
-    }
-
-    /// Acknowledges a prompt, for hosts that want that.
-    pub(crate) async fn replay(&self, prompt: &InboundUser) {
-        if self.options.replay_prompts {
-            self.emit(self.frames.replay(prompt)).await;
-        }
-    }
-
-    /// Tells how far a prompt with an id has come.
-    pub(crate) async fn emit_lifecycle(&self, prompt: Option<&str>, state: &str) {
-        if let Some(prompt) = prompt {
-            self.emit(Outbound::CommandLifecycle(CommandLifecycle {
-                command_uuid: prompt.to_owned(),
-                state: state.to_owned(),
-                uuid: self.frames.uuid(),
-                session_id: self.frames.session_id(),
-                ..CommandLifecycle::default()
-            }))
-            .await;
-        }
-    }
-
-    /// Tells whether the session is at work, for hosts that want that.
-    pub(crate) async fn emit_state(&self, state: &str) {
-        if let Some(frame) = self.frames.state(state, self.options.states) {
-            self.emit(frame).await;
-        }
-    }
-}
-
-/// What was wrong with the file of a session that goes on: one note, however much it was.
-fn damage_note(warnings: &[lathe_transcript::Warning]) -> Option<String> {
-    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    (!texts.is_empty()).then(|| texts.join("; "))
-}
-
-/// The blocks of a prompt.
-pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<Value> {
-    match content {
-        MessageContent::Text(text) => vec![json!({"type": "text", "text": text})],
-        MessageContent::Blocks(blocks) => blocks.iter().map(block_value).collect(),
-        MessageContent::Unknown(value) => vec![json!({"type": "text", "text": value.to_string()})],
-    }
-}
-
-fn block_value(block: &ContentBlock) -> Value {
-    serde_json::to_value(block).unwrap_or_default()
-}
-
-/// `system/init`, as things stand now.
-pub(crate) fn init_frame(shared: &Shared, prompt: Option<&str>) -> lathe_protocol::Init {
-    let mut init = shared.init.clone();
-    init.session_id = shared.frames.session_id();
-    init.uuid = shared.frames.uuid();
-    init.cwd = shared.workspace.cwd().display().to_string();
-    init.model.clone_from(&shared.choice().id);
-    init.permission_mode = shared.permissions().mode().to_string();
-    init.tools = shared.tools().names().map(str::to_owned).collect();
-    init.mcp_servers.extend(shared.introduction().mcp_servers());
-    init.slash_commands = commands::listing(shared).into_iter().map(|command| command.name).collect();
-    init.user_message_uuids = prompt.map(|prompt| vec![prompt.to_owned()]);
-    init
 }

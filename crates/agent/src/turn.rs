@@ -13,13 +13,13 @@ use lathe_tools::STRUCTURED_OUTPUT;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::announce::prompt_blocks;
 use crate::answer::Answer;
 use crate::commands::{self, CommandEnd};
 use crate::compact::OutOfRoom;
 use crate::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
 use crate::history::History;
 use crate::journal::Starts;
-use crate::session::prompt_blocks;
 use crate::shared::Shared;
 use crate::structured::Structured;
 use crate::toolrun::{Answered, ToolCall};

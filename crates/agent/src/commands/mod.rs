@@ -15,9 +15,9 @@ use std::sync::Arc;
 use lathe_protocol::control::SlashCommand;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 
+use crate::announce::init_frame;
 use crate::decide::Ending;
 use crate::journal::CommandRecord;
-use crate::session::init_frame;
 use crate::shared::Shared;
 use crate::turn::{Outcome, Turn};
 use table::{Builtin, Found};
