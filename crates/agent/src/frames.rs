@@ -20,8 +20,8 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::config::StateFrames;
+use crate::hooking::submit::Refusal;
 use crate::host::{Host, iso_time};
-use crate::submit::Refusal;
 
 /// The frame maker of one session.
 pub struct Frames {

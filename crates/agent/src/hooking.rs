@@ -1,5 +1,19 @@
 //! Where the loop and the hooks meet: puts the input of an event together, lets the engine run it, and
 //! shows what the host should see. What an answer means for the event is decided by whoever fired it.
+//!
+//! The rooms: [`lifecycle`] begins and ends a conversation, [`submit`] and [`stop`] have the first and the last word
+//! on a turn, [`tools`] stands around each call; [`services`] and [`judge`] are what the engine needs of a session,
+//! [`env`], [`files`] and [`late`] what hooks leave behind: variables, files to watch, words that came too late.
+
+pub(crate) mod env;
+pub(crate) mod files;
+pub(crate) mod judge;
+pub(crate) mod late;
+pub(crate) mod lifecycle;
+pub(crate) mod services;
+pub(crate) mod stop;
+pub(crate) mod submit;
+pub(crate) mod tools;
 
 use std::sync::Arc;
 

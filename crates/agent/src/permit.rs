@@ -24,9 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ask::AskError;
 use crate::config::PromptSurface;
+use crate::hooking::tools::Before;
 use crate::planning;
 use crate::shared::Shared;
-use crate::toolhooks::Before;
 use crate::toolrun::ToolCall;
 
 /// The outcome of asking whether a call may run.

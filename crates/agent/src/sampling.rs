@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::calls::Calls;
 use crate::decide::RoundEnd;
+use crate::hooking;
 use crate::request;
 use crate::schedule::Access;
-use crate::toolhooks;
 use crate::toolrun::{self, CallEnd, ToolCall};
 use crate::turn::{Outcome, Phase, Turn, answered};
 
@@ -229,7 +229,8 @@ impl Turn<'_> {
         }
         calls.sort_batch();
         self.shared.tell_cwd(&self.cancel).await;
-        let batch = toolhooks::after_batch(self.shared, std::mem::take(&mut calls.batch), &self.cancel).await;
+        let batch =
+            hooking::tools::after_batch(self.shared, std::mem::take(&mut calls.batch), &self.cancel).await;
         calls.stops |= batch.stops;
         calls.notes.extend(batch.notes);
         self.history.add_user(calls.blocks());

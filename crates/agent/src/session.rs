@@ -16,11 +16,11 @@ use crate::config::{SessionConfig, Setup};
 use crate::decide::Ending;
 use crate::finish::{Finished, finish};
 use crate::history::{History, as_reminder};
+use crate::hooking::submit::{Submitted, Words};
 use crate::journal::Starts;
 use crate::lines;
 use crate::planning;
 use crate::shared::Shared;
-use crate::submit::{Submitted, Words};
 use crate::toolrun::ToolCall;
 use crate::turn::{Outcome, Stats, Turn};
 

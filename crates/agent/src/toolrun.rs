@@ -15,11 +15,11 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::deferred::Siblings;
+use crate::hooking;
 use crate::permit::{Permitted, permit};
 use crate::planning;
 use crate::schedule::Access;
 use crate::shared::Shared;
-use crate::toolhooks;
 
 /// A call as the model asked for it.
 #[derive(Debug, Clone)]
@@ -136,7 +136,7 @@ pub async fn run(
 struct Ready {
     tool: Arc<dyn Tool>,
     call: ToolCall,
-    before: toolhooks::Before,
+    before: hooking::tools::Before,
 }
 
 /// Look-up, schema and the hooks that come first; how the call ended, if it got no further.
@@ -160,7 +160,7 @@ async fn prepared(
         Err(Refused::Tool(failure)) => return ended(failed(call, failure, None)),
     };
     let input = planning::own_input(shared, tool.name(), input);
-    let mut before = toolhooks::before(shared, &call, input, cancel).await;
+    let mut before = hooking::tools::before(shared, &call, input, cancel).await;
     if before.puts_off() {
         match Siblings::known(siblings, cancel).await {
             Siblings::None => return Err(CallEnd::Deferred(Box::new(call))),
@@ -187,7 +187,7 @@ async fn permitted_run(
     shared: &Arc<Shared>,
     tool: &dyn Tool,
     call: ToolCall,
-    before: toolhooks::Before,
+    before: hooking::tools::Before,
     cancel: &CancellationToken,
 ) -> Answered {
     let (input, place, meta) = match permit(shared, &call, before, cancel).await {
@@ -235,7 +235,7 @@ async fn permitted_run(
         Err(ToolFailure::Interrupted) => broken_off(call),
         Err(failure) => failed(call, failure, Some(meta)),
     };
-    let mut answered = toolhooks::after(shared, answered, duration_ms, cancel).await;
+    let mut answered = hooking::tools::after(shared, answered, duration_ms, cancel).await;
     if answered.block["is_error"] != true {
         let due = shared.instructions_due(&answered.call, cancel).await;
         answered.notes.extend(due);
