@@ -10,13 +10,14 @@ use lathe_hooks::{Enabled, EngineOptions, HookSource};
 use lathe_permissions::Engine;
 use lathe_protocol::PermissionUpdate;
 use lathe_protocol::settings::HooksSettings;
+use lathe_settings::memory::ReadCheck;
 use lathe_settings::{Changed, HookSwitch, SettingsStack, Source};
 use serde_json::{Value, json};
 
 use crate::children::Children;
 use crate::env::Env;
+use crate::ground::existing_dirs;
 use crate::settings::RunSettings;
-use crate::start::existing_dirs;
 
 /// The settings of a running session.
 pub struct LiveSettings {
@@ -44,6 +45,12 @@ impl RulesInForce {
     /// Whether a rule denies reading a path.
     pub fn deny_reading(&self, path: &Path) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).read_denied(path)
+    }
+
+    /// The question whether a memory file may be read, for as long as the session runs.
+    pub fn read_check(&self) -> ReadCheck {
+        let rules = self.clone();
+        ReadCheck(Arc::new(move |path: &Path| !rules.deny_reading(path)))
     }
 
     fn set(&self, engine: &Engine) {

@@ -7,6 +7,7 @@ mod children;
 mod client;
 mod commands;
 mod env;
+mod ground;
 mod host;
 mod live;
 mod pipe;

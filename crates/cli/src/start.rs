@@ -1,9 +1,8 @@
 //! From a plan to a session: finds the folder, the model, the tools and the rules, and fills in the
 //! configuration that the loop takes. Nothing is read here that the run does not need.
-#![allow(clippy::disallowed_macros, reason = "warnings of the start go to stderr")]
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lathe_agent::checkpoints::CheckpointsConfig;
@@ -18,25 +17,22 @@ use lathe_agent::{
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
-use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
-use lathe_protocol::{Init, PermissionBehavior, PermissionMode, Settings};
-use lathe_settings::memory::ReadCheck;
+use lathe_permissions::Engine;
+use lathe_protocol::{Init, Settings};
 use lathe_tools::{Selection, StructuredOutput, Tool, ToolSet, Workspace, builtin_tools, interactive_tools};
 use lathe_transcript::SessionPaths;
 
 use crate::children::Children;
 use crate::client;
 use crate::env::Env;
+use crate::ground::{DEFAULT_MODEL, Ground, permissions, plan_dir, warn};
 use crate::host::RealHost;
-use crate::live::{self, LiveSettings, RulesInForce};
-use crate::plan::{self, Autocompact, RunPlan, StartError, ToolChoice};
+use crate::live::{self, RulesInForce};
+use crate::plan::{Autocompact, RunPlan, StartError, ToolChoice};
 use crate::retention::Retention;
 use crate::sessions::{self, OpenSession};
-use crate::settings::{self, RunSettings};
+use crate::settings::{self, Instructions, RunSettings};
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
-
-/// The model when nobody names one.
-const DEFAULT_MODEL: &str = "default";
 
 /// A session that can run, and what is to be done when it has.
 pub struct Start {
@@ -45,110 +41,65 @@ pub struct Start {
 }
 
 /// Builds the session of a plan.
-pub async fn session_config(plan: &RunPlan, mut env: Env) -> Result<Start, StartError> {
+pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartError> {
     let host: Arc<dyn Host> = Arc::new(RealHost);
-    let process = env.clone();
-    let (settings, warnings) = settings::load(plan, &env)?;
-    warnings.iter().for_each(|warning| eprintln!("{warning}"));
-    let (wanted, variables) = {
-        let stack = settings.stack();
-        (stack.effective(), stack.env())
-    };
-    for (name, value) in &variables {
-        env.set(name, value);
-    }
-    let cwd = env.cwd.clone().ok_or_else(|| StartError {
-        message: "Error: the working directory does not exist any more".to_owned(),
-        reason: Some("cwd_unavailable"),
-        session: None,
-    })?;
-    let mut session = sessions::open(plan, &env, &cwd, host.as_ref())?;
+    let ground = Ground::find(plan, env)?;
+    let (env, cwd, extra_dirs) = (&ground.env, &ground.cwd, ground.extra_dirs());
+    let mut session = sessions::open(plan, env, cwd, host.as_ref())?;
     let session_id = session.id.clone();
     let ledger = Ledger::default();
-    let named = plan.model.clone().or_else(|| env.get("ANTHROPIC_MODEL").map(str::to_owned));
-    let named = named.or_else(|| wanted.model.clone()).unwrap_or_else(|| DEFAULT_MODEL.to_owned());
-    let chosen = client::choose(&named, &env, wanted.api_key_helper.clone(), &ledger)?;
-    chosen.warnings.iter().for_each(|warning| eprintln!("{warning}"));
-    let model_id = resolve_model(&named, &env);
-    let mut dirs = plan.add_dirs.clone();
-    dirs.extend(settings.stack().permission_dirs().into_iter().map(|dir| dir.path));
-    let extra_dirs = existing_dirs(&dirs, &cwd);
-    let default_mode = settings.stack().default_mode();
-    let mode = plan.permission_mode.or(session.saved_mode()).or(default_mode).unwrap_or_default();
-    let mut permissions = permissions(plan, &env, &settings, &extra_dirs, mode)?;
+    let named = ground.model_name(plan);
+    let chosen = client::choose(&named, env, ground.wanted.api_key_helper.clone(), &ledger)?;
+    warn(&chosen.warnings);
+    let model_id = resolve_model(&named, env);
+    let mut permissions = permissions(plan, &ground, session.saved_mode())?;
     let tools = tools(plan, &permissions)?;
-    let children = Children::new(process, &session_id);
-    let child_env = children.env(&variables);
-    let mut workspace = workspace(&cwd, &extra_dirs, &session_id, &env, ledger);
+    let children = Children::new(ground.process.clone(), &session_id);
+    let child_env = children.env(&ground.variables);
+    let mut workspace = workspace(&ground, &session_id, &model_id, ledger);
     workspace.child_env = child_env.tools;
-    workspace.plan_file = plan_dir(&wanted, &env).map(|dir| dir.join(format!("{session_id}.md")));
-    if !lathe_models::catalog::may_edit_unread(&model_id) {
-        workspace.limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
-    }
     permissions.add_readable(&workspace.output_dir);
     let rules = RulesInForce::new(permissions.clone());
-    if let Some(name) = plan.name.as_deref().filter(|name| !name.trim().is_empty()) {
-        session.journal.title(name.trim());
+    let instructions = settings::instructions(env, &ground.settings.stack(), rules.read_check());
+    warn(&instructions.warnings);
+    if let Some(name) = plan.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
+        session.journal.title(name);
     }
-    let closed = rules.clone();
-    let may_read = ReadCheck(Arc::new(move |path: &Path| !closed.deny_reading(path)));
-    let instructions = settings::instructions(&env, &settings.stack(), may_read);
-    instructions.warnings.iter().for_each(|warning| eprintln!("{warning}"));
-    let mut system = system_prompt(plan, &cwd, &extra_dirs, &model_id, host.as_ref());
-    let style = instructions.style.as_ref();
-    system.style = style.map(|style| style.text.clone()).unwrap_or_default();
-    let checkpoints = checkpoints(plan, &env, &cwd, &session);
-    let hooks = hooks_config(&env, &settings, child_env.hooks, &workspace.output_dir);
-    let settings_dirs: Vec<PathBuf> =
-        settings.stack().permission_dirs().into_iter().map(|dir| dir.path).collect();
-    let live = LiveSettings {
-        children,
-        cwd: cwd.clone(),
-        flag_dirs: existing_dirs(&plan.add_dirs, &cwd),
-        dirs: Mutex::new(existing_dirs(&settings_dirs, &cwd)),
-        session_end_budget: live::session_end_budget(&env),
-        rules,
-        settings,
-    };
-    let retention = Retention::of(plan, &env, wanted.cleanup_period_days);
+    let retention = Retention::of(plan, env, ground.wanted.cleanup_period_days);
     let session = SessionConfig {
-        init: Init {
-            output_style: style.map_or("default", |style| &style.name).to_owned(),
-            ..init_facts(&cwd, &extra_dirs, chosen.key_source)
-        },
+        init: init_facts(&ground, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
         slash_commands: if plan.slash_commands { SlashCommands::On } else { SlashCommands::Off },
-        compaction: compaction(plan, &env, &wanted),
+        compaction: compaction(plan, env, &ground.wanted),
         model: chosen.model,
+        system: SystemPrompt {
+            style: instructions.style.map(|style| style.text).unwrap_or_default(),
+            ..system_prompt(plan, cwd, &extra_dirs, &model_id, host.as_ref())
+        },
         choice: ModelChoice {
             // Requests of one session can be told to belong together, and nothing else about the user.
             user_id: Some(session_id.clone()),
-            ..model_choice(plan, &env, &wanted, model_id)
+            ..model_choice(plan, env, &ground.wanted, model_id)
         },
         session_id,
-        retry: client::retry_policy(&env),
+        retry: client::retry_policy(env),
         tools,
         known_tools: all_tools(plan).iter().map(|tool| tool.name().to_owned()).collect(),
+        hooks: hooks_config(env, &ground.settings, child_env.hooks, &workspace.output_dir),
         workspace: Arc::new(workspace),
         permissions,
-        system,
         preamble: instructions.memory.text().map(|text| as_reminder(&text)),
         memory: Some(instructions.memory),
         setup: plan.setup,
-        limits: TurnLimits {
-            max_rounds: plan.max_turns,
-            max_budget_usd: plan.max_budget_usd,
-            ..turn_limits(&env)
-        },
-        hooks,
-        frames: frame_options(plan, &env),
+        limits: turn_limits(plan, env),
+        frames: frame_options(plan, env),
         surface: plan.surface.clone(),
-        catalog: client::catalog(&env),
-        settings: Arc::new(live),
-        checkpoints,
+        catalog: client::catalog(env),
+        checkpoints: checkpoints(plan, env, cwd, &session),
         journal: session.journal,
         beginning: session.beginning,
         host,
+        settings: Arc::new(ground.into_live(children, rules)),
     };
     Ok(Start { session, retention })
 }
@@ -201,76 +152,6 @@ fn cache(env: &Env) -> CacheTtl {
     }
 }
 
-/// The further directories that exist; the others are passed over, as clients expect.
-pub fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
-    dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
-}
-
-/// The engine alone, for those who only want to know what it would say.
-pub fn permission_engine(plan: &RunPlan, env: &Env) -> Result<Engine, StartError> {
-    let (settings, _) = settings::load(plan, env)?;
-    let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
-    let mode = plan.permission_mode.or(settings.stack().default_mode()).unwrap_or_default();
-    let mut dirs = plan.add_dirs.clone();
-    dirs.extend(settings.stack().permission_dirs().into_iter().map(|dir| dir.path));
-    permissions(plan, env, &settings, &existing_dirs(&dirs, &cwd), mode)
-}
-
-/// The rules and the mode: those of the settings files, then those of the command line.
-fn permissions(
-    plan: &RunPlan,
-    env: &Env,
-    settings: &RunSettings,
-    extra_dirs: &[PathBuf],
-    mode: PermissionMode,
-) -> Result<Engine, StartError> {
-    let stack = settings.stack();
-    if let Some(warning) = mode_warning(mode) {
-        eprintln!("Warning: {warning}");
-    }
-    let bypass = mode == PermissionMode::BypassPermissions;
-    if bypass && stack.bypass_is_disabled() {
-        return Err(StartError::new("Error: the settings of this machine forbid to skip permissions"));
-    }
-    if bypass && plan.bypass_is_refused {
-        return Err(plan::root_refusal());
-    }
-    let mut working_dirs: Vec<PathBuf> = env.cwd.iter().cloned().collect();
-    working_dirs.extend_from_slice(extra_dirs);
-    let mut engine = Engine::new(EngineConfig {
-        mode,
-        working_dirs,
-        home: env.home().map(Path::to_owned),
-        config_dir: env.config_dir(),
-        bypass_available: (plan.bypass_available || bypass) && !stack.bypass_is_disabled(),
-        managed_allow_only: stack.managed_rules_only(),
-        plan_dir: plan_dir(&stack.effective(), env),
-        ..EngineConfig::default()
-    });
-    let mut warnings = Vec::new();
-    for (behavior, source, rule) in stack.permission_rules() {
-        warnings.extend(engine.add_rules(behavior, source, [rule]));
-    }
-    let lists = [
-        (PermissionBehavior::Allow, &plan.allowed_tools),
-        (PermissionBehavior::Deny, &plan.disallowed_tools),
-    ];
-    for (behavior, lists) in lists {
-        let rules = lists.iter().flat_map(|list| parse_rule_list(list));
-        warnings.extend(engine.add_rules(behavior, RuleSource::CliArg, rules));
-    }
-    warnings.iter().for_each(|warning| eprintln!("Warning: {warning}"));
-    Ok(engine)
-}
-
-/// Where plans are written, which plan mode permits.
-fn plan_dir(wanted: &Settings, env: &Env) -> Option<PathBuf> {
-    match (&wanted.plans_directory, &env.cwd) {
-        (Some(named), Some(cwd)) => Some(cwd.join(named)),
-        (Some(_), None) | (None, _) => env.config_dir().map(|dir| dir.join("plans")),
-    }
-}
-
 /// Every tool there is for such a run. Those that ask somebody need somebody to ask.
 fn all_tools(plan: &RunPlan) -> Vec<Arc<dyn Tool>> {
     let mut all = builtin_tools();
@@ -301,10 +182,12 @@ fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, StartError> {
     Ok(chosen.with(Arc::new(structured)))
 }
 
-fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, ledger: Ledger) -> Workspace {
-    let mut workspace = Workspace::new(cwd.to_owned(), ledger);
-    workspace.extra_dirs = extra_dirs.to_vec().into();
-    workspace.output_dir = output_dir(cwd, session_id, env);
+fn workspace(ground: &Ground, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
+    let env = &ground.env;
+    let mut workspace = Workspace::new(ground.cwd.clone(), ledger);
+    workspace.extra_dirs = ground.extra_dirs().into();
+    workspace.output_dir = output_dir(&ground.cwd, session_id, env);
+    workspace.plan_file = plan_dir(ground).map(|dir| dir.join(format!("{session_id}.md")));
     if let Some(shell) = env.get("CLAUDE_CODE_SHELL") {
         workspace.shell = PathBuf::from(shell);
     }
@@ -315,6 +198,9 @@ fn workspace(cwd: &Path, extra_dirs: &[PathBuf], session_id: &str, env: &Env, le
         millis("BASH_MAX_TIMEOUT_MS").unwrap_or(limits.bash_max_timeout).max(limits.bash_default_timeout);
     if let Some(chars) = env.number("BASH_MAX_OUTPUT_LENGTH").filter(|chars| *chars > 0) {
         limits.bash_output_chars = chars.min(150_000) as usize;
+    }
+    if !lathe_models::catalog::may_edit_unread(model) {
+        limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
     }
     workspace
 }
@@ -336,8 +222,12 @@ fn compaction(plan: &RunPlan, env: &Env, wanted: &Settings) -> CompactPolicy {
     }
 }
 
-fn turn_limits(env: &Env) -> TurnLimits {
-    let mut limits = TurnLimits::default();
+fn turn_limits(plan: &RunPlan, env: &Env) -> TurnLimits {
+    let mut limits = TurnLimits {
+        max_rounds: plan.max_turns,
+        max_budget_usd: plan.max_budget_usd,
+        ..TurnLimits::default()
+    };
     if let Some(cap) = env.number("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP") {
         limits.max_stop_blocks = cap.min(10_000) as u32;
     }
@@ -430,19 +320,21 @@ fn frame_options(plan: &RunPlan, env: &Env) -> FrameOptions {
     }
 }
 
-fn init_facts(cwd: &Path, extra_dirs: &[PathBuf], key_source: String) -> Init {
+fn init_facts(ground: &Ground, instructions: &Instructions, key_source: String) -> Init {
+    let style = instructions.style.as_ref().map_or("default", |style| &style.name);
+    let dirs = ground.extra_dirs();
     let mut init = Init {
         api_key_source: key_source,
         claude_code_version: Some(PROTOCOL_VERSION.to_owned()),
-        output_style: "default".to_owned(),
+        output_style: style.to_owned(),
         agents: Some(Vec::new()),
         skills: Some(Vec::new()),
         plugins: Some(Vec::new()),
         capabilities: Some(Vec::new()),
         analytics_disabled: Some(true),
         product_feedback_disabled: Some(true),
-        original_cwd: Some(cwd.display().to_string()),
-        additional_directories: Some(extra_dirs.iter().map(|dir| dir.display().to_string()).collect()),
+        original_cwd: Some(ground.cwd.display().to_string()),
+        additional_directories: Some(dirs.iter().map(|dir| dir.display().to_string()).collect()),
         fast_mode_state: Some("off".to_owned()),
         fast_mode_disabled_reason: Some("sdk_opt_in_required".to_owned()),
         terminal_slash_commands: Some(Vec::new()),

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::args::Args;
 use crate::env::Env;
-use crate::{plan, print, start};
+use crate::{ground, plan, print};
 
 const USAGE: &str = "\
 usage: lathe permissions explain [OPTIONS] TOOL INPUT
@@ -37,7 +37,7 @@ pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
     let Asked { flags, tool, input, timed } = read(rest)?;
     let args = Args::parse(flags)?;
     let plan = plan::make(&args, env, false).map_err(|error| anyhow::anyhow!(error.message))?;
-    let engine = start::permission_engine(&plan, env).map_err(|error| anyhow::anyhow!(error.message))?;
+    let engine = ground::permission_engine(&plan, env).map_err(|error| anyhow::anyhow!(error.message))?;
     let cwd = env.cwd.clone().context("the working directory is gone")?;
     let call = Call { tool: &tool, input: &input, cwd: &cwd, ..Call::default() };
     print::line(format!("call:     {tool} {input}"));

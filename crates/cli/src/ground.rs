@@ -1,0 +1,156 @@
+//! Where a session will stand: the folder, what settings say of it, and the rules that follow. The first thing a start
+//! finds out, and all that `permissions explain` needs of it.
+#![allow(clippy::disallowed_macros, reason = "warnings of the start go to stderr")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
+use lathe_protocol::{PermissionBehavior, PermissionMode, Settings};
+
+use crate::children::Children;
+use crate::env::Env;
+use crate::live::{self, LiveSettings, RulesInForce};
+use crate::plan::{self, RunPlan, StartError};
+use crate::settings::{self, RunSettings};
+
+/// The model when nobody names one.
+pub const DEFAULT_MODEL: &str = "default";
+
+/// Where a session will stand: what the settings of the place say, and the environment with their variables.
+pub struct Ground {
+    /// As the process was started.
+    pub process: Env,
+    /// With the variables of settings.
+    pub env: Env,
+    pub variables: BTreeMap<String, String>,
+    pub settings: RunSettings,
+    /// What all settings say together.
+    pub wanted: Settings,
+    pub cwd: PathBuf,
+    /// Directories of flags, as they exist.
+    pub flag_dirs: Vec<PathBuf>,
+    /// Directories of settings, as they exist.
+    pub settings_dirs: Vec<PathBuf>,
+}
+
+impl Ground {
+    pub fn find(plan: &RunPlan, process: Env) -> Result<Self, StartError> {
+        let (settings, warnings) = settings::load(plan, &process)?;
+        warn(&warnings);
+        let (wanted, variables) = {
+            let stack = settings.stack();
+            (stack.effective(), stack.env())
+        };
+        let mut env = process.clone();
+        for (name, value) in &variables {
+            env.set(name, value);
+        }
+        let cwd = env.cwd.clone().ok_or_else(|| StartError {
+            message: "Error: the working directory does not exist any more".to_owned(),
+            reason: Some("cwd_unavailable"),
+            session: None,
+        })?;
+        let flag_dirs = existing_dirs(&plan.add_dirs, &cwd);
+        let settings_dirs = existing_dirs(&settings_dirs(&settings), &cwd);
+        Ok(Self { process, env, variables, settings, wanted, cwd, flag_dirs, settings_dirs })
+    }
+
+    /// Every directory besides the working one.
+    pub fn extra_dirs(&self) -> Vec<PathBuf> {
+        [self.flag_dirs.as_slice(), &self.settings_dirs].concat()
+    }
+
+    /// The name of the model, as somebody gave it.
+    pub fn model_name(&self, plan: &RunPlan) -> String {
+        let named = plan.model.as_deref().or_else(|| self.env.get("ANTHROPIC_MODEL"));
+        named.or(self.wanted.model.as_deref()).unwrap_or(DEFAULT_MODEL).to_owned()
+    }
+
+    pub fn into_live(self, children: Children, rules: RulesInForce) -> LiveSettings {
+        LiveSettings {
+            children,
+            cwd: self.cwd,
+            flag_dirs: self.flag_dirs,
+            dirs: Mutex::new(self.settings_dirs),
+            session_end_budget: live::session_end_budget(&self.env),
+            rules,
+            settings: self.settings,
+        }
+    }
+}
+
+/// Tells a person.
+pub fn warn(warnings: &[String]) {
+    warnings.iter().for_each(|warning| eprintln!("{warning}"));
+}
+
+/// The further directories that exist; the others are passed over, as clients expect.
+pub fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
+    dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
+}
+
+fn settings_dirs(settings: &RunSettings) -> Vec<PathBuf> {
+    settings.stack().permission_dirs().into_iter().map(|dir| dir.path).collect()
+}
+
+/// The engine alone, for those who only want to know what it would say.
+pub fn permission_engine(plan: &RunPlan, env: &Env) -> Result<Engine, StartError> {
+    permissions(plan, &Ground::find(plan, env.clone())?, None)
+}
+
+/// The rules and the mode: those of the settings files, then those of the command line. A resumed session goes on
+/// in its mode unless the command line names one.
+pub fn permissions(
+    plan: &RunPlan,
+    ground: &Ground,
+    saved_mode: Option<PermissionMode>,
+) -> Result<Engine, StartError> {
+    let (env, stack) = (&ground.env, ground.settings.stack());
+    let mode = plan.permission_mode.or(saved_mode).or(stack.default_mode()).unwrap_or_default();
+    if let Some(warning) = mode_warning(mode) {
+        eprintln!("Warning: {warning}");
+    }
+    let bypass = mode == PermissionMode::BypassPermissions;
+    if bypass && stack.bypass_is_disabled() {
+        return Err(StartError::new("Error: the settings of this machine forbid to skip permissions"));
+    }
+    if bypass && plan.bypass_is_refused {
+        return Err(plan::root_refusal());
+    }
+    let mut working_dirs = vec![ground.cwd.clone()];
+    working_dirs.extend(ground.extra_dirs());
+    let mut engine = Engine::new(EngineConfig {
+        mode,
+        working_dirs,
+        home: env.home().map(Path::to_owned),
+        config_dir: env.config_dir(),
+        bypass_available: (plan.bypass_available || bypass) && !stack.bypass_is_disabled(),
+        managed_allow_only: stack.managed_rules_only(),
+        plan_dir: plan_dir(ground),
+        ..EngineConfig::default()
+    });
+    let mut warnings = Vec::new();
+    for (behavior, source, rule) in stack.permission_rules() {
+        warnings.extend(engine.add_rules(behavior, source, [rule]));
+    }
+    let lists = [
+        (PermissionBehavior::Allow, &plan.allowed_tools),
+        (PermissionBehavior::Deny, &plan.disallowed_tools),
+    ];
+    for (behavior, lists) in lists {
+        let rules = lists.iter().flat_map(|list| parse_rule_list(list));
+        warnings.extend(engine.add_rules(behavior, RuleSource::CliArg, rules));
+    }
+    warnings.iter().for_each(|warning| eprintln!("Warning: {warning}"));
+    Ok(engine)
+}
+
+/// Where plans are written, which plan mode permits.
+pub fn plan_dir(ground: &Ground) -> Option<PathBuf> {
+    match &ground.wanted.plans_directory {
+        Some(named) => Some(ground.cwd.join(named)),
+        None => ground.env.config_dir().map(|dir| dir.join("plans")),
+    }
+}
