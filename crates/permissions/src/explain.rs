@@ -120,7 +120,9 @@ impl fmt::Display for Explanation {
             (None, _) => writeln!(f, "reason:   the tool's own default")?,
         }
         if let Some(message) = message {
-            writeln!(f, "message:  {}", visible(message))?;
+            // Further lines are indented: no text of a call can pass for a line of ours.
+            let lines: Vec<String> = message.lines().map(visible).collect();
+            writeln!(f, "message:  {}", lines.join("\n          "))?;
         }
         if let Some(place) = &self.place {
             writeln!(f, "place:    {}", visible(&place.display().to_string()))?;
