@@ -231,12 +231,35 @@ impl Loader<'_> {
         if let Some(uuids) = metadata["preservedMessages"]["uuids"].as_array() {
             return Ok(uuids.iter().filter_map(|uuid| index.position(uuid.as_str()?)).collect());
         }
-        let ends =
-            |key: &str| metadata["preservedSegment"][key].as_str().and_then(|uuid| index.position(uuid));
-        let (Some(head), Some(tail)) = (ends("headUuid"), ends("tailUuid")) else { return Ok(Vec::new()) };
+        let segment = &metadata["preservedSegment"];
+        let Some(head) = segment["headUuid"].as_str() else { return Ok(Vec::new()) };
+        let tail = segment["tailUuid"].as_str().and_then(|uuid| index.position(uuid));
+        // A fork has new ids and leaves those in here as they were. The record before the boundary is named
+        // by its new one, and every record says which one it was copied from.
+        let before = record.text("logicalParentUuid").and_then(|uuid| index.position(&uuid));
+        let Some(tail) = tail.or(before) else { return Ok(Vec::new()) };
         let stretch = index.chain(tail);
-        let from = stretch.iter().position(|at| *at == head).unwrap_or(stretch.len());
+        let from = match index.position(head) {
+            Some(head) => stretch.iter().position(|at| *at == head),
+            None => self.copied_from(&stretch, head)?,
+        };
+        let from = from.unwrap_or(stretch.len());
         Ok(index.with_siblings(&stretch[from..], boundary, Siblings::UnlessCutOff))
+    }
+
+    /// Which record of a stretch is a copy of the record with this id; looked for from the end.
+    fn copied_from(&self, stretch: &[At], uuid: &str) -> io::Result<Option<usize>> {
+        for (place, at) in stretch.iter().enumerate().rev() {
+            let text = self.index.read(self.index.entries[*at].span)?;
+            let origin = RawObject::parse(&text).ok().and_then(|record| record.value("forkedFrom"));
+            match origin {
+                Some(origin) if origin["messageUuid"] == uuid => return Ok(Some(place)),
+                Some(_) => {}
+                // No copy, so none before it is.
+                None => return Ok(None),
+            }
+        }
+        Ok(None)
     }
 
     /// What a record adds to the conversation, if anything.

@@ -3,10 +3,10 @@
 mod common;
 
 use common::{SESSION, Session, assert_valid};
-use lathe_transcript::record::chain::{CompactMetadata, PreservedMessages};
+use lathe_transcript::record::chain::{CompactMetadata, PreservedMessages, PreservedSegment};
 use lathe_transcript::{
-    Durability, ResumeAt, Resumed, Role, SideRecord, TranscriptError, TranscriptWriter, Warning,
-    load_for_resume,
+    Durability, ForkIds, ForkPlan, ResumeAt, Resumed, Role, SideRecord, TranscriptError, TranscriptWriter,
+    Warning, fork, load_for_resume,
 };
 use serde_json::{Value, json};
 
@@ -97,6 +97,31 @@ fn records_kept_by_a_compaction_follow_the_summary() {
     assert_ne!(text, other);
     std::fs::write(&session.path, other).unwrap();
     assert_eq!(texts(&resume(&session)), ["summary kept", "kept answer", "next"]);
+}
+
+#[test]
+fn a_fork_with_ids_of_its_own_keeps_what_a_compaction_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("dropped");
+    session.text("dropped too");
+    let (head, tail) = (session.prompt("kept"), session.text("kept answer"));
+    let segment = PreservedSegment { head_uuid: head, anchor_uuid: "summary".into(), tail_uuid: tail };
+    session.compact_with(
+        "summary",
+        CompactMetadata { preserved_segment: Some(segment), ..CompactMetadata::default() },
+    );
+    session.prompt("next");
+    let mut count = 0;
+    let mut new_uuid = || {
+        count += 1;
+        format!("f0f0f0f0-0000-4000-8000-{count:012}")
+    };
+    let ids = ForkIds::Fresh { new_uuid: &mut new_uuid, now: "2026-11-16T02:00:00.000Z", title: None };
+    let plan = ForkPlan { session_id: "f0f0f0f0-0000-4000-8000-ffffffffffff", up_to: None, ids };
+    let forked = fork(&session.path, plan).unwrap().transcript();
+    let resumed = load_for_resume(&forked, ResumeAt::Latest).unwrap();
+    assert_eq!(texts(&resumed), ["summary kept", "kept answer", "next"]);
 }
 
 #[test]
