@@ -12,7 +12,7 @@ mod rewind;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Mutex;
 
 use lathe_tools::keep::{self, FileMark};
@@ -28,6 +28,9 @@ const MAX_SNAPSHOTS: usize = 100;
 
 /// The largest file that is kept.
 const MAX_FILE_BYTES: u64 = 32 << 20;
+
+/// Said of a file whose record is of no use.
+const NOWHERE: &str = "its record does not say where it is";
 
 /// What a session wants of checkpoints.
 #[derive(Debug, Clone)]
@@ -85,6 +88,8 @@ struct State {
     /// What a file looked like when it was found to equal its newest copy.
     marks: BTreeMap<String, FileMark>,
     store: Store,
+    /// Where names in records begin.
+    root: PathBuf,
     troubles: Vec<String>,
 }
 
@@ -104,21 +109,26 @@ impl Checkpoints {
     pub fn begin(&self, prompt: &str, at: Moment<'_>) -> SideRecord {
         let mut state = self.state(at.session);
         let files = state.snapshots.back().map(|last| last.tracked_file_backups.clone()).unwrap_or_default();
-        let mut snapshot =
-            Snapshot { message_id: prompt.to_owned(), timestamp: at.now.to_owned(), ..Snapshot::default() };
+        // It is in its place before anything is saved for it, so that no copy of it counts as needless when
+        // room is made for the next.
+        state.snapshots.push_back(Snapshot {
+            message_id: prompt.to_owned(),
+            timestamp: at.now.to_owned(),
+            ..Snapshot::default()
+        });
         for (name, backup) in files {
-            match state.refresh(&name, &backup, at.now) {
+            let refreshed = state.refresh(&name, &backup, at.now);
+            if let Err(error) = &refreshed {
+                state.tell(&name, error);
+            }
+            let Some(snapshot) = state.snapshots.back_mut() else { continue };
+            match refreshed {
                 Ok(backup) => drop(snapshot.tracked_file_backups.insert(name, backup)),
-                Err(error) => {
-                    state.tell(&name, &error);
-                    snapshot.uncovered.insert(name);
-                }
+                Err(_) => drop(snapshot.uncovered.insert(name)),
             }
         }
-        let record = snapshot.record(IsUpdate::No);
-        state.snapshots.push_back(snapshot);
         state.forget_oldest(MAX_SNAPSHOTS);
-        record
+        state.snapshots.back().unwrap_or(&Snapshot::default()).record(IsUpdate::No)
     }
 
     /// A file is about to be changed: saves it, unless this prompt has it already. Returns the record.
@@ -174,8 +184,12 @@ impl Checkpoints {
         let mut state = self.lock();
         if state.session != session {
             let first = !std::mem::replace(&mut state.loaded, true);
+            if !self.config.lasting {
+                state.store.remove_all();
+            }
             *state = State { loaded: true, session: session.to_owned(), ..State::default() };
             state.store = Store::open(self.config.dir.join(session));
+            state.root.clone_from(&self.config.root);
             if let Some(path) = self.config.earlier.as_deref().filter(|_| first) {
                 state.load(path);
             }
@@ -207,17 +221,23 @@ impl Snapshot {
 }
 
 impl Backup {
-    /// Where the file is.
-    fn path(&self, name: &str) -> PathBuf {
-        let file = Path::new(name).file_name().unwrap_or_default();
-        self.real_parent_dir.join(file)
+    /// Where the file is. Older records do not say it; there the name tells, if it leads nowhere else.
+    fn path(&self, name: &str, root: &Path) -> Option<PathBuf> {
+        let name = Path::new(name);
+        if self.real_parent_dir.as_os_str().is_empty() {
+            let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_) | Component::RootDir);
+            return name.components().all(is_plain).then(|| root.join(name));
+        }
+        self.real_parent_dir
+            .is_absolute()
+            .then(|| self.real_parent_dir.join(name.file_name().unwrap_or_default()))
     }
 }
 
 impl State {
     /// The copy that a followed file equals now: the one it had, or a new one.
     fn refresh(&mut self, name: &str, backup: &Backup, now: &str) -> Result<Backup, String> {
-        let path = backup.path(name);
+        let path = backup.path(name, &self.root).ok_or(NOWHERE)?;
         let mark = keep::mark(&path);
         if mark.is_some() && mark == self.marks.get(name).copied() {
             return Ok(backup.clone());

@@ -2,11 +2,10 @@
 //! was removed comes back, with its mode. Whatever is a link by now is left alone and counted.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use lathe_tools::keep::{self, FileCopy, KeepError};
 
-use super::{Backup, Checkpoints, MAX_FILE_BYTES, Moment, State};
+use super::{Backup, Checkpoints, MAX_FILE_BYTES, Moment, NOWHERE, State};
 
 /// Whether files are changed or only looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,10 +92,8 @@ impl State {
         dry: DryRun,
         rewound: &mut Rewound,
     ) -> Result<(), KeepError> {
-        if !backup.real_parent_dir.is_absolute() {
-            return Err(KeepError::Failed("its record does not say where it is".to_owned()));
-        }
-        let path: PathBuf = backup.path(name);
+        let nowhere = || KeepError::Failed(NOWHERE.to_owned());
+        let path = backup.path(name, &self.root).ok_or_else(nowhere)?;
         let then = match &backup.backup_file_name {
             Some(file) => Some(self.store.read(file).map_err(KeepError::Failed)?),
             None => None,
@@ -111,7 +108,7 @@ impl State {
             return Ok(());
         }
         match (&then, dry) {
-            (_, DryRun::Yes) => {}
+            (_, DryRun::Yes) => keep::may_change(&path)?,
             (Some(copy), DryRun::No) => keep::put_back(&path, copy)?,
             (None, DryRun::No) => keep::remove(&path)?,
         }

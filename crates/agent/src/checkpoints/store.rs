@@ -21,23 +21,25 @@ const MAX_TRIES: u32 = 1000;
 pub(super) struct Store {
     dir: PathBuf,
     bytes: u64,
+    /// What all copies may take.
+    pub most: u64,
 }
 
 impl Store {
     pub fn open(dir: PathBuf) -> Self {
         let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
         let bytes = entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum();
-        Self { dir, bytes }
+        Self { dir, bytes, most: MAX_TOTAL_BYTES }
     }
 
     pub fn has_room(&self, bytes: usize) -> bool {
-        self.bytes + bytes as u64 <= MAX_TOTAL_BYTES
+        self.bytes + bytes as u64 <= self.most
     }
 
     /// Saves a copy; its name, and the version it became.
     pub fn write(&mut self, path: &Path, version: u32, copy: &FileCopy) -> Result<(String, u32), String> {
         if !self.has_room(copy.bytes.len()) {
-            return Err(format!("the copies of this session would take more than {MAX_TOTAL_BYTES} bytes"));
+            return Err(format!("the copies of this session would take more than {} bytes", self.most));
         }
         DirBuilder::new()
             .recursive(true)

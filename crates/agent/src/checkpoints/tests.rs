@@ -170,3 +170,107 @@ fn another_session_begins_without_checkpoints() {
     assert_eq!(world.checkpoints.rewind("p1", DryRun::No, other), Err(NoRewind::NoCheckpoint));
     assert_eq!(world.read("f").as_deref(), Some("1"));
 }
+
+#[test]
+fn the_bytes_of_all_copies_are_bounded_and_the_newest_prompt_comes_first() {
+    let mut world = World::new();
+    let text = |prompt: u32| format!("{prompt:040}");
+    world.prompt("p0");
+    world.checkpoints.lock().store.most = 200;
+    for nth in 1..6 {
+        for name in ["a", "b"] {
+            world.write(name, &text(nth));
+        }
+        world.prompt(&format!("p{nth}"));
+    }
+    assert!(world.checkpoints.take_troubles().is_empty());
+    let dir = world.root.with_file_name("file-history").join("s");
+    let bytes: u64 = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
+    assert!(bytes <= 200, "{bytes}");
+    for name in ["a", "b"] {
+        world.write(name, "later");
+    }
+    assert_eq!(world.rewind("p5").unwrap().files_changed.len(), 2);
+    assert_eq!((world.read("a"), world.read("b")), (Some(text(5)), Some(text(5))));
+    assert_eq!(world.rewind("p1"), Err(NoRewind::NoCheckpoint), "the oldest made room");
+    world.write("big", "0");
+    fs::write(world.root.join("huge"), "x".repeat(201)).unwrap();
+    world.write("huge", "small");
+    assert_eq!(world.checkpoints.take_troubles().len(), 1, "what never fits is said");
+    assert!(world.rewind("p5").unwrap().failures.len() == 1);
+    assert_eq!(world.read("huge").as_deref(), Some("small"), "and not deleted");
+}
+
+#[test]
+fn binary_files_and_bits_come_back_and_what_others_did_is_undone() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut world = World::new();
+    let path = world.root.join("tool");
+    let bytes: Vec<u8> = (0..=255).cycle().take(5000).collect();
+    fs::write(&path, &bytes).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o4755)).unwrap();
+    world.prompt("p1");
+    world.write("tool", "text");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&path, "changed by somebody else").unwrap();
+    assert_eq!(world.rewind("p1").unwrap().files_changed.len(), 1);
+    assert_eq!(fs::read(&path).unwrap(), bytes);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o4755);
+    // Only the bits are different: that is a change too.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert_eq!(world.rewind("p1").unwrap().files_changed.len(), 1);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o4755);
+}
+
+#[test]
+fn what_stands_in_the_way_is_left_alone_and_a_dry_run_says_the_same() {
+    let mut world = World::new();
+    world.prompt("p1");
+    for name in ["folder", "linked", "hard", "plain"] {
+        world.write(name, "made");
+    }
+    for name in ["folder", "linked"] {
+        fs::remove_file(world.root.join(name)).unwrap();
+    }
+    fs::create_dir(world.root.join("folder")).unwrap();
+    fs::write(world.root.with_file_name("theirs"), "theirs").unwrap();
+    std::os::unix::fs::symlink(world.root.with_file_name("theirs"), world.root.join("linked")).unwrap();
+    fs::hard_link(world.root.join("hard"), world.root.join("other name")).unwrap();
+    let told = world.checkpoints.rewind("p1", DryRun::Yes, AT).unwrap();
+    assert_eq!(told.files_changed, [world.root.join("plain").display().to_string()]);
+    assert_eq!(world.rewind("p1").unwrap(), told);
+    assert_eq!(told.skipped_links, 3);
+    assert!(world.root.join("folder").is_dir() && world.read("plain").is_none());
+    assert_eq!(world.read("linked").as_deref(), Some("theirs"));
+}
+
+#[test]
+fn records_that_do_not_say_where_a_file_is_are_read_by_its_name() {
+    let mut world = World::new();
+    fs::create_dir(world.root.join("sub")).unwrap();
+    fs::write(world.root.join("sub/f"), "old").unwrap();
+    world.prompt("p1");
+    world.write("sub/f", "new");
+    let SideRecord::FileHistoryDelta { backup, .. } = &mut world.records[1] else { panic!("a delta") };
+    backup.as_object_mut().unwrap().remove("realParentDir");
+    world.again();
+    world.rewind("p1").unwrap();
+    assert_eq!(world.read("sub/f").as_deref(), Some("old"));
+    let SideRecord::FileHistoryDelta { tracking_path, .. } = &mut world.records[1] else { panic!("a delta") };
+    *tracking_path = "../f".to_owned();
+    world.again();
+    assert!(matches!(world.rewind("p1"), Err(NoRewind::AllFailed(_))), "no name leads out");
+}
+
+#[test]
+fn a_session_that_is_not_kept_takes_its_copies_with_it_when_another_begins() {
+    let mut world = World::new();
+    let config = CheckpointsConfig { lasting: false, ..World::config(&world.root, None) };
+    world.checkpoints = Checkpoints::new(config);
+    fs::write(world.root.join("f"), "0").unwrap();
+    world.prompt("p1");
+    world.write("f", "1");
+    assert_eq!(world.copies(), 1);
+    world.checkpoints.begin("p2", Moment { session: "other", now: "T" });
+    assert_eq!(world.copies(), 0);
+}

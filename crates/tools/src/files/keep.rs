@@ -87,6 +87,19 @@ pub fn put_back(path: &Path, copy: &FileCopy) -> Result<(), KeepError> {
     Ok(())
 }
 
+/// Whether what is at a path would be replaced or removed.
+pub fn may_change(path: &Path) -> Result<(), KeepError> {
+    let failed = |error| failed(error, path);
+    let target = match Target::at(path.to_owned(), Parents::MustExist) {
+        Err(FileError::Missing) => return Ok(()),
+        result => result.map_err(failed)?,
+    };
+    match target.stamp().map_err(failed)? {
+        Some(_) => only_name(&target, path),
+        None => Ok(()),
+    }
+}
+
 /// Removes the file at a path.
 pub fn remove(path: &Path) -> Result<(), KeepError> {
     let failed = |error| failed(error, path);
@@ -175,6 +188,7 @@ mod tests {
         for path in [dir.join("link"), dir.join("sub/f"), dir.join("hard")] {
             assert_eq!(put_back(&path, &copy), Err(KeepError::NotPlain), "{}", path.display());
             assert_eq!(remove(&path), Err(KeepError::NotPlain), "{}", path.display());
+            assert_eq!(may_change(&path), Err(KeepError::NotPlain), "{}", path.display());
         }
         assert_eq!(put_back(&dir.join("sub/new"), &copy), Err(KeepError::NotPlain));
         assert_eq!(fs::read_to_string(outside.join("f")).unwrap(), "theirs");
