@@ -10,6 +10,7 @@ use lathe_protocol::settings::HooksSettings;
 use lathe_settings::Changed;
 use serde_json::{Value, json};
 
+use crate::compact::policy::CompactPolicy;
 pub use crate::reload::{BypassMode, SettingsRule};
 
 /// What settings files say after they were read again, as far as it counts for a running session.
@@ -29,6 +30,8 @@ pub struct Reloaded {
     pub env: SessionEnv,
     /// Whether a mode in which nothing is asked may be entered.
     pub bypass: BypassMode,
+    /// When conversations are compacted.
+    pub compaction: CompactPolicy,
 }
 
 /// Working directories that came and went.

@@ -32,13 +32,14 @@ impl Shared {
     }
 
     /// Writes a prompt down and acknowledges it.
-    pub(crate) async fn write_prompt(&self, prompt: &InboundUser, starts: Starts) {
+    pub(crate) async fn write_prompt(&self, prompt: &InboundUser, starts: Starts) -> String {
         let announced = self.journal().take_announced();
         let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| self.frames.uuid());
         let mode = self.permissions().mode().as_str();
         self.journal().prompt(prompt, starts, &uuid, &self.frames.now(), mode);
         self.checkpoint_prompt(&uuid);
-        self.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
+        self.replay(&InboundUser { uuid: Some(uuid.clone()), ..prompt.clone() }).await;
+        uuid
     }
 
     /// Writes down what the runtime has told the model.

@@ -136,6 +136,7 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<Invocation>) -> Outcome {
         Found::Builtin(builtin) => builtin,
         Found::TerminalOnly => return local::unavailable(turn, &call).await,
     };
+    turn.shared.follow_settings(&turn.cancel).await;
     if builtin.asks_the_model() && turn.shared.over_budget() {
         turn.show_init(&call.prompt).await;
         return Outcome::Ended(Ending::Budget);

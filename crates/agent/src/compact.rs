@@ -19,16 +19,18 @@ use lathe_protocol::hooks::{HookEventInput, PostCompactInput, PreCompactInput};
 use lathe_protocol::message::UserTurn;
 use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedSegment};
 use lathe_protocol::{Outbound, UserMessage};
-use lathe_settings::memory::LoadReason;
+use lathe_settings::memory::{LoadReason, Memory as MemoryFiles};
 use serde_json::{Value, json};
 
 use crate::estimate::{block_tokens, text_tokens};
-use crate::history::Tail;
+use crate::history::{Tail, TailBounds};
+use crate::instructions::preamble_of;
 use crate::journal::Boundary;
 use crate::shared::Shared;
 use crate::turn::{Outcome, Phase, Turn};
 use policy::{CompactPolicy, Context, Limits, Memory, Step};
 use restore::Restored;
+use summary::Wording;
 
 /// The newest part that stays word for word.
 const TAIL_TOKENS: u64 = 8_000;
@@ -42,7 +44,10 @@ const ASKED_CHARS: usize = 8_000;
 /// Compaction as the session knows it.
 #[derive(Default)]
 pub struct Compaction {
+    /// What counts.
     pub policy: CompactPolicy,
+    /// What settings said last; a command may have said something else since.
+    written: CompactPolicy,
     memory: Memory,
     /// The list of things to do, which may be older than the last summary.
     todos: Option<Value>,
@@ -50,12 +55,19 @@ pub struct Compaction {
 
 impl Compaction {
     pub fn new(policy: CompactPolicy) -> Self {
-        Self { policy, ..Self::default() }
+        Self { policy, written: policy, ..Self::default() }
     }
 
     /// Forgets what happened; what the user set stays.
     pub fn begin_anew(&mut self) {
-        *self = Self::new(self.policy);
+        *self = Self { policy: self.policy, written: self.written, ..Self::default() };
+    }
+
+    /// Settings were read again. Where they say what they said before, what a command has set stays.
+    pub fn follow(&mut self, written: CompactPolicy) {
+        if self.written != written {
+            (self.policy, self.written) = (written, written);
+        }
     }
 }
 
@@ -152,15 +164,20 @@ impl Turn<'_> {
     /// After a failed request: if it was too long, compacts and lets the turn go on, once. None: go on.
     pub(crate) async fn recover(&mut self, outcome: Outcome) -> Option<Outcome> {
         let too_long = matches!(&outcome, Outcome::Failed(error) if error.kind == ErrorKind::PromptTooLong);
-        if !too_long || self.stats.made_room || !self.may_recover() {
+        if !too_long {
             return Some(outcome);
         }
-        self.stats.made_room = true;
-        match self.compact_and_tell(Cause::Refused).await {
-            Compacted::Done(_) => self.spent_too_much(),
-            Compacted::Nothing | Compacted::Failed(_) => Some(outcome),
-            Compacted::Interrupted => Some(Outcome::Interrupted(Phase::Streaming)),
+        if !self.stats.made_room && self.may_recover() {
+            self.stats.made_room = true;
+            match self.compact_and_tell(Cause::Refused).await {
+                Compacted::Done(_) => return self.spent_too_much(),
+                Compacted::Nothing | Compacted::Failed(_) => {}
+                Compacted::Interrupted => return Some(Outcome::Interrupted(Phase::Streaming)),
+            }
         }
+        // A text that takes so much of the window by itself would be in the way of everything that follows.
+        self.history.shorten_unanswered(self.limits().window / 4, ASKED_CHARS);
+        Some(outcome)
     }
 
     fn may_recover(&self) -> bool {
@@ -234,8 +251,13 @@ impl Turn<'_> {
         let began = Instant::now();
         self.ask_hooks_before(cause, instructions).await?;
         let (limits, context) = (self.limits(), self.context());
-        let tail_bound = TAIL_TOKENS.min(self.history.size().messages / 4).min(limits.threshold / 10);
-        let tail = self.history.tail(tail_bound);
+        // Memory files stand in front of every conversation and are no part of what was said.
+        let memory = self.shared.preamble().map_or(0, |text| text_tokens(text.len()));
+        let said = self.history.size().messages.saturating_sub(memory);
+        let tail = self.history.tail(TailBounds {
+            tokens: TAIL_TOKENS.min(said / 4).min(limits.threshold / 10),
+            prompt: limits.threshold / 2,
+        });
         let mut messages = self.history.messages();
         if let Some(todos) = restore::last_todos(&messages) {
             self.shared.compaction().todos = Some(todos);
@@ -244,14 +266,14 @@ impl Turn<'_> {
         let instructions: Vec<String> = instructions.map(str::to_owned).into_iter().collect();
         let raw = self.ask_for_summary(messages, &summary::request(&instructions)).await?;
         let empty = || Trouble::Failed("summarization produced empty response".to_owned());
-        let text = self.replacement(&summary::extract(&raw).ok_or_else(empty)?, cause.trigger());
+        let text = summary::extract(&raw).ok_or_else(empty)?;
         let before = match cause {
             Cause::Asked | Cause::NearlyFull => context.tokens,
             Cause::Refused => context.tokens.max(limits.window),
         };
-        let head = self.head(&text, &tail, before, &limits)?;
+        let head = self.head(&text, cause, &tail, before)?;
         let notes = self.run_hooks_after(cause.trigger(), raw).await;
-        Ok(self.commit(Replacement { cause, text, head, tail, notes, before, began }))
+        Ok(self.commit(Replacement { cause, head, tail, notes, before, began }))
     }
 
     /// Lets the hooks say no.
@@ -284,38 +306,56 @@ impl Turn<'_> {
     }
 
     /// The text that stands for what was said, with the request under way word for word.
-    fn replacement(&self, summary: &str, trigger: Trigger) -> String {
+    fn replacement(&self, summary: &str, wording: Wording, trigger: Trigger, tail: &Tail) -> String {
         let path = self.shared.journal().path().map(|path| path.display().to_string());
-        let mut text = summary::replacement(summary, trigger, path.as_deref());
-        if trigger == Trigger::Auto {
+        let mut text = summary::replacement(summary, wording, path.as_deref());
+        if trigger == Trigger::Auto && !tail.ends_with_prompt {
             for asked in &self.stats.asked {
-                let asked: String = asked.chars().take(ASKED_CHARS).collect();
-                text.push_str(&format!("\n\nWhat the user asked for, word for word:\n{asked}"));
+                text.push_str("\n\nWhat the user asked for, word for word:\n");
+                text.extend(asked.chars().take(ASKED_CHARS));
+                if asked.chars().nth(ASKED_CHARS).is_some() {
+                    text.push_str("\n[the rest is left out here]");
+                }
             }
         }
         text
     }
 
-    /// What the conversation begins with from now on, provided that it becomes smaller. What is given back
-    /// is left out if it would spoil that.
-    fn head(&self, text: &str, tail: &Tail, before: u64, limits: &Limits) -> Result<Head, Trouble> {
+    /// What the conversation begins with from now on, provided that it becomes smaller. What is given back,
+    /// and in the end the words around the summary, are left out if they would spoil that.
+    fn head(&self, summary: &str, cause: Cause, tail: &Tail, before: u64) -> Result<Head, Trouble> {
+        let trigger = cause.trigger();
         let todos = self.shared.compaction().todos.clone();
-        let bound = RESTORED_TOKENS.min(limits.threshold / 10);
-        let restored = Restored::collect(self.shared, todos.as_ref(), bound);
-        let overhead = self.shared.overhead_tokens();
-        for restored in [restored, Restored::default()] {
-            let texts = [self.shared.preamble.clone(), Some(text.to_owned()), restored.text.clone()];
+        let restored =
+            Restored::collect(self.shared, todos.as_ref(), RESTORED_TOKENS.min(self.limits().threshold / 10));
+        let memory = self.shared.instructions.read_again(LoadReason::Compact);
+        let preamble = memory.as_ref().and_then(preamble_of);
+        let next = match trigger {
+            Trigger::Auto if !tail.ends_with_prompt => Wording::WorkGoesOn,
+            Trigger::Auto | Trigger::Manual => Wording::UserSpeaks,
+        };
+        let (overhead, old) = (self.shared.overhead_tokens(), self.history.size().messages);
+        for (wording, restored) in
+            [(next, restored), (next, Restored::default()), (Wording::Bare, Restored::default())]
+        {
+            let text = self.replacement(summary, wording, trigger, tail);
+            let texts = [preamble.clone(), Some(text.clone()), restored.text.clone()];
             let blocks: Vec<Value> =
                 texts.into_iter().flatten().map(|text| json!({"type": "text", "text": text})).collect();
-            let messages = blocks.iter().map(block_tokens).sum::<u64>() + self.history.tokens_from(tail);
-            let after = overhead + messages;
-            // A small conversation may grow a little by the words around its summary; that is no loop.
-            if after < before || after <= limits.threshold / 10 {
-                return Ok(Head { blocks, restored, after });
+            let new = blocks.iter().map(block_tokens).sum::<u64>() + self.history.tokens_from(tail);
+            let shrinks = match cause {
+                // Nothing was full: like is compared with like.
+                Cause::Asked => new < old,
+                Cause::NearlyFull | Cause::Refused => overhead + new < before,
+            };
+            if shrinks {
+                let after = (overhead + new).min(before.saturating_sub(old.saturating_sub(new)));
+                return Ok(Head { text, blocks, restored, memory, after });
             }
         }
+        let size = if cause == Cause::Asked { old } else { before };
         Err(Trouble::Failed(format!(
-            "the summary is no smaller than the conversation it would replace ({before} tokens)"
+            "its summary would be no smaller than the conversation itself ({size} tokens)"
         )))
     }
 
@@ -336,7 +376,7 @@ impl Turn<'_> {
             compaction.memory.dropped_tokens
         };
         let told = Told {
-            summary: shared.frames.summary(&new.text, new.cause.trigger()),
+            summary: shared.frames.summary(&new.head.text, new.cause.trigger()),
             boundary: CompactBoundary {
                 compact_metadata: CompactMetadata {
                     trigger: new.cause.trigger().wire_name().to_owned(),
@@ -355,13 +395,13 @@ impl Turn<'_> {
         self.history.compact(blocks, &new.tail);
         new.head.restored.note_seen(&shared);
         shared.totals().forget_last();
-        shared.instructions.begin_anew(LoadReason::Compact);
+        shared.instructions.put(new.head.memory);
         shared.note_context(self.history.size());
         told
     }
 
     fn limits(&self) -> Limits {
-        let window = catalog::capabilities(&self.model_id).context_window;
+        let window = catalog::context_window(&self.model_id, &self.shared.choice().betas);
         self.shared.compaction().policy.limits(window)
     }
 
@@ -408,8 +448,12 @@ fn write_down(shared: &Arc<Shared>, mut told: Told, tail: &Tail, notes: &[String
 
 /// The beginning of a compacted conversation.
 struct Head {
+    /// The summary and the words around it.
+    text: String,
     blocks: Vec<Value>,
     restored: Restored,
+    /// The memory files as they are now.
+    memory: Option<MemoryFiles>,
     /// Estimate of the next request.
     after: u64,
 }
@@ -417,7 +461,6 @@ struct Head {
 /// A summary that was accepted, and all that goes with it.
 struct Replacement {
     cause: Cause,
-    text: String,
     head: Head,
     tail: Tail,
     /// What hooks want the model to know.

@@ -40,8 +40,6 @@ pub struct SessionConfig {
     pub workspace: Arc<Workspace>,
     pub permissions: Engine,
     pub system: SystemPrompt,
-    /// Context that goes in front of the first prompt: memory files and the like.
-    pub preamble: Option<String>,
     pub limits: TurnLimits,
     pub frames: FrameOptions,
     pub surface: PromptSurface,
@@ -62,7 +60,7 @@ pub struct SessionConfig {
     pub journal: Journal,
     /// Whether it is new or goes on.
     pub beginning: Beginning,
-    /// Memory files: those in `preamble`, and what may still become due.
+    /// Memory files: those that stand in front of the first prompt, and what may still become due.
     pub memory: Option<Memory>,
     /// What Setup hooks are to do first, if anything.
     pub setup: Option<Setup>,

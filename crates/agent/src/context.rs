@@ -2,6 +2,7 @@
 //! for people (`/context`).
 
 use lathe_models::catalog;
+use lathe_settings::memory::MemoryFile;
 use serde_json::{Value, json};
 
 use crate::compact::policy::Limits;
@@ -15,6 +16,7 @@ pub(crate) struct ContextReport {
     limits: Limits,
     automatic: bool,
     categories: Vec<Category>,
+    memory_files: Vec<MemoryUse>,
     /// The API's own count of the last answer, where there was one.
     measured: Option<u64>,
 }
@@ -25,6 +27,28 @@ struct Category {
     color: &'static str,
     kind: Kind,
     tokens: u64,
+}
+
+/// A memory file that the model was told.
+struct MemoryUse {
+    path: String,
+    /// Who wrote it.
+    kind: &'static str,
+    tokens: u64,
+}
+
+impl MemoryUse {
+    fn of(file: &MemoryFile) -> Self {
+        Self {
+            path: file.path.display().to_string(),
+            kind: file.kind.hook_name().unwrap_or("AutoMem"),
+            tokens: text_tokens(file.text().len()),
+        }
+    }
+
+    fn listed(&self) -> Value {
+        json!({"path": self.path, "type": self.kind, "tokens": self.tokens})
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,20 +71,27 @@ impl Kind {
 impl ContextReport {
     /// As things stand now.
     pub fn of(shared: &Shared) -> Self {
-        let model = shared.choice().id.clone();
-        let window = catalog::capabilities(&model).context_window;
+        let (model, window) = {
+            let choice = shared.choice();
+            (choice.id.clone(), catalog::context_window(&choice.id, &choice.betas))
+        };
         let (limits, automatic) = {
             let policy = shared.compaction().policy;
             (policy.limits(window), policy.is_automatic())
         };
         let system: usize = shared.system_prompt().parts().iter().map(|part| part.text.len()).sum();
         let size = shared.context();
+        let memory_files: Vec<MemoryUse> = shared.instructions.told().iter().map(MemoryUse::of).collect();
+        let memory = memory_files.iter().map(|file| file.tokens).sum();
         let used = |id, name, color, tokens| Category { id, name, color, kind: Kind::Used, tokens };
         let mut categories = vec![
             used("system_prompt", "System prompt", "promptBorder", text_tokens(system)),
             used("system_tools", "System tools", "inactive", text_tokens(shared.tools().api_json().len())),
-            used("messages", "Messages", "purple", size.messages),
+            used("memory_files", "Memory files", "claude", memory),
+            // They are part of the first message.
+            used("messages", "Messages", "purple", size.messages.saturating_sub(memory)),
         ];
+        categories.retain(|category| category.id != "memory_files" || category.tokens > 0);
         let mut free = window.saturating_sub(categories.iter().map(|category| category.tokens).sum());
         if automatic {
             let tokens = limits.window.saturating_sub(limits.threshold).min(free);
@@ -70,7 +101,7 @@ impl ContextReport {
         }
         let (id, name) = ("free_space", "Free space");
         categories.push(Category { id, name, color: "subtle", kind: Kind::Free, tokens: free });
-        Self { model, window, limits, automatic, categories, measured: size.measured }
+        Self { model, window, limits, automatic, categories, memory_files, measured: size.measured }
     }
 
     fn used(&self) -> u64 {
@@ -98,7 +129,7 @@ impl ContextReport {
             "percentage": self.percentage(),
             "gridRows": [],
             "model": self.model,
-            "memoryFiles": [],
+            "memoryFiles": self.memory_list(),
             "mcpTools": [],
             "agents": [],
             "isAutoCompactEnabled": self.automatic,
@@ -119,8 +150,12 @@ impl ContextReport {
             "raw_max_tokens": self.window,
             "percentage": self.percentage(),
             "categories": self.categories.iter().map(category).collect::<Vec<_>>(),
-            "mcp_tools": [], "memory_files": [], "agents": [], "skills": [],
+            "mcp_tools": [], "memory_files": self.memory_list(), "agents": [], "skills": [],
         })
+    }
+
+    fn memory_list(&self) -> Vec<Value> {
+        self.memory_files.iter().map(MemoryUse::listed).collect()
     }
 
     /// The same for people, as Markdown.
@@ -136,6 +171,12 @@ impl ContextReport {
         for category in &self.categories {
             let share = category.tokens as f64 * 100.0 / self.window.max(1) as f64;
             text.push_str(&format!("| {} | {} | {share:.1}% |\n", category.name, short(category.tokens)));
+        }
+        if !self.memory_files.is_empty() {
+            text.push_str("\n### Memory Files\n\n| Type | Path | Tokens |\n|------|------|--------|\n");
+        }
+        for file in &self.memory_files {
+            text.push_str(&format!("| {} | {} | {} |\n", file.kind, file.path, short(file.tokens)));
         }
         text.push_str("\nThese are estimates.");
         if let Some(measured) = self.measured {

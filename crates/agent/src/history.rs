@@ -21,6 +21,8 @@ pub struct History {
     facts: Vec<MessageFacts>,
     /// Blocks of the user message that goes out with the next request.
     open: Vec<Value>,
+    /// The record of the first prompt among them.
+    open_record: Option<String>,
     /// Estimate of all of it, what is open included.
     tokens: u64,
     measured: Option<Measured>,
@@ -31,7 +33,7 @@ pub struct History {
 struct MessageFacts {
     /// Estimate of its size.
     tokens: u64,
-    /// The record of its first block, for an answer.
+    /// The record it begins with, for an answer, and for prompts that no result of a call stands in front of.
     record: Option<String>,
 }
 
@@ -58,10 +60,21 @@ pub struct Size {
 /// What stays of a conversation whose beginning was summarised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tail {
-    /// Index of its first message, an answer; the number of messages if nothing stays.
+    /// Index of its first message; the number of messages if nothing stays.
     pub start: usize,
     /// The record it begins with.
     pub record: Option<String>,
+    /// Whether it ends with a prompt that has no answer yet.
+    pub ends_with_prompt: bool,
+}
+
+/// How much may stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TailBounds {
+    /// Tokens of what was said last.
+    pub tokens: u64,
+    /// Tokens of a prompt that waits for its answer: it is worth more room than what has been answered.
+    pub prompt: u64,
 }
 
 impl History {
@@ -71,6 +84,7 @@ impl History {
         let mut history = Self::default();
         if let Some(last) = messages.pop_if(|last| last.role == lathe_transcript::Role::User) {
             history.open = last.blocks.iter().filter_map(|b| serde_json::from_str(b.get()).ok()).collect();
+            history.open_record = last.uuids.first().cloned();
         }
         // One after the other is let go: a long conversation is never in memory twice.
         for message in messages {
@@ -92,6 +106,11 @@ impl History {
             self.tokens += block_tokens(&block);
             self.open.push(block);
         }
+    }
+
+    /// Notes the record of a prompt that was just added.
+    pub fn note_prompt(&mut self, record: String) {
+        self.open_record.get_or_insert(record);
     }
 
     /// Adds the result of an earlier answer's call, which has to come before anything else that is said.
@@ -155,20 +174,28 @@ impl History {
         self.sealed.iter().any(|message| message.role() == Role::Assistant)
     }
 
-    /// The longest end of the conversation that fits into `max_tokens` and can stand behind a summary: it
-    /// begins with an answer, so every call in it keeps its result and every result its call.
-    pub fn tail(&mut self, max_tokens: u64) -> Tail {
+    /// The longest end of the conversation that fits into the bounds and can stand behind a summary: it
+    /// begins with an answer, so every call in it keeps its result and every result its call, or it is the
+    /// prompt that waits for its answer. A call that waits for its result always stays.
+    pub fn tail(&mut self, bounds: TailBounds) -> Tail {
         self.seal();
-        let mut tail = Tail { start: self.sealed.len(), record: None };
+        let count = self.sealed.len();
+        let mut tail = Tail { start: count, record: None, ends_with_prompt: false };
         let mut tokens = 0;
-        for at in (0..self.sealed.len()).rev() {
+        for at in (0..count).rev() {
             let facts = &self.facts[at];
             tokens += facts.tokens;
-            if tokens > max_tokens {
-                break;
+            let is_last = at + 1 == count;
+            let can_begin = match self.sealed[at].role() {
+                Role::Assistant => tokens <= bounds.tokens || (is_last && holds_call(&self.sealed[at])),
+                Role::User => is_last && tokens <= bounds.prompt,
+            };
+            if can_begin && facts.record.is_some() {
+                let ends_with_prompt = tail.ends_with_prompt || self.sealed[at].role() == Role::User;
+                tail = Tail { start: at, record: facts.record.clone(), ends_with_prompt };
             }
-            if self.sealed[at].role() == Role::Assistant && facts.record.is_some() {
-                tail = Tail { start: at, record: facts.record.clone() };
+            if tokens > bounds.tokens {
+                break;
             }
         }
         tail
@@ -179,17 +206,42 @@ impl History {
         self.facts.iter().skip(tail.start).map(|facts| facts.tokens).sum()
     }
 
-    /// Puts `head` in the place of everything before the tail. What stays keeps its bytes.
+    /// Puts `head` in the place of everything before the tail. What stays keeps its bytes, but for a prompt
+    /// right behind the head, which becomes one message with it.
     pub fn compact(&mut self, head: Vec<Value>, tail: &Tail) {
-        let kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
-        let kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
+        let mut kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
+        let mut kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
         *self = Self::default();
         self.add_user(head);
+        if kept.first().is_some_and(|first| first.role() == Role::User) {
+            kept_facts.remove(0);
+            self.add_user(blocks_of(&kept.remove(0)));
+        }
         if !kept.is_empty() {
             self.seal();
             self.tokens += kept_facts.iter().map(|facts| facts.tokens).sum::<u64>();
             self.sealed.extend(kept);
             self.facts.extend(kept_facts);
+        }
+    }
+
+    /// Cuts texts of more than `most` tokens that nobody has answered, because with them no request would
+    /// ever fit again.
+    pub fn shorten_unanswered(&mut self, most: u64, keep_chars: usize) {
+        self.seal();
+        let unanswered = self.sealed.iter().rev().take_while(|message| message.role() == Role::User).count();
+        for at in self.sealed.len() - unanswered..self.sealed.len() {
+            if self.facts[at].tokens <= most {
+                continue;
+            }
+            let mut blocks = blocks_of(&self.sealed[at]);
+            blocks.iter_mut().for_each(|block| shorten(block, most, keep_chars));
+            let tokens = blocks.iter().map(block_tokens).sum();
+            if let Ok(message) = WireMessage::new(Role::User, &blocks) {
+                self.tokens = self.tokens - self.facts[at].tokens + tokens;
+                self.facts[at].tokens = tokens;
+                self.sealed[at] = message;
+            }
         }
     }
 
@@ -214,7 +266,9 @@ impl History {
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
             let tokens = open.iter().map(block_tokens).sum();
-            self.push(Role::User, &open, MessageFacts { tokens, record: None });
+            let has_results = open.iter().any(|block| block["type"] == "tool_result");
+            let record = self.open_record.take().filter(|_| !has_results);
+            self.push(Role::User, &open, MessageFacts { tokens, record });
         }
     }
 
@@ -232,6 +286,32 @@ impl History {
 pub fn as_reminder(text: &str) -> String {
     let text = text.replace("</system-reminder", "<\u{200b}/system-reminder");
     format!("<system-reminder>\n{text}\n</system-reminder>")
+}
+
+/// Whether an answer asks for a tool.
+fn holds_call(message: &WireMessage) -> bool {
+    // Inside of a text the quotes would be escaped.
+    const MARK: &[u8] = b"\"tool_use\"";
+    message.bytes().windows(MARK.len()).any(|window| window == MARK)
+}
+
+/// The blocks of a message.
+fn blocks_of(message: &WireMessage) -> Vec<Value> {
+    let mut message: Value = serde_json::from_slice(message.bytes()).unwrap_or_default();
+    match message["content"].take() {
+        Value::Array(blocks) => blocks,
+        _ => Vec::new(),
+    }
+}
+
+/// Leaves the beginning of a text that is too long.
+fn shorten(block: &mut Value, most: u64, keep_chars: usize) {
+    if block["type"] == "text" && block_tokens(block) > most {
+        let text: String = block["text"].as_str().unwrap_or_default().chars().take(keep_chars).collect();
+        block["text"] = json!(format!(
+            "{text}\n[The rest of this message is left out: with it the conversation was too long to be sent.]"
+        ));
+    }
 }
 
 /// The API refuses empty text blocks, and a block that is no object would break the wire form.
@@ -295,12 +375,16 @@ mod tests {
         history
     }
 
+    fn within(tokens: u64) -> TailBounds {
+        TailBounds { tokens, prompt: 10 * tokens }
+    }
+
     #[test]
     fn a_tail_never_tears_a_call_from_its_result() {
         // Whatever the bound, the tail begins with an answer or is empty.
         for bound in 0..2000 {
             let mut history = worked();
-            let tail = history.tail(bound);
+            let tail = history.tail(within(bound));
             history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
             let texts = texts(&mut history);
             assert!(texts[0].contains("summary"), "{texts:?}");
@@ -322,7 +406,7 @@ mod tests {
         assert_eq!(before.measured, Some(1000));
         assert!(before.added >= 100, "{before:?}");
         let last = history.messages()[5].bytes().as_ptr();
-        let tail = history.tail(300);
+        let tail = history.tail(within(300));
         assert_eq!((tail.start, tail.record.as_deref()), (5, Some("r-t3")));
         history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
         assert_eq!(history.messages()[1].bytes().as_ptr(), last);
@@ -336,10 +420,78 @@ mod tests {
     #[test]
     fn without_a_tail_the_next_words_join_the_summary() {
         let mut history = worked();
-        let tail = history.tail(0);
+        let tail = history.tail(within(0));
         history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
         history.add_user_text("go on");
         assert_eq!(texts(&mut history).len(), 1);
+    }
+
+    #[test]
+    fn a_prompt_that_waits_stays_word_for_word_with_its_pictures() {
+        let image =
+            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+        let text = "z".repeat(4000);
+        let ask = |history: &mut History| {
+            history.add_user([image.clone(), json!({"type": "text", "text": text})]);
+            history.note_prompt("r-p".to_owned());
+        };
+        // Room for the prompt, but for nothing else; then for neither.
+        for (bounds, stays) in [
+            (TailBounds { tokens: 100, prompt: 10_000 }, true),
+            (TailBounds { tokens: 100, prompt: 100 }, false),
+        ] {
+            let mut history = worked();
+            history.add_assistant(vec![json!({"type": "text", "text": "done"})]);
+            ask(&mut history);
+            let tail = history.tail(bounds);
+            assert_eq!((tail.record.as_deref(), tail.ends_with_prompt), (stays.then_some("r-p"), stays));
+            history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+            let texts = texts(&mut history);
+            assert_eq!(texts.len(), 1, "{texts:?}");
+            assert_eq!(texts[0].contains(&text) && texts[0].contains("image/png"), stays);
+        }
+        // With room for the answer before it, both stay.
+        let mut history = worked();
+        history.add_assistant(vec![json!({"type": "text", "text": "done"})]);
+        history.note_answer(&Usage::default(), Some("r-a".to_owned()));
+        ask(&mut history);
+        let tail = history.tail(TailBounds { tokens: 3000, prompt: 10_000 });
+        assert_eq!((tail.record.as_deref(), tail.ends_with_prompt), (Some("r-t3"), true));
+    }
+
+    #[test]
+    fn a_prompt_behind_results_does_not_tear_them_from_their_call() {
+        let mut history = worked();
+        history.add_user_text("and this");
+        history.note_prompt("r-p".to_owned());
+        let tail = history.tail(within(1));
+        assert_eq!((tail.start, tail.ends_with_prompt), (history.messages().len(), false));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_its_result_stays_whatever_its_size() {
+        let mut history = worked();
+        history.add_assistant(vec![call("t4")]);
+        history.note_answer(&Usage::default(), Some("r-t4".to_owned()));
+        let tail = history.tail(within(0));
+        assert_eq!(tail.record.as_deref(), Some("r-t4"));
+        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        assert_eq!(texts(&mut history).len(), 2);
+    }
+
+    #[test]
+    fn a_text_that_can_never_be_sent_is_cut() {
+        let mut history = worked();
+        let before = history.size().messages;
+        history.add_user_text(&"z".repeat(40_000));
+        history.add_user_text("short");
+        history.shorten_unanswered(5000, 10);
+        let last = texts(&mut history).pop().unwrap();
+        assert!(last.contains(&"z".repeat(10)) && !last.contains(&"z".repeat(11)), "{last}");
+        assert!(last.contains("left out") && last.contains("short") && last.contains("tool_result"));
+        assert!(history.size().messages < before + 200, "{:?}", history.size());
+        let sum: u64 = history.facts.iter().map(|facts| facts.tokens).sum();
+        assert_eq!(history.size().messages, sum);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use lathe_settings::memory::{self, LoadReason, Memory, MemoryFile};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::history::as_reminder;
 use crate::shared::Shared;
 use crate::toolrun::ToolCall;
 
@@ -24,9 +25,27 @@ impl Instructions {
         Self { memory: Mutex::new(memory) }
     }
 
-    /// The conversation that was told of them is gone: what lies further down is due again.
+    /// The conversation that was told of them is gone: they are read again, and what lies further down is due
+    /// again.
     pub fn begin_anew(&self, reason: LoadReason) {
-        self.with(|memory| memory.begin_anew(reason));
+        self.put(self.read_again(reason));
+    }
+
+    /// The files as they are now, for a conversation that may begin anew.
+    pub fn read_again(&self, reason: LoadReason) -> Option<Memory> {
+        self.with(|memory| memory.read_again(reason))
+    }
+
+    /// The conversation has begun anew with these; none leaves things as they are.
+    pub fn put(&self, read: Option<Memory>) {
+        if let Some(read) = read {
+            self.with(|memory| *memory = read);
+        }
+    }
+
+    /// The files that were told so far.
+    pub fn told(&self) -> Vec<MemoryFile> {
+        self.with(|memory| memory.files().to_vec()).unwrap_or_default()
     }
 
     fn with<T>(&self, look: impl FnOnce(&mut Memory) -> T) -> Option<T> {
@@ -35,7 +54,17 @@ impl Instructions {
     }
 }
 
+/// What a conversation begins with: the files that count from the start.
+pub(crate) fn preamble_of(memory: &Memory) -> Option<String> {
+    memory.text().map(|text| as_reminder(&text))
+}
+
 impl Shared {
+    /// What a conversation begins with.
+    pub(crate) fn preamble(&self) -> Option<String> {
+        self.instructions.with(|memory| preamble_of(memory)).flatten()
+    }
+
     /// Tells hooks about the files the session begins with: what a file imports before the file itself.
     pub(crate) async fn announce_instructions(self: &Arc<Self>, cancel: &CancellationToken) {
         if !self.listens(&HookEvent::InstructionsLoaded) {

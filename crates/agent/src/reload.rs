@@ -59,11 +59,13 @@ impl Shared {
 
     /// Puts what the files say now in the place of what they said.
     pub(crate) async fn take_settings(self: &Arc<Self>, reloaded: Reloaded) {
-        let Reloaded { problems, rules, directories, hooks, hook_options, env, bypass } = reloaded;
+        let Reloaded { problems, rules, directories, hooks, hook_options, env, bypass, compaction } =
+            reloaded;
         let mut troubles: Vec<String> = problems;
         troubles.extend(self.take_hooks(&hooks));
         self.hooks.set_options(hook_options);
         self.set_env(env);
+        self.compaction().follow(compaction);
         let (warnings, mode) = {
             let mut engine = self.permissions();
             let before = engine.mode();

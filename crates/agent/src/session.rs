@@ -102,7 +102,6 @@ pub async fn run(
     out: mpsc::Sender<Outbound>,
     signals: Signals,
 ) -> SessionEnd {
-    let preamble = config.preamble.clone();
     let beginning = std::mem::take(&mut config.beginning);
     let source = beginning.source();
     let setup = config.setup;
@@ -115,12 +114,12 @@ pub async fn run(
     let mut session = Session {
         started_ms: shared.host.now_ms(),
         beside: Beside::new(shared.clone()),
+        preamble: shared.preamble(),
         shared,
         history,
         inbox,
         open: true,
         finish: signals.finish,
-        preamble,
         first_words: None,
         takes_up: deferred.is_some(),
         deferred,
@@ -388,7 +387,8 @@ impl Session {
                 }
                 self.history.add_notes(contexts);
                 self.history.add_notes(planning::note(&self.shared).as_slice());
-                self.shared.write_prompt(prompt, Starts::Turn).await;
+                let record = self.shared.write_prompt(prompt, Starts::Turn).await;
+                self.history.note_prompt(record);
                 self.shared.write_notes(notes);
                 self.shared.write_notes(contexts);
             }

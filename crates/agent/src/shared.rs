@@ -69,8 +69,6 @@ pub struct Shared {
     pub checkpoints: Option<Checkpoints>,
     /// Whether prompts may be commands.
     pub slash_commands: SlashCommands,
-    /// Context that goes in front of every conversation: memory files and the like.
-    pub preamble: Option<String>,
     /// What the host has been asked and not yet answered.
     pub questions: Questions,
     /// Fires when the session has to end: its reader is gone, or it was told to.
@@ -159,7 +157,6 @@ impl Shared {
             output_styles: config.output_styles,
             checkpoints: config.checkpoints.map(Checkpoints::new),
             slash_commands: config.slash_commands,
-            preamble: config.preamble,
             questions: Questions::default(),
             stop,
             out,

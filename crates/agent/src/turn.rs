@@ -209,7 +209,8 @@ impl Turn<'_> {
         for prompt in joining {
             self.stats.asked.push(prompt.message.content.text());
             self.history.add_user(prompt_blocks(&prompt.message.content));
-            self.shared.write_prompt(&prompt, Starts::Nothing).await;
+            let record = self.shared.write_prompt(&prompt, Starts::Nothing).await;
+            self.history.note_prompt(record);
             self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
             self.stats.prompts.extend(prompt.uuid);
         }

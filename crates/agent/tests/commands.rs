@@ -3,14 +3,23 @@
 
 mod common;
 
+use std::path::Path;
+
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
 use lathe_agent::{CompactPolicy, SlashCommands, Switch, TurnLimits};
+use lathe_settings::memory::{self, Memory, MemoryRequest};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
 /// A script whose turns check what they are asked.
 fn turns(turns: Value) -> Value {
     json!({"turns": turns})
+}
+
+/// Memory of a folder whose instructions are these.
+fn remembering(text: &str, folder: &Path) -> Memory {
+    std::fs::write(folder.join("CLAUDE.md"), text).unwrap();
+    memory::load(MemoryRequest { cwd: folder.canonicalize().unwrap(), ..MemoryRequest::default() })
 }
 
 fn results(frames: &[Value]) -> Vec<&Value> {
@@ -147,7 +156,7 @@ async fn clear_begins_another_session() {
         {"text": "two", "expect": {"first_user": {"equals": "new"}, "body": {"/messages/1": {"absent": true}}}},
     ]));
     let mut setup = Setup::new(script, folder.path());
-    setup.preamble = Some("<system-reminder>\nremember the heron\n</system-reminder>".to_owned());
+    setup.memory = Some(remembering("remember the heron", folder.path()));
     let (frames, end) = run(setup, &["old", "/clear", "new"]).await;
     let at = frames.iter().position(|frame| frame["type"] == "conversation_reset").unwrap();
     assert_eq!(
@@ -194,9 +203,57 @@ async fn the_memory_is_there_after_clear_and_the_budget_goes_on() {
         {"text": "two", "expect": {"body": {"/messages/0/content/0/text": {"contains": "the heron"}}}},
     ]));
     let mut setup = Setup::new(script, folder.path());
-    setup.preamble = Some("remember the heron".to_owned());
+    setup.memory = Some(remembering("remember the heron", folder.path()));
     let (frames, _) = run(setup, &["old", "/clear", "new"]).await;
     assert_eq!(frames.last().unwrap()["result"], "two");
+}
+
+#[tokio::test]
+async fn the_memory_files_that_were_told_are_listed_with_their_share() {
+    let folder = tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    std::fs::create_dir(root.join("sub")).unwrap();
+    std::fs::write(root.join("sub/CLAUDE.md"), "herons only").unwrap();
+    std::fs::write(root.join("sub/f"), "x").unwrap();
+    let script = turns(
+        json!([{"tools": [{"name": "Read", "input": {"file_path": root.join("sub/f")}}]}, {"text": "one"}]),
+    );
+    let mut setup = Setup::new(script, &root);
+    setup.memory = Some(remembering(&"remember the heron ".repeat(100), &root));
+    let mut talk = Talk::start(setup);
+    let listed = async |talk: &mut Talk| {
+        let request = json!({"subtype": "get_context_usage"});
+        talk.send(line(json!({"type": "control_request", "request_id": "u", "request": request}))).await;
+        talk.until(|frame| frame["type"] == "control_response").await["response"]["response"].clone()
+    };
+    let share = |usage: &Value, id: &str| {
+        let categories = usage["categories"].as_array().unwrap();
+        categories
+            .iter()
+            .find(|category| category["id"] == id)
+            .map(|category| category["tokens"].as_u64().unwrap())
+    };
+    let before = listed(&mut talk).await;
+    let own =
+        json!({"path": root.join("CLAUDE.md"), "type": "Project", "tokens": share(&before, "memory_files")});
+    assert_eq!(before["memoryFiles"], json!([own]));
+    assert!((475..600).contains(&share(&before, "memory_files").unwrap()), "{before}");
+    talk.send(prompt("go")).await;
+    talk.until(|frame| frame["type"] == "result").await;
+    let after = listed(&mut talk).await;
+    let paths: Vec<&str> =
+        after["memoryFiles"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
+    assert_eq!(
+        paths,
+        [root.join("CLAUDE.md").to_str().unwrap(), root.join("sub/CLAUDE.md").to_str().unwrap()]
+    );
+    assert!(share(&after, "messages").unwrap() < 400, "they are counted once: {after}");
+    talk.send(prompt("/context")).await;
+    let shown = talk.until(|frame| frame["type"] == "assistant").await;
+    assert_eq!(shown["context_usage"]["memory_files"], after["memoryFiles"]);
+    let text = shown["message"]["content"][0]["text"].as_str().unwrap();
+    assert!(text.contains("| Memory files |") && text.contains("sub/CLAUDE.md"), "{text}");
+    talk.finish().await;
 }
 
 #[tokio::test]

@@ -4,11 +4,17 @@
 mod common;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
+use lathe_agent::access::{Reloaded, SettingsAccess};
 use lathe_agent::journal::Journal;
 use lathe_agent::{Beginning, CompactPolicy, Switch, TurnLimits};
+use lathe_permissions::RuleSource;
+use lathe_protocol::{PermissionBehavior, PermissionUpdate};
 use lathe_settings::memory::{self, MemoryRequest};
+use lathe_settings::{Changed, Source};
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{Durability, ResumeAt, TranscriptWriter, load_for_resume};
 use serde_json::{Value, json};
@@ -77,7 +83,7 @@ async fn compact_replaces_the_conversation_by_its_summary() {
     assert!(metadata["post_tokens"].as_u64().unwrap() > 0);
     let (summary, note) = (&frames[at + 4], &frames[at + 5]);
     assert_eq!((&summary["isReplay"], &summary["isSynthetic"]), (&json!(false), &json!(true)));
-    assert!(summary["message"]["content"].as_str().unwrap().contains("Summary:\nTHE GIST\n"));
+    assert!(summary["message"]["content"].as_str().unwrap().contains("Summary:\nTHE GIST"));
     assert_eq!(note["message"]["content"], "<local-command-stdout>Compacted </local-command-stdout>");
     assert_eq!(note["isReplay"], true);
     let result = results(&frames)[1];
@@ -178,6 +184,10 @@ async fn a_summary_that_is_none_leaves_everything_as_it_was() {
         ("refused", json!({"text": "no", "stop": "refusal"})),
         ("cut", json!({"text": "<summary>half", "stop": "max_tokens"})),
         ("a call", json!({"tools": [{"name": "Bash", "input": {"command": "touch ran"}}]})),
+        (
+            "larger than what it replaces",
+            json!({"text": format!("<summary>{}</summary>", "word ".repeat(20))}),
+        ),
         ("an error", json!({"error": 400})),
         (
             "no connection",
@@ -557,9 +567,10 @@ async fn files_and_todos_come_back_behind_the_summary() {
     std::fs::write(&file, "the old heron\n").unwrap();
     let read = json!({"name": "Read", "input": {"file_path": file}});
     let todo = json!({"name": "TodoWrite", "input": {"todos": [{"content": "feed it", "status": "in_progress", "activeForm": "feeding"}]}});
+    let long = "after ".repeat(50);
     let turns = json!([
         {"tools": [read, todo]}, {"text": "done"}, {"text": "<summary>s</summary>"},
-        {"text": "after", "expect": {"body": {"/messages/0/content/1/text": {"regex": "(?s)in_progress. feed it.*the new heron"}}}},
+        {"text": long, "expect": {"body": {"/messages/0/content/1/text": {"regex": "(?s)in_progress. feed it.*the new heron"}}}},
         {"text": "<summary>t</summary>"},
         {"text": "later", "expect": {"body": {"/messages/0/content/1/text": {"contains": "feed it"}}}},
     ]);
@@ -571,7 +582,7 @@ async fn files_and_todos_come_back_behind_the_summary() {
         talk.send(prompt(text)).await;
     }
     let (frames, _) = talk.finish().await;
-    assert_eq!(said(&frames), ["", "after", "", "later"], "{frames:?}");
+    assert_eq!(said(&frames), ["", &long, "", "later"], "{frames:?}");
 }
 
 #[tokio::test]
@@ -618,4 +629,246 @@ async fn instructions_of_a_folder_are_told_again_when_they_were_summarised_away(
     assert_eq!(said(&frames), ["one", "", "two"], "{frames:?}");
     let told = heard.lock().unwrap().last().unwrap().clone();
     assert!(told.contains("herons only"), "{told}");
+}
+
+/// A summary after which the next request is answered if it looks as it should.
+fn after_summary(expect: Value) -> [Value; 2] {
+    [json!({"text": "<summary>s</summary>"}), json!({"text": "after", "expect": expect})]
+}
+
+#[tokio::test]
+async fn a_prompt_that_meets_a_full_window_stays_whole_also_when_the_session_goes_on() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("5e55104e-0000-4000-8000-000000000000.jsonl");
+    let long = format!("{} the end", "read this ".repeat(4000));
+    let [summary, after] = after_summary(json!({"body": {
+        "/messages/0/content/0/text": {"contains": "Summary:\ns\n"},
+        "/messages/0/content/1/text": {"equals": long},
+        "/messages/0/content/2/type": "image",
+        "/messages/1": {"absent": true},
+    }}));
+    let turns = json!([{"text": "one", "usage": {"input_tokens": 970_000}}, summary, after]);
+    let setup = kept_at(&path, turns, folder.path());
+    let heard = setup.heard.clone();
+    let mut talk = Talk::start(setup);
+    talk.send(prompt("first")).await;
+    talk.until(|frame| frame["type"] == "result").await;
+    let picture =
+        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+    let content = json!([{"type": "text", "text": long}, picture]);
+    talk.send(line(json!({"type": "user", "message": {"role": "user", "content": content}}))).await;
+    let (frames, _) = talk.finish().await;
+    assert_eq!(said(&frames), ["after"], "{frames:?}");
+    assert!(!heard.lock().unwrap()[1].contains("the end"), "there is nothing in it to summarise yet");
+    let summary = of_type(&frames, "user")[0]["message"]["content"][0]["text"].as_str().unwrap();
+    assert!(!summary.contains("the end") && summary.ends_with("speak next."), "{summary}");
+    let loaded = roles_and_texts(&path);
+    assert!(
+        loaded[0].contains("Summary:") && loaded[0].contains("the end") && loaded[0].contains("image/png")
+    );
+    assert_eq!(loaded.len(), 2, "{loaded:?}");
+}
+
+#[tokio::test]
+async fn a_text_that_no_window_holds_does_not_stand_in_the_way_of_what_follows() {
+    let folder = tempdir().unwrap();
+    let too_long =
+        json!({"error": {"status": 400, "type": "invalid_request_error", "message": "prompt is too long"}});
+    let turns = json!([
+        too_long,
+        {"text": "fine", "expect": {"first_user": {"contains": "left out"}, "any_user": "smaller"}},
+    ]);
+    let setup = setup(turns, folder.path());
+    let heard = setup.heard.clone();
+    let giant = "word ".repeat(300_000);
+    let (frames, _) = run(setup, &[&giant, "smaller"]).await;
+    assert_eq!(results(&frames)[0]["terminal_reason"], "prompt_too_long");
+    assert_eq!(said(&frames)[1], "fine", "{}", results(&frames)[1]);
+    assert!(heard.lock().unwrap()[1].len() < 20_000);
+}
+
+#[tokio::test]
+async fn a_summary_runs_no_tools_whatever_hooks_allow() {
+    let folder = tempdir().unwrap();
+    let call = json!({"name": "Bash", "input": {"command": "touch ran"}});
+    for (text, taken) in [("", false), ("<summary>s</summary>", true)] {
+        let turns = json!([{"text": "one"}, {"text": text, "tools": [call]}, {"text": "two"}]);
+        let mut setup = setup(turns, folder.path());
+        let allow = r#"touch asked; echo '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "allow"}}'"#;
+        setup.hooks = json!({"PreToolUse": [{"hooks": [{"type": "command", "command": allow}]}]});
+        let (frames, _) = run(setup, &["hello", "/compact", "next"]).await;
+        assert_eq!(said(&frames)[2], "two", "{frames:?}");
+        assert_eq!(subtype(&frames, "compact_boundary").len(), usize::from(taken));
+        assert!(!folder.path().join("ran").exists() && !folder.path().join("asked").exists());
+    }
+}
+
+/// Settings of which a test says what they are by now.
+#[derive(Default)]
+struct Edited {
+    compaction: Mutex<CompactPolicy>,
+    denies: Mutex<Option<&'static str>>,
+    changed: AtomicBool,
+}
+
+impl Edited {
+    fn edit(&self, compaction: CompactPolicy) {
+        *self.compaction.lock().unwrap() = compaction;
+        self.changed.store(true, Ordering::Relaxed);
+    }
+
+    fn deny(&self, rule: &'static str) {
+        *self.denies.lock().unwrap() = Some(rule);
+        self.changed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl SettingsAccess for Edited {
+    fn listing(&self) -> Value {
+        json!({})
+    }
+    fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
+        Ok(settings.clone())
+    }
+    fn update(&self, _source: &str, _settings: &Value) -> Result<(), String> {
+        Ok(())
+    }
+    fn save_permission(&self, _update: &PermissionUpdate) -> Result<(), String> {
+        Ok(())
+    }
+    fn changed(&self) -> Vec<Changed> {
+        let file = Changed { source: Source::User, path: "/s/settings.json".into() };
+        self.changed.swap(false, Ordering::Relaxed).then_some(file).into_iter().collect()
+    }
+    fn reload(&self, _files: &[Changed]) -> Reloaded {
+        self.current().unwrap()
+    }
+    fn current(&self) -> Option<Reloaded> {
+        let rule = |text: &str| (PermissionBehavior::Deny, RuleSource::UserSettings, text.into());
+        Some(Reloaded {
+            compaction: *self.compaction.lock().unwrap(),
+            rules: self.denies.lock().unwrap().map(rule).into_iter().collect(),
+            ..Reloaded::default()
+        })
+    }
+}
+
+async fn threshold(talk: &mut Talk) -> Value {
+    let request = json!({"subtype": "get_context_usage"});
+    talk.send(line(json!({"type": "control_request", "request_id": "u", "request": request}))).await;
+    let answer = talk.until(|frame| frame["type"] == "control_response").await;
+    answer["response"]["response"]["autoCompactThreshold"].clone()
+}
+
+#[tokio::test]
+async fn when_it_happens_follows_the_settings_and_a_command_outlives_other_changes() {
+    let folder = tempdir().unwrap();
+    let settings = Arc::new(Edited::default());
+    let mut setup = setup(json!([{"text": "one"}, {"text": "two"}]), folder.path());
+    setup.settings = settings.clone();
+    let mut talk = Talk::start(setup);
+    let turn = async |talk: &mut Talk, text: &str| {
+        talk.send(prompt(text)).await;
+        talk.until(|frame| frame["type"] == "result").await;
+    };
+    assert_eq!(threshold(&mut talk).await, 967_000);
+    settings.edit(CompactPolicy { window: Some(200_000), ..CompactPolicy::default() });
+    turn(&mut talk, "a").await;
+    assert_eq!(threshold(&mut talk).await, 167_000, "a file was edited");
+    turn(&mut talk, "/autocompact 300000").await;
+    settings.deny("Bash(rm *)");
+    turn(&mut talk, "b").await;
+    assert_eq!(threshold(&mut talk).await, 267_000, "what the user said last");
+    settings.edit(CompactPolicy { automatic: Switch::Off, ..CompactPolicy::default() });
+    let request = json!({"subtype": "apply_flag_settings", "settings": {"autoCompactEnabled": false}});
+    talk.send(line(json!({"type": "control_request", "request_id": "f", "request": request}))).await;
+    talk.until(|frame| frame["type"] == "control_response").await;
+    assert_eq!(threshold(&mut talk).await, Value::Null, "a host said so");
+    talk.finish().await;
+}
+
+#[tokio::test]
+async fn a_file_that_may_not_be_read_any_more_does_not_come_back() {
+    let folder = tempdir().unwrap();
+    let file = folder.path().canonicalize().unwrap().join("notes.txt");
+    std::fs::write(&file, "the old heron\n").unwrap();
+    let read = json!({"tools": [{"name": "Read", "input": {"file_path": file}}]});
+    for (denied, wanted) in [(false, json!({"contains": "the old heron"})), (true, json!({"equals": "next"}))]
+    {
+        let [summary, after] = after_summary(json!({"body": {"/messages/0/content/1/text": wanted}}));
+        let long = "word ".repeat(200);
+        let settings = Arc::new(Edited::default());
+        let mut setup = setup(json!([read, {"text": long}, summary, after]), folder.path());
+        setup.settings = settings.clone();
+        let mut talk = Talk::start(setup);
+        talk.send(prompt("look")).await;
+        talk.until(|frame| frame["type"] == "result").await;
+        if denied {
+            settings.deny("Read(notes.txt)");
+        }
+        talk.send(prompt("/compact")).await;
+        talk.until(|frame| frame["type"] == "result").await;
+        talk.send(prompt("next")).await;
+        let result = talk.until(|frame| frame["type"] == "result").await;
+        assert_eq!(result["result"], "after", "denied: {denied}");
+        talk.finish().await;
+    }
+}
+
+#[tokio::test]
+async fn memory_files_are_read_again_when_the_conversation_begins_anew() {
+    let folder = tempdir().unwrap();
+    let root = folder.path().canonicalize().unwrap();
+    for command in ["/compact", "/clear"] {
+        std::fs::write(root.join("CLAUDE.md"), "herons only").unwrap();
+        let turns = match command {
+            "/compact" => json!([{"text": "one"}, {"text": "<summary>s</summary>"}, {"text": "two"}]),
+            _ => json!([{"text": "one"}, {"text": "two"}]),
+        };
+        let mut setup = setup(turns, &root);
+        setup.memory = Some(memory::load(MemoryRequest { cwd: root.clone(), ..MemoryRequest::default() }));
+        let heard = setup.heard.clone();
+        let mut talk = Talk::start(setup);
+        talk.send(prompt("go")).await;
+        talk.until(|frame| frame["type"] == "result").await;
+        std::fs::write(root.join("CLAUDE.md"), "storks too").unwrap();
+        for text in [command, "next"] {
+            talk.send(prompt(text)).await;
+            talk.until(|frame| frame["type"] == "result").await;
+        }
+        talk.finish().await;
+        let heard = heard.lock().unwrap();
+        assert!(heard[0].contains("herons only"));
+        let last = heard.last().unwrap();
+        assert!(last.contains("storks too") && !last.contains("herons only"), "{command}: {last}");
+    }
+}
+
+#[tokio::test]
+async fn a_command_hook_can_forbid_it_with_its_exit_code() {
+    let folder = tempdir().unwrap();
+    let mut setup = setup(json!([{"text": "one"}, {"text": "two"}]), folder.path());
+    let hook = json!({"type": "command", "command": "cat > input; echo 'not today' >&2; exit 2"});
+    setup.hooks = json!({"PreCompact": [{"matcher": "manual", "hooks": [hook]}, {"matcher": "auto", "hooks": [{"type": "command", "command": "touch wrong"}]}]});
+    let (frames, _) = run(setup, &["hello", "/compact be brief", "next"]).await;
+    assert!(said(&frames)[1].contains("not today"), "{frames:?}");
+    assert_eq!(said(&frames)[2], "two");
+    let input: Value = serde_json::from_slice(&std::fs::read(folder.path().join("input")).unwrap()).unwrap();
+    assert_eq!((&input["trigger"], &input["custom_instructions"]), (&json!("manual"), &json!("be brief")));
+    assert!(!folder.path().join("wrong").exists());
+}
+
+#[tokio::test]
+async fn twice_in_a_row_and_with_very_long_instructions() {
+    let folder = tempdir().unwrap();
+    let instructions = format!("/compact {}", "mind the gap ".repeat(8_000));
+    let long = "word ".repeat(500);
+    let turns = json!([
+        {"text": long},
+        {"text": "<summary>the first of the summaries, which is longer</summary>", "expect": {"user": {"contains": "mind the gap mind"}}},
+        {"text": "after", "expect": {"first_user": "longer"}},
+    ]);
+    let (frames, _) = run(setup(turns, folder.path()), &["hello", &instructions, "/compact", "next"]).await;
+    assert_eq!(said(&frames)[1..], ["", "", "after"], "{frames:?}");
+    assert_eq!(subtype(&frames, "compact_boundary").len(), 1, "nothing was said between the two");
 }

@@ -20,12 +20,18 @@ impl Children {
         Self { process, session_id: session_id.to_owned() }
     }
 
+    /// The environment of the process with these variables of settings.
+    pub fn process_with(&self, settings: &BTreeMap<String, String>) -> Env {
+        let mut env = self.process.clone();
+        for (name, value) in settings {
+            env.set(name, value);
+        }
+        env
+    }
+
     /// The environments with these variables of settings.
     pub fn env(&self, settings: &BTreeMap<String, String>) -> SessionEnv {
-        let mut child = self.process.clone();
-        for (name, value) in settings {
-            child.set(name, value);
-        }
+        let mut child = self.process_with(settings);
         let entrypoint = child.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned();
         let pid = std::process::id().to_string();
         for (name, value) in [

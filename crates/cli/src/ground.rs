@@ -68,13 +68,14 @@ impl Ground {
         named.or(self.wanted.model.as_deref()).unwrap_or(DEFAULT_MODEL).to_owned()
     }
 
-    pub fn into_live(self, children: Children, rules: RulesInForce) -> LiveSettings {
+    pub fn into_live(self, plan: &RunPlan, children: Children, rules: RulesInForce) -> LiveSettings {
         LiveSettings {
             children,
             cwd: self.cwd,
             flag_dirs: self.flag_dirs,
             dirs: Mutex::new(self.settings_dirs),
             session_end_budget: live::session_end_budget(&self.env),
+            autocompact: plan.autocompact,
             rules,
             settings: self.settings,
         }

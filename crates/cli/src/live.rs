@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use lathe_agent::access::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
+use lathe_agent::{CompactPolicy, Switch};
 use lathe_hooks::{Enabled, EngineOptions, HookSource};
 use lathe_permissions::Engine;
 use lathe_protocol::PermissionUpdate;
-use lathe_protocol::settings::HooksSettings;
+use lathe_protocol::settings::{HooksSettings, Settings};
 use lathe_settings::memory::ReadCheck;
 use lathe_settings::{Changed, HookSwitch, SettingsStack, Source};
 use serde_json::{Value, json};
@@ -17,6 +18,7 @@ use serde_json::{Value, json};
 use crate::children::Children;
 use crate::env::Env;
 use crate::ground::existing_dirs;
+use crate::plan::Autocompact;
 use crate::settings::RunSettings;
 
 /// The settings of a running session.
@@ -30,6 +32,8 @@ pub struct LiveSettings {
     pub dirs: Mutex<Vec<PathBuf>>,
     /// `CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS`.
     pub session_end_budget: Option<Duration>,
+    /// `--autocompact`.
+    pub autocompact: Option<Autocompact>,
     pub rules: RulesInForce,
 }
 
@@ -76,6 +80,11 @@ impl LiveSettings {
             hooks: hooks_of(stack),
             hook_options: hook_options(stack, self.session_end_budget),
             env: self.children.env(&stack.env()),
+            compaction: compaction(
+                self.autocompact,
+                &self.children.process_with(&stack.env()),
+                &stack.effective(),
+            ),
             bypass: if stack.bypass_is_disabled() { BypassMode::Forbidden } else { BypassMode::AsStarted },
         }
     }
@@ -106,6 +115,23 @@ pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>)
         http_env_vars: wanted.http_hook_allowed_env_vars,
         session_end_budget,
         ..EngineOptions::default()
+    }
+}
+
+/// When the conversation is compacted: by the command line, the environment, then the settings.
+pub fn compaction(flag: Option<Autocompact>, env: &Env, wanted: &Settings) -> CompactPolicy {
+    let window = env.number("CLAUDE_CODE_AUTO_COMPACT_WINDOW").or(wanted.auto_compact_window);
+    let percent = env.number("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE").filter(|percent| (1..=100).contains(percent));
+    let off = env.is_on("DISABLE_AUTO_COMPACT") || wanted.auto_compact_enabled == Some(false);
+    CompactPolicy {
+        automatic: Switch::off_if(off && flag.is_none()),
+        manual: Switch::off_if(env.is_on("DISABLE_COMPACT")),
+        window: match flag {
+            Some(Autocompact::Auto) => None,
+            Some(Autocompact::Window(tokens)) => Some(tokens),
+            None => window,
+        },
+        percent: percent.map(|percent| percent as u8),
     }
 }
 

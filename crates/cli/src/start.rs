@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use lathe_agent::checkpoints::CheckpointsConfig;
 use lathe_agent::era::{ClientFacts, Era};
-use lathe_agent::history::as_reminder;
 use lathe_agent::host::{Host, iso_time};
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{
-    Beginning, CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig,
-    SlashCommands, StateFrames, Switch, TurnLimits,
+    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SlashCommands,
+    StateFrames, TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
@@ -28,7 +27,7 @@ use crate::env::Env;
 use crate::ground::{DEFAULT_MODEL, Ground, permissions, plan_dir, warn};
 use crate::host::RealHost;
 use crate::live::{self, RulesInForce};
-use crate::plan::{Autocompact, RunPlan, StartError, ToolChoice};
+use crate::plan::{RunPlan, StartError, ToolChoice};
 use crate::retention::Retention;
 use crate::sessions::{self, OpenSession};
 use crate::settings::{self, Instructions, RunSettings};
@@ -70,7 +69,7 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
         init: init_facts(&ground, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
         slash_commands: if plan.slash_commands { SlashCommands::On } else { SlashCommands::Off },
-        compaction: compaction(plan, env, &ground.wanted),
+        compaction: live::compaction(plan.autocompact, env, &ground.wanted),
         model: chosen.model,
         system: SystemPrompt {
             style: instructions.style.map(|style| style.text).unwrap_or_default(),
@@ -88,7 +87,6 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
         hooks: hooks_config(env, &ground.settings, child_env.hooks, &workspace.output_dir),
         workspace: Arc::new(workspace),
         permissions,
-        preamble: instructions.memory.text().map(|text| as_reminder(&text)),
         memory: Some(instructions.memory),
         setup: plan.setup,
         limits: turn_limits(plan, env),
@@ -99,7 +97,7 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
         journal: session.journal,
         beginning: session.beginning,
         host,
-        settings: Arc::new(ground.into_live(children, rules)),
+        settings: Arc::new(ground.into_live(plan, children, rules)),
     };
     Ok(Start { session, retention })
 }
@@ -203,23 +201,6 @@ fn workspace(ground: &Ground, session_id: &str, model: &str, ledger: Ledger) -> 
         limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
     }
     workspace
-}
-
-/// When the conversation is compacted: by the command line, the environment, then the settings.
-fn compaction(plan: &RunPlan, env: &Env, wanted: &Settings) -> CompactPolicy {
-    let window = env.number("CLAUDE_CODE_AUTO_COMPACT_WINDOW").or(wanted.auto_compact_window);
-    let percent = env.number("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE").filter(|percent| (1..=100).contains(percent));
-    let off = env.is_on("DISABLE_AUTO_COMPACT") || wanted.auto_compact_enabled == Some(false);
-    CompactPolicy {
-        automatic: Switch::off_if(off && plan.autocompact.is_none()),
-        manual: Switch::off_if(env.is_on("DISABLE_COMPACT")),
-        window: match plan.autocompact {
-            Some(Autocompact::Auto) => None,
-            Some(Autocompact::Window(tokens)) => Some(tokens),
-            None => window,
-        },
-        percent: percent.map(|percent| percent as u8),
-    }
 }
 
 fn turn_limits(plan: &RunPlan, env: &Env) -> TurnLimits {

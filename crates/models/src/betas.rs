@@ -7,7 +7,7 @@ use crate::table::{self, LONG_WINDOW};
 pub(crate) const EFFORT: &str = "effort-2025-11-24";
 pub(crate) const EXTENDED_CACHE_TTL: &str = "extended-cache-ttl-2025-04-11";
 const INTERLEAVED_THINKING: &str = "interleaved-thinking-2025-05-14";
-const LONG_CONTEXT: &str = "context-1m-2025-08-07";
+pub(crate) const LONG_CONTEXT: &str = "context-1m-2025-08-07";
 
 /// Whether betas may be sent that the user did not name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

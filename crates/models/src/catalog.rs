@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use crate::betas::LONG_CONTEXT;
 use crate::table::{
     self, Capabilities, LONG_WINDOW, MODELS, ModelFacts, ThinkingStyle, UNKNOWN_CLAUDE, UNKNOWN_FOREIGN,
 };
@@ -188,6 +189,13 @@ pub fn capabilities(model: &str) -> Capabilities {
     capabilities
 }
 
+/// Tokens of a model's window when these betas are sent along.
+pub fn context_window(model: &str, betas: &[String]) -> u64 {
+    let window = capabilities(model).context_window;
+    let is_long = betas.iter().any(|beta| beta.trim() == LONG_CONTEXT);
+    if is_long { window.max(LONG_WINDOW) } else { window }
+}
+
 /// Whether a model may change files that it has not read. The earlier ones, up to Opus 4.6, Sonnet 4.5 and
 /// Haiku 4.5, lose what they have not seen too easily; a model that is not known is taken for a new one.
 pub fn may_edit_unread(model: &str) -> bool {
@@ -330,6 +338,8 @@ mod tests {
         assert_eq!(Catalog::new(off).resolve("sonnet[1m]", Phase::Working), "claude-sonnet-5-5");
         assert_eq!(capabilities("claude-sonnet-4-5").context_window, 200_000);
         assert_eq!(capabilities("claude-sonnet-4-5[1m]").context_window, 1_000_000);
+        assert_eq!(context_window("claude-sonnet-4-5", &[]), 200_000);
+        assert_eq!(context_window("claude-sonnet-4-5", &["context-1m-2025-08-07".to_owned()]), 1_000_000);
     }
 
     #[test]

@@ -38,8 +38,8 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
     shared.emit(Outbound::system(tasks)).await;
     shared.begin_anew(&shared.frames.uuid());
     *turn.history = History::default();
-    if let Some(preamble) = &shared.preamble {
-        turn.history.add_user_text(preamble);
+    if let Some(preamble) = shared.preamble() {
+        turn.history.add_user_text(&preamble);
     }
     shared.announce_instructions(&turn.cancel).await;
     let opening = shared.start_conversation("clear", &turn.cancel).await;

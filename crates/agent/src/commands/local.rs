@@ -94,7 +94,10 @@ fn effort(shared: &Arc<Shared>, level: &str) -> Result<String, String> {
 }
 
 fn autocompact(shared: &Arc<Shared>, wanted: &str) -> Result<String, String> {
-    let window = lathe_models::catalog::capabilities(&shared.choice().id).context_window;
+    let window = {
+        let choice = shared.choice();
+        lathe_models::catalog::context_window(&choice.id, &choice.betas)
+    };
     let mut compaction = shared.compaction();
     let policy = &mut compaction.policy;
     match wanted {

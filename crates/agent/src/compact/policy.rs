@@ -40,7 +40,7 @@ impl Switch {
 }
 
 /// What the user wants of compaction.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactPolicy {
     /// By itself, when the window fills up.
     pub automatic: Switch,

@@ -3,8 +3,6 @@
 
 use serde_json::Value;
 
-use super::Trigger;
-
 /// What a summary is asked with. It stands behind the conversation as a message of the user's side.
 const REQUEST: &str = "\
 Stop working for a moment: this conversation is about to be replaced by a summary, and you write it. You will \
@@ -59,8 +57,22 @@ fn without_analysis(answer: &str) -> String {
     }
 }
 
+/// The words around a summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wording {
+    /// The user speaks next.
+    UserSpeaks,
+    /// The model goes on with what it was doing.
+    WorkGoesOn,
+    /// None: the conversation was so short that they would be longer.
+    Bare,
+}
+
 /// What stands in the conversation in place of what was said.
-pub(super) fn replacement(summary: &str, trigger: Trigger, transcript: Option<&str>) -> String {
+pub(super) fn replacement(summary: &str, wording: Wording, transcript: Option<&str>) -> String {
+    if wording == Wording::Bare {
+        return format!("Summary:\n{summary}");
+    }
     let mut text = format!(
         "The conversation up to here was too long to be kept whole. This summary takes its place.\n\n\
          Summary:\n{summary}"
@@ -70,9 +82,9 @@ pub(super) fn replacement(summary: &str, trigger: Trigger, transcript: Option<&s
             "\n\nEvery word of it is still in {path}, one JSON record a line, should an exact detail be missing."
         ));
     }
-    text.push_str(match trigger {
-        Trigger::Manual => "\n\nThe user will speak next.",
-        Trigger::Auto => {
+    text.push_str(match wording {
+        Wording::UserSpeaks | Wording::Bare => "\n\nThe user will speak next.",
+        Wording::WorkGoesOn => {
             "\n\nGo on with the work from where it stood, as if nothing had happened: no greeting, no recap, no \
              question that was answered before."
         }
@@ -122,10 +134,11 @@ mod tests {
 
     #[test]
     fn what_replaces_the_past_says_where_it_is_and_what_comes() {
-        let manual = replacement("S", Trigger::Manual, Some("/t.jsonl"));
+        let manual = replacement("S", Wording::UserSpeaks, Some("/t.jsonl"));
         assert!(manual.contains("Summary:\nS\n") && manual.contains("/t.jsonl"));
         assert!(manual.ends_with("speak next."));
-        assert!(replacement("S", Trigger::Auto, None).contains("Go on with the work"));
+        assert!(replacement("S", Wording::WorkGoesOn, None).contains("Go on with the work"));
+        assert_eq!(replacement("S", Wording::Bare, Some("/t.jsonl")), "Summary:\nS");
     }
 
     #[test]

@@ -113,7 +113,6 @@ pub struct Setup {
     /// Where the session is written, if it is.
     pub journal: Option<Journal>,
     pub beginning: Beginning,
-    pub preamble: Option<String>,
     /// Where plans are written.
     pub plan_file: Option<PathBuf>,
 }
@@ -152,7 +151,6 @@ impl Setup {
             slash_commands: SlashCommands::On,
             journal: None,
             beginning: Beginning::New,
-            preamble: None,
             plan_file: None,
         }
     }
@@ -210,7 +208,6 @@ impl Setup {
             workspace: Arc::new(workspace),
             permissions,
             system: SystemPrompt::default(),
-            preamble: self.preamble,
             limits: self.limits,
             frames: self.frames,
             surface: self.surface,

@@ -117,10 +117,10 @@ impl Memory {
         memory
     }
 
-    /// Looks at everything anew: the conversation that was told of the files further down is gone, so each of
-    /// them is due again when something there is touched.
-    pub fn begin_anew(&mut self, reason: LoadReason) {
-        *self = Self::load(MemoryRequest { reason, ..self.request.clone() });
+    /// The memory of a conversation that begins now: everything is looked at anew, and files further down are
+    /// due again when something there is touched.
+    pub fn read_again(&self, reason: LoadReason) -> Self {
+        Self::load(MemoryRequest { reason, ..self.request.clone() })
     }
 
     /// Everything that was told so far.
