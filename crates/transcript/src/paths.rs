@@ -8,12 +8,13 @@
 
 use std::path::{Path, PathBuf};
 
+use icu_normalizer::ComposingNormalizerBorrowed;
+
 /// Longest key that is used as it is.
 const KEY_CHARS: usize = 200;
 
 /// The directory name for the sessions of a working directory. The path is resolved first; a path that
-/// cannot be resolved is used as given. (The reference also normalises it to NFC, which only matters on
-/// file systems that hand out decomposed names.)
+/// cannot be resolved is used as given.
 pub fn project_key(cwd: &Path) -> String {
     key_of(&resolved(cwd), char::len_utf16)
 }
@@ -27,8 +28,11 @@ pub(crate) fn project_keys(cwd: &Path) -> Vec<String> {
     keys
 }
 
+/// The path that keys are made of, with accents and their letters put together (NFC): a folder that came from
+/// another system may be called `e` and an accent, where the SDKs look for `é`.
 fn resolved(cwd: &Path) -> String {
-    std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned()).to_string_lossy().into_owned()
+    let path = std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned());
+    ComposingNormalizerBorrowed::new_nfc().normalize(&path.to_string_lossy()).into_owned()
 }
 
 /// The key of a path that is already resolved, with as many dashes for a character as `dashes` says.
@@ -158,6 +162,7 @@ mod tests {
         assert_eq!(key("/no/a_b"), "-no-a-b");
         assert_eq!(key("/no/é/x.y"), "-no---x-y");
         assert_eq!(project_keys(Path::new("/no/é")), ["-no--"]);
+        assert_eq!(key("/no/e\u{301}"), "-no--", "however it is spelled");
     }
 
     /// Observed: the TypeScript SDK (0.3.325) looks under the first, the Python SDK (0.2.182) under the second.

@@ -9,6 +9,8 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use icu_normalizer::ComposingNormalizerBorrowed;
+
 use crate::error::{Result, TranscriptError};
 use crate::paths::{self, SessionPaths, is_session_id};
 use crate::peek::{self, SessionInfo};
@@ -187,7 +189,8 @@ pub fn rename(session: &SessionPaths, title: &str) -> Result<()> {
 
 /// Tags a session; `None`, or a tag that nothing visible is left of, clears the tag.
 pub fn set_tag(session: &SessionPaths, tag: Option<&str>) -> Result<()> {
-    let record = SideRecord::tag(session.session_id(), &visible(tag.unwrap_or_default()));
+    let tag = ComposingNormalizerBorrowed::new_nfkc().normalize(tag.unwrap_or_default());
+    let record = SideRecord::tag(session.session_id(), &visible(&tag));
     writer::append_unlocked(&session.transcript(), &Line::of(&record)?)
 }
 
@@ -207,8 +210,7 @@ pub fn delete(session: &SessionPaths) -> Result<()> {
 }
 
 /// A tag without what cannot be seen: control, formatting and private characters, which would let two
-/// tags look the same. (The SDKs also fold compatibility forms, for which the standard library has no
-/// tables; such a tag is stored as typed.)
+/// tags look the same.
 fn visible(tag: &str) -> String {
     let is_hidden = |c: char| {
         c.is_control()

@@ -205,7 +205,7 @@ fn a_running_session_can_be_renamed_but_not_deleted() {
 fn tags_hold_only_what_can_be_seen() {
     let place = place();
     let path = place.session("/p", &id(1), 1, &[prompt("hi")]);
-    set_tag(&SessionPaths::of_transcript(&path), Some(" r\u{200b}e\u{feff}d\u{e000}\u{7} ")).unwrap();
+    set_tag(&SessionPaths::of_transcript(&path), Some(" r\u{200b}e\u{feff}ｄ\u{e000}\u{7} ")).unwrap();
     assert_eq!(place.sessions.info(Path::new("/p"), &id(1)).unwrap().unwrap().tag.as_deref(), Some("red"));
 }
 
