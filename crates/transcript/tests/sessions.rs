@@ -383,6 +383,43 @@ fn old_sessions_are_removed_and_open_or_used_ones_stay() {
 }
 
 #[test]
+fn what_is_left_of_sessions_that_are_gone_goes_too_and_links_stay() {
+    let place = place();
+    let cutoff = UNIX_EPOCH + Duration::from_secs(1000);
+    let aged = |path: &Path| {
+        let time = UNIX_EPOCH + Duration::from_secs(900);
+        File::open(path).unwrap().set_modified(time).unwrap();
+    };
+    let there = place.session("/p", &id(1), 2000, &[prompt("there")]);
+    let project = there.parent().unwrap();
+    let history = place.config.join("file-history");
+    let kept = [there.with_extension(""), history.join(id(1)), project.join("memory"), history.join(id(3))];
+    let left = [project.join(id(2)), history.join(id(2))];
+    for folder in kept.iter().chain(&left) {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(folder.join("x"), "").unwrap();
+        aged(&folder.join("x"));
+        aged(folder);
+    }
+    // In use: what is in it is new.
+    std::fs::write(history.join(id(3)).join("y"), "").unwrap();
+    aged(&history.join(id(3)));
+    let target = place.session("/q", &id(4), 2000, &[prompt("elsewhere")]);
+    let link = project.join(format!("{}.jsonl", id(5)));
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let swept = sweep(&place.config, cutoff);
+    assert_eq!((swept.removed, swept.is_complete), (2, true));
+    assert!(left.iter().all(|folder| !folder.exists()));
+    assert!(kept.iter().all(|folder| folder.exists()));
+    // However old they are: a pipe would hold whoever opens it, and a link is somebody's wish.
+    let pipe = project.join(format!("{}.jsonl", id(6)));
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    sweep(&place.config, UNIX_EPOCH + Duration::from_secs(1 << 34));
+    assert!(!there.exists() && link.symlink_metadata().is_ok() && pipe.symlink_metadata().is_ok());
+}
+
+#[test]
 fn one_call_removes_a_bounded_number() {
     let place = place();
     let most = lathe_transcript::retention::MOST_REMOVED as u32;
