@@ -70,7 +70,8 @@ pub(crate) fn scan(
         if found.records > 1 {
             damage.joined_lines += 1;
         }
-        if found.is_bad {
+        // No record holds a NUL: where they stand, something was lost that cannot be told any more.
+        if found.is_bad || line.contains(&0) {
             damage.note_bad(number);
             damage.torn_tail |= !is_whole;
         }
