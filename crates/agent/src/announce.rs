@@ -22,6 +22,7 @@ impl Shared {
         let mut journal = self.journal();
         journal.report(damage_note(&resumed.warnings).into_iter());
         journal.go_on_after(resumed.last_uuid, resumed.turn_index);
+        journal.known_as(resumed.title, resumed.tag);
         History::restore(resumed.messages)
     }
 

@@ -11,7 +11,7 @@ use lathe_protocol::{AssistantMessage, InboundUser, ModelUsage, UserMessage};
 use lathe_transcript::record::{
     AssistantBody, AttachmentBody, CostState, Envelope, Line, Link, SideRecord, TurnPosition, UserBody,
 };
-use lathe_transcript::{TranscriptError, TranscriptWriter};
+use lathe_transcript::{Names, TranscriptError, TranscriptWriter};
 use serde_json::{Map, Value};
 
 mod marks;
@@ -35,6 +35,8 @@ pub struct Journal {
     announced: Option<String>,
     /// The name the session has now.
     title: Option<String>,
+    /// What lists of sessions are to find in the file.
+    names: Names,
     /// Block number within the answer under way, by the answer's id.
     block: (String, usize),
     /// The record of that answer's first block.
@@ -88,6 +90,7 @@ impl Journal {
             turn_index: 0,
             announced: None,
             title: None,
+            names: Names::default(),
             block: (String::new(), 0),
             answer_record: None,
             troubles: Vec::new(),
@@ -187,6 +190,14 @@ impl Journal {
         self.append(Line::of(&record));
     }
 
+    /// The names that the session has from an earlier run; a title that this one was given counts instead.
+    pub fn known_as(&mut self, title: Option<String>, tag: Option<String>) {
+        self.title = self.title.take().or(title);
+        if let Some(path) = self.path() {
+            self.names = Names::of_session(path, self.title.clone(), tag);
+        }
+    }
+
     /// A mark in the conversation that the model does not see.
     pub fn attachment(&mut self, attachment: &Value, uuid: &str, now: &str) {
         let body = AttachmentBody { attachment, rendered: None, rendered_role: None };
@@ -230,10 +241,21 @@ impl Journal {
             extra: Map::new(),
         });
         self.append(Line::of(&cost));
+        self.keep_names_in_sight();
         if let Some(writer) = &mut self.writer
             && let Err(error) = writer.end_turn()
         {
             self.troubles.push(error.to_string());
+        }
+    }
+
+    /// Repeats the session's names where lists would not find them any more.
+    fn keep_names_in_sight(&mut self) {
+        let Some(path) = self.path().map(Path::to_owned) else { return };
+        // A file that cannot be read now may be at the end of the next turn; nothing else hangs on it.
+        let due = self.names.out_of_sight(&path, &self.envelope.session_id).unwrap_or_default();
+        for record in due {
+            self.append(Line::of(&record));
         }
     }
 

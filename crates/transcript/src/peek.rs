@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 /// How much of each end is read.
-const END_BYTES: u64 = 64 * 1024;
+pub(crate) const END_BYTES: u64 = 64 * 1024;
 
 /// Longest prompt in a list.
 const PROMPT_CHARS: usize = 200;

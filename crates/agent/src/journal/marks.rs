@@ -3,6 +3,7 @@
 
 use lathe_protocol::UserMessage;
 use lathe_protocol::message::UserTurn;
+use lathe_transcript::Names;
 use lathe_transcript::record::{
     AttachmentBody, CompactMetadata, Link, PreservedSegment, SystemBody, UserBody,
 };
@@ -123,6 +124,7 @@ impl Journal {
         self.prompt_id.clear();
         self.turn_index = 0;
         (self.announced, self.title) = (None, None);
+        self.names = Names::default();
         if let Some(mirror) = &mut self.mirror {
             mirror.path.set_file_name(format!("{session_id}.jsonl"));
         }

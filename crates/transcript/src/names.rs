@@ -1,0 +1,162 @@
+//! Keeps a session's title and tag where lists of sessions find them. Lists read only the ends of a file
+//! ([`peek`](crate::peek)), so a title that was given in the middle is lost from them once enough has been written
+//! behind it. It is then written once more.
+//!
+//! The surprising thing: what counts is the file, not what this run has written. Another program may give a
+//! running session a new title, so everything behind the last look is searched before an old one is repeated.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::lines::MAX_LINE_BYTES;
+use crate::peek::END_BYTES;
+use crate::record::SideRecord;
+
+/// How far from the end a name may be before it is repeated; what follows at once must fit behind it.
+const IN_SIGHT: u64 = END_BYTES / 2;
+
+/// The title and the tag of a session, and how far its file was searched for them.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    title: Found,
+    tag: Found,
+    searched: u64,
+}
+
+/// A name, and where it stands.
+#[derive(Debug, Clone, Default)]
+struct Found {
+    text: Option<String>,
+    at: u64,
+}
+
+impl Names {
+    /// The names of a session that goes on in the file at `path`, as they were read from it.
+    pub fn of_session(path: &Path, title: Option<String>, tag: Option<String>) -> Self {
+        let found = |text| Found { text, at: 0 };
+        let searched = path.metadata().map_or(0, |file| file.len());
+        Self { title: found(title), tag: found(tag), searched }
+    }
+
+    /// The names that are about to get out of sight, to be appended to the file at `path` again.
+    pub fn out_of_sight(&mut self, path: &Path, session_id: &str) -> io::Result<Vec<SideRecord>> {
+        let end = path.metadata()?.len();
+        if end.saturating_sub(self.searched.min(self.oldest())) < IN_SIGHT {
+            return Ok(Vec::new());
+        }
+        self.search(path)?;
+        let is_far = |found: &Found| end.saturating_sub(found.at) >= IN_SIGHT;
+        let mut records = Vec::new();
+        if let Some(title) = self.title.text.as_ref().filter(|_| is_far(&self.title)) {
+            records.push(SideRecord::custom_title(session_id, title));
+        }
+        if let Some(tag) = self.tag.text.as_ref().filter(|tag| !tag.is_empty() && is_far(&self.tag)) {
+            records.push(SideRecord::tag(session_id, tag));
+        }
+        Ok(records)
+    }
+
+    /// Where the name stands that is furthest from the end; the end of the search where there is none.
+    fn oldest(&self) -> u64 {
+        let set = [&self.title, &self.tag].into_iter().filter(|found| found.text.is_some());
+        set.map(|found| found.at).min().unwrap_or(self.searched)
+    }
+
+    /// Looks at what was written since the last search, by whomever.
+    fn search(&mut self, path: &Path) -> io::Result<()> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::Start(self.searched))?;
+        let mut reader = BufReader::new(file);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            // A line that is too long is no name, and its rest is none either.
+            let read = reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line)?;
+            if read == 0 || (line.last() != Some(&b'\n') && read < MAX_LINE_BYTES) {
+                // What is being written now is looked at the next time.
+                return Ok(());
+            }
+            self.note(&line);
+            self.searched += read as u64;
+        }
+    }
+
+    /// Takes a name from a line, if it is one. All programs write `type` first, which saves reading the rest.
+    fn note(&mut self, line: &[u8]) {
+        let (place, key) = if line.starts_with(br#"{"type":"custom-title""#) {
+            (&mut self.title, "customTitle")
+        } else if line.starts_with(br#"{"type":"tag""#) {
+            (&mut self.tag, "tag")
+        } else {
+            return;
+        };
+        let value = serde_json::from_slice::<Value>(line).ok();
+        if let Some(text) = value.as_ref().and_then(|record| record[key].as_str()) {
+            *place = Found { text: Some(text.to_owned()), at: self.searched };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn append(path: &Path, text: &str) {
+        let mut file = File::options().create(true).append(true).open(path).unwrap();
+        file.write_all(text.as_bytes()).unwrap();
+    }
+
+    fn filler(bytes: usize) -> String {
+        format!("{{\"type\":\"user\",\"x\":\"{}\"}}\n", "y".repeat(bytes))
+    }
+
+    /// What is due, written as a session would.
+    fn due(names: &mut Names, path: &Path) -> Vec<String> {
+        let records = names.out_of_sight(path, "S").unwrap();
+        let lines = records.iter().map(|record| serde_json::to_string(record).unwrap());
+        lines.inspect(|line| append(path, &format!("{line}\n"))).collect()
+    }
+
+    #[test]
+    fn a_name_is_repeated_when_it_gets_out_of_sight_and_not_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.jsonl");
+        let mut names = Names::default();
+        append(&path, &filler(10));
+        let title = r#"{"type":"custom-title","customTitle":"T","sessionId":"S"}"#;
+        append(&path, &format!("{title}\n"));
+        assert_eq!(due(&mut names, &path), [""; 0]);
+        append(&path, &filler(IN_SIGHT as usize));
+        assert_eq!(due(&mut names, &path), [title]);
+        assert_eq!(due(&mut names, &path), [""; 0]);
+        append(&path, &filler(IN_SIGHT as usize));
+        assert_eq!(due(&mut names, &path), [title]);
+    }
+
+    #[test]
+    fn what_another_program_wrote_last_is_repeated_and_what_it_cleared_is_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.jsonl");
+        append(&path, &filler(10));
+        let mut names = Names::of_session(&path, Some("Old".into()), Some("red".into()));
+        append(&path, &filler(10));
+        let title = r#"{"type":"custom-title","customTitle":"New","sessionId":"S"}"#;
+        append(&path, &format!("{title}\n{{\"type\":\"tag\",\"tag\":\"\",\"sessionId\":\"S\"}}\n"));
+        append(&path, &filler(IN_SIGHT as usize));
+        assert_eq!(due(&mut names, &path), [title]);
+    }
+
+    #[test]
+    fn names_of_an_earlier_run_are_kept_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.jsonl");
+        append(&path, &filler(2 * IN_SIGHT as usize));
+        let mut names = Names::of_session(&path, None, Some("red".into()));
+        append(&path, "{\"type\":\"torn");
+        assert_eq!(due(&mut names, &path), [r#"{"type":"tag","tag":"red","sessionId":"S"}"#]);
+    }
+}
