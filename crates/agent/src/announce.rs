@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::commands;
 use crate::history::{History, as_reminder};
-use crate::journal::Starts;
+use crate::journal::{PromptRecord, Starts, Words};
 use crate::shared::Shared;
 
 impl Shared {
@@ -33,11 +33,11 @@ impl Shared {
     }
 
     /// Writes a prompt down and acknowledges it.
-    pub(crate) async fn write_prompt(&self, prompt: &InboundUser, starts: Starts) -> String {
+    pub(crate) async fn write_prompt(&self, prompt: &InboundUser, starts: Starts, words: Words) -> String {
         let announced = self.journal().take_announced();
         let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| self.frames.uuid());
-        let mode = self.permissions().mode().as_str();
-        self.journal().prompt(prompt, starts, &uuid, &self.frames.now(), mode);
+        let (mode, now) = (self.permissions().mode().as_str(), self.frames.now());
+        self.journal().prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
         self.checkpoint_prompt(&uuid);
         self.replay(&InboundUser { uuid: Some(uuid.clone()), ..prompt.clone() }).await;
         uuid

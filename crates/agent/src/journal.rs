@@ -60,6 +60,27 @@ pub enum Starts {
     Nothing,
 }
 
+/// Whether the model reads what the user wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    Shown,
+    /// Notes of hooks stand for it, also after a resume; people still find it in the file.
+    Hidden,
+}
+
+/// A prompt as it is written down.
+#[derive(Debug, Clone, Copy)]
+pub struct PromptRecord<'a> {
+    pub prompt: &'a InboundUser,
+    pub starts: Starts,
+    pub words: Words,
+    /// The record's id.
+    pub uuid: &'a str,
+    pub now: &'a str,
+    /// The permission mode it is given in.
+    pub mode: &'a str,
+}
+
 /// What the session has used, as the file keeps it.
 pub struct Spent {
     pub cost_usd: f64,
@@ -109,8 +130,9 @@ impl Journal {
         self.turn_index = turn_index;
     }
 
-    /// A prompt that starts a turn or joins it; `uuid` is its record's id.
-    pub fn prompt(&mut self, prompt: &InboundUser, starts: Starts, uuid: &str, now: &str, mode: &str) {
+    /// A prompt that starts a turn or joins it.
+    pub fn prompt(&mut self, record: PromptRecord<'_>) {
+        let PromptRecord { prompt, starts, words, uuid, now, mode } = record;
         let text = prompt.message.content.text();
         self.last_prompt = text.chars().take(1000).collect();
         let mut body = UserBody::prompt(&prompt.message);
@@ -124,6 +146,7 @@ impl Journal {
         body.prompt_source = Some("sdk");
         body.turn_origin = Some("sdk");
         body.origin = prompt.origin.as_ref();
+        body.is_visible_in_transcript_only = words == Words::Hidden;
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);

@@ -16,8 +16,8 @@ use crate::config::{SessionConfig, Setup};
 use crate::decide::Ending;
 use crate::finish::{Finished, finish};
 use crate::history::{History, as_reminder};
-use crate::hooking::submit::{Submitted, Words};
-use crate::journal::Starts;
+use crate::hooking::submit::Submitted;
+use crate::journal::{Starts, Words};
 use crate::lines;
 use crate::planning;
 use crate::shared::Shared;
@@ -387,7 +387,7 @@ impl Session {
                 }
                 self.history.add_notes(contexts);
                 self.history.add_notes(planning::note(&self.shared).as_slice());
-                let record = self.shared.write_prompt(prompt, Starts::Turn).await;
+                let record = self.shared.write_prompt(prompt, Starts::Turn, *words).await;
                 self.history.note_prompt(record);
                 self.shared.write_notes(notes);
                 self.shared.write_notes(contexts);
@@ -395,7 +395,7 @@ impl Session {
             Submitted::Refused(refusal) => {
                 if refusal.kept {
                     self.history.add_user(prompt_blocks(&prompt.message.content));
-                    self.shared.write_prompt(prompt, Starts::Turn).await;
+                    self.shared.write_prompt(prompt, Starts::Turn, Words::Shown).await;
                 }
                 self.shared.emit(self.shared.frames.prompt_refused(refusal)).await;
             }

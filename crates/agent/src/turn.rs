@@ -19,7 +19,7 @@ use crate::commands::{self, CommandEnd};
 use crate::compact::OutOfRoom;
 use crate::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
 use crate::history::History;
-use crate::journal::Starts;
+use crate::journal::{Starts, Words};
 use crate::shared::Shared;
 use crate::structured::Structured;
 use crate::toolrun::{Answered, ToolCall};
@@ -209,7 +209,7 @@ impl Turn<'_> {
         for prompt in joining {
             self.stats.asked.push(prompt.message.content.text());
             self.history.add_user(prompt_blocks(&prompt.message.content));
-            let record = self.shared.write_prompt(&prompt, Starts::Nothing).await;
+            let record = self.shared.write_prompt(&prompt, Starts::Nothing, Words::Shown).await;
             self.history.note_prompt(record);
             self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
             self.stats.prompts.extend(prompt.uuid);

@@ -273,11 +273,14 @@ impl Loader<'_> {
         };
         let text = self.index.read(entry.span)?;
         let Ok(record) = serde_json::from_str::<MessageRecord<'_>>(&text) else { return Ok(None) };
-        if record.is_api_error || (record.is_transcript_only && !entry.is_summary) {
+        if record.is_api_error {
             return Ok(None);
         }
         let blocks = record.content.map(message::blocks_of).unwrap_or_default();
         self.state.note(role, &record, &blocks);
+        if record.is_transcript_only && !entry.is_summary {
+            return Ok(None);
+        }
         Ok(Some(Piece { role, uuid: record.uuid.into_owned(), blocks }))
     }
 

@@ -8,6 +8,7 @@ use lathe_protocol::InboundUser;
 use lathe_protocol::hooks::{HookEventInput, UserPromptSubmitInput};
 use tokio_util::sync::CancellationToken;
 
+use crate::journal::Words;
 use crate::shared::Shared;
 
 /// What became of a prompt.
@@ -17,14 +18,6 @@ pub(crate) enum Submitted {
     Accepted { contexts: Vec<String>, words: Words },
     /// It does not.
     Refused(Refusal),
-}
-
-/// Whether the model reads what the user wrote.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Words {
-    Shown,
-    /// The notes stand for it.
-    Hidden,
 }
 
 /// Why a prompt does not go to the model.

@@ -143,7 +143,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Starts;
+    use crate::journal::{PromptRecord, Starts, Words};
     use lathe_protocol::InboundUser;
     use lathe_transcript::record::Envelope;
     use lathe_transcript::{Durability, ResumeAt, TranscriptWriter, load_for_resume};
@@ -153,8 +153,10 @@ mod tests {
         Journal::new(TranscriptWriter::create(path, Durability::ProcessCrash).unwrap(), envelope)
     }
 
-    fn prompt(text: &str) -> InboundUser {
-        InboundUser { message: UserTurn::new(text.to_owned()), ..InboundUser::default() }
+    fn say(journal: &mut Journal, text: &str, uuid: &str) {
+        let prompt = InboundUser { message: UserTurn::new(text.to_owned()), ..InboundUser::default() };
+        let (starts, words) = (Starts::Turn, Words::Shown);
+        journal.prompt(PromptRecord { prompt: &prompt, starts, words, uuid, now: "T", mode: "default" });
     }
 
     fn summary(text: &str) -> UserMessage {
@@ -171,7 +173,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.jsonl");
         let mut journal = journal(&path);
-        journal.prompt(&prompt("the old days"), Starts::Turn, "p1", "T", "default");
+        say(&mut journal, "the old days", "p1");
         let metadata = CompactMetadata { trigger: "manual".into(), ..CompactMetadata::default() };
         let said = summary("what was said");
         journal.compacted(Boundary { uuid: "b", now: "T", metadata, kept_from: None, summary: &said });
@@ -179,7 +181,7 @@ mod tests {
         let command =
             CommandRecord { name: "compact", args: "", uuid: "c", output: ("o", "Compacted"), now: "T" };
         journal.command(&command);
-        journal.prompt(&prompt("the new days"), Starts::Turn, "p2", "T", "default");
+        say(&mut journal, "the new days", "p2");
         let loaded = texts(&path).join("\n");
         for (text, is_there) in [
             ("what was said", true),
@@ -198,7 +200,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.jsonl");
         let mut journal = journal(&path);
-        journal.prompt(&prompt("the old days"), Starts::Turn, "p1", "T", "default");
+        say(&mut journal, "the old days", "p1");
         let said = summary("never written");
         let metadata = CompactMetadata::default();
         journal.compacted(Boundary { uuid: "b", now: "T", metadata, kept_from: None, summary: &said });
@@ -214,10 +216,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s.jsonl");
         let mut journal = journal(&path);
-        journal.prompt(&prompt("first"), Starts::Turn, "p1", "T", "default");
+        say(&mut journal, "first", "p1");
         journal.begin_anew("t");
         assert_eq!(journal.prompt_id(), None);
-        journal.prompt(&prompt("second"), Starts::Turn, "p2", "T", "default");
+        say(&mut journal, "second", "p2");
         let second = std::fs::read_to_string(dir.path().join("t.jsonl")).unwrap();
         assert!(second.contains("\"parentUuid\":null") && second.contains("\"sessionId\":\"t\""), "{second}");
         assert!(!std::fs::read_to_string(&path).unwrap().contains("second"));
