@@ -313,6 +313,21 @@ impl Journal {
         std::mem::take(&mut self.troubles)
     }
 
+    /// The run is over: a last try for what waits for room on the disk. What is lost if that fails.
+    pub fn close(&mut self) -> Option<String> {
+        let writer = self.writer.as_mut()?;
+        let failure = writer.end_turn().err();
+        match (writer.held(), failure) {
+            (0, None) => None,
+            (0, Some(error)) => Some(format!("the end of this session was not saved: {error}")),
+            (held, _) => Some(format!(
+                "{held} record(s) of this session were not saved: until its end there was no room for them on \
+                 the filesystem of {}",
+                writer.path().display()
+            )),
+        }
+    }
+
     /// The file, where there is one.
     pub fn path(&self) -> Option<&std::path::Path> {
         self.writer.as_ref().map(TranscriptWriter::path)

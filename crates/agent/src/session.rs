@@ -135,6 +135,7 @@ pub async fn run(
     session.answer_the_rest().await;
     session.finish_hooks().await;
     session.shared.workspace.ledger.kill_all().await;
+    session.close_journal().await;
     session.shared.mirror_records().await;
     session.shared.checkpoints.iter().for_each(Checkpoints::close);
     session.end.interrupted = session.finish.is_cancelled();
@@ -249,6 +250,14 @@ impl Session {
         self.serve(shared.end_conversation("other"), None).await;
         self.shared.late.shut_down().await;
         self.shared.hooks.shut_down().await;
+    }
+
+    /// What could not be saved until the end is told at the end: from here on it is gone.
+    async fn close_journal(&mut self) {
+        let lost = self.shared.journal().close();
+        if let Some(lost) = lost {
+            self.shared.trouble("session_not_saved", &lost).await;
+        }
     }
 
     /// Opens the turn of a prompt, or of a call that was put off and has none.

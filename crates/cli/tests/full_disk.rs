@@ -82,8 +82,11 @@ fn a_file_size_limit_costs_records_and_nothing_else() {
     let frames = frames(&output);
     assert_eq!(results(&frames), 3);
     let said = warnings(&frames);
-    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said.len(), 2, "once when it begins, once when nothing can be done any more: {said:?}");
     assert!(said[0].contains("no space left") && said[0].contains(".claude/projects"), "{said:?}");
+    assert!(said[1].contains("record(s) of this session were not saved"), "{said:?}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("were not saved"), "also for those who read no frames: {stderr}");
     let records = whole_records(&context.home().join(".claude"));
     assert!(records.iter().any(|record| record["type"] == "assistant"));
     // What is left goes on, when there is room again.
