@@ -22,6 +22,7 @@ use serde_json::{Map, Value, json};
 
 pub use rewind::{DryRun, NoRewind, Rewound};
 use store::Store;
+pub use store::share_copies;
 
 /// Prompts one can go back to.
 const MAX_SNAPSHOTS: usize = 100;
@@ -39,7 +40,7 @@ pub struct CheckpointsConfig {
     pub dir: PathBuf,
     /// Names of files in records are relative to this.
     pub root: PathBuf,
-    /// The transcript of a session that goes on, with the records of earlier runs.
+    /// The transcript of a session that goes on or is a fork, with the records of earlier runs.
     pub earlier: Option<PathBuf>,
     /// Whether the copies outlive the run.
     pub lasting: bool,

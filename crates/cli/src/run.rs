@@ -95,6 +95,7 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
+    let scratch = start.scratch;
     let (frames, frames_out) = mpsc::channel(FRAME_QUEUE);
     let (lines, lines_in) = mpsc::channel(LINE_QUEUE);
     let signals = Signals::default();
@@ -117,6 +118,10 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
         && tells_failures
     {
         print::line(startup_failure(message, reason));
+    }
+    if let Some(dir) = scratch {
+        // What nobody wanted to keep; most runs never made it.
+        drop(std::fs::remove_dir_all(dir));
     }
     if let (RunEnd::Session(_), Some(retention)) = (&end, start.retention) {
         // Everything has been said: from here on nobody waits for this process.

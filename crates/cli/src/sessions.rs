@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use lathe_agent::Beginning;
+use lathe_agent::checkpoints::share_copies;
 use lathe_agent::host::Host;
 use lathe_agent::journal::Journal;
 use lathe_protocol::PermissionMode;
@@ -109,8 +110,8 @@ impl Opening<'_> {
         let paths = SessionPaths::of_transcript(source);
         let failed = |error| refusal(&error, paths.session_id());
         if self.plan.fork {
-            let resumed = load_for_resume(source, at).map_err(failed)?;
-            return self.go_on_in_a_copy(source, resumed);
+            let resumed = self.load(source, at)?;
+            return self.go_on_in_a_copy(source, resumed, at);
         }
         let id = paths.session_id().to_owned();
         // The lock comes first: what is loaded then is what the next record follows.
@@ -118,16 +119,38 @@ impl Opening<'_> {
             true => self.writable(source, &id, TranscriptWriter::open_existing).map_err(failed)?,
             false => None,
         };
-        let resumed = load_for_resume(source, at).map_err(failed)?;
+        let resumed = self.load(source, at)?;
         let mut journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
         self.mirror(&mut journal, source, Vec::new());
         Ok(OpenSession { id, journal, beginning: Beginning::Resumed(Box::new(resumed)) })
     }
 
-    fn go_on_in_a_copy(&self, source: &Path, resumed: Resumed) -> Result<OpenSession, StartError> {
+    /// The conversation of a session. Damage is no reason to refuse it, unless there is nothing else.
+    fn load(&self, source: &Path, at: ResumeAt<'_>) -> Result<Resumed, StartError> {
+        let id = SessionPaths::of_transcript(source).session_id().to_owned();
+        let resumed = load_for_resume(source, at).map_err(|error| refusal(&error, &id))?;
+        if resumed.last_uuid.is_none() && !resumed.warnings.is_empty() {
+            let warnings: Vec<String> = resumed.warnings.iter().map(ToString::to_string).collect();
+            eprintln!("Warning: {}: {}", source.display(), warnings.join("; "));
+            return Err(self.not_found(&id));
+        }
+        Ok(resumed)
+    }
+
+    fn go_on_in_a_copy(
+        &self,
+        source: &Path,
+        resumed: Resumed,
+        at: ResumeAt<'_>,
+    ) -> Result<OpenSession, StartError> {
         let id = self.new_id();
-        let beginning = Beginning::Forked(Box::new(resumed));
-        let copy = || fork(source, ForkPlan { session_id: &id, up_to: None, ids: ForkIds::Keep });
+        // Names stay with the one they were given to.
+        let beginning = Beginning::Forked(Box::new(Resumed { title: None, tag: None, ..resumed }));
+        let up_to = match at {
+            ResumeAt::Latest => None,
+            ResumeAt::Message { uuid, .. } => Some(uuid),
+        };
+        let copy = || fork(source, ForkPlan { session_id: &id, up_to, ids: ForkIds::Keep });
         let path = match self.plan.persist {
             true => self.unless_unwritable(copy()).map_err(|error| refusal(&error, &id))?,
             false => None,
@@ -138,6 +161,11 @@ impl Opening<'_> {
         let journal = self.writable(&path, &id, TranscriptWriter::open_existing);
         let journal = journal.map_err(|error| refusal(&error, &id))?;
         let mut journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        if let Some(config_dir) = &self.config_dir {
+            let from = SessionPaths::of_transcript(source);
+            let shared = share_copies(&config_dir.join("file-history"), from.session_id(), &id);
+            journal.report(shared.err().into_iter());
+        }
         self.mirror(&mut journal, &path, if self.plan.mirror { records(&path) } else { Vec::new() });
         Ok(OpenSession { id, journal, beginning })
     }
@@ -252,9 +280,15 @@ fn records(path: &Path) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// The branch that is checked out, read from the repository itself: no `git` has to be started for it.
+/// The branch that is checked out, read from the repository itself: no `git` has to be started for it. In a
+/// further worktree `.git` is a file that says where the rest is.
 fn git_branch(cwd: &Path) -> Option<String> {
-    let head = cwd.ancestors().find_map(|dir| std::fs::read_to_string(dir.join(".git/HEAD")).ok())?;
+    let (top, git) = cwd.ancestors().map(|dir| (dir, dir.join(".git"))).find(|(_, git)| git.exists())?;
+    let git = match std::fs::read_to_string(&git) {
+        Ok(link) => top.join(link.strip_prefix("gitdir:")?.trim()),
+        Err(_) => git,
+    };
+    let head = std::fs::read_to_string(git.join("HEAD")).ok()?;
     let branch = head.trim().strip_prefix("ref: refs/heads/");
     Some(branch.unwrap_or("HEAD").to_owned())
 }

@@ -37,6 +37,8 @@ use crate::{LATHE_VERSION, PROTOCOL_VERSION};
 pub struct Start {
     pub session: SessionConfig,
     pub retention: Option<Retention>,
+    /// A folder that goes with the run, of a session that is not saved.
+    pub scratch: Option<PathBuf>,
 }
 
 /// Builds the session of a plan.
@@ -55,7 +57,9 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
     let tools = tools(plan, &permissions)?;
     let children = Children::new(ground.process.clone(), &session_id);
     let child_env = children.env(&ground.variables);
+    let (own_dir, scratch) = own_dir(&session, host.as_ref());
     let mut workspace = workspace(&ground, &session_id, &model_id, ledger);
+    workspace.output_dir = own_dir.join("tool-results");
     workspace.child_env = child_env.tools;
     permissions.add_readable(&workspace.output_dir);
     let rules = RulesInForce::new(permissions.clone());
@@ -84,7 +88,7 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
         retry: client::retry_policy(env),
         tools,
         known_tools: all_tools(plan).iter().map(|tool| tool.name().to_owned()).collect(),
-        hooks: hooks_config(env, &ground.settings, child_env.hooks, &workspace.output_dir),
+        hooks: hooks_config(env, &ground.settings, child_env.hooks, &own_dir),
         workspace: Arc::new(workspace),
         permissions,
         memory: Some(instructions.memory),
@@ -99,7 +103,7 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
         host,
         settings: Arc::new(ground.into_live(plan, children, rules)),
     };
-    Ok(Start { session, retention })
+    Ok(Start { session, retention, scratch })
 }
 
 /// The id behind a name; a script stands in for the default model.
@@ -184,7 +188,6 @@ fn workspace(ground: &Ground, session_id: &str, model: &str, ledger: Ledger) -> 
     let env = &ground.env;
     let mut workspace = Workspace::new(ground.cwd.clone(), ledger);
     workspace.extra_dirs = ground.extra_dirs().into();
-    workspace.output_dir = output_dir(&ground.cwd, session_id, env);
     workspace.plan_file = plan_dir(ground).map(|dir| dir.join(format!("{session_id}.md")));
     if let Some(shell) = env.get("CLAUDE_CODE_SHELL") {
         workspace.shell = PathBuf::from(shell);
@@ -223,14 +226,14 @@ fn hooks_config(
     env: &Env,
     settings: &RunSettings,
     variables: Vec<(String, String)>,
-    output_dir: &Path,
+    own_dir: &Path,
 ) -> HooksConfig {
     let stack = settings.stack();
     HooksConfig {
         registered: live::hooks_of(&stack),
         options: live::hook_options(&stack, live::session_end_budget(env)),
         env: variables,
-        env_dir: Some(output_dir.with_file_name("hook-env")),
+        env_dir: Some(own_dir.join("hook-env")),
         web: client::web_client(env),
     }
 }
@@ -240,7 +243,7 @@ fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> 
     if !env.is_on("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING") {
         return None;
     }
-    let goes_on = matches!(session.beginning, Beginning::Resumed(_));
+    let goes_on = matches!(session.beginning, Beginning::Resumed(_) | Beginning::Forked(_));
     Some(CheckpointsConfig {
         dir: env.config_dir()?.join("file-history"),
         root: cwd.to_owned(),
@@ -249,11 +252,15 @@ fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> 
     })
 }
 
-/// Where large outputs of this session go.
-fn output_dir(cwd: &Path, session_id: &str, env: &Env) -> PathBuf {
-    match env.config_dir() {
-        Some(config) => SessionPaths::new(&config, cwd, session_id).tool_results(),
-        None => std::env::temp_dir().join(format!("lathe-{session_id}")),
+/// The folder for everything of this session that is not its transcript: beside it, so that both go together.
+/// A session that is not saved has one that goes with the run, under a name that nobody can know before.
+fn own_dir(session: &OpenSession, host: &dyn Host) -> (PathBuf, Option<PathBuf>) {
+    match session.journal.path() {
+        Some(transcript) => (SessionPaths::of_transcript(transcript).dir(), None),
+        None => {
+            let dir = std::env::temp_dir().join(format!("lathe-{}", host.uuid()));
+            (dir.clone(), Some(dir))
+        }
     }
 }
 

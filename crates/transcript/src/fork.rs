@@ -1,5 +1,6 @@
 //! Copies a conversation into a session of its own. The source is only read; the copy holds its chain
-//! records in the order of the file, abandoned branches included, subagents' excluded.
+//! records in the order of the file, abandoned branches included, subagents' excluded, and, where the ids
+//! stay, the records of saved files, so that going back to a copied prompt still works.
 //!
 //! There are two customs, and clients know both. A fork made by a session function gets fresh ids
 //! throughout and says where each record came from; a fork made by running on (`--fork-session`) keeps
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Result, TranscriptError};
 use crate::index::{At, Index, Kind};
+use crate::lines::Span;
 use crate::paths::{SessionPaths, is_session_id};
 use crate::peek;
 use crate::raw::RawObject;
@@ -110,10 +112,15 @@ struct Copy<'a, W: Write> {
 impl<W: Write> Copy<'_, W> {
     fn keep_ids(&mut self, copied: &[At]) -> Result<()> {
         for at in copied {
-            let text = self.read(*at)?;
+            let text = self.read(self.index.entries[*at].span)?;
             let mut record = RawObject::parse(&text)?;
             record.set("sessionId", &self.to)?;
             self.write(&Line::of(&record)?)?;
+        }
+        // Of what a cut has dropped as well: the files on the disk are those that came of it.
+        for span in &self.index.sides.file_history {
+            let text = self.read(*span)?;
+            self.write(&Line::of(&RawObject::parse(&text)?)?)?;
         }
         Ok(())
     }
@@ -122,7 +129,7 @@ impl<W: Write> Copy<'_, W> {
         // Records that are not copied are passed over: their children follow what they followed.
         let fresh: HashMap<At, String> = copied.iter().map(|at| (*at, new_uuid())).collect();
         for (nth, at) in copied.iter().enumerate() {
-            let text = self.read(*at)?;
+            let text = self.read(self.index.entries[*at].span)?;
             let mut record = RawObject::parse(&text)?;
             let old = record.text("uuid").unwrap_or_default();
             record.set("uuid", &fresh[at])?;
@@ -146,8 +153,7 @@ impl<W: Write> Copy<'_, W> {
     fn add_sides(&mut self, title: Option<&str>) -> Result<()> {
         let mut replacements: Vec<Value> = Vec::new();
         for span in &self.index.sides.content_replacements {
-            let text =
-                self.index.read(*span).map_err(|error| TranscriptError::io("read", self.source, error))?;
+            let text = self.read(*span)?;
             if let Ok(mut record) = serde_json::from_str::<Value>(&text)
                 && let Value::Array(found) = record["replacements"].take()
             {
@@ -176,8 +182,7 @@ impl<W: Write> Copy<'_, W> {
         Ok(format!("{} (fork)", name.as_deref().unwrap_or("Forked session")))
     }
 
-    fn read(&self, at: At) -> Result<String> {
-        let span = self.index.entries[at].span;
+    fn read(&self, span: Span) -> Result<String> {
         self.index.read(span).map_err(|error| TranscriptError::io("read", self.source, error))
     }
 

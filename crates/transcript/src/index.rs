@@ -114,6 +114,8 @@ pub(crate) struct Sides {
     pub agent_setting: Option<Span>,
     pub last_prompt: Option<Span>,
     pub content_replacements: Vec<Span>,
+    /// Which files were saved before which prompts.
+    pub file_history: Vec<Span>,
 }
 
 /// Which branches of an answer are put back.
@@ -135,8 +137,8 @@ pub(crate) struct Index {
     pub entries: Vec<Entry>,
     pub sides: Sides,
     pub damage: Damage,
-    /// Prompts that were delivered by an attachment instead of a user record.
-    pub queued: Vec<Id>,
+    /// Prompts that were delivered by an attachment instead of a user record, each with its place.
+    pub queued: Vec<(At, Id)>,
     /// Records of any sort.
     pub records: u64,
     /// Uuids that were seen more than once; the last one counts.
@@ -190,7 +192,7 @@ impl Index {
             return;
         };
         let id = Id::of(uuid);
-        self.queued.extend(head.queued_uuid.as_deref().map(Id::of));
+        self.queued.extend(head.queued_uuid.as_deref().map(|uuid| (self.entries.len(), Id::of(uuid))));
         if self.by_id.insert(id, self.entries.len() as u32).is_some() {
             self.duplicates += 1;
         }
@@ -370,6 +372,7 @@ impl Sides {
             "agent-setting" => &mut self.agent_setting,
             "last-prompt" => &mut self.last_prompt,
             "content-replacement" => return self.content_replacements.push(span),
+            "file-history-snapshot" | "file-history-delta" => return self.file_history.push(span),
             _ if head.has_ai_title => &mut self.ai_title,
             _ => return,
         };

@@ -43,7 +43,8 @@ pub struct Resumed {
     pub messages: Vec<HistoryMessage>,
     /// Parent of the next record.
     pub last_uuid: Option<String>,
-    /// Uuids of all prompts in the file: one that comes again is a duplicate.
+    /// Uuids of all prompts in the file, up to where the session goes on: one that comes again is a duplicate.
+    /// What a cut drops may come again, because that is what cuts are for.
     pub prompts: PromptIds,
     /// Number of the last prompt (`turnPosition.turnIndex`); 0 if none is numbered.
     pub turn_index: u64,
@@ -187,11 +188,13 @@ impl Loader<'_> {
         ];
         let state = std::mem::take(&mut self.state);
         let sides = &index.sides;
-        let users = index.entries.iter().filter(|entry| entry.kind == Kind::User).map(|entry| entry.id);
+        let kept = &index.entries[..limit];
+        let users = kept.iter().filter(|entry| entry.kind == Kind::User).map(|entry| entry.id);
+        let queued = index.queued.iter().filter(|(at, _)| *at < limit).map(|(_, id)| *id);
         Ok(Resumed {
             messages: history.messages,
             last_uuid: tip.map(|tip| self.field(index.entries[tip].span, "uuid")).transpose()?.flatten(),
-            prompts: PromptIds(users.chain(index.queued.iter().copied()).collect()),
+            prompts: PromptIds(users.chain(queued).collect()),
             turn_index: state.turn_index,
             permission_mode: state.permission_mode,
             title: match self.side(sides.title, "customTitle")? {

@@ -58,6 +58,42 @@ fn a_conversation_comes_back_with_its_state() {
 }
 
 #[test]
+fn a_prompt_that_a_cut_dropped_may_come_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    let kept = session.prompt("one");
+    let cut = session.text("two");
+    let dropped = session.prompt("three");
+    session.attachment(&json!({ "type": "queued_command", "source_uuid": "queued", "prompt": "four" }));
+    session.text("five");
+    let at = ResumeAt::Message { uuid: &cut, drops_turn: Some(&dropped) };
+    let prompts = load_for_resume(&session.path, at).unwrap().prompts;
+    assert!(prompts.contains(&kept));
+    assert!(!prompts.contains(&dropped) && !prompts.contains("queued"));
+    let prompts = resume(&session).prompts;
+    assert!(prompts.contains(&dropped) && prompts.contains("queued"));
+}
+
+#[test]
+fn words_that_were_hidden_from_the_model_stay_hidden() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    session.prompt("one");
+    session.text("two");
+    session.prompt("the secret");
+    session.text("three");
+    drop(session.writer);
+    let text = std::fs::read_to_string(&session.path).unwrap();
+    let mark = r#""isVisibleInTranscriptOnly":true,"message":{"role":"user","content":"the secret"#;
+    let hidden = text.replace(r#""message":{"role":"user","content":"the secret"#, mark);
+    assert_ne!(text, hidden);
+    std::fs::write(&session.path, hidden).unwrap();
+    let resumed = load_for_resume(&session.path, ResumeAt::Latest).unwrap();
+    assert_eq!(texts(&resumed), ["one", "two three"]);
+    assert_eq!(resumed.turn_index, 2, "it was a turn all the same");
+}
+
+#[test]
 fn what_follows_a_compaction_is_all_that_is_loaded() {
     let dir = tempfile::tempdir().unwrap();
     let mut session = Session::create(dir.path());

@@ -11,7 +11,7 @@ use lathe_transcript::record::{Envelope, Link, UserBody};
 use lathe_transcript::sessions::{delete, rename, set_tag};
 use lathe_transcript::{
     AgentMeta, Durability, ExportFormat, ForkIds, ForkPlan, Page, Record, ResumeAt, Scope, SessionPaths,
-    Sessions, TranscriptError, TranscriptWriter, export, fork, list_subagents, load_for_resume,
+    Sessions, SideRecord, TranscriptError, TranscriptWriter, export, fork, list_subagents, load_for_resume,
     read_agent_meta, records_of, session_messages, subagent_messages, sweep, verify, write_agent_meta,
 };
 use serde_json::{Value, json};
@@ -290,6 +290,32 @@ fn a_fork_that_runs_on_keeps_the_ids() {
     assert_eq!(uuids(&forked), uuids(&session.path));
     assert!(session_messages(&forked).unwrap().iter().all(|row| row.session_id == OTHER));
     TranscriptWriter::open_existing(&forked, Durability::ProcessCrash).unwrap();
+}
+
+#[test]
+fn a_fork_that_runs_on_has_the_saved_files_of_its_source_and_nothing_behind_the_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut session = Session::create(dir.path());
+    let snapshot = |prompt: &str| SideRecord::FileHistorySnapshot {
+        message_id: prompt.to_owned(),
+        snapshot: json!({ "messageId": prompt, "trackedFileBackups": {} }),
+        is_snapshot_update: false,
+        extra: serde_json::Map::new(),
+    };
+    let first = session.prompt("one");
+    session.side(&snapshot(&first));
+    let answer = session.text("two");
+    let second = session.prompt("three");
+    session.side(&snapshot(&second));
+    let plan = ForkPlan { session_id: OTHER, up_to: Some(&answer), ids: ForkIds::Keep };
+    let forked = fork(&session.path, plan).unwrap().transcript();
+    let uuids: Vec<String> = session_messages(&forked).unwrap().into_iter().map(|row| row.uuid).collect();
+    assert_eq!(uuids, [first, answer]);
+    let kinds = ["file-history-snapshot"];
+    let saved = |path: &Path| -> Vec<Value> {
+        records_of(path, &kinds).unwrap().iter().map(Record::to_value).collect()
+    };
+    assert_eq!(saved(&forked), saved(&session.path), "also of what was cut: its files are on the disk");
 }
 
 #[test]

@@ -111,6 +111,26 @@ impl Store {
     }
 }
 
+/// Gives the session `to` the copies of the session `from`, of which it is a fork. A copy is written once and
+/// never changed, so both may have the same file; where there are no links, it is copied. The folder of all
+/// copies is `dir`.
+pub fn share_copies(dir: &Path, from: &str, to: &str) -> Result<(), String> {
+    let (from, to) = (dir.join(from), dir.join(to));
+    let copies: Vec<_> = std::fs::read_dir(&from).into_iter().flatten().flatten().collect();
+    if copies.is_empty() {
+        return Ok(());
+    }
+    let lost = |error| format!("files cannot be rewound to before the fork: {}: {error}", to.display());
+    DirBuilder::new().recursive(true).mode(0o700).create(&to).map_err(lost)?;
+    for copy in copies.iter().filter(|copy| copy.file_type().is_ok_and(|kind| kind.is_file())) {
+        let place = to.join(copy.file_name());
+        std::fs::hard_link(copy.path(), &place)
+            .or_else(|_| std::fs::copy(copy.path(), &place).map(drop))
+            .map_err(lost)?;
+    }
+    Ok(())
+}
+
 /// A hash that is the same in every run and on every machine (FNV-1a).
 fn fnv(bytes: &[u8]) -> u64 {
     bytes
