@@ -53,7 +53,8 @@ impl Env {
     /// Where settings and sessions live: `$CLAUDE_CONFIG_DIR`, or `.claude` in the home.
     pub fn config_dir(&self) -> Option<PathBuf> {
         match self.get("CLAUDE_CONFIG_DIR") {
-            Some(dir) => Some(PathBuf::from(dir)),
+            // Whoever is told of a file in it, a hook or a host, may stand elsewhere.
+            Some(dir) => Some(self.cwd.as_deref().unwrap_or(Path::new("")).join(dir)),
             None => Some(self.home()?.join(".claude")),
         }
     }

@@ -7,6 +7,7 @@ use lathe_agent::prompt::PromptChoice;
 use lathe_agent::{PromptSurface, Setup};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
+use lathe_transcript::is_session_id;
 use serde_json::Value;
 
 use crate::args::{Args, ArgsError, FLAGS, State, invalid};
@@ -413,9 +414,10 @@ fn setup(args: &Args) -> Option<Setup> {
 
 fn session_id(args: &Args) -> Result<Option<String>, StartError> {
     let Some(id) = args.value("session-id") else { return Ok(None) };
-    match uuid::Uuid::try_parse(id) {
-        Ok(uuid) if id.len() == 36 => Ok(Some(uuid.to_string())),
-        _ => Err(StartError::new("Error: Invalid session ID. Must be a valid UUID.")),
+    if is_session_id(id) {
+        Ok(Some(id.to_owned()))
+    } else {
+        Err(StartError::new("Error: Invalid session ID. Must be a valid UUID."))
     }
 }
 
@@ -493,7 +495,7 @@ mod tests {
     #[test]
     fn session_ids_are_uuids() {
         assert_eq!(complaint(&["--session-id", "x"]), "Error: Invalid session ID. Must be a valid UUID.");
-        let id = "00000000-0000-4000-8000-000000000009";
+        let id = "00000000-0000-4000-8000-00000000ABCD";
         assert_eq!(plan(&["--session-id", id]).unwrap().session_id.as_deref(), Some(id));
     }
 }

@@ -16,6 +16,8 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 use crate::error::{Result, TranscriptError};
 use crate::record::Line;
 
@@ -304,9 +306,14 @@ pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
         Err(TryLockError::WouldBlock) => {
             Err(TranscriptError::Locked { path: path.to_owned(), holder: lock_holder(file) })
         }
-        Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => Ok(()),
+        Err(TryLockError::Error(error)) if has_no_locks(&error) => Ok(()),
         Err(TryLockError::Error(error)) => Err(TranscriptError::io("lock", path, error)),
     }
+}
+
+/// Whether an error says that the file system has no locks; some network file systems say it in their own way.
+fn has_no_locks(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Unsupported || Errno::from_io_error(error) == Some(Errno::NOLCK)
 }
 
 /// Who holds the lock, by the kernel's list; `None` where there is no such list.

@@ -121,13 +121,18 @@ impl Place {
 fn row(session: &SessionInfo, all: bool) -> String {
     let when = iso_time(session.last_modified);
     let when = when.get(..16).unwrap_or(&when).replace('T', " ");
-    let summary: String = session.summary.replace(char::is_control, " ").chars().take(80).collect();
+    let summary: String = one_line(&session.summary).chars().take(80).collect();
     let folder = match (&session.cwd, all) {
-        (Some(cwd), true) => format!("  {cwd}"),
+        (Some(cwd), true) => format!("  {}", one_line(cwd)),
         (Some(_) | None, _) => String::new(),
     };
-    let tag = session.tag.as_ref().map(|tag| format!("  [{tag}]")).unwrap_or_default();
+    let tag = session.tag.as_ref().map(|tag| format!("  [{}]", one_line(tag))).unwrap_or_default();
     format!("{}  {when}  {:>8}{folder}{tag}  {summary}", session.session_id, size(session.file_size))
+}
+
+/// A text of a file as a part of a line: what it holds must not steer the terminal.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
 }
 
 fn size(bytes: u64) -> String {

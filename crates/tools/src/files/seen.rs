@@ -103,11 +103,12 @@ impl SeenFiles {
     /// Notes that the model has read a file as it was at `mtime_ms` (milliseconds since 1970). A file that
     /// has changed since counts as unread.
     pub fn note_read_at(&self, path: &Path, mtime_ms: f64) {
-        let modified = std::fs::metadata(path).and_then(|metadata| metadata.modified());
+        let Ok(path) = real::follow(path) else { return };
+        let modified = path.symlink_metadata().and_then(|metadata| metadata.modified());
         let since_epoch = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
         // Hosts round the time down or to the nearest millisecond.
         if since_epoch.is_some_and(|time| time.as_secs_f64() * 1000.0 < mtime_ms + 1.0) {
-            self.note_read(path, Shown::Whole);
+            self.note_read(&path, Shown::Whole);
         }
     }
 
