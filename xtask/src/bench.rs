@@ -10,6 +10,7 @@ mod measure;
 mod permission;
 mod process;
 mod readme;
+mod search;
 mod server;
 mod sessions;
 mod sse;

@@ -116,7 +116,7 @@ impl Row {
         match self.budget {
             Budget::Open => String::new(),
             Budget::AtMost(limit) => format!("≤ {}", self.unit.show(limit)),
-            Budget::TimesFloor(limit) => format!("≤ {limit:.0} × floor"),
+            Budget::TimesFloor(limit) => format!("≤ {limit} × floor"),
         }
     }
 

@@ -39,7 +39,7 @@ impl Effort {
 /// How many turns at each end of the long session are compared.
 pub(super) const ENDS: usize = 50;
 /// How many sessions of many turns are measured: they are long, and each gives many figures.
-const SESSIONS: usize = 3;
+pub(super) const SESSIONS: usize = 3;
 /// How much slower the last turns may be than the first. They send a longer request; they must not do more.
 pub(super) const FLAT: f64 = 1.5;
 
@@ -60,6 +60,7 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort) -> Result<Figures
     figures.rows.extend(bench.large_resume()?);
     figures.rows.push(bench.permission_answer()?);
     figures.rows.push(bench.many_rules()?);
+    figures.rows.extend(bench.searches()?);
     figures.rows.push(bench.streaming()?);
     Ok(figures)
 }
@@ -85,7 +86,7 @@ impl Run {
         Ok(arrived.duration_since(self.finished.started))
     }
 
-    fn total(&self) -> Duration {
+    pub(super) fn total(&self) -> Duration {
         self.finished.ended.duration_since(self.finished.started)
     }
 
@@ -117,14 +118,14 @@ impl Bench<'_> {
         Ok(Run { finished, seen: self.server.end() })
     }
 
-    fn session(&self, subject: &Subject, plan: Plan) -> Result<Run> {
+    pub(super) fn session(&self, subject: &Subject, plan: Plan) -> Result<Run> {
         let detail = match plan {
-            Plan::Text | Plan::ToolTurns(_) | Plan::Writes { .. } => Detail::Messages,
+            Plan::Text | Plan::ToolTurns(_) | Plan::Writes { .. } | Plan::Calls { .. } => Detail::Messages,
             Plan::Pieces(_) => Detail::PartialMessages,
         };
         let expected = match plan {
             Plan::Text | Plan::Pieces(_) => 1,
-            Plan::ToolTurns(turns) | Plan::Writes { turns, .. } => turns + 1,
+            Plan::ToolTurns(turns) | Plan::Writes { turns, .. } | Plan::Calls { turns, .. } => turns + 1,
         };
         let run = self.run(&subject.name, subject.session(&self.place, "go", detail), plan)?;
         let got = run.seen.arrivals.len();

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use super::{process, sse};
 
@@ -26,6 +27,15 @@ pub enum Plan {
     ToolTurns(usize),
     /// A text in so many pieces.
     Pieces(usize),
+    /// So many times the same call, then a short text.
+    Calls {
+        /// How many.
+        turns: usize,
+        /// Of which tool.
+        tool: &'static str,
+        /// With what.
+        input: Value,
+    },
     /// So many calls that write a new file of a folder, then a short text.
     Writes {
         /// How many.
@@ -111,6 +121,9 @@ impl Server {
             Plan::Text => vec![sse::text()],
             Plan::ToolTurns(turns) => (0..turns).map(sse::echo).chain([sse::text()]).collect(),
             Plan::Pieces(count) => vec![sse::pieces(count)],
+            Plan::Calls { turns, tool, input } => {
+                (0..turns).map(|number| sse::call(number, tool, &input)).chain([sse::text()]).collect()
+            }
             Plan::Writes { turns, folder } => {
                 (0..turns).map(|number| sse::write(number, &folder)).chain([sse::text()]).collect()
             }

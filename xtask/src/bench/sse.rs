@@ -29,7 +29,8 @@ pub fn write(number: usize, folder: &Path) -> Vec<u8> {
     call(number, "Write", &json!({ "file_path": file, "content": "x" }))
 }
 
-fn call(number: usize, tool: &str, input: &Value) -> Vec<u8> {
+/// One call of any tool.
+pub fn call(number: usize, tool: &str, input: &Value) -> Vec<u8> {
     let block = json!({ "type": "tool_use", "id": format!("toolu_{number:06}"), "name": tool, "input": {} });
     let delta = json!({ "type": "input_json_delta", "partial_json": input.to_string() });
     message(&format!("msg_{number:06}"), &block, &[delta], "tool_use")
