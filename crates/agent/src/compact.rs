@@ -32,6 +32,8 @@ use policy::{CompactPolicy, Context, Limits, Memory, Step};
 use restore::Restored;
 use summary::Wording;
 
+/// A summary that the user asked for may be so long, however short the conversation is.
+const SHORT_SUMMARY_TOKENS: u64 = 250;
 /// The newest part that stays word for word.
 const TAIL_TOKENS: u64 = 8_000;
 
@@ -322,7 +324,8 @@ impl Turn<'_> {
     }
 
     /// What the conversation begins with from now on, provided that it becomes smaller. What is given back,
-    /// and in the end the words around the summary, are left out if they would spoil that.
+    /// and in the end the words around the summary, are left out if they would spoil that. The exception: a few
+    /// words that the user asked for are taken, although a conversation may be shorter still.
     fn head(&self, summary: &str, cause: Cause, tail: &Tail, before: u64) -> Result<Head, Trouble> {
         let trigger = cause.trigger();
         let todos = self.shared.compaction().todos.clone();
@@ -345,11 +348,14 @@ impl Turn<'_> {
             let new = blocks.iter().map(block_tokens).sum::<u64>() + self.history.tokens_from(tail);
             let shrinks = match cause {
                 // Nothing was full: like is compared with like.
-                Cause::Asked => new < old,
+                Cause::Asked => {
+                    new < old
+                        || wording == Wording::Bare && text_tokens(summary.len()) <= SHORT_SUMMARY_TOKENS
+                }
                 Cause::NearlyFull | Cause::Refused => overhead + new < before,
             };
             if shrinks {
-                let after = (overhead + new).min(before.saturating_sub(old.saturating_sub(new)));
+                let after = (overhead + new).min((before + new).saturating_sub(old));
                 return Ok(Head { text, blocks, restored, memory, after });
             }
         }

@@ -94,6 +94,23 @@ async fn compact_replaces_the_conversation_by_its_summary() {
 }
 
 #[tokio::test]
+async fn a_few_words_are_taken_for_a_conversation_that_is_shorter_still() {
+    let folder = tempdir().unwrap();
+    let summary = "The user greeted and was greeted back; nothing was asked for, and nothing is left to do.";
+    let turns = json!([
+        {"text": "hi"},
+        {"text": format!("<summary>{summary}</summary>")},
+        expects_summary("after", summary),
+    ]);
+    let (frames, _) = run(setup(turns, folder.path()), &["ho", "/compact", "next"]).await;
+    assert_eq!(said(&frames), ["hi", "", "after"], "{frames:?}");
+    assert_eq!(statuses(&frames)[1].0, "success");
+    let metadata = &subtype(&frames, "compact_boundary")[0]["compact_metadata"];
+    let (pre, post) = (metadata["pre_tokens"].as_u64().unwrap(), metadata["post_tokens"].as_u64().unwrap());
+    assert!((pre..pre + 50).contains(&post), "said as it is: {metadata}");
+}
+
+#[tokio::test]
 async fn nothing_is_done_about_an_empty_conversation() {
     let folder = tempdir().unwrap();
     let (frames, end) = run(setup(json!([{"text": "never"}]), folder.path()), &["/compact"]).await;
@@ -186,7 +203,7 @@ async fn a_summary_that_is_none_leaves_everything_as_it_was() {
         ("a call", json!({"tools": [{"name": "Bash", "input": {"command": "touch ran"}}]})),
         (
             "larger than what it replaces",
-            json!({"text": format!("<summary>{}</summary>", "word ".repeat(20))}),
+            json!({"text": format!("<summary>{}</summary>", "word ".repeat(1000))}),
         ),
         ("an error", json!({"error": 400})),
         (
