@@ -138,6 +138,16 @@ class Functions(Sessions):
         self.assertNotIn("second", self.sent())
         self.assertEqual(len(get_session_messages(fork, directory=str(self.cwd))), 4)
 
+    async def test_a_fork_made_by_the_sdk_keeps_what_a_compaction_kept(self):
+        full = {**calls(bash("echo kept")), "usage": {"input_tokens": 970_000}}
+        gist = text("<summary>THE GIST</summary>")
+        await self.model([text("long " + "word " * 5000), full, gist, text("after"), text("forked")])
+        session_id = (await self.turn("first")).good().result.session_id
+        (await self.turn("second", resume=session_id, allowed_tools=["Bash"])).good()
+        fork = fork_session(session_id, directory=str(self.cwd)).session_id
+        (await self.turn("third", resume=fork)).good()
+        self.assertRegex(self.sent(), "THE GIST.*echo kept.*after.*third")
+
 
 class Stores(Sessions):
     async def test_the_store_holds_what_the_file_holds(self):

@@ -112,6 +112,44 @@ describe('compaction', { concurrency: 4 }, () => {
     assert.equal(seen.result.terminal_reason, 'blocking_limit');
   });
 
+  newest('a host changes while the session runs when that is', async (w) => {
+    await w.model([text('one')]);
+    const prompts = new Prompts().push('a');
+    const query = w.query(prompts);
+    const thresholds = [];
+    const threshold = async () => thresholds.push((await query.getContextUsage()).autoCompactThreshold);
+    await w.read(query, async (message) => {
+      if (message.type !== 'result') return;
+      await threshold();
+      await query.applyFlagSettings({ autoCompactWindow: 200_000 });
+      await threshold();
+      await query.applyFlagSettings({ autoCompactEnabled: false });
+      await threshold();
+      prompts.end();
+    });
+    assert.deepEqual(thresholds, [967_000, 167_000, undefined]);
+  });
+
+  both('a long prompt with a picture that meets a full window stays whole', async (w) => {
+    const long = `${'read this '.repeat(4000)}to the end`;
+    const data = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+    const picture = { type: 'image', source: { type: 'base64', media_type: 'image/png', data } };
+    const script = [{ ...text('one'), usage: { input_tokens: 970_000 } }, summary('THE GIST'), text('after')];
+    const seen = await talk(w, script, ['the old days', [{ type: 'text', text: long }, picture]]);
+    assert.equal(seen.results[1].result, 'after', `${seen}`);
+    const sent = messagesOf(w.requests()[2]);
+    for (const part of ['THE GIST', long, data]) assert.ok(sent.includes(part), sent);
+    assert.ok(!sent.includes('the old days'), sent);
+  });
+
+  both('a summary that is longer than the conversation is not taken', async (w) => {
+    const script = [text('one'), summary('word '.repeat(100)), text('two')];
+    const seen = await talk(w, script, ['the old days', '/compact', 'next']);
+    assert.match(seen.results[1].result, /no smaller/);
+    assert.equal(seen.results[2].result, 'two');
+    assert.match(messagesOf(w.requests()[2]), /the old days/);
+  });
+
   both('a compacted session is resumed with its summary', async (w) => {
     const script = [text('first'), summary('THE GIST'), text('resumed')];
     await w.model(script);

@@ -183,6 +183,19 @@ describe("the SDK's functions on Lathe's files", { concurrency: 4 }, () => {
     assert.equal((await w.sdk.getSessionMessages(sessionId, { dir: w.cwd })).length, 4);
   });
 
+  newest('a fork made by the SDK keeps what a compaction kept', async (w) => {
+    const full = { ...calls(bash('echo kept')), usage: { input_tokens: 970_000 } };
+    const gist = text('<summary>THE GIST</summary>');
+    await w.model([text(`long ${'word '.repeat(5000)}`), full, gist, text('after'), text('forked')]);
+    const id = (await turn(w, 'first')).good().result.session_id;
+    (await turn(w, 'second', { resume: id, allowedTools: ['Bash'] })).good();
+    const read = await w.sdk.getSessionMessages(id, { dir: w.cwd });
+    assert.match(JSON.stringify(read), /THE GIST.*echo kept.*after/, 'the SDK finds it');
+    const { sessionId } = await w.sdk.forkSession(id, { dir: w.cwd });
+    (await turn(w, 'third', { resume: sessionId })).good();
+    assert.match(sent(w), /THE GIST.*echo kept.*after.*third/);
+  });
+
   newest('a fork made by Lathe is read by the SDK', async (w) => {
     const id = (await turn(w, 'first')).good().result.session_id;
     const fork = (await turn(w, 'second', { resume: id, forkSession: true })).good().result.session_id;

@@ -1,7 +1,10 @@
 //! How full the model's window is: an estimate by category, for hosts that ask (`get_context_usage`) and
 //! for people (`/context`).
 
+use std::collections::BTreeMap;
+
 use lathe_models::catalog;
+use lathe_protocol::Usage;
 use lathe_settings::memory::MemoryFile;
 use serde_json::{Value, json};
 
@@ -12,13 +15,15 @@ use crate::shared::Shared;
 /// What fills the window.
 pub(crate) struct ContextReport {
     model: String,
+    model_window: u64,
+    /// What counts: the model's, or a smaller one to compact for.
     window: u64,
     limits: Limits,
     automatic: bool,
     categories: Vec<Category>,
     memory_files: Vec<MemoryUse>,
-    /// The API's own count of the last answer, where there was one.
-    measured: Option<u64>,
+    /// What the last answer used, where there was one.
+    last_usage: Option<Usage>,
 }
 
 struct Category {
@@ -71,14 +76,15 @@ impl Kind {
 impl ContextReport {
     /// As things stand now.
     pub fn of(shared: &Shared) -> Self {
-        let (model, window) = {
+        let (model, model_window) = {
             let choice = shared.choice();
             (choice.id.clone(), catalog::context_window(&choice.id, &choice.betas))
         };
         let (limits, automatic) = {
             let policy = shared.compaction().policy;
-            (policy.limits(window), policy.is_automatic())
+            (policy.limits(model_window), policy.is_automatic())
         };
+        let window = if automatic { limits.window } else { model_window };
         let system: usize = shared.system_prompt().parts().iter().map(|part| part.text.len()).sum();
         let size = shared.context();
         let memory_files: Vec<MemoryUse> = shared.instructions.told().iter().map(MemoryUse::of).collect();
@@ -101,7 +107,8 @@ impl ContextReport {
         }
         let (id, name) = ("free_space", "Free space");
         categories.push(Category { id, name, color: "subtle", kind: Kind::Free, tokens: free });
-        Self { model, window, limits, automatic, categories, memory_files, measured: size.measured }
+        let last_usage = shared.totals().last_usage().cloned();
+        Self { model, model_window, window, limits, automatic, categories, memory_files, last_usage }
     }
 
     fn used(&self) -> u64 {
@@ -133,7 +140,7 @@ impl ContextReport {
             "mcpTools": [],
             "agents": [],
             "isAutoCompactEnabled": self.automatic,
-            "apiUsage": Value::Null,
+            "apiUsage": self.last_usage.as_ref().map(|usage| BTreeMap::from(counted(usage))),
         });
         if self.automatic {
             report["autoCompactThreshold"] = json!(self.limits.threshold);
@@ -144,14 +151,19 @@ impl ContextReport {
     /// `context_usage` of the frame that `/context` shows.
     pub fn for_frame(&self) -> Value {
         let category = |category: &Category| json!({"name": category.name, "tokens": category.tokens, "kind": category.kind.wire_name()});
-        json!({
+        let mut report = json!({
             "model": self.model,
             "total_tokens": self.used(),
             "raw_max_tokens": self.window,
             "percentage": self.percentage(),
             "categories": self.categories.iter().map(category).collect::<Vec<_>>(),
             "mcp_tools": [], "memory_files": self.memory_list(), "agents": [], "skills": [],
-        })
+        });
+        if let Some(over) = self.used().checked_sub(self.window).filter(|over| *over > 0) {
+            let kind = if self.window < self.model_window { "compaction_window" } else { "hard_limit" };
+            report["over_limit"] = json!({"tokens_over": over, "kind": kind});
+        }
+        report
     }
 
     fn memory_list(&self) -> Vec<Value> {
@@ -179,8 +191,9 @@ impl ContextReport {
             text.push_str(&format!("| {} | {} | {} |\n", file.kind, file.path, short(file.tokens)));
         }
         text.push_str("\nThese are estimates.");
-        if let Some(measured) = self.measured {
-            text.push_str(&format!(" The API counted {measured} tokens for the last answer."));
+        if let Some(usage) = &self.last_usage {
+            let counted: u64 = counted(usage).iter().map(|(_, tokens)| tokens).sum();
+            text.push_str(&format!(" The API counted {counted} tokens for the last answer."));
         }
         text.push_str(&if self.automatic {
             format!(" The conversation is compacted at {} tokens.", short(self.limits.threshold))
@@ -189,6 +202,16 @@ impl ContextReport {
         });
         text
     }
+}
+
+/// What the API counts of a request, by its names.
+fn counted(usage: &Usage) -> [(&'static str, u64); 4] {
+    [
+        ("input_tokens", usage.input_tokens),
+        ("output_tokens", usage.output_tokens),
+        ("cache_creation_input_tokens", usage.cache_creation_input_tokens),
+        ("cache_read_input_tokens", usage.cache_read_input_tokens),
+    ]
 }
 
 /// `950`, `2.3k`, `1m`.

@@ -241,6 +241,8 @@ async fn the_memory_files_that_were_told_are_listed_with_their_share() {
     talk.send(prompt("go")).await;
     talk.until(|frame| frame["type"] == "result").await;
     let after = listed(&mut talk).await;
+    let counted = json!({"input_tokens": 100, "output_tokens": 20, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0});
+    assert_eq!((&before["apiUsage"], &after["apiUsage"]), (&Value::Null, &counted));
     let paths: Vec<&str> =
         after["memoryFiles"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
     assert_eq!(
@@ -254,6 +256,21 @@ async fn the_memory_files_that_were_told_are_listed_with_their_share() {
     let text = shown["message"]["content"][0]["text"].as_str().unwrap();
     assert!(text.contains("| Memory files |") && text.contains("sub/CLAUDE.md"), "{text}");
     talk.finish().await;
+}
+
+#[tokio::test]
+async fn usage_is_measured_against_the_window_that_counts() {
+    let folder = tempdir().unwrap();
+    let script = turns(json!([{"text": "word ".repeat(100_000)}]));
+    let (frames, _) =
+        run(Setup::new(script, folder.path()), &["go", "/context", "/autocompact 100000", "/context"]).await;
+    let shown: Vec<&Value> =
+        frames.iter().map(|frame| &frame["context_usage"]).filter(|usage| usage.is_object()).collect();
+    assert_eq!((&shown[0]["raw_max_tokens"], shown[0].get("over_limit")), (&json!(1_000_000), None));
+    assert_eq!(shown[1]["raw_max_tokens"], 100_000);
+    assert_eq!(shown[1]["over_limit"]["kind"], "compaction_window");
+    let over = shown[1]["total_tokens"].as_u64().unwrap() - 100_000;
+    assert_eq!(shown[1]["over_limit"]["tokens_over"], over);
 }
 
 #[tokio::test]
