@@ -22,6 +22,7 @@ const MAX_FAULTS: usize = 20;
 
 /// The tool, for one schema.
 pub struct StructuredOutput {
+    /// As the API wants it: the input of a tool says that it is an object.
     schema: Value,
     validator: Validator,
 }
@@ -37,7 +38,7 @@ impl StructuredOutput {
         let validator = jsonschema::options().build(&schema).map_err(|error| {
             BadSchema(format!("{}: {}", place(error.instance_path().as_str(), "data"), fault(&error)))
         })?;
-        Ok(Self { schema, validator })
+        Ok(Self { schema: of_objects(schema)?, validator })
     }
 
     /// What is wrong with an answer, as the model reads it.
@@ -92,6 +93,25 @@ impl Tool for StructuredOutput {
             }
         })
     }
+}
+
+/// The schema with the type that the input of every tool has. One that allows no object could never be met.
+fn of_objects(mut schema: Value) -> Result<Value, BadSchema> {
+    let is_object = |kind: &Value| kind == "object";
+    let allowed = match &schema {
+        Value::Object(fields) => match fields.get("type") {
+            Some(Value::Array(kinds)) => kinds.iter().any(is_object),
+            Some(kind) => is_object(kind),
+            None => true,
+        },
+        _no_object => false,
+    };
+    if !allowed {
+        let hint = "put what you want into a property of an object";
+        return Err(BadSchema(format!("data: must have the type object ({hint})")));
+    }
+    schema["type"] = json!("object");
+    Ok(schema)
 }
 
 /// A JSON pointer; the top has a name instead.
@@ -185,9 +205,12 @@ mod tests {
 
     #[test]
     fn schemas_of_several_drafts_and_references_within_work() {
-        for draft in
-            ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"]
-        {
+        for draft in [
+            "http://json-schema.org/draft-04/schema#",
+            "http://json-schema.org/draft-07/schema#",
+            "https://json-schema.org/draft/2019-09/schema",
+            "https://json-schema.org/draft/2020-12/schema",
+        ] {
             let schema = json!({
                 "$schema": draft, "type": "object", "required": ["a"],
                 "properties": {"a": {"$ref": "#/definitions/n"}}, "definitions": {"n": {"type": "number"}},
@@ -195,6 +218,38 @@ mod tests {
             assert_eq!(faults(schema.clone(), json!({"a": 1})), None);
             assert!(faults(schema, json!({"a": "1"})).unwrap().contains("/a: must be number"));
         }
+    }
+
+    #[test]
+    fn only_objects_can_be_asked_for_and_the_api_is_told_so() {
+        for schema in
+            [json!({"type": "array"}), json!({"type": ["string", "null"]}), json!(true), json!(false)]
+        {
+            let refused = StructuredOutput::new(schema.clone()).err().map(|error| error.to_string());
+            assert!(refused.is_some_and(|text| text.starts_with("data: ")), "{schema}");
+        }
+        let nested =
+            json!({"$ref": "#/definitions/n", "definitions": {"n": {"type": "object", "required": ["a"]}}});
+        for schema in [
+            nested.clone(),
+            json!({"required": ["a"]}),
+            json!({"type": ["object", "null"], "required": ["a"]}),
+        ] {
+            let tool = StructuredOutput::new(schema).unwrap();
+            assert_eq!(tool.input_schema()["type"], "object");
+            assert!(tool.faults(&json!({})).is_some() && tool.faults(&json!({"a": 1})).is_none());
+        }
+    }
+
+    #[test]
+    fn a_schema_may_refer_to_itself() {
+        let tree = json!({
+            "type": "object", "required": ["name"],
+            "properties": {"name": {"type": "string"}, "parts": {"type": "array", "items": {"$ref": "#"}}},
+        });
+        assert_eq!(faults(tree.clone(), json!({"name": "a", "parts": [{"name": "b", "parts": []}]})), None);
+        let wrong = faults(tree, json!({"name": "a", "parts": [{"name": "b", "parts": [{}]}]})).unwrap();
+        assert!(wrong.contains("/parts/0/parts/0: must have required property 'name'"), "{wrong}");
     }
 
     #[test]
