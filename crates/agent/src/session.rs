@@ -3,9 +3,11 @@
 //! that the host writes is `lines.rs`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lathe_protocol::{ContentBlock, Inbound, InboundUser, Outbound};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::announce::{init_frame, prompt_blocks};
@@ -23,6 +25,10 @@ use crate::planning;
 use crate::shared::Shared;
 use crate::toolrun::ToolCall;
 use crate::turn::{Outcome, Stats, Turn};
+
+/// How long a session with a call that was put off waits for the prompt of a host that has introduced itself.
+/// Hosts write both at once; with the prompt the call is part of its turn, and there is one result for both.
+const PROMPT_PATIENCE: Duration = Duration::from_millis(300);
 
 /// How a session is told to end from outside.
 #[derive(Debug, Clone, Default)]
@@ -145,6 +151,7 @@ pub async fn run(
 impl Session {
     /// What to do next; none when there will be nothing more.
     async fn next_due(&mut self) -> Option<Due> {
+        let mut patience = None;
         loop {
             if self.shared.stop.is_cancelled() || self.finish.is_cancelled() {
                 return None;
@@ -154,9 +161,12 @@ impl Session {
             let next = if changing { None } else { self.shared.queue().take_next() };
             // A host that has introduced itself has brought its hooks; one that is gone will bring none.
             let heard = self.shared.is_initialized() || !self.open;
-            if next.is_none() && !changing && heard && self.takes_up {
+            let takes_up = next.is_none() && !changing && heard && self.takes_up;
+            if takes_up && !self.open {
                 return Some(Due::DeferredCall);
             }
+            let now = Instant::now();
+            let prompt_due = if takes_up { *patience.get_or_insert(now + PROMPT_PATIENCE) } else { now };
             if next.is_some() || !(self.open || changing) {
                 return next.map(|prompt| Due::Prompt(Box::new(prompt)));
             }
@@ -166,6 +176,7 @@ impl Session {
                 () = self.finish.cancelled() => return None,
                 line = self.inbox.recv(), if self.open => self.take_in(line, None).await,
                 () = self.beside.changed(), if changing => {}
+                () = tokio::time::sleep_until(prompt_due), if takes_up => return Some(Due::DeferredCall),
                 prompt = self.shared.until_woken(), if self.open && !changing => return Some(Due::Prompt(Box::new(prompt))),
             }
         }

@@ -338,10 +338,10 @@ impl Loader<'_> {
     }
 }
 
-/// The call as the conversation has it.
+/// The call as the conversation has it. A prompt may stand behind it: the call was put off again then.
 fn deferred_call(call: &DanglingCall, messages: &[HistoryMessage]) -> Option<DeferredCall> {
-    let blocks = messages.last()?.blocks.iter();
-    let mut values = blocks.filter_map(|block| serde_json::from_str::<Value>(block.get()).ok());
+    let answer = messages.iter().rfind(|message| message.role == Role::Assistant)?;
+    let mut values = answer.blocks.iter().filter_map(|block| serde_json::from_str::<Value>(block.get()).ok());
     let block = values.find(|block| block["id"] == call.tool_use_id.as_str())?;
     Some(DeferredCall {
         tool_use_id: call.tool_use_id.clone(),
