@@ -7,6 +7,9 @@ use lathe_models::{ContentDelta, StreamEvent};
 use lathe_protocol::Usage;
 use serde_json::{Map, Value, json};
 
+/// What the input of a call is kept under when it is no JSON object.
+pub const UNPARSED_INPUT: &str = "__unparsedToolInput";
+
 /// What has arrived of one answer.
 #[derive(Debug, Default)]
 pub struct Answer {
@@ -123,6 +126,19 @@ impl Answer {
             .any(|block| !matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking")))
     }
 
+    /// Whether all of it is here. The last event says nothing new: a stream that breaks between the reason why the
+    /// answer ended and that event has lost nothing.
+    pub fn is_whole(&self) -> bool {
+        self.complete || (self.stop_reason.is_some() && self.open.is_empty() && self.is_committed())
+    }
+
+    /// Whether its last block is a call whose input breaks off.
+    pub fn ends_in_half_a_call(&self) -> bool {
+        self.blocks
+            .last()
+            .is_some_and(|block| block["type"] == "tool_use" && block["input"].get(UNPARSED_INPUT).is_some())
+    }
+
     /// Whether a person sees anything of it.
     pub fn is_visible(&self) -> bool {
         self.blocks.iter().any(|block| match block["type"].as_str() {
@@ -194,7 +210,7 @@ fn read_input(json: &str) -> Option<Value> {
     }
     match serde_json::from_str::<Value>(json) {
         Ok(value @ Value::Object(_)) => Some(value),
-        Ok(_) | Err(_) => Some(json!({"__unparsedToolInput": {"raw": json, "len": json.len()}})),
+        Ok(_) | Err(_) => Some(json!({UNPARSED_INPUT: {"raw": json, "len": json.len()}})),
     }
 }
 

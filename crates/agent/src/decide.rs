@@ -4,8 +4,9 @@
 /// How one round — an answer and its tools — ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoundEnd {
-    /// The answer asked for tools and they have all been answered.
-    ToolsAnswered,
+    /// The answer asked for tools and they have all been answered. Anything but [`StopReason::Finished`]
+    /// says that the answer did not come to its own end behind them.
+    ToolsAnswered(StopReason),
     /// The answer is final: no tools in it.
     Answered(StopReason),
     /// The stream broke after something of the answer had been kept, and no tool was asked for.
@@ -22,7 +23,7 @@ pub enum RoundEnd {
     StructuredOutputExhausted,
 }
 
-/// Why a final answer ended, as far as it makes a difference.
+/// Why an answer ended, as far as it makes a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
     /// `end_turn`, `stop_sequence`, `pause_turn`, and reasons we do not know.
@@ -64,14 +65,23 @@ pub struct Used {
     pub nudges: Nudges,
 }
 
-/// Synthetic messages sent in this turn.
-#[derive(Debug, Clone, Copy, Default)]
+/// Synthetic messages sent in this turn, as far as they still count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Nudges {
     pub out_of_tokens: u32,
     pub refusal: u32,
     pub empty: u32,
     pub cut_off: u32,
     pub structure: u32,
+}
+
+impl Nudges {
+    /// Tools have run, or hooks have sent the model back to work: what it was helped out of before counts no
+    /// more, so that a long turn does not die of troubles that each were overcome. Refusals stay, and the
+    /// structured answer is asked for once.
+    pub fn forget_overcome(&mut self) {
+        *self = Self { refusal: self.refusal, structure: self.structure, ..Self::default() };
+    }
 }
 
 /// A synthetic user message that lets the model recover.
@@ -106,6 +116,8 @@ pub enum Ending {
     Budget,
     /// Cut short by the output limit more often than we recover from.
     OutOfTokens,
+    /// The stream broke more often than we recover from.
+    CutOff,
     Refused,
     HookStopped,
     Deferred,
@@ -122,7 +134,7 @@ pub enum Ending {
     NothingAsked,
 }
 
-/// How often the model is asked to go on after it ran out of output tokens.
+/// How often in a row the model is asked to go on after it ran out of output tokens.
 const MAX_TOKEN_RECOVERIES: u32 = 3;
 
 /// How often it is asked to go on after its stream broke.
@@ -139,13 +151,16 @@ pub fn decide(end: RoundEnd, used: &Used) -> Next {
         // Nothing more is asked of the model, but the hooks that watch over the end are.
         RoundEnd::StructuredOutput => Next::AskStopHooks,
         RoundEnd::StructuredOutputExhausted => Next::End(Ending::StructuredOutputExhausted),
-        RoundEnd::ToolsAnswered if used.preempted => Next::End(Ending::Preempted),
-        RoundEnd::ToolsAnswered | RoundEnd::HeldByStopHook => within_rounds(used, Next::Again),
+        RoundEnd::ToolsAnswered(_) if used.preempted => Next::End(Ending::Preempted),
+        RoundEnd::ToolsAnswered(StopReason::Finished) | RoundEnd::HeldByStopHook => {
+            within_rounds(used, Next::Again)
+        }
         RoundEnd::CutOff if used.nudges.cut_off < CUT_OFF_RECOVERIES => {
             within_rounds(used, Next::Nudge(Nudge::CutOff))
         }
-        RoundEnd::CutOff => Next::AskStopHooks,
-        RoundEnd::Answered(reason) => after_answer(reason, used),
+        // Half an answer is not passed off as a whole one.
+        RoundEnd::CutOff => Next::End(Ending::CutOff),
+        RoundEnd::ToolsAnswered(reason) | RoundEnd::Answered(reason) => after_answer(reason, used),
     }
 }
 
@@ -191,15 +206,27 @@ mod tests {
         use StopReason::{Finished, OutOfTokens, Refusal};
         let spent = |nudges| Used { nudges, ..used() };
         let rows: Vec<(RoundEnd, Used, Next)> = vec![
-            (RoundEnd::ToolsAnswered, used(), Next::Again),
-            (RoundEnd::ToolsAnswered, Used { max_rounds: Some(2), ..used() }, Next::Again),
-            (RoundEnd::ToolsAnswered, Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
-            (RoundEnd::ToolsAnswered, Used { preempted: true, ..used() }, Next::End(Ending::Preempted)),
+            (RoundEnd::ToolsAnswered(Finished), used(), Next::Again),
+            (RoundEnd::ToolsAnswered(Finished), Used { max_rounds: Some(2), ..used() }, Next::Again),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                Used { max_rounds: Some(1), ..used() },
+                Next::End(MaxTurns(1)),
+            ),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                Used { preempted: true, ..used() },
+                Next::End(Ending::Preempted),
+            ),
             (RoundEnd::Answered(Finished), Used { preempted: true, ..used() }, Next::AskStopHooks),
             (RoundEnd::Answered(Finished), used(), Next::AskStopHooks),
             (RoundEnd::Answered(Finished), Used { max_rounds: Some(1), ..used() }, Next::AskStopHooks),
             (RoundEnd::Answered(Finished), Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
-            (RoundEnd::ToolsAnswered, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                Used { over_budget: true, ..used() },
+                Next::End(Ending::Budget),
+            ),
             (RoundEnd::Answered(Finished), Used { visible: false, ..used() }, Next::Nudge(Nudge::Empty)),
             (
                 RoundEnd::Answered(Finished),
@@ -230,7 +257,31 @@ mod tests {
                 Next::Fallback,
             ),
             (RoundEnd::CutOff, used(), Next::Nudge(Nudge::CutOff)),
-            (RoundEnd::CutOff, spent(Nudges { cut_off: 3, ..Nudges::default() }), Next::AskStopHooks),
+            (RoundEnd::CutOff, spent(Nudges { cut_off: 3, ..Nudges::default() }), Next::End(Ending::CutOff)),
+            (RoundEnd::CutOff, Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
+            (RoundEnd::CutOff, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+            (RoundEnd::ToolsAnswered(OutOfTokens), used(), Next::Nudge(Nudge::OutOfTokens)),
+            (
+                RoundEnd::ToolsAnswered(OutOfTokens),
+                spent(Nudges { out_of_tokens: 3, ..Nudges::default() }),
+                Next::End(Ending::OutOfTokens),
+            ),
+            (
+                RoundEnd::ToolsAnswered(OutOfTokens),
+                Used { preempted: true, ..used() },
+                Next::End(Ending::Preempted),
+            ),
+            (RoundEnd::ToolsAnswered(Refusal), used(), Next::Nudge(Nudge::Refusal)),
+            (
+                RoundEnd::ToolsAnswered(Refusal),
+                spent(Nudges { refusal: 1, ..Nudges::default() }),
+                Next::End(Refused),
+            ),
+            (
+                RoundEnd::Answered(OutOfTokens),
+                Used { over_budget: true, ..used() },
+                Next::End(Ending::Budget),
+            ),
             (RoundEnd::HeldByStopHook, used(), Next::Again),
             (RoundEnd::HeldByStopHook, Used { preempted: true, ..used() }, Next::Again),
             (RoundEnd::HeldByStopHook, Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
@@ -252,7 +303,7 @@ mod tests {
                 Used { owes_structure: true, max_rounds: Some(1), ..used() },
                 Next::End(MaxTurns(1)),
             ),
-            (RoundEnd::ToolsAnswered, Used { owes_structure: true, ..used() }, Next::Again),
+            (RoundEnd::ToolsAnswered(Finished), Used { owes_structure: true, ..used() }, Next::Again),
             (RoundEnd::StructuredOutput, Used { max_rounds: Some(1), ..used() }, Next::AskStopHooks),
             (RoundEnd::StructuredOutput, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
             (
@@ -266,6 +317,13 @@ mod tests {
         for (end, used, next) in rows {
             assert_eq!(decide(end, &used), next, "{end:?} with {used:?}");
         }
+    }
+
+    #[test]
+    fn what_was_overcome_is_forgotten() {
+        let mut nudges = Nudges { out_of_tokens: 2, refusal: 1, empty: 1, cut_off: 3, structure: 1 };
+        nudges.forget_overcome();
+        assert_eq!(nudges, Nudges { refusal: 1, structure: 1, ..Nudges::default() });
     }
 
     #[test]

@@ -11,7 +11,9 @@
 //! | `error_max_budget_usd` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //! | interrupt, deny with interrupt (`error_during_execution`) | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //!
-//! Subtype, `terminal_reason` and the text in `errors` stay as they are today. API failures, failed
+//! Subtype, `terminal_reason` and the text in `errors` stay as they are today. A structured answer ends the turn
+//! here too: their CLI asked the model once more and put its words into `result`, but clients read
+//! `structured_output`, which is the same, and `result` holds its JSON text. API failures, failed
 //! structured output and sessions that cannot be taken up are errors in both. `session_state_changed` needs
 //! no rule here: it goes to clients that ask for it in their environment, and seed-era ones do not.
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::commands::CommandEnd;
 use crate::compact::OutOfRoom;
 use crate::decide::Ending;
+use crate::sampling::cut_short;
 use crate::turn::{Outcome, Phase, Turn};
 
 /// The stop reason of messages that no model wrote.
@@ -31,27 +32,15 @@ pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) ->
         Outcome::Ended(ending) => ended(turn, ending, &mut result).await,
         Outcome::Failed(error) => {
             let failure = ApiFailure::new(&error, &turn.model_id);
-            gave_up(turn, &failure, &mut result).await;
+            failed(turn, &failure, MADE_UP, &mut result).await;
         }
-        Outcome::OutOfRoom(why) => gave_up(turn, &out_of_room(why), &mut result).await,
+        Outcome::OutOfRoom(why) => failed(turn, &out_of_room(why), MADE_UP, &mut result).await,
         Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
         Outcome::Command(end) => command(end, &mut result),
     }
     turn.shared.options.era.soften(&mut result);
     let finished = Finished { is_error: result.is_error, cut_short };
     (result, finished)
-}
-
-/// A failure that hooks hear about.
-async fn gave_up(turn: &mut Turn<'_>, failure: &ApiFailure, result: &mut ResultMessage) {
-    let event = StopFailureInput {
-        error: failure.error.to_owned(),
-        error_details: Some(failure.text.clone()),
-        last_assistant_message: Some(turn.stats.last_text.clone()),
-        ..StopFailureInput::default()
-    };
-    turn.shared.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
-    failed(turn, failure, MADE_UP, result).await;
 }
 
 /// The result of a command that the session answered itself: no model was asked for it.
@@ -90,6 +79,7 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
             success(turn, "completed", result);
             result.num_turns = 0;
             result.terminal_reason = None;
+            result.api_error_status = None;
         }
         Ending::MaxTurns(limit) => {
             let text = format!("Reached maximum number of turns ({limit})");
@@ -113,6 +103,10 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
         Ending::OutOfTokens => {
             let limit = lathe_models::catalog::capabilities(&turn.model_id).max_output_tokens;
             failed(turn, &out_of_tokens(limit), MADE_UP, result).await;
+        }
+        Ending::CutOff => {
+            let error = turn.stats.broken_by.take().unwrap_or_else(cut_short);
+            failed(turn, &ApiFailure::new(&error, &turn.model_id), MADE_UP, result).await;
         }
         Ending::Refused => {
             let model = turn.model_id.clone();
@@ -195,9 +189,16 @@ fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
     });
 }
 
-/// A failed request: the text is said as an assistant message and is the result, which counts as an
-/// error although its subtype says success.
+/// A failure of the model: hooks hear about it, its text is said as an assistant message and is the result, which
+/// counts as an error although its subtype says success.
 async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, result: &mut ResultMessage) {
+    let event = StopFailureInput {
+        error: failure.error.to_owned(),
+        error_details: Some(failure.text.clone()),
+        last_assistant_message: Some(turn.stats.last_text.clone()),
+        ..StopFailureInput::default()
+    };
+    turn.shared.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
     let mut frame = turn.shared.frames.api_error(failure);
     frame.message.stop_reason = Some(stop_reason.to_owned());
     if stop_reason != MADE_UP {

@@ -49,9 +49,23 @@ impl Shared {
         self.hooks.listens(event)
     }
 
-    /// Runs the hooks of an event. What they want the user to see is shown here, and what they want of the
-    /// session whatever the event: files to watch, variables for its commands.
+    /// Runs the hooks of an event and shows what they want the user to see.
     pub(crate) async fn fire(
+        self: &Arc<Self>,
+        event: impl Into<HookEventInput>,
+        tool_use_id: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let outcome = self.fire_unseen(event, tool_use_id, cancel).await;
+        for notice in outcome.notices() {
+            self.show(notice).await;
+        }
+        outcome
+    }
+
+    /// Runs the hooks of an event. What they want of the session whatever the event is done here: files to
+    /// watch, variables for its commands. What they want the user to see is left to the caller.
+    pub(crate) async fn fire_unseen(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
         tool_use_id: Option<&str>,
@@ -78,9 +92,6 @@ impl Shared {
         };
         // On the heap: events are fired from everywhere, and each place would carry all of this with it.
         let outcome = Box::pin(self.hooks.run(&input, context)).await;
-        for notice in outcome.notices() {
-            self.show(notice).await;
-        }
         if env_file.is_some() {
             self.take_env_files().await;
         }

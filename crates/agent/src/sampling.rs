@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::calls::Calls;
-use crate::decide::RoundEnd;
+use crate::decide::{RoundEnd, StopReason};
 use crate::hooking;
 use crate::request;
 use crate::schedule::Access;
@@ -67,10 +67,10 @@ impl Turn<'_> {
                 Attempt::Broken(error) => {
                     self.close_partial_events(&answer).await;
                     if self.keeps_what_arrived(&mut answer, &error).await {
+                        self.stats.broken_by = Some(error);
                         return self.cut_off(answer, calls).await;
                     }
-                    overloads += u32::from(error.kind == ErrorKind::Overloaded);
-                    if self.switches_model(&error, overloads).await {
+                    if self.switches_model(&error, &mut overloads).await {
                         continue;
                     }
                     retries += 1;
@@ -120,13 +120,14 @@ impl Turn<'_> {
         loop {
             tokio::select! {
                 biased;
-                () = self.cancel.cancelled() => return Attempt::Interrupted,
+                // An answer that is whole stays whole; what it asked for is broken off behind it.
+                () = self.cancel.cancelled(), if !answer.complete => return Attempt::Interrupted,
                 // What has arrived of the answer is shown before what its tools have done meanwhile, so
                 // that a fast tool does not tear an answer apart that is already here.
                 event = stream.events.next() => match event {
                     Some(Ok(event)) => self.take_event(event, answer, calls).await,
+                    Some(Err(_)) | None if answer.is_whole() => return Attempt::Complete,
                     Some(Err(error)) => return Attempt::Broken(error),
-                    None if answer.complete => return Attempt::Complete,
                     None => return Attempt::Broken(cut_short()),
                 },
                 Some(done) = calls.running.next(), if !calls.running.is_empty() => {
@@ -213,6 +214,7 @@ impl Turn<'_> {
         self.stats.answer_id = answer.id().to_owned();
         self.stats.visible = answer.is_visible();
         let end = answered(&answer);
+        let behind_calls = behind_calls(&answer);
         self.history.add_assistant(answer.blocks);
         self.note_answer(&answer.usage);
         if calls.is_empty() {
@@ -221,7 +223,10 @@ impl Turn<'_> {
         if self.shared.over_budget() {
             // The answer that crossed the limit is the last: what it asked for is not done.
             self.history.add_user(calls.refuse_all("The spending limit was reached; this was not run."));
-            return Ok(RoundEnd::ToolsAnswered);
+            return Ok(RoundEnd::ToolsAnswered(behind_calls));
+        }
+        if behind_calls == StopReason::Refusal {
+            self.leave_out_waiting(&mut calls).await;
         }
         self.finish_calls(&mut calls).await;
         if let Some(call) = calls.deferred.take() {
@@ -240,11 +245,11 @@ impl Turn<'_> {
             self.mark_interrupted(Phase::Tools).await;
             return Err(Outcome::Interrupted(Phase::Tools));
         }
-        Ok(self.after_tools(calls.stops))
+        Ok(self.after_tools(calls.stops, behind_calls))
     }
 
     /// How a round with tools ended.
-    fn after_tools(&mut self, stopped_by_hook: bool) -> RoundEnd {
+    fn after_tools(&mut self, stopped_by_hook: bool, behind_calls: StopReason) -> RoundEnd {
         let structured = &mut self.stats.structured;
         let given = std::mem::take(&mut structured.fresh);
         if stopped_by_hook {
@@ -254,7 +259,17 @@ impl Turn<'_> {
         } else if structured.failures >= self.shared.limits.max_structured_attempts {
             RoundEnd::StructuredOutputExhausted
         } else {
-            RoundEnd::ToolsAnswered
+            RoundEnd::ToolsAnswered(behind_calls)
+        }
+    }
+
+    /// The provider stopped the answer for safety: what it asked for and has not begun is not done.
+    async fn leave_out_waiting(&mut self, calls: &mut Calls) {
+        for call in calls.schedule.drain_waiting() {
+            let answered =
+                toolrun::left_out(call, "The provider stopped this answer for safety; the call was not run.");
+            self.say_tool_result(&answered).await;
+            calls.record(answered);
         }
     }
 
@@ -299,6 +314,10 @@ impl Turn<'_> {
             answer.blocks.push(block);
         }
         let phase = if calls.is_empty() { Phase::Streaming } else { Phase::Tools };
+        if phase == Phase::Tools {
+            // That is why an answer with calls ends, whether or not the event that says so had come.
+            self.stats.stop_reason = answer.stop_reason.clone().or_else(|| Some("tool_use".to_owned()));
+        }
         self.finish_calls(&mut calls).await;
         self.history.add_assistant(std::mem::take(&mut answer.blocks));
         self.note_answer(&answer.usage);
@@ -333,20 +352,17 @@ impl Turn<'_> {
         }
     }
 
-    /// Turns to the next fallback model when this one keeps being overloaded, or fails on its own side.
-    pub(crate) async fn switches_model(&mut self, error: &ModelError, overloads: u32) -> bool {
+    /// Turns to the next fallback model when this one was overloaded several times in a row, or fails on its own
+    /// side. `overloads` counts the overloads so far.
+    pub(crate) async fn switches_model(&mut self, error: &ModelError, overloads: &mut u32) -> bool {
+        *overloads = if error.kind == ErrorKind::Overloaded { *overloads + 1 } else { 0 };
         let trigger = match error.kind {
-            ErrorKind::Overloaded if overloads >= OVERLOADS_BEFORE_FALLBACK => "overloaded",
+            ErrorKind::Overloaded if *overloads >= OVERLOADS_BEFORE_FALLBACK => "overloaded",
             ErrorKind::Server => "server_error",
             _ => return false,
         };
-        if self.fallbacks.is_empty() {
-            return false;
-        }
-        let fallback = self.fallbacks.remove(0);
-        if fallback == self.model_id {
-            return false;
-        }
+        let Some(fallback) = self.next_fallback() else { return false };
+        *overloads = 0;
         let original = std::mem::replace(&mut self.model_id, fallback.clone());
         self.shared.emit(self.shared.frames.model_fallback(trigger, &original, &fallback)).await;
         true
@@ -411,6 +427,15 @@ impl Turn<'_> {
         let mut totals = self.shared.totals();
         totals.add(model, &answer.usage);
         totals.note_last(&answer.usage);
+    }
+}
+
+/// Why an answer with calls ended. Its calls are what matters, unless it was refused, or the output limit cut one
+/// of them: the model would ask for the same again and never hear why it does not work.
+fn behind_calls(answer: &Answer) -> StopReason {
+    match StopReason::read(answer.stop_reason.as_deref()) {
+        StopReason::OutOfTokens if !answer.ends_in_half_a_call() => StopReason::Finished,
+        reason @ (StopReason::Finished | StopReason::OutOfTokens | StopReason::Refusal) => reason,
     }
 }
 

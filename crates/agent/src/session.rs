@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lathe_protocol::{ContentBlock, Inbound, InboundUser, Outbound};
+use lathe_protocol::{ContentBlock, HookEvent, Inbound, InboundUser, Outbound};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use crate::lines;
 use crate::planning;
 use crate::shared::Shared;
 use crate::toolrun::ToolCall;
-use crate::turn::{Outcome, Stats, Turn};
+use crate::turn::{Outcome, Phase, Stats, Turn};
 
 /// How long a session with a call that was put off waits for the prompt of a host that has introduced itself.
 /// Hosts write both at once; with the prompt the call is part of its turn, and there is one result for both.
@@ -67,6 +67,8 @@ enum Work {
     Command(Box<Invocation>),
     /// Nobody answers; the result is this text.
     Nothing { text: String },
+    /// Somebody broke it off before the model was asked.
+    BrokenOff,
 }
 
 /// What a session does next.
@@ -272,7 +274,7 @@ impl Session {
     }
 
     /// Opens the turn of a prompt, or of a call that was put off and has none.
-    async fn open(&mut self, due: Due) -> (InboundUser, Work) {
+    async fn open(&mut self, due: Due, handle: &TurnHandle) -> (InboundUser, Work) {
         self.takes_up = false;
         self.shared.emit_state("running").await;
         let prompt = match due {
@@ -290,20 +292,21 @@ impl Session {
         }
         let work = match commands::dispatch(&self.shared, &prompt) {
             Dispatch::Command(call) => Work::Command(call),
-            Dispatch::Prompt { note } => self.take_prompt(&prompt, note).await,
+            Dispatch::Prompt { note } => self.take_prompt(&prompt, note, handle).await,
         };
         (prompt, work)
     }
 
     /// One prompt, one result.
     async fn turn(&mut self, due: Due) {
-        let (prompt, work) = self.open(due).await;
+        // From here on it can be broken off, also while hooks look at the prompt.
+        let handle = TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
+        let (prompt, work) = self.open(due, &handle).await;
         // A call that was put off comes before anything the model is asked.
         let deferred = match &work {
             Work::Answer | Work::TakeUp { .. } => self.deferred.take(),
-            Work::Command(_) | Work::Nothing { .. } => None,
+            Work::Command(_) | Work::Nothing { .. } | Work::BrokenOff => None,
         };
-        let handle = TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
         let choice = self.shared.choice().clone();
         let mut history = std::mem::take(&mut self.history);
         let mut turn = Turn {
@@ -344,6 +347,10 @@ impl Session {
                     turn.stats.last_text = text;
                     Outcome::Ended(Ending::NothingAsked)
                 }
+                Work::BrokenOff => {
+                    turn.mark_interrupted(Phase::Streaming).await;
+                    Outcome::Interrupted(Phase::Streaming)
+                }
             };
             let cleared = matches!(&outcome, Outcome::Command(end) if end.cleared);
             if shared.stop.is_cancelled() {
@@ -369,19 +376,23 @@ impl Session {
     }
 
     /// Takes a prompt for the model in, as far as the hooks let it.
-    async fn take_prompt(&mut self, prompt: &InboundUser, note: Option<String>) -> Work {
-        let (shared, cancel) = (self.shared.clone(), self.shared.stop.child_token());
+    async fn take_prompt(&mut self, prompt: &InboundUser, note: Option<String>, handle: &TurnHandle) -> Work {
+        let shared = self.shared.clone();
         let before = async {
-            let notes = shared.catch_up(&cancel).await;
-            (notes, shared.submit_to_hooks(prompt, &cancel).await)
+            let notes = shared.catch_up(&handle.cancel).await;
+            (notes, shared.submit_to_hooks(prompt, &handle.cancel).await)
         };
-        let (notes, mut submitted) = self.listening(before, &cancel).await;
+        let (notes, mut submitted) = self.serve(before, Some(handle)).await;
+        if handle.cancel.is_cancelled() && self.shared.listens(&HookEvent::UserPromptSubmit) {
+            submitted = Submitted::BrokenOff;
+        }
         if let (Submitted::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
             contexts.push(note);
         }
         self.open_turn(prompt, &submitted, &notes).await;
         match submitted {
             Submitted::Refused(refusal) => Work::Nothing { text: refusal.text },
+            Submitted::BrokenOff => Work::BrokenOff,
             Submitted::Accepted { .. } if prompt.should_query == Some(false) => {
                 Work::Nothing { text: String::new() }
             }
@@ -419,6 +430,7 @@ impl Session {
                 }
                 self.shared.emit(self.shared.frames.prompt_refused(refusal)).await;
             }
+            Submitted::BrokenOff => {}
         }
         self.report_troubles().await;
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lathe_protocol::system::Informational;
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
 use lathe_tools::{
     Content, Effect, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput,
@@ -14,6 +15,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::answer::UNPARSED_INPUT;
 use crate::deferred::Siblings;
 use crate::hooking;
 use crate::permit::{Permitted, permit};
@@ -90,6 +92,8 @@ pub struct Answered {
     pub interrupted: bool,
     /// What hooks want the model to know, behind the result.
     pub notes: Vec<String>,
+    /// What hooks want people to see, behind the result.
+    pub notices: Vec<Informational>,
     /// Whether a hook wants the turn to end here.
     pub stops: bool,
 }
@@ -258,7 +262,7 @@ enum Refused {
 
 /// Schema, then the tool's own look at the input.
 fn checked_input(tool: &dyn Tool, call: &ToolCall) -> Result<Value, Refused> {
-    if let Some(unparsed) = call.input.get("__unparsedToolInput") {
+    if let Some(unparsed) = call.input.get(UNPARSED_INPUT) {
         let raw = unparsed["raw"].as_str().unwrap_or("");
         return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), raw)));
     }
@@ -288,6 +292,7 @@ fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answer
         denial: None,
         interrupted: false,
         notes: Vec::new(),
+        notices: Vec::new(),
         stops: false,
     }
 }
@@ -297,6 +302,11 @@ fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) ->
         (Some(content), Some(result)) => error(call, content, json!(result), meta),
         _ => broken_off(call),
     }
+}
+
+/// The answer to a call that is not run, for a reason that has nothing to do with the call.
+pub fn left_out(call: ToolCall, why: &str) -> Answered {
+    error(call, why.to_owned(), json!(format!("Error: {why}")), None)
 }
 
 fn invalid_input(call: ToolCall, invalid: &InvalidInput) -> Answered {
@@ -345,7 +355,17 @@ pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> Answered {
 
 fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> Answered {
     let block = json!({"type": "tool_result", "content": content, "is_error": true, "tool_use_id": call.id});
-    Answered { call, block, result, meta, denial: None, interrupted: false, notes: Vec::new(), stops: false }
+    Answered {
+        call,
+        block,
+        result,
+        meta,
+        denial: None,
+        interrupted: false,
+        notes: Vec::new(),
+        notices: Vec::new(),
+        stops: false,
+    }
 }
 
 fn unknown_tool(shared: &Shared, name: &str) -> String {

@@ -96,6 +96,8 @@ pub struct Stats {
     pub request_id: Option<String>,
     /// Whether the last answer had anything a person sees.
     pub visible: bool,
+    /// What broke the last answer that did not come whole.
+    pub broken_by: Option<ModelError>,
     pub api_ms: u64,
     /// Estimate of what was thought in this turn.
     pub thinking_tokens: u64,
@@ -127,6 +129,7 @@ impl Stats {
             answer_id: String::new(),
             request_id: None,
             visible: false,
+            broken_by: None,
             api_ms: 0,
             thinking_tokens: 0,
             first_request_ms: None,
@@ -171,7 +174,10 @@ impl Turn<'_> {
                 };
             }
             match decide(round, &self.used()) {
-                Next::Again => self.pause().await,
+                Next::Again => {
+                    self.stats.nudges.forget_overcome();
+                    self.pause().await;
+                }
                 Next::Nudge(nudge) => self.nudge(nudge).await,
                 Next::Fallback => self.turn_to_fallback().await,
                 // Stop hooks were asked above, and what they want is no such question any more.
@@ -241,11 +247,7 @@ impl Turn<'_> {
 
     /// The model refused twice: another one is asked, and stays for the rest of the session.
     async fn turn_to_fallback(&mut self) {
-        self.fallbacks.retain(|model| *model != self.model_id);
-        if self.fallbacks.is_empty() {
-            return;
-        }
-        let fallback = self.fallbacks.remove(0);
+        let Some(fallback) = self.next_fallback() else { return };
         let original = std::mem::replace(&mut self.model_id, fallback.clone());
         self.chosen_id.clone_from(&fallback);
         self.shared.choice().id.clone_from(&fallback);
@@ -255,6 +257,12 @@ impl Turn<'_> {
         self.shared.emit(frame).await;
         // The refused answer may have left text behind; a request must not end with it.
         self.history.add_user_text(nudge_text(Nudge::Refusal));
+    }
+
+    /// The next model to turn to; naming the one that answers now among them changes nothing.
+    pub(crate) fn next_fallback(&mut self) -> Option<String> {
+        self.fallbacks.retain(|model| *model != self.model_id);
+        (!self.fallbacks.is_empty()).then(|| self.fallbacks.remove(0))
     }
 
     /// Writes down and shows a finished block of an answer; returns its id.
@@ -314,6 +322,9 @@ impl Turn<'_> {
         self.stats.user_frames += 1;
         self.shared.journal().tool_result(&frame, &answered.call.assistant_uuid);
         self.shared.emit(frame).await;
+        for notice in &answered.notices {
+            self.shared.show(notice.clone()).await;
+        }
     }
 
     /// Writes down and shows something on the user's side that is no tool result.

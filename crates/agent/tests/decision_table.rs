@@ -128,6 +128,18 @@ fn limits() -> Vec<Row> {
             budget,
             vec![spent(json!("end_turn")), spent(Value::Null)],
         ),
+        row(
+            "budget crossed by an answer that was cut",
+            json!([{"text": "part", "stop": "max_tokens", "in": 50_000}, {"text": "never"}]),
+            budget,
+            vec![spent(json!("max_tokens"))],
+        ),
+        row(
+            "budget crossed while going on",
+            json!([{"text": "part", "stop": "max_tokens", "in": 1, "out": 1}, {"text": "rest", "in": 50_000}]),
+            budget,
+            vec![with(spent(json!("end_turn")), json!({"num_turns": 2}))],
+        ),
         row("a budget that holds", json!([{"text": "x", "in": 1, "out": 1}]), budget, vec![success("x", 1)]),
     ]
 }
@@ -203,6 +215,118 @@ fn answers() -> Vec<Row> {
     ]
 }
 
+/// Answers that end in a way that does not go with what they hold.
+fn odd_answers() -> Vec<Row> {
+    let cut = json!({"text": "part", "stop": "max_tokens"});
+    let half = json!({"tools": [{"name": "Bash", "raw": "{\"command\": \"touch ran"}], "stop": "max_tokens"});
+    let call = |stop: &str| json!({"tools": [bash("touch one"), bash("touch two")], "stop": stop});
+    let thought = json!({"thinking": "hm"});
+    let twins = json!({"tools": [
+        {"name": "Bash", "id": "same", "input": {"command": "echo 1"}},
+        {"name": "Bash", "id": "same", "input": {"command": "echo 2"}},
+    ]});
+    vec![
+        row(
+            "the output limit cuts a call",
+            json!([half, {"text": "in pieces"}]),
+            plain,
+            vec![success("in pieces", 3)],
+        ),
+        row(
+            "the output limit cuts every call",
+            json!([half]),
+            plain,
+            vec![api_error(json!({"num_turns": 8, "api_error": "max_output_tokens"}))],
+        ),
+        row(
+            "calls that are whole run, limit or not",
+            json!([call("max_tokens"), {"text": "x"}]),
+            plain,
+            vec![success("x", 3)],
+        ),
+        row(
+            "work in between makes up for limits before",
+            json!([cut, cut, cut, {"tools": [bash("echo one")]}, cut, cut, {"text": "x"}]),
+            plain,
+            vec![success("x", 7)],
+        ),
+        row(
+            "refused behind calls",
+            json!([call("refusal"), {"text": "well"}]),
+            plain,
+            vec![success("well", 4)],
+        ),
+        row(
+            "refused behind calls for ever",
+            json!([call("refusal")]),
+            plain,
+            vec![api_error(json!({"num_turns": 6, "stop_reason": "refusal"}))],
+        ),
+        row(
+            "refused with half a text",
+            json!([{"text": "I will", "stop": "refusal"}, {"text": "well"}]),
+            plain,
+            vec![success("well", 2)],
+        ),
+        row("thought and said nothing", json!([thought, {"text": "b"}]), plain, vec![success("b", 2)]),
+        row("thought and said nothing twice", json!([thought]), plain, vec![success("", 2)]),
+        row(
+            "a stop sequence",
+            json!([{"text": "x", "stop": "stop_sequence"}]),
+            plain,
+            vec![with(success("x", 1), json!({"stop_reason": "stop_sequence"}))],
+        ),
+        row(
+            "a call announced and not made",
+            json!([{"text": "x", "stop": "tool_use"}]),
+            plain,
+            vec![with(success("x", 1), json!({"stop_reason": "tool_use"}))],
+        ),
+        row(
+            "a call made and not announced",
+            json!([{"tools": [bash("echo 1")], "stop": "end_turn"}, {"text": "x"}]),
+            plain,
+            vec![success("x", 2)],
+        ),
+        row("two calls of one name", json!([twins, {"text": "x"}]), plain, vec![success("x", 3)]),
+        row(
+            "a pause of a tool that runs elsewhere",
+            json!({"turns": [{"stop": "pause_turn", "blocks": [{"block":
+                {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}}}]}]}),
+            plain,
+            vec![with(success("", 1), json!({"stop_reason": "pause_turn"}))],
+        ),
+    ]
+}
+
+/// Streams that break at one point or another.
+fn broken_answers() -> Vec<Row> {
+    let error = |after: u32| {
+        let at = json!({"type": "api_error", "message": "inside", "after_events": after});
+        json!({"blocks": [{"text": "one"}, {"text": "two"}], "error_event": at})
+    };
+    // message_start, then start, delta and stop of each block, then message_delta and message_stop.
+    let cut = |after: u32| json!({"text": "whole", "cut": {"after_events": after}});
+    let then = |first: Value| json!({"turns": [first, {"text": "rest"}]});
+    vec![
+        row("an error before anything", then(error(0)), plain, vec![success("rest", 1)]),
+        row("an error before any block", then(error(1)), plain, vec![success("rest", 1)]),
+        row("an error between two blocks", then(error(4)), plain, vec![success("rest", 2)]),
+        row("an error behind the blocks", then(error(7)), plain, vec![success("rest", 2)]),
+        row("an error behind the end of the answer", then(error(8)), plain, vec![success("two", 1)]),
+        row("a cut behind the end of the answer", then(cut(5)), plain, vec![success("whole", 1)]),
+        row("a cut behind the last block", then(cut(4)), plain, vec![success("rest", 2)]),
+        row(
+            "an error in every stream",
+            json!({"turns": [error(3)]}),
+            plain,
+            vec![api_error(
+                json!({"num_turns": 4, "result": "API Error: inside", "api_error_type": "api_error"}),
+            )],
+        ),
+    ]
+}
+
 fn failures() -> Vec<Row> {
     let status = |status: u16| json!({"error": status});
     let failed =
@@ -234,6 +358,24 @@ fn failures() -> Vec<Row> {
             json!([status(500), {"text": "fb"}]),
             fallbacks,
             vec![success("fb", 1)],
+        ),
+        row(
+            "a fallback that is the model itself is passed over",
+            json!([status(500), {"text": "fb"}]),
+            |s| {
+                s.fallbacks = vec!["claude-opus-5-5".to_owned(), "claude-sonnet-4-5".to_owned()];
+                s.max_retries = 0;
+            },
+            vec![success("fb", 1)],
+        ),
+        row(
+            "500 from everybody",
+            json!([status(500)]),
+            |s| {
+                fallbacks(s);
+                s.max_retries = 1;
+            },
+            vec![failed(500, "api_error")],
         ),
         row(
             "a failed prompt does not spoil the next",
@@ -309,6 +451,21 @@ fn structures() -> Vec<Row> {
                 max_turns(s, 1);
             },
             vec![given(2)],
+        ),
+        row(
+            "given by the fallback",
+            json!([{"error": 500}, bob]),
+            |s| {
+                fallbacks(s);
+                schema(s);
+            },
+            vec![given(2)],
+        ),
+        row(
+            "cut by the output limit",
+            json!([{"tools": [{"name": "StructuredOutput", "raw": "{\"name\": \"Bo"}], "stop": "max_tokens"}, bob]),
+            schema,
+            vec![given(4)],
         ),
         row(
             "given beyond the budget",
@@ -462,6 +619,16 @@ async fn answers_end_turns_or_are_mended() {
 }
 
 #[tokio::test]
+async fn odd_answers_end_turns_or_are_mended() {
+    check(odd_answers()).await;
+}
+
+#[tokio::test]
+async fn broken_answers_end_turns_or_are_mended() {
+    check(broken_answers()).await;
+}
+
+#[tokio::test]
 async fn failures_end_turns_or_pass() {
     check(failures()).await;
 }
@@ -487,6 +654,55 @@ async fn context_of_a_stop_hook_makes_the_turn_go_on() {
     let (frames, _) = run(setup, &["go"]).await;
     let result = of_type(&frames, "result")[0];
     assert_eq!((&result["result"], &result["num_turns"]), (&json!("two"), &json!(1)));
+    // A note is no error, and nobody is alarmed.
+    assert_eq!(kinds(&frames), ["system init", "assistant text", "assistant text", "result success"]);
+}
+
+/// What a refused answer asked for and had not begun is not done; each call still has its answer.
+#[tokio::test]
+async fn a_refusal_holds_up_what_has_not_begun() {
+    let folder = tempdir().unwrap();
+    let calls = json!({"tools": [bash("touch one"), bash("touch two")], "stop": "refusal"});
+    let (frames, _) = run(Setup::new(json!([calls, {"text": "well"}]), folder.path()), &["go"]).await;
+    let answers: Vec<&Value> =
+        of_type(&frames, "user").iter().map(|frame| &frame["message"]["content"][0]["tool_use_id"]).collect();
+    assert_eq!(answers.iter().filter(|id| id.is_string()).count(), 2);
+    assert!(folder.path().join("one").exists(), "it was under way");
+    assert!(!folder.path().join("two").exists());
+}
+
+/// Overloads count in a row and for each model; whoever is next gets as many.
+#[tokio::test]
+async fn every_fallback_may_be_overloaded_as_often() {
+    let folder = tempdir().unwrap();
+    let busy = json!({"error": 529});
+    let script = json!([busy, busy, busy, busy, busy, busy, {"text": "ok"}, {"text": "again"}]);
+    let mut setup = Setup::new(script, folder.path());
+    fallbacks(&mut setup);
+    let (frames, _) = run(setup, &["go", "on"]).await;
+    let told: Vec<String> = frames
+        .iter()
+        .filter(|frame| frame["type"] == "system" && frame["subtype"] != "init")
+        .map(|frame| format!("{}{}", frame["subtype"].as_str().unwrap_or(""), frame["fallback_model"]))
+        .collect();
+    let retry = "api_retrynull";
+    assert_eq!(
+        told,
+        [
+            retry,
+            retry,
+            "model_fallback\"claude-sonnet-4-5\"",
+            retry,
+            retry,
+            "model_fallback\"claude-haiku-4-5\"",
+        ]
+    );
+    let models: Vec<&Value> = of_type(&frames, "assistant").iter().map(|f| &f["message"]["model"]).collect();
+    assert_eq!(
+        models,
+        ["claude-haiku-4-5", "claude-opus-5-5"],
+        "the next prompt asks the chosen model again"
+    );
 }
 
 /// What people see of stop hooks that will not let go: the first block, and the end of patience.

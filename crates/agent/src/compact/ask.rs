@@ -59,8 +59,7 @@ impl Turn<'_> {
                 Ok(()) => return Ok(answer),
                 Err(GaveUp::Interrupted) => return Err(GaveUp::Interrupted),
                 Err(GaveUp::Failed(error)) => {
-                    overloads += u32::from(error.kind == ErrorKind::Overloaded);
-                    if self.switches_model(&error, overloads).await {
+                    if self.switches_model(&error, &mut overloads).await {
                         continue;
                     }
                     retries += 1;

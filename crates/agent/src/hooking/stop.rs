@@ -1,7 +1,7 @@
 //! Stop hooks: the last word on whether a turn is over. They may send the model back to work, with their reason
 //! as the user's words or with a note, but not for ever.
 
-use lathe_hooks::ContextText;
+use lathe_hooks::{ContextText, Outcome};
 use lathe_protocol::hooks::{HookEventInput, StopInput};
 
 use crate::decide::Ending;
@@ -36,13 +36,14 @@ impl Turn<'_> {
         }
         self.history.add_notes(&notes);
         self.shared.write_notes(&notes);
-        self.tell_of_block().await
+        self.tell_of_block(&outcome).await
     }
 
     /// Tells people of the first block of a stop hook, and of the one that is not heeded any more.
-    async fn tell_of_block(&mut self) -> Option<Ending> {
+    async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<Ending> {
         let (frames, blocks) = (&self.shared.frames, self.stats.stop_blocks);
-        if blocks == 1 {
+        // A note is no error.
+        if blocks == 1 && !outcome.blocks.is_empty() {
             let text = "A stop hook keeps the turn from ending";
             self.shared.emit(frames.notification("stop-hook-error", text, "immediate")).await;
         }

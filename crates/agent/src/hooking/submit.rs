@@ -18,6 +18,8 @@ pub(crate) enum Submitted {
     Accepted { contexts: Vec<String>, words: Words },
     /// It does not.
     Refused(Refusal),
+    /// Somebody broke its hooks off before they had agreed: it does not either, and is forgotten.
+    BrokenOff,
 }
 
 /// Why a prompt does not go to the model.

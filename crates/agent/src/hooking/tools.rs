@@ -114,8 +114,9 @@ pub async fn after(
             ..PostToolUseInput::default()
         })
     };
-    let outcome = shared.fire(event, Some(&call.id.clone()), cancel).await;
+    let outcome = shared.fire_unseen(event, Some(&call.id.clone()), cancel).await;
     let said = Said::of(shared, &outcome).await;
+    answered.notices = outcome.notices();
     answered.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
     answered.notes.extend(said.notes);
     answered.stops |= said.stops;
