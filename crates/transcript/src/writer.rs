@@ -2,7 +2,7 @@
 //! killed process leaves at most one torn line, at the end, and records of others are never split.
 //!
 //! The lock is an advisory `flock` on the session file itself: other programs read (and append a title)
-//! undisturbed, and it dies with its holder, so no stale lock can exist. The file is created at the first
+//! undisturbed, and it dies with its holder, so no lock can stay behind for long. The file is created at the first
 //! record, or at once for an id that somebody chose; a session that says nothing leaves nothing.
 //!
 //! The surprising thing: [`append`](TranscriptWriter::append) fails once per trouble, not once per record.
@@ -15,6 +15,7 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -26,6 +27,10 @@ const NO_LINKS: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
 /// How much may wait in memory for a full disk before the writer gives up.
 pub const BACKLOG_BYTES: usize = 32 * 1024 * 1024;
+
+/// How often a lock is tried whose holder is not to be found, and how long between two tries: half a second.
+const DYING_TRIES: u32 = 50;
+const DYING_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a crash may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -287,6 +292,11 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).append(true).create(true).mode(0o600).custom_flags(NO_LINKS);
         let file = options.open(path).map_err(failed)?;
+        let kind = file.metadata().map_err(failed)?.file_type();
+        if !kind.is_file() {
+            // A pipe takes a few records and then holds whoever writes the next.
+            return Err(failed(io::Error::other("it is no regular file")));
+        }
         lock(&file, path)?;
         let metadata = file.metadata().map_err(failed)?;
         if metadata.len() > 0 {
@@ -299,16 +309,33 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
     }
 }
 
-/// Takes the session lock without waiting. A file system that has no locks is used without.
+/// Takes the session lock. Whoever is alive is not waited for. One that was killed may leave the lock for a
+/// moment to a child that it had just begun to start, and is followed at once by whoever takes the session up.
+/// A file system that has no locks is used without.
 pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
-    match file.try_lock() {
-        Ok(()) => Ok(()),
-        Err(TryLockError::WouldBlock) => {
-            Err(TranscriptError::Locked { path: path.to_owned(), holder: lock_holder(file) })
+    let mut patience = DYING_TRIES;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::WouldBlock) => {
+                let holder = lock_holder(file).filter(|pid| is_alive(*pid));
+                if holder.is_some() || patience == 0 {
+                    return Err(TranscriptError::Locked { path: path.to_owned(), holder });
+                }
+                patience -= 1;
+                std::thread::sleep(DYING_PAUSE);
+            }
+            Err(TryLockError::Error(error)) if has_no_locks(&error) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(TranscriptError::io("lock", path, error)),
         }
-        Err(TryLockError::Error(error)) if has_no_locks(&error) => Ok(()),
-        Err(TryLockError::Error(error)) => Err(TranscriptError::io("lock", path, error)),
     }
+}
+
+/// Whether a process runs; one that only waits to be buried does not.
+fn is_alive(pid: u32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // `4711 (name) S …`; the name may hold anything.
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 /// Whether an error says that the file system has no locks; some network file systems say it in their own way.

@@ -159,3 +159,42 @@ fn a_claimed_id_is_taken_at_once_and_given_back_unused() {
     let taken = TranscriptWriter::claim(&path, Durability::ProcessCrash);
     assert!(matches!(taken, Err(TranscriptError::AlreadyExists { .. })));
 }
+
+#[test]
+fn a_pipe_is_no_session_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("S.jsonl");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    let claimed = TranscriptWriter::claim(&path, Durability::ProcessCrash);
+    assert!(matches!(claimed, Err(TranscriptError::Io { .. })));
+    assert!(path.symlink_metadata().is_ok(), "and it is not ours to remove");
+}
+
+/// Has the file locked by a program that is dead, while another still has it open and does `then`. Nothing where
+/// there is no `flock`.
+#[allow(clippy::disallowed_methods, reason = "the lock must be another process's")]
+fn locked_by_the_dead(path: &Path, then: &str) -> Option<std::process::Child> {
+    let script = format!("exec 9<>\"$0\"; flock -n 9 && echo locked && exec {then}");
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", &script]).arg(path).stdout(std::process::Stdio::piped());
+    let mut shell = shell.spawn().ok()?;
+    let mut said = [0_u8];
+    shell.stdout.take()?.read_exact(&mut said).ok()?;
+    Some(shell)
+}
+
+#[test]
+fn a_lock_that_the_dead_left_is_waited_for_and_not_for_ever() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("S.jsonl");
+    std::fs::write(&path, "{}\n").unwrap();
+    let Some(mut short) = locked_by_the_dead(&path, "sleep 0.2") else { return };
+    TranscriptWriter::open_existing(&path, Durability::ProcessCrash).unwrap();
+    short.wait().unwrap();
+    let mut long = locked_by_the_dead(&path, "sleep 60").unwrap();
+    let held = TranscriptWriter::open_existing(&path, Durability::ProcessCrash);
+    assert!(matches!(held, Err(TranscriptError::Locked { holder: None, .. })));
+    long.kill().unwrap();
+    long.wait().unwrap();
+}
