@@ -2,8 +2,12 @@
 //! answer are one message, every tool call is followed by exactly one result, in the order of the calls.
 //! What a crash or damage left behind is made up for: a call without a result gets one that says so, a
 //! result without a call is dropped, because the API would refuse the conversation for ever.
+//!
+//! Ids of calls are unique, or so the API demands; other servers count from one in every process. So an id that
+//! comes again in another answer is another call, unless everything about it says that it was recorded twice.
 
 use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Serialize;
 use serde_json::json;
@@ -92,28 +96,78 @@ pub(crate) fn build(mut pieces: Vec<Piece>, open: Option<String>) -> History {
 /// A result, and the record it stood in.
 type FoundResult = (Box<RawValue>, String);
 
-/// Takes all tool results out of the records, so that each can be put behind its call wherever it stood.
-/// Of two results for one call the first counts.
-fn take_results(pieces: &mut [Piece]) -> HashMap<String, FoundResult> {
-    let mut results = HashMap::new();
-    for piece in pieces.iter_mut().filter(|piece| piece.role == Role::User) {
+/// The results of all calls, by the number of the call.
+#[derive(Default)]
+struct Results {
+    by_call: HashMap<usize, FoundResult>,
+    /// Those that answer no call.
+    orphans: usize,
+}
+
+/// Takes all tool results out of the records, so that each can be put behind its call wherever it stood: the last
+/// call before it with its id, or else the first one behind it. Of two results for one call the first counts.
+fn take_results(pieces: &mut [Piece]) -> Results {
+    let mut by_call = HashMap::new();
+    let mut newest: HashMap<String, usize> = HashMap::new();
+    let mut early: HashMap<String, FoundResult> = HashMap::new();
+    let mut answer = AnswerCalls::default();
+    for piece in pieces {
         let uuid = &piece.uuid;
-        piece.blocks.retain_mut(|block| {
-            let BlockKind::ToolResult { call } = &block.kind else { return true };
-            results.entry(call.clone()).or_insert_with(|| (block.raw.clone(), uuid.clone()));
-            false
-        });
+        match piece.role {
+            Role::Assistant => {
+                for id in piece.blocks.iter().filter_map(|block| block.kind.call_id()) {
+                    let Some(number) = answer.number(id) else { continue };
+                    newest.insert(id.to_owned(), number);
+                    by_call.extend(early.remove(id).map(|result| (number, result)));
+                }
+            }
+            Role::User => {
+                answer.end();
+                piece.blocks.retain_mut(|block| {
+                    let BlockKind::ToolResult { call } = &block.kind else { return true };
+                    let found = || (block.raw.clone(), uuid.clone());
+                    match newest.get(call) {
+                        Some(number) => drop(by_call.entry(*number).or_insert_with(found)),
+                        None => drop(early.entry(call.clone()).or_insert_with(found)),
+                    }
+                    false
+                });
+            }
+        }
     }
-    results
+    Results { by_call, orphans: early.len() }
+}
+
+/// Numbers the calls of a conversation. Within one answer an id counts once.
+#[derive(Default)]
+struct AnswerCalls {
+    next: usize,
+    ids: HashSet<String>,
+}
+
+impl AnswerCalls {
+    /// The number of a call; none if its answer has it already.
+    fn number(&mut self, id: &str) -> Option<usize> {
+        self.ids.insert(id.to_owned()).then(|| {
+            self.next += 1;
+            self.next
+        })
+    }
+
+    fn end(&mut self) {
+        self.ids.clear();
+    }
 }
 
 #[derive(Default)]
 struct Builder {
-    results: HashMap<String, FoundResult>,
+    results: Results,
     messages: Vec<HistoryMessage>,
     /// The answer whose blocks are being collected, each with its record.
     answer: Vec<(Block, String)>,
-    seen_calls: HashSet<String>,
+    calls: AnswerCalls,
+    /// What the last call with an id and its result looked like.
+    seen: HashMap<String, u64>,
     dangling: Vec<DanglingCall>,
     open: Option<String>,
     left_open: Option<DanglingCall>,
@@ -123,19 +177,7 @@ impl Builder {
     fn add(&mut self, piece: Piece) {
         match piece.role {
             Role::Assistant => {
-                for block in piece.blocks {
-                    // Ids of calls are unique; one that comes twice was recorded twice.
-                    let is_new = match &block.kind {
-                        BlockKind::ToolUse { id, .. } => self.seen_calls.insert(id.clone()),
-                        BlockKind::ToolResult { .. }
-                        | BlockKind::Thinking
-                        | BlockKind::Blank
-                        | BlockKind::Other => true,
-                    };
-                    if is_new {
-                        self.answer.push((block, piece.uuid.clone()));
-                    }
-                }
+                self.answer.extend(piece.blocks.into_iter().map(|block| (block, piece.uuid.clone())))
             }
             Role::User => {
                 self.close_answer();
@@ -148,27 +190,52 @@ impl Builder {
 
     /// Emits the collected answer and, behind it, the results of its calls.
     fn close_answer(&mut self) {
-        // An answer that was cut off after its thinking ends in what may not stand last.
-        while self
-            .answer
-            .pop_if(|(block, _)| matches!(block.kind, BlockKind::Thinking | BlockKind::Blank))
-            .is_some()
-        {}
-        let mut calls = Vec::new();
+        let (mut kept, mut calls) = (Vec::new(), Vec::new());
         for (block, uuid) in std::mem::take(&mut self.answer) {
             if let BlockKind::ToolUse { id, name } = &block.kind {
-                calls.push(DanglingCall {
+                let Some(number) = self.calls.number(id) else { continue };
+                let result = self.results.by_call.remove(&number);
+                if self.is_recorded_twice(id, &block, result.as_ref()) {
+                    continue;
+                }
+                let call = DanglingCall {
                     tool_use_id: id.clone(),
                     name: name.clone(),
                     assistant_uuid: uuid.clone(),
-                });
+                };
+                calls.push((call, result));
             }
+            kept.push((block, uuid));
+        }
+        self.calls.end();
+        // An answer that was cut off after its thinking ends in what may not stand last.
+        while kept.pop_if(|(block, _)| matches!(block.kind, BlockKind::Thinking | BlockKind::Blank)).is_some()
+        {
+        }
+        for (block, uuid) in kept {
             self.push(Role::Assistant, block, &uuid);
         }
-        for call in calls {
-            match self.results.remove(&call.tool_use_id) {
+        for (call, result) in calls {
+            match result {
                 Some((raw, uuid)) => self.push(Role::User, Block { raw, kind: BlockKind::Other }, &uuid),
                 None => self.push_made_up_result(call),
+            }
+        }
+    }
+
+    /// Whether a call with this id was there before and this one adds nothing to it: no result, or the same.
+    fn is_recorded_twice(&mut self, id: &str, block: &Block, result: Option<&FoundResult>) -> bool {
+        let looks = |result: &str| {
+            let mut hasher = DefaultHasher::new();
+            (block.raw.get(), result).hash(&mut hasher);
+            hasher.finish()
+        };
+        let now = result.map(|(raw, _)| looks(raw.get()));
+        match self.seen.get(id) {
+            Some(before) if now.is_none_or(|now| now == *before) => true,
+            Some(_) | None => {
+                self.seen.insert(id.to_owned(), now.unwrap_or_default());
+                false
             }
         }
     }
@@ -217,7 +284,7 @@ impl Builder {
         History {
             messages,
             dangling: self.dangling,
-            orphan_results: self.results.len(),
+            orphan_results: self.results.orphans,
             left_open: self.left_open,
         }
     }

@@ -116,6 +116,16 @@ pub(crate) enum BlockKind {
     Other,
 }
 
+impl BlockKind {
+    /// The id of a call.
+    pub(crate) fn call_id(&self) -> Option<&str> {
+        match self {
+            Self::ToolUse { id, .. } => Some(id),
+            Self::ToolResult { .. } | Self::Thinking | Self::Blank | Self::Other => None,
+        }
+    }
+}
+
 /// Content as blocks. A plain string is one text block; anything that is not content at all is none.
 pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
     let text = content.get();

@@ -117,6 +117,36 @@ fn results_without_calls_and_second_results_are_dropped() {
 }
 
 #[test]
+fn an_id_that_comes_again_is_another_call_unless_it_was_recorded_twice() {
+    let other = |id: &str| json!([{ "type": "tool_result", "tool_use_id": id, "content": "other" }]);
+    // A server that counts from one in every process; the first run was killed before its result.
+    let history = build(vec![
+        user("u", json!("go")),
+        assistant("a", call("1")),
+        user("v", json!("again")),
+        assistant("b", call("1")),
+        user("r", result("1")),
+        user("w", json!("and again")),
+        assistant("c", call("1")),
+        user("s", other("1")),
+    ]);
+    let expected = "U[go] A[call:1] U[lost:1 again] A[call:1] U[result:1 and again] A[call:1] U[result:1]";
+    assert_eq!(sketch(&history), expected);
+    // The API would refuse the same id for ever.
+    let twice = build(vec![
+        user("u", json!("go")),
+        assistant("a", call("1")),
+        assistant("b", call("1")),
+        user("r", result("1")),
+        assistant("c", json!("done")),
+        assistant("d", call("1")),
+        user("s", result("1")),
+        assistant("e", call("1")),
+    ]);
+    assert_eq!(sketch(&twice), "U[go] A[call:1] U[result:1] A[done]");
+}
+
+#[test]
 fn what_the_api_refuses_is_left_out() {
     let thinking = json!([{ "type": "thinking", "thinking": "hm", "signature": "s" }]);
     let history = build(vec![
