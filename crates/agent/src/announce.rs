@@ -21,7 +21,8 @@ impl Shared {
         }
         let mut journal = self.journal();
         journal.report(damage_note(&resumed.warnings).into_iter());
-        journal.go_on_after(resumed.last_uuid, resumed.turn_index);
+        let records = resumed.messages.iter().flat_map(|message| message.uuids.iter().cloned());
+        journal.go_on_after(resumed.last_uuid, resumed.turn_index, records);
         journal.known_as(resumed.title, resumed.tag);
         History::restore(resumed.messages)
     }

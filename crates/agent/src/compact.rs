@@ -17,7 +17,7 @@ use std::time::Instant;
 use lathe_models::{ErrorKind, catalog};
 use lathe_protocol::hooks::{HookEventInput, PostCompactInput, PreCompactInput};
 use lathe_protocol::message::UserTurn;
-use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedSegment};
+use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedMessages, PreservedSegment};
 use lathe_protocol::{Outbound, UserMessage};
 use lathe_settings::memory::{LoadReason, Memory as MemoryFiles};
 use serde_json::{Value, json};
@@ -180,6 +180,11 @@ impl Turn<'_> {
         // A text that takes so much of the window by itself would be in the way of everything that follows.
         self.history.shorten_unanswered(self.limits().window / 4, ASKED_CHARS);
         Some(outcome)
+    }
+
+    /// A prompt begins: how quickly the window filled up before it says nothing about a loop.
+    pub(crate) fn forget_refills(&self) {
+        self.shared.compaction().memory.begin_turn();
     }
 
     fn may_recover(&self) -> bool {
@@ -421,16 +426,19 @@ impl Turn<'_> {
 fn write_down(shared: &Arc<Shared>, mut told: Told, tail: &Tail, notes: &[String]) -> Told {
     let now = shared.frames.now();
     let mut journal = shared.journal();
-    let last = journal.last_record();
-    if let (Some(head), Some(last)) = (&tail.record, &last) {
+    let kept = tail.record.as_deref().map(|head| journal.records_from(head)).unwrap_or_default();
+    if let (Some(head), Some(last)) = (kept.first(), kept.last()) {
+        let anchor_uuid = told.summary.uuid.clone();
         told.boundary.compact_metadata.preserved_segment = Some(PreservedSegment {
             head_uuid: head.clone(),
-            anchor_uuid: told.summary.uuid.clone(),
+            anchor_uuid: anchor_uuid.clone(),
             tail_uuid: last.clone(),
             ..PreservedSegment::default()
         });
+        told.boundary.compact_metadata.preserved_messages =
+            Some(PreservedMessages { anchor_uuid, uuids: kept.clone(), ..PreservedMessages::default() });
     }
-    told.boundary.logical_parent_uuid = Some(last);
+    told.boundary.logical_parent_uuid = Some(journal.last_record());
     let metadata = &told.boundary.compact_metadata;
     journal.compacted(Boundary {
         uuid: &told.boundary.uuid,
@@ -443,7 +451,7 @@ fn write_down(shared: &Arc<Shared>, mut told: Told, tail: &Tail, notes: &[String
             cumulative_dropped_tokens: metadata.cumulative_dropped_tokens,
             ..lathe_transcript::record::CompactMetadata::default()
         },
-        kept_from: tail.record.as_deref(),
+        kept,
         summary: &told.summary,
     });
     for note in notes {

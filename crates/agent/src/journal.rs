@@ -4,6 +4,7 @@
 //! A host that keeps its own copy of the session (`--session-mirror`) gets every record as well, also
 //! those for which the disk has no room.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use lathe_protocol::event::TranscriptMirror;
@@ -21,6 +22,9 @@ pub use marks::{Boundary, CommandRecord};
 /// Records in one frame of the mirror.
 const MIRROR_BATCH: usize = 500;
 
+/// Records that are remembered: more than a compaction keeps.
+const MAX_RECENT: usize = 4096;
+
 /// Where a session is written, and where in the chain it stands.
 pub struct Journal {
     writer: Option<TranscriptWriter>,
@@ -37,6 +41,8 @@ pub struct Journal {
     title: Option<String>,
     /// What lists of sessions are to find in the file.
     names: Names,
+    /// The newest records of the conversation as the model has it, oldest first.
+    recent: VecDeque<String>,
     /// Block number within the answer under way, by the answer's id.
     block: (String, usize),
     /// The record of that answer's first block.
@@ -112,6 +118,7 @@ impl Journal {
             announced: None,
             title: None,
             names: Names::default(),
+            recent: VecDeque::new(),
             block: (String::new(), 0),
             answer_record: None,
             troubles: Vec::new(),
@@ -124,8 +131,15 @@ impl Journal {
         self.mirror = Some(Mirror { path: path.to_owned(), records: copied });
     }
 
-    /// Goes on behind a record of an earlier run, in which so many prompts have started a turn.
-    pub fn go_on_after(&mut self, last: Option<String>, turn_index: u64) {
+    /// Goes on behind a record of an earlier run, in which so many prompts have started a turn. `records` are
+    /// those of the conversation.
+    pub fn go_on_after(
+        &mut self,
+        last: Option<String>,
+        turn_index: u64,
+        records: impl IntoIterator<Item = String>,
+    ) {
+        records.into_iter().for_each(|record| self.follow(&record));
         self.last = last;
         self.turn_index = turn_index;
     }
@@ -150,7 +164,7 @@ impl Journal {
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);
-        self.last = Some(uuid.to_owned());
+        self.follow(uuid);
     }
 
     /// A block of an answer, or a message made up for a failed one.
@@ -176,7 +190,7 @@ impl Journal {
             }
         };
         self.append(line);
-        self.last = Some(frame.uuid.clone());
+        self.follow(&frame.uuid);
     }
 
     /// The answer to a tool call. It follows its own call, wherever the conversation is by now.
@@ -191,7 +205,7 @@ impl Journal {
         let link = Link { uuid: &frame.uuid, parent: Some(call_uuid), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);
-        self.last = Some(frame.uuid.clone());
+        self.follow(&frame.uuid);
     }
 
     /// Anything else on the user's side: notes to the model, marks of an interruption.
@@ -203,7 +217,7 @@ impl Journal {
         let link = Link { uuid: &frame.uuid, parent: self.last.as_deref(), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);
-        self.last = Some(frame.uuid.clone());
+        self.follow(&frame.uuid);
     }
 
     /// The name a person gave the session.
@@ -227,7 +241,7 @@ impl Journal {
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);
-        self.last = Some(uuid.to_owned());
+        self.follow(uuid);
     }
 
     /// A fact beside the conversation.
@@ -342,6 +356,15 @@ impl Journal {
             entries: mirror.records.drain(..batch).collect(),
             ..TranscriptMirror::default()
         })
+    }
+
+    /// The next record follows this one.
+    fn follow(&mut self, uuid: &str) {
+        self.last = Some(uuid.to_owned());
+        self.recent.push_back(uuid.to_owned());
+        if self.recent.len() > MAX_RECENT {
+            self.recent.pop_front();
+        }
     }
 
     fn append(&mut self, line: Result<Line, TranscriptError>) {

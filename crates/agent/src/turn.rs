@@ -156,6 +156,7 @@ impl Turn<'_> {
         if self.shared.over_budget() {
             return Outcome::Ended(Ending::Budget);
         }
+        self.forget_refills();
         loop {
             if let Some(outcome) = self.make_room().await {
                 return outcome;

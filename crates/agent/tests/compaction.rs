@@ -296,6 +296,18 @@ async fn a_window_that_refills_at_once_ends_the_turn_after_two_compactions() {
 }
 
 #[tokio::test]
+async fn prompts_that_each_fill_the_window_are_no_loop() {
+    let folder = tempdir().unwrap();
+    let round = |nth: u32| {
+        [full_after("echo 1"), json!({"text": "<summary>s</summary>"}), json!({"text": nth.to_string()})]
+    };
+    let turns: Vec<Value> = (0..4).flat_map(round).collect();
+    let prompts = ["a", "b", "c", "d"];
+    let frames = with_hooks(setup(json!(turns), folder.path()), &[], &prompts, |_| json!({})).await;
+    assert_eq!(said(&frames), ["0", "1", "2", "3"]);
+}
+
+#[tokio::test]
 async fn switched_off_it_does_not_happen_and_a_full_window_is_told() {
     let folder = tempdir().unwrap();
     for policy in [
@@ -558,6 +570,30 @@ async fn a_compacted_session_resumes_with_summary_and_tail_and_nothing_before() 
     talk.send(prompt("go on")).await;
     assert_eq!(talk.until(|frame| frame["type"] == "result").await["result"], "resumed");
     talk.finish().await;
+}
+
+#[tokio::test]
+async fn what_was_kept_stays_through_the_next_compaction_also_when_the_session_goes_on() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("5e55104e-0000-4000-8000-000000000000.jsonl");
+    let turns = json!([
+        {"text": "word ".repeat(4000)},
+        full_after("echo left"),
+        {"text": format!("<summary>first {}</summary>", "word ".repeat(1000))},
+        {"text": "one"},
+        full_after("echo right"),
+        {"text": "<summary>second</summary>"},
+        {"text": "two", "expect": {"body": {"/messages/1/content/0/input/command": "echo left", "/messages/5/content/0/input/command": "echo right"}}},
+    ]);
+    let setup = kept_at(&path, turns, folder.path());
+    let frames = with_hooks(setup, &[], &["a", "b", "c"], |_| json!({})).await;
+    assert_eq!(said(&frames)[1..], ["one", "two"], "{:?}", said(&frames)[2]);
+    let kept = &subtype(&frames, "compact_boundary")[1]["compact_metadata"]["preserved_messages"];
+    assert_eq!(kept["uuids"].as_array().unwrap().len(), 6, "{kept}");
+    let loaded = roles_and_texts(&path).concat();
+    let places = ["second", "echo left", "\"one\"", "echo right", "\"two\""].map(|text| loaded.find(text));
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {loaded}");
+    assert!(!loaded.contains("first word"), "{loaded}");
 }
 
 #[tokio::test]

@@ -232,7 +232,10 @@ impl Loader<'_> {
         let Ok(record) = RawObject::parse(&text) else { return Ok(Vec::new()) };
         let metadata = record.value("compactMetadata").unwrap_or_default();
         if let Some(uuids) = metadata["preservedMessages"]["uuids"].as_array() {
-            return Ok(uuids.iter().filter_map(|uuid| index.position(uuid.as_str()?)).collect());
+            let kept: Vec<At> = uuids.iter().filter_map(|uuid| index.position(uuid.as_str()?)).collect();
+            if !kept.is_empty() {
+                return Ok(kept);
+            }
         }
         let segment = &metadata["preservedSegment"];
         let Some(head) = segment["headUuid"].as_str() else { return Ok(Vec::new()) };

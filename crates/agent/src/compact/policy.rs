@@ -136,6 +136,11 @@ impl Memory {
         Step::Compact
     }
 
+    /// Somebody has asked for something new.
+    pub fn begin_turn(&mut self) {
+        self.in_a_row = 0;
+    }
+
     /// Whether a request that the API found too long is worth a compaction.
     pub fn after_refusal(&mut self, policy: &CompactPolicy) -> bool {
         if self.requests_since > QUICK_REQUESTS {

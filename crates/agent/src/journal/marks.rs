@@ -5,7 +5,7 @@ use lathe_protocol::UserMessage;
 use lathe_protocol::message::UserTurn;
 use lathe_transcript::Names;
 use lathe_transcript::record::{
-    AttachmentBody, CompactMetadata, Link, PreservedSegment, SystemBody, UserBody,
+    AttachmentBody, CompactMetadata, Link, PreservedMessages, PreservedSegment, SystemBody, UserBody,
 };
 use serde_json::{Map, json};
 
@@ -16,8 +16,8 @@ pub struct Boundary<'a> {
     pub uuid: &'a str,
     pub now: &'a str,
     pub metadata: CompactMetadata,
-    /// The record with which the part begins that stays word for word.
-    pub kept_from: Option<&'a str>,
+    /// The records of the part that stays word for word, oldest first.
+    pub kept: Vec<String>,
     /// The summary that follows it.
     pub summary: &'a UserMessage,
 }
@@ -44,16 +44,26 @@ impl Journal {
         self.last.clone()
     }
 
+    /// The records of the conversation from this one on; none if it is not among the newest.
+    pub fn records_from(&self, head: &str) -> Vec<String> {
+        let from = self.recent.iter().position(|record| record == head).unwrap_or(self.recent.len());
+        self.recent.iter().skip(from).cloned().collect()
+    }
+
     /// Writes a boundary and the summary behind it. A run that dies between the two leaves a boundary that
     /// nothing follows: readers pass it by, and the conversation goes on as it was.
     pub fn compacted(&mut self, boundary: Boundary<'_>) {
         let mut metadata = boundary.metadata;
-        if let (Some(head), Some(tail)) = (boundary.kept_from, &self.last) {
+        if let (Some(head), Some(tail)) = (boundary.kept.first(), boundary.kept.last()) {
+            let anchor_uuid = boundary.summary.uuid.clone();
             metadata.preserved_segment = Some(PreservedSegment {
-                head_uuid: head.to_owned(),
-                anchor_uuid: boundary.summary.uuid.clone(),
+                head_uuid: head.clone(),
+                anchor_uuid: anchor_uuid.clone(),
                 tail_uuid: tail.clone(),
             });
+            // A stretch ends at a boundary; the list also reaches what an earlier compaction kept.
+            metadata.preserved_messages =
+                Some(PreservedMessages { anchor_uuid, uuids: boundary.kept.clone() });
         }
         let body = SystemBody::compact_boundary(&metadata, self.last.as_deref());
         let link = Link { uuid: boundary.uuid, parent: None, timestamp: boundary.now };
@@ -66,6 +76,7 @@ impl Journal {
         let line = self.envelope.line(link, &body);
         self.append(line);
         self.last = Some(summary.clone());
+        self.recent = boundary.kept.into();
     }
 
     /// A text for the model that nobody typed and the host is not shown.
@@ -76,7 +87,7 @@ impl Journal {
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);
-        self.last = Some(uuid.to_owned());
+        self.follow(uuid);
     }
 
     /// What the runtime told the model behind the last record, in the words it read. A later run tells it
@@ -88,7 +99,7 @@ impl Journal {
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);
-        self.last = Some(uuid.to_owned());
+        self.follow(uuid);
     }
 
     /// A command and what it printed. Both are for people who read the session; the model does not get them.
@@ -112,7 +123,7 @@ impl Journal {
         let link = Link { uuid, parent: Some(command.uuid), timestamp: command.now };
         let line = self.envelope.line(link, &body);
         self.append(line);
-        self.last = Some(uuid.to_owned());
+        self.follow(uuid);
     }
 
     /// Another session begins, in a file of its own beside the old one. The host's copy of the old one must
@@ -120,6 +131,7 @@ impl Journal {
     pub fn begin_anew(&mut self, session_id: &str) {
         self.envelope.session_id = session_id.to_owned();
         (self.last, self.answer_record) = (None, None);
+        self.recent.clear();
         self.last_prompt.clear();
         self.prompt_id.clear();
         self.turn_index = 0;
@@ -176,7 +188,7 @@ mod tests {
         say(&mut journal, "the old days", "p1");
         let metadata = CompactMetadata { trigger: "manual".into(), ..CompactMetadata::default() };
         let said = summary("what was said");
-        journal.compacted(Boundary { uuid: "b", now: "T", metadata, kept_from: None, summary: &said });
+        journal.compacted(Boundary { uuid: "b", now: "T", metadata, kept: Vec::new(), summary: &said });
         journal.note("n", "T", "a note");
         let command =
             CommandRecord { name: "compact", args: "", uuid: "c", output: ("o", "Compacted"), now: "T" };
@@ -203,7 +215,7 @@ mod tests {
         say(&mut journal, "the old days", "p1");
         let said = summary("never written");
         let metadata = CompactMetadata::default();
-        journal.compacted(Boundary { uuid: "b", now: "T", metadata, kept_from: None, summary: &said });
+        journal.compacted(Boundary { uuid: "b", now: "T", metadata, kept: Vec::new(), summary: &said });
         let whole = std::fs::read_to_string(&path).unwrap();
         let cut: Vec<&str> = whole.lines().take(2).collect();
         drop(journal);
