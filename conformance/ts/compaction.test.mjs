@@ -143,7 +143,7 @@ describe('compaction', { concurrency: 4 }, () => {
   });
 
   both('a summary that is longer than the conversation is not taken', async (w) => {
-    const script = [text('one'), summary('word '.repeat(100)), text('two')];
+    const script = [text('one'), summary('word '.repeat(1000)), text('two')];
     const seen = await talk(w, script, ['the old days', '/compact', 'next']);
     assert.match(seen.results[1].result, /no smaller/);
     assert.equal(seen.results[2].result, 'two');
