@@ -193,6 +193,26 @@ async fn a_conversation_too_long_even_for_its_summary_loses_its_oldest_part_to_i
 }
 
 #[tokio::test]
+async fn results_that_no_window_holds_are_shortened_for_the_summary() {
+    let folder = tempdir().unwrap();
+    let too_long =
+        json!({"error": {"status": 400, "type": "invalid_request_error", "message": "prompt is too long"}});
+    let bulk = json!({"name": "Bash", "input": {"command": "head -c 20000 /dev/zero | tr '\\0' y"}});
+    let left_out = json!({"contains": "left out here"});
+    let turns = json!([
+        {"tools": [bulk, bulk]},
+        too_long,
+        too_long,
+        {"text": "<summary>s</summary>", "expect": {"body": {
+            "/messages/2/content/0/content": left_out, "/messages/2/content/1/content": left_out,
+        }}},
+        expects_summary("after", "s"),
+    ]);
+    let (frames, _) = run(setup(turns, folder.path()), &["go"]).await;
+    assert_eq!(said(&frames), ["after"]);
+}
+
+#[tokio::test]
 async fn a_summary_that_is_none_leaves_everything_as_it_was() {
     let folder = tempdir().unwrap();
     let bad = [

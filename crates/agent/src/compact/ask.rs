@@ -16,8 +16,12 @@ use crate::request;
 use crate::sampling::{GaveUp, Then, cut_short};
 use crate::turn::Turn;
 
-/// How often the oldest part is left out because even the request for a summary is too long.
-const MAX_CUTS: u32 = 4;
+/// How often a part is left out because even the request for a summary is too long. Enough for a conversation
+/// that has grown in a window twenty times as large.
+const MAX_CUTS: u32 = 8;
+
+/// Characters of a text or result that are left where everything together is too long.
+const SHORTENED_CHARS: usize = 2_000;
 
 impl Turn<'_> {
     /// The model's summary of `messages`, as it wrote it.
@@ -33,7 +37,10 @@ impl Turn<'_> {
                 Err(GaveUp::Interrupted) => return Err(Trouble::Interrupted),
                 Err(GaveUp::Failed(error)) => {
                     let too_long = matches!(error.kind, ErrorKind::PromptTooLong | ErrorKind::TooLarge);
-                    if !(too_long && cuts < MAX_CUTS && leave_out_oldest(&mut messages)) {
+                    if !(too_long
+                        && cuts < MAX_CUTS
+                        && (leave_out_oldest(&mut messages) || shorten_longest(&mut messages)))
+                    {
                         return Err(Trouble::Failed(ApiFailure::new(&error, &self.model_id).text));
                     }
                     cuts += 1;
@@ -164,6 +171,54 @@ fn leave_out_oldest(messages: &mut Vec<WireMessage>) -> bool {
     true
 }
 
+/// Shortens what the user's side said, results of tools above all: the newest part alone may be more than a
+/// window holds. False if there is nothing to shorten.
+fn shorten_longest(messages: &mut [WireMessage]) -> bool {
+    let mut shortened = false;
+    for message in messages.iter_mut().filter(|message| message.role() == Role::User) {
+        let Ok(mut parsed) = serde_json::from_slice::<Value>(message.bytes()) else { continue };
+        if !shorten(&mut parsed["content"]) {
+            continue;
+        }
+        let blocks = parsed["content"].as_array().cloned().unwrap_or_default();
+        if let Ok(shorter) = WireMessage::new(Role::User, &blocks) {
+            (*message, shortened) = (shorter, true);
+        }
+    }
+    shortened
+}
+
+/// Shortens a content: a text, or blocks. Says whether there was anything to shorten.
+fn shorten(content: &mut Value) -> bool {
+    match content {
+        Value::String(text) => match text.char_indices().nth(SHORTENED_CHARS) {
+            Some((at, _)) if !text.ends_with(summary::REST_LEFT_OUT) => {
+                text.truncate(at);
+                text.push_str(summary::REST_LEFT_OUT);
+                true
+            }
+            Some(_) | None => false,
+        },
+        // Counted, because none may be passed over when one was found.
+        Value::Array(blocks) => {
+            blocks.iter_mut().map(shorten_block).filter(|shortened| *shortened).count() > 0
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
+    }
+}
+
+fn shorten_block(block: &mut Value) -> bool {
+    match block["type"].as_str() {
+        Some("text") => shorten(&mut block["text"]),
+        Some("tool_result") => shorten(&mut block["content"]),
+        Some("image" | "document") => {
+            *block = json!({"type": "text", "text": summary::PICTURE_LEFT_OUT});
+            true
+        }
+        Some(_) | None => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -185,6 +240,25 @@ mod tests {
         }
         assert!(lengths.windows(2).all(|pair| pair[1] < pair[0]), "{lengths:?}");
         assert!(lengths.len() > 2, "{lengths:?}");
+    }
+
+    #[test]
+    fn long_results_and_pictures_of_the_newest_part_are_shortened_once() {
+        let image =
+            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}});
+        let long = "ä".repeat(SHORTENED_CHARS + 1);
+        let results = [
+            json!({"type": "tool_result", "tool_use_id": "1", "content": long}),
+            json!({"type": "tool_result", "tool_use_id": "2", "content": [{"type": "text", "text": long}, image]}),
+            json!({"type": "text", "text": "short"}),
+        ];
+        let mut messages = [message(Role::Assistant, &long), WireMessage::new(Role::User, &results).unwrap()];
+        assert!(shorten_longest(&mut messages));
+        assert!(String::from_utf8_lossy(messages[0].bytes()).contains(&long), "answers stay as they are");
+        let text = String::from_utf8_lossy(messages[1].bytes()).into_owned();
+        assert!(!text.contains(&long) && !text.contains("image/png") && text.contains("short"), "{text}");
+        assert_eq!(text.matches("tool_use_id").count(), 2);
+        assert!(!shorten_longest(&mut messages), "no further");
     }
 
     #[test]

@@ -36,6 +36,13 @@ pub(super) fn request(instructions: &[String]) -> String {
 pub(super) const LEFT_OUT: &str =
     "[The oldest part of this conversation did not fit any more and is left out here.]";
 
+/// The note that ends a text whose rest was left out of the request for a summary.
+pub(super) const REST_LEFT_OUT: &str = "\n[The rest did not fit any more and is left out here.]";
+
+/// What stands for a picture or a document there.
+pub(super) const PICTURE_LEFT_OUT: &str =
+    "[A picture or a document that did not fit any more is left out here.]";
+
 /// What counts of an answer: the part between the marks, or all of it but the thinking aloud.
 pub(super) fn extract(answer: &str) -> Option<String> {
     let body = match answer.split_once("<summary>") {
