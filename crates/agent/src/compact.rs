@@ -22,7 +22,7 @@ use lathe_protocol::{Outbound, UserMessage};
 use lathe_settings::memory::{LoadReason, Memory as MemoryFiles};
 use serde_json::{Value, json};
 
-use crate::estimate::{block_tokens, text_tokens};
+use crate::estimate::{BYTES_PER_TOKEN, block_tokens, text_tokens};
 use crate::history::{Tail, TailBounds};
 use crate::instructions::preamble_of;
 use crate::journal::Boundary;
@@ -40,8 +40,8 @@ const TAIL_TOKENS: u64 = 8_000;
 /// What files may take that are given back.
 const RESTORED_TOKENS: u64 = 20_000;
 
-/// Characters of the request under way that are repeated behind the summary.
-const ASKED_CHARS: usize = 8_000;
+/// Characters that are left of a prompt that no window holds.
+const LEFT_CHARS: usize = 8_000;
 
 /// Compaction as the session knows it.
 #[derive(Default)]
@@ -178,7 +178,7 @@ impl Turn<'_> {
             }
         }
         // A text that takes so much of the window by itself would be in the way of everything that follows.
-        self.history.shorten_unanswered(self.limits().window / 4, ASKED_CHARS);
+        self.history.shorten_unanswered(self.limits().window / 4, LEFT_CHARS);
         Some(outcome)
     }
 
@@ -317,10 +317,11 @@ impl Turn<'_> {
         let path = self.shared.journal().path().map(|path| path.display().to_string());
         let mut text = summary::replacement(summary, wording, path.as_deref());
         if trigger == Trigger::Auto && !tail.ends_with_prompt {
+            let most = (self.limits().threshold / 10 * BYTES_PER_TOKEN) as usize;
             for asked in &self.stats.asked {
                 text.push_str("\n\nWhat the user asked for, word for word:\n");
-                text.extend(asked.chars().take(ASKED_CHARS));
-                if asked.chars().nth(ASKED_CHARS).is_some() {
+                text.extend(asked.chars().take(most));
+                if asked.chars().nth(most).is_some() {
                     text.push_str("\n[the rest is left out here]");
                 }
             }

@@ -156,6 +156,22 @@ async fn a_full_window_is_compacted_in_the_middle_of_a_turn() {
 }
 
 #[tokio::test]
+async fn a_long_request_under_way_is_repeated_whole_as_far_as_a_tenth_of_the_window() {
+    let folder = tempdir().unwrap();
+    for (window, whole) in [(None, true), (Some(100_000), false)] {
+        let turns = json!([full_after("echo 1"), {"text": "<summary>s</summary>"}, {"text": "after"}]);
+        let mut setup = setup(turns, folder.path());
+        setup.compaction.window = window;
+        let heard = setup.heard.clone();
+        let (frames, _) = run(setup, &[&format!("{} the end", "read this ".repeat(4000))]).await;
+        assert_eq!(said(&frames), ["after"]);
+        let heard = heard.lock().unwrap();
+        assert_eq!(heard[2].contains("the end"), whole);
+        assert_eq!(heard[2].contains("the rest is left out here"), !whole);
+    }
+}
+
+#[tokio::test]
 async fn a_request_that_the_api_finds_too_long_is_compacted_and_sent_again_once() {
     let folder = tempdir().unwrap();
     let too_long = json!({"error": {"status": 400, "type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}});
