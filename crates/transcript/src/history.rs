@@ -7,7 +7,6 @@
 //! comes again in another answer is another call, unless everything about it says that it was recorded twice.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Serialize;
 use serde_json::json;
@@ -96,6 +95,9 @@ pub(crate) fn build(mut pieces: Vec<Piece>, open: Option<String>) -> History {
 /// A result, and the record it stood in.
 type FoundResult = (Box<RawValue>, String);
 
+/// A block of the conversation: its message, and which block of it.
+type Place = (usize, usize);
+
 /// The results of all calls, by the number of the call.
 #[derive(Default)]
 struct Results {
@@ -166,8 +168,8 @@ struct Builder {
     /// The answer whose blocks are being collected, each with its record.
     answer: Vec<(Block, String)>,
     calls: AnswerCalls,
-    /// What the last call with an id and its result looked like.
-    seen: HashMap<String, u64>,
+    /// Where the last call with an id stands, and its result.
+    seen: HashMap<String, [Option<Place>; 2]>,
     dangling: Vec<DanglingCall>,
     open: Option<String>,
     left_open: Option<DanglingCall>,
@@ -213,31 +215,29 @@ impl Builder {
         {
         }
         for (block, uuid) in kept {
-            self.push(Role::Assistant, block, &uuid);
+            let call = block.kind.call_id().map(str::to_owned);
+            let place = self.push(Role::Assistant, block, &uuid);
+            self.seen.extend(call.map(|call| (call, [place, None])));
         }
         for (call, result) in calls {
             match result {
-                Some((raw, uuid)) => self.push(Role::User, Block { raw, kind: BlockKind::Other }, &uuid),
+                Some((raw, uuid)) => {
+                    let place = self.push(Role::User, Block { raw, kind: BlockKind::Other }, &uuid);
+                    self.seen.entry(call.tool_use_id).or_default()[1] = place;
+                }
                 None => self.push_made_up_result(call),
             }
         }
     }
 
     /// Whether a call with this id was there before and this one adds nothing to it: no result, or the same.
-    fn is_recorded_twice(&mut self, id: &str, block: &Block, result: Option<&FoundResult>) -> bool {
-        let looks = |result: &str| {
-            let mut hasher = DefaultHasher::new();
-            (block.raw.get(), result).hash(&mut hasher);
-            hasher.finish()
+    fn is_recorded_twice(&self, id: &str, block: &Block, result: Option<&FoundResult>) -> bool {
+        let Some([call, earlier]) = self.seen.get(id) else { return false };
+        let is_same = |place: &Option<Place>, raw: &RawValue| {
+            let found = place.and_then(|(message, block)| self.messages.get(message)?.blocks.get(block));
+            found.is_some_and(|found| found.get() == raw.get())
         };
-        let now = result.map(|(raw, _)| looks(raw.get()));
-        match self.seen.get(id) {
-            Some(before) if now.is_none_or(|now| now == *before) => true,
-            Some(_) | None => {
-                self.seen.insert(id.to_owned(), now.unwrap_or_default());
-                false
-            }
-        }
+        result.is_none_or(|(raw, _)| is_same(call, &block.raw) && is_same(earlier, raw))
     }
 
     fn push_made_up_result(&mut self, call: DanglingCall) {
@@ -257,19 +257,22 @@ impl Builder {
         self.dangling.push(call);
     }
 
-    /// Adds a block to the last message, or starts the next one. An empty `uuid` stands for no record.
-    fn push(&mut self, role: Role, block: Block, uuid: &str) {
+    /// Adds a block to the last message, or starts the next one, and says where it is now. An empty `uuid`
+    /// stands for no record.
+    fn push(&mut self, role: Role, block: Block, uuid: &str) -> Option<Place> {
         if block.kind == BlockKind::Blank {
-            return;
+            return None;
         }
         if self.messages.last().is_none_or(|last| last.role != role) {
             self.messages.push(HistoryMessage { role, blocks: Vec::new(), uuids: Vec::new() });
         }
-        let Some(message) = self.messages.last_mut() else { return };
+        let at = self.messages.len() - 1;
+        let message = &mut self.messages[at];
         message.blocks.push(block.raw);
         if !uuid.is_empty() && !message.uuids.iter().any(|known| known == uuid) {
             message.uuids.push(uuid.to_owned());
         }
+        Some((at, message.blocks.len() - 1))
     }
 
     fn finish(mut self) -> History {
