@@ -72,9 +72,14 @@ fn kind_of_type(api_type: Option<&str>, message: &str) -> ErrorKind {
     }
 }
 
-/// The API has no error type of its own for this; the text is all there is to go by.
+/// How APIs and gateways say that a request does not fit. There is no error type for it; the text is all there is
+/// to go by.
+const TOO_LONG: [&str; 4] =
+    ["prompt is too long", "input is too long", "exceed context limit", "maximum context length"];
+
 fn says_too_long(message: &str) -> bool {
-    message.to_ascii_lowercase().contains("prompt is too long")
+    let message = message.to_ascii_lowercase();
+    TOO_LONG.iter().any(|words| message.contains(words))
 }
 
 /// The sorts of failure. `error` of an `api_retry` frame is [`ErrorKind::wire_name`].
@@ -174,11 +179,17 @@ mod tests {
 
     #[test]
     fn a_prompt_that_does_not_fit_is_told_from_other_bad_requests() {
-        let text = "prompt is too long: 210000 tokens > 200000 maximum";
-        assert_eq!(ModelError::from_api(Some(400), None, text).kind, ErrorKind::PromptTooLong);
-        let event = ModelError::from_api(None, Some("invalid_request_error"), text);
-        assert_eq!(event.kind, ErrorKind::PromptTooLong);
-        assert!(!event.kind.is_retryable());
+        for text in [
+            "prompt is too long: 210000 tokens > 200000 maximum",
+            "input length and `max_tokens` exceed context limit: 190000 + 32000 > 200000, decrease input length",
+            "Input is too long for requested model.",
+            "This model's maximum context length is 32768 tokens. However, you requested 40000 tokens",
+        ] {
+            assert_eq!(ModelError::from_api(Some(400), None, text).kind, ErrorKind::PromptTooLong, "{text}");
+            let event = ModelError::from_api(None, Some("invalid_request_error"), text);
+            assert_eq!(event.kind, ErrorKind::PromptTooLong);
+            assert!(!event.kind.is_retryable());
+        }
     }
 
     #[test]
