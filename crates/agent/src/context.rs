@@ -12,6 +12,12 @@ use crate::compact::policy::Limits;
 use crate::estimate::text_tokens;
 use crate::shared::Shared;
 
+/// Rows of the picture.
+const GRID_ROWS: u64 = 10;
+
+/// From here on it is twice as wide.
+const WIDE_WINDOW: u64 = 1_000_000;
+
 /// What fills the window.
 pub(crate) struct ContextReport {
     model: String,
@@ -95,7 +101,7 @@ impl ContextReport {
             used("system_tools", "System tools", "inactive", text_tokens(shared.tools().api_json().len())),
             used("memory_files", "Memory files", "claude", memory),
             // They are part of the first message.
-            used("messages", "Messages", "purple", size.messages.saturating_sub(memory)),
+            used("messages", "Messages", "purple_FOR_SUBAGENTS_ONLY", size.messages.saturating_sub(memory)),
         ];
         categories.retain(|category| category.id != "memory_files" || category.tokens > 0);
         let mut free = window.saturating_sub(categories.iter().map(|category| category.tokens).sum());
@@ -106,7 +112,7 @@ impl ContextReport {
             free -= tokens;
         }
         let (id, name) = ("free_space", "Free space");
-        categories.push(Category { id, name, color: "subtle", kind: Kind::Free, tokens: free });
+        categories.push(Category { id, name, color: "promptBorder", kind: Kind::Free, tokens: free });
         let last_usage = shared.totals().last_usage().cloned();
         Self { model, model_window, window, limits, automatic, categories, memory_files, last_usage }
     }
@@ -134,7 +140,7 @@ impl ContextReport {
             "maxTokens": self.window,
             "rawMaxTokens": self.window,
             "percentage": self.percentage(),
-            "gridRows": [],
+            "gridRows": self.grid(),
             "model": self.model,
             "memoryFiles": self.memory_list(),
             "mcpTools": [],
@@ -146,6 +152,34 @@ impl ContextReport {
             report["autoCompactThreshold"] = json!(self.limits.threshold);
         }
         report
+    }
+
+    /// The window as a picture of squares: what is used, then what is free, then what is kept free.
+    fn grid(&self) -> Vec<Vec<Value>> {
+        let columns = if self.window >= WIDE_WINDOW { 20 } else { 10 };
+        let unit = (self.window / (GRID_ROWS * columns)).max(1);
+        let of_kind = |kind: Kind| self.categories.iter().filter(move |category| category.kind == kind);
+        let squares = |category: &Category| category.tokens.div_ceil(unit);
+        let taken: u64 = of_kind(Kind::Used).chain(of_kind(Kind::Buffer)).map(squares).sum();
+        let left = (GRID_ROWS * columns).saturating_sub(taken);
+        let mut cells = Vec::new();
+        for category in of_kind(Kind::Used).chain(of_kind(Kind::Free)).chain(of_kind(Kind::Buffer)) {
+            let count = if category.kind == Kind::Free { left } else { squares(category) };
+            // The last square of a category may be filled in part.
+            let fullness = |nth: u64| match category.kind {
+                Kind::Free => 1.0,
+                Kind::Used | Kind::Buffer => ((category.tokens - nth * unit) as f64 / unit as f64).min(1.0),
+            };
+            let percentage = (category.tokens as f64 * 100.0 / self.window as f64).round() as u64;
+            cells.extend((0..count).map(|nth| {
+                json!({
+                    "color": category.color, "isFilled": true, "categoryName": category.name,
+                    "tokens": category.tokens, "percentage": percentage, "squareFullness": fullness(nth),
+                })
+            }));
+        }
+        cells.truncate((GRID_ROWS * columns) as usize);
+        cells.chunks(columns as usize).map(<[Value]>::to_vec).collect()
     }
 
     /// `context_usage` of the frame that `/context` shows.

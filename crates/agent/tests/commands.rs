@@ -243,6 +243,12 @@ async fn the_memory_files_that_were_told_are_listed_with_their_share() {
     let after = listed(&mut talk).await;
     let counted = json!({"input_tokens": 100, "output_tokens": 20, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0});
     assert_eq!((&before["apiUsage"], &after["apiUsage"]), (&Value::Null, &counted));
+    let rows = after["gridRows"].as_array().unwrap();
+    assert_eq!((rows.len(), rows.iter().map(|row| row.as_array().unwrap().len()).sum::<usize>()), (10, 200));
+    let squares: Vec<&Value> = rows.iter().flat_map(|row| row.as_array().unwrap()).collect();
+    let count = |name: &str| squares.iter().filter(|square| square["categoryName"] == name).count();
+    assert_eq!((count("Messages"), count("Autocompact buffer")), (1, 7), "of 5,000 tokens each");
+    assert_eq!((&squares[199]["squareFullness"], &squares[199]["percentage"]), (&json!(0.6), &json!(3)));
     let paths: Vec<&str> =
         after["memoryFiles"].as_array().unwrap().iter().map(|file| file["path"].as_str().unwrap()).collect();
     assert_eq!(
