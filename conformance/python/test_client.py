@@ -112,6 +112,24 @@ class Interrupts(Case):
         self.assertFalse(self.has("made"))
         self.assertEqual((await self.turn(client, "again")).result.result, "back")
 
+    async def test_in_a_hook_that_looks_at_the_prompt(self):
+        asked = []
+
+        async def hook(event, _tool, _context):
+            if event["prompt"] == "go":
+                asked.append(asyncio.ensure_future(client.interrupt()))
+                await asyncio.Event().wait()
+            return {}
+
+        hooks = {"UserPromptSubmit": [HookMatcher(hooks=[hook])]}
+        client = await self.client([text("back")], hooks=hooks)
+        seen = await self.turn(client, "go")
+        await asked[0]
+        self.assert_interrupted(seen, "aborted_streaming")
+        self.assertEqual(self.requests(), [], "nobody has agreed to the prompt")
+        self.assertEqual((await self.turn(client, "again")).result.result, "back")
+        self.assertNotIn('"go"', json.dumps(self.requests()[0]["body"]["messages"]))
+
     async def test_when_idle(self):
         client = await self.client([text("one")])
         await client.interrupt()

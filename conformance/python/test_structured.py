@@ -32,6 +32,22 @@ class StructuredOutput(Case):
         self.assertTrue(seen.result.is_error)
         self.assertIn("after 5 attempts", " ".join(seen.result.errors))
 
+    async def test_every_prompt_gets_its_own(self):
+        client = await self.client([give(BOB), text("Ann"), give({"name": 7}), give({"name": "Ann", "age": 4})],
+                                   output_format=FORMAT)
+        first = (await self.turn(client, "one")).good()
+        second = (await self.turn(client, "two")).good()
+        self.assertEqual(first.result.structured_output, BOB)
+        self.assertEqual(second.result.structured_output, {"name": "Ann", "age": 4})
+
+    async def test_what_is_no_schema_ends_the_run_before_it_begins(self):
+        for schema in ({"type": "nonsense"}, {"type": "array"}):
+            seen = await self.run_query([text("never")], output_format={"type": "json_schema", "schema": schema})
+            self.assertIsNotNone(seen.error)
+            self.assertIn("--json-schema is not a valid JSON Schema", "".join(self.stderr))
+            self.stderr.clear()
+        self.assertEqual(self.requests(), [])
+
     async def test_text_alone_is_text(self):
         seen = (await self.run_query({"turns": [text("Bob, 3")]}, output_format=FORMAT)).good()
         self.assertIsNone(seen.result.structured_output)

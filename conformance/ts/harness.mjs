@@ -1,7 +1,8 @@
 // What every case needs: a scripted model, an empty home and working folder, and a query of one of the two SDK
 // generations against the program in LATHE_BIN. Cases say what the model answers and look at what came out.
 //
-// `both` makes one test for each generation, `newest` one for the current SDK. A case that shows a known defect
+// `both` makes one test for each generation, `newest` one for the current SDK, `every` adds the first SDK of the seed
+// era, where that matters. A case that shows a known defect
 // carries `{ todo: 'why' }`: it still runs, and its failure is reported without failing the suite.
 
 import assert from 'node:assert/strict';
@@ -25,6 +26,7 @@ const generations = {
   newest: { name: 'newest', sdk: await import('@anthropic-ai/claude-agent-sdk') },
   // LATHE_SEED_SDK names the sdk.mjs of another version of that era, to try it by hand.
   seed: { name: 'seed era', sdk: await import(process.env.LATHE_SEED_SDK ?? 'sdk-seed') },
+  first: { name: 'seed era, first', sdk: await import('sdk-seed-first') },
 };
 
 export const binary = process.env.LATHE_BIN;
@@ -37,6 +39,12 @@ const CASE_MS = 60_000;
 export function both(name, ...rest) {
   define(generations.newest, name, rest);
   define(generations.seed, name, rest);
+}
+
+/** One test for each generation, and one for the first SDK of the seed era. */
+export function every(name, ...rest) {
+  both(name, ...rest);
+  define(generations.first, name, rest);
 }
 
 /** One test with the current SDK, for what the seed era did not have. */
@@ -62,7 +70,7 @@ function define(generation, name, rest) {
 export class World {
   constructor(generation) {
     this.sdk = generation.sdk;
-    this.isSeed = generation === generations.seed;
+    this.isSeed = generation !== generations.newest;
     // Whether a limit or an interrupt ends a turn as an error: the seed era would throw on it.
     this.endsAsError = !this.isSeed;
     this.root = mkdtempSync(path.join(tmpdir(), 'lathe-conformance-'));
