@@ -44,7 +44,7 @@ class StructuredOutput(Case):
         for schema in ({"type": "nonsense"}, {"type": "array"}):
             seen = await self.run_query([text("never")], output_format={"type": "json_schema", "schema": schema})
             self.assertIsNotNone(seen.error)
-            self.assertIn("--json-schema is not a valid JSON Schema", "".join(self.stderr))
+            await self.until("the complaint", lambda: "is not a valid JSON Schema" in "".join(self.stderr))
             self.stderr.clear()
         self.assertEqual(self.requests(), [])
 

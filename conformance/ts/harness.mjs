@@ -62,11 +62,12 @@ function define(generation, name, rest) {
       await body(world);
     } finally {
       world.close();
+      await world.remove();
     }
   });
 }
 
-/** Everything one case owns. `close` ends and removes it, also when the case was given up. */
+/** Everything one case owns. `close` ends it, also when the case was given up, `remove` removes what is left. */
 export class World {
   constructor(generation) {
     this.sdk = generation.sdk;
@@ -145,6 +146,11 @@ export class World {
     };
   }
 
+  /** Waits for a line on stderr, which reaches node on a way of its own: the end of a run may be known before. */
+  async complaint(fits) {
+    await until(`${fits} on stderr`, () => fits.test(this.stderr));
+  }
+
   /** A query that this world will close. */
   query(prompt, options) {
     const query = this.sdk.query({ prompt, options: this.options(options) });
@@ -177,7 +183,19 @@ export class World {
   close() {
     for (const query of this.queries) query.close();
     this.server?.kill('SIGKILL');
-    rmSync(this.root, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  /** Removes the folders. A program that was told to end may still write: the removal is tried until it has. */
+  async remove() {
+    await until(`${this.root} to be removed`, () => {
+      try {
+        rmSync(this.root, { recursive: true, force: true });
+        return true;
+      } catch (error) {
+        if (error.code === 'ENOTEMPTY') return false;
+        throw error;
+      }
+    });
   }
 }
 

@@ -79,7 +79,7 @@ describe('hooks of settings files', { concurrency: 4 }, () => {
     const options = { settingSources: ['project'], allowedTools: ['Bash'] };
     (await w.run(touch, 'go', options)).good();
     assert.ok(w.has('made') && !w.has('hooked'));
-    assert.match(w.stderr, /Ignoring hooks from .claude\/settings.json: this workspace has not been trusted/);
+    await w.complaint(/Ignoring hooks from .claude\/settings.json: this workspace has not been trusted/);
     const state = { projects: { [w.cwd]: { hasTrustDialogAccepted: true } } };
     writeFileSync(path.join(w.config, '.claude.json'), JSON.stringify(state));
     w.server.kill('SIGKILL');

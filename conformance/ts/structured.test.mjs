@@ -136,7 +136,7 @@ describe('structured output', { concurrency: 4 }, () => {
     const list = { type: 'json_schema', schema: { type: 'array', items: { type: 'string' } } };
     const seen = await w.run([text('never')], 'who', { outputFormat: list });
     assert.ok(seen.error);
-    assert.match(w.stderr, /--json-schema is not a valid JSON Schema: data: must have the type object/);
+    await w.complaint(/--json-schema is not a valid JSON Schema: data: must have the type object/);
     assert.equal(w.requests().length, 0);
   });
 
@@ -144,7 +144,7 @@ describe('structured output', { concurrency: 4 }, () => {
     const bad = { type: 'json_schema', schema: { type: 'nonsense' } };
     const seen = await w.run([text('never')], 'who', { outputFormat: bad });
     assert.ok(seen.error);
-    assert.match(w.stderr, /--json-schema is not a valid JSON Schema: /);
+    await w.complaint(/--json-schema is not a valid JSON Schema: /);
     assert.equal(w.requests().length, 0);
   });
 });

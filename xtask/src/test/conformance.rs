@@ -52,35 +52,17 @@ pub fn run(repo: &Repo, binary: &Path) -> Result<Totals> {
             continue;
         }
         println!("-- conformance/{name}");
-        let once = || {
-            let result = match kind {
-                Kind::Node => node(&folder, binary),
-                Kind::Python => python(&folder, binary, &repo.target_dir().join("conformance").join(&name)),
-            };
-            // What went wrong in one folder says nothing about the next.
-            result.unwrap_or_else(|error| {
-                println!("error: conformance/{name}: {error:#}");
-                Totals::FAILED
-            })
+        let result = match kind {
+            Kind::Node => node(&folder, binary),
+            Kind::Python => python(&folder, binary, &repo.target_dir().join("conformance").join(&name)),
         };
-        sum += with_second_chance(&name, once);
+        // What went wrong in one folder says nothing about the next.
+        sum += result.unwrap_or_else(|error| {
+            println!("error: conformance/{name}: {error:#}");
+            Totals::FAILED
+        });
     }
     Ok(sum)
-}
-
-/// Programs of others run here, on whatever machine: a folder that fails is run once more, and what passes
-/// only then is named, so that somebody mends it.
-fn with_second_chance(name: &str, mut once: impl FnMut() -> Totals) -> Totals {
-    let first = once();
-    if first.failed == 0 {
-        return first;
-    }
-    println!("-- conformance/{name}, once more: {} cases failed", first.failed);
-    let second = once();
-    if second.failed == 0 {
-        println!("flaky: {} cases of conformance/{name} failed once and then passed", first.failed);
-    }
-    second
 }
 
 fn folders(parent: &Path) -> Result<Vec<(PathBuf, Kind)>> {
@@ -205,15 +187,6 @@ fn joined(lists: &[PathBuf]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_folder_that_fails_twice_has_failed() {
-        let passed = Totals { passed: 2, ..Totals::default() };
-        let mut runs = vec![passed, Totals::FAILED].into_iter();
-        let flaky = with_second_chance("x", || runs.next_back().expect("two runs at most"));
-        assert_eq!((flaky.passed, flaky.failed), (2, 0));
-        assert_eq!(with_second_chance("x", || Totals::FAILED).failed, 1);
-    }
 
     #[test]
     fn folders_are_known_by_what_they_hold() {
