@@ -101,7 +101,8 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
             turn.stats.structured.exhausted(),
         ),
         Ending::OutOfTokens => {
-            let limit = lathe_models::catalog::capabilities(&turn.model_id).max_output_tokens;
+            let known = lathe_models::catalog::capabilities(&turn.model_id).max_output_tokens;
+            let limit = turn.shared.choice().max_output_tokens.unwrap_or(known);
             failed(turn, &out_of_tokens(limit), MADE_UP, result).await;
         }
         Ending::CutOff => {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::calls::Calls;
-use crate::decide::{RoundEnd, StopReason};
+use crate::decide::{Ending, RoundEnd, StopReason};
 use crate::hooking;
 use crate::request;
 use crate::schedule::Access;
@@ -69,6 +69,10 @@ impl Turn<'_> {
                     if self.keeps_what_arrived(&mut answer, &error).await {
                         self.stats.broken_by = Some(error);
                         return self.cut_off(answer, calls).await;
+                    }
+                    // What came of a broken answer is paid for too.
+                    if self.shared.over_budget() {
+                        return Err(Outcome::Ended(Ending::Budget));
                     }
                     if self.switches_model(&error, &mut overloads).await {
                         continue;

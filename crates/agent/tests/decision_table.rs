@@ -140,6 +140,14 @@ fn limits() -> Vec<Row> {
             budget,
             vec![with(spent(json!("end_turn")), json!({"num_turns": 2}))],
         ),
+        row(
+            "budget crossed by an answer that broke",
+            json!({"turns": [
+                {"text": "gone", "usage": {"input_tokens": 50_000}, "cut": {"after_events": 3}}, {"text": "never"},
+            ]}),
+            budget,
+            vec![spent(Value::Null)],
+        ),
         row("a budget that holds", json!([{"text": "x", "in": 1, "out": 1}]), budget, vec![success("x", 1)]),
     ]
 }
