@@ -61,6 +61,14 @@ describe('defer', { concurrency: 4 }, () => {
     assert.equal(w.has('ran'), true);
   });
 
+  newest('so has one that sends an empty prompt', async (w) => {
+    const { session_id: resume } = await putOff(w);
+    const seen = await w.read(w.query('', { ...deciding('allow'), resume }));
+    assert.equal(seen.good().result.result, 'after', `${seen}`);
+    assert.equal(w.has('ran'), true);
+    assert.equal(w.requests().length, 2);
+  });
+
   newest('the command line takes it up without a prompt, once', async (w) => {
     const { session_id } = await putOff(w);
     const { env, cwd } = w.options();

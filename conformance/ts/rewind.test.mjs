@@ -84,6 +84,22 @@ describe('rewindFiles', { concurrency: 4 }, () => {
     assert.equal(readFileSync(file, 'utf8'), 'before\n');
   });
 
+  both('works in a fork, for the prompts of its source', async (w) => {
+    const file = w.file('f.txt', 'before\n');
+    const { seen, ids } = await talk(w, [calls(read(file), edit(file, 'before', 'after')), text('1')], 1, checkpointing, () => {});
+    const source = seen.results[0].session_id;
+    const query = w.query('', { ...checkpointing, resume: source, forkSession: true });
+    let fork;
+    for await (const message of query) {
+      fork = message.session_id;
+      await query.rewindFiles(ids[0]);
+      break;
+    }
+    assert.notEqual(fork, source);
+    assert.equal(readFileSync(file, 'utf8'), 'before\n');
+    assert.equal(w.requests().length, 2, 'an empty prompt asks nobody');
+  });
+
   both('the conversation goes on after it', async (w) => {
     const file = w.path('f.txt');
     await w.model([calls(write(file, '1')), text('one'), text('two')]);

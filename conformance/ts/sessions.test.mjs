@@ -103,6 +103,22 @@ describe('a session that goes on', { concurrency: 4 }, () => {
     assert.ok(!sent(w).includes('second'));
   });
 
+  newest('a turn that was dropped is asked again under the uuid of its prompt', async (w) => {
+    const first = (await turn(w, 'first')).good();
+    const resume = first.result.session_id;
+    const uuid = randomUUID();
+    async function* again() {
+      const message = { role: 'user', content: 'second' };
+      yield { type: 'user', uuid, session_id: '', message, parent_tool_use_id: null };
+    }
+    assert.equal((await turn(w, again(), { resume })).good().result.result, 'answer 2');
+    const at = { resume, resumeSessionAt: first.of('assistant')[0].uuid, resumeDropsTurn: uuid };
+    assert.equal((await turn(w, again(), at)).good().result.result, 'answer 3');
+    assert.ok(!sent(w).includes('answer 2'), sent(w));
+    const read = JSON.stringify(await w.sdk.getSessionMessages(resume, { dir: w.cwd }));
+    assert.ok(read.includes('answer 3') && !read.includes('answer 2'), read);
+  });
+
   both('a session that is not there is refused', async (w) => {
     const id = randomUUID();
     refused(await turn(w, 'x', { resume: id }), `No conversation found with session ID: ${id}`);
@@ -169,6 +185,19 @@ describe("the SDK's functions on Lathe's files", { concurrency: 4 }, () => {
     await w.sdk.deleteSession(id, options);
     assert.deepEqual(await w.sdk.listSessions(options), []);
     refused(await turn(w, 'x', { resume: id }), 'No conversation found');
+  });
+
+  newest('a title outlives a long run, and the newest counts', async (w) => {
+    await w.model([text('first'), text('word '.repeat(40_000)), text('again')]);
+    const id = (await turn(w, 'first')).good().result.session_id;
+    const options = { dir: w.cwd };
+    await w.sdk.renameSession(id, 'The parser', options);
+    (await turn(w, 'at length', { resume: id })).good();
+    assert.equal((await w.sdk.getSessionInfo(id, options)).customTitle, 'The parser');
+    await w.sdk.renameSession(id, 'The lexer', options);
+    const named = (await turn(w, 'more', { resume: 'The lexer' })).good();
+    assert.equal(named.result.session_id, id);
+    assert.equal((await w.sdk.getSessionInfo(id, options)).customTitle, 'The lexer');
   });
 
   newest('a fork made by the SDK goes on in Lathe', async (w) => {

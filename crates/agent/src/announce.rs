@@ -87,6 +87,17 @@ fn damage_note(warnings: &[lathe_transcript::Warning]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
+/// Whether there is nothing to read in a prompt, nor to look at.
+pub(crate) fn is_blank(content: &MessageContent) -> bool {
+    match content {
+        MessageContent::Text(text) => text.trim().is_empty(),
+        MessageContent::Blocks(blocks) => blocks
+            .iter()
+            .all(|block| matches!(block, ContentBlock::Text(text) if text.text.trim().is_empty())),
+        MessageContent::Unknown(_) => false,
+    }
+}
+
 /// The blocks of a prompt.
 pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<Value> {
     match content {

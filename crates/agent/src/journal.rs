@@ -256,8 +256,11 @@ impl Journal {
         }
         let session = self.envelope.session_id.clone();
         let leaf = self.last.clone().unwrap_or_default();
-        let last_prompt = SideRecord::last_prompt(&session, &self.last_prompt, &leaf);
-        self.append(Line::of(&last_prompt));
+        // A run without a prompt must not hide the last one from lists.
+        if !self.last_prompt.is_empty() {
+            let last_prompt = SideRecord::last_prompt(&session, &self.last_prompt, &leaf);
+            self.append(Line::of(&last_prompt));
+        }
         let model_usage: Map<String, Value> = spent
             .model_usage
             .into_iter()

@@ -18,10 +18,6 @@ use crate::shared::Shared;
 /// How much of a line that makes no sense is shown.
 const SHOWN_CHARS: usize = 200;
 
-/// What the model reads when the user said nothing: its API refuses a message without a word, and the host waits
-/// for a result.
-const SAID_NOTHING: &str = "(The user sent an empty message.)";
-
 /// Takes in a line that arrived between turns or during one.
 pub(crate) async fn take(
     shared: &Arc<Shared>,
@@ -90,9 +86,6 @@ async fn admit(shared: &Shared, mut prompt: InboundUser, turn: Option<&TurnHandl
         let text = format!("results of calls that this session did not make are left out: {dropped}");
         shared.trouble("unknown_tool_result", &text).await;
     }
-    if prompt.should_query != Some(false) && is_blank(&prompt.message.content) {
-        prompt.message.content = MessageContent::Text(SAID_NOTHING.to_owned());
-    }
     let (uuid, priority) = (prompt.uuid.clone(), Priority::of(&prompt));
     let copy = prompt.clone();
     let admitted = shared.queue().admit(prompt);
@@ -110,17 +103,6 @@ async fn admit(shared: &Shared, mut prompt: InboundUser, turn: Option<&TurnHandl
                 turn.preempt.cancel();
             }
         }
-    }
-}
-
-/// Whether there is nothing to read in a prompt, nor to look at.
-fn is_blank(content: &MessageContent) -> bool {
-    match content {
-        MessageContent::Text(text) => text.trim().is_empty(),
-        MessageContent::Blocks(blocks) => blocks
-            .iter()
-            .all(|block| matches!(block, ContentBlock::Text(text) if text.text.trim().is_empty())),
-        MessageContent::Unknown(_) => false,
     }
 }
 

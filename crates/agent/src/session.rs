@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::announce::{init_frame, prompt_blocks};
+use crate::announce::{init_frame, is_blank, prompt_blocks};
 use crate::beside::Beside;
 use crate::checkpoints::Checkpoints;
 use crate::commands::{self, Dispatch, Invocation};
@@ -286,6 +286,10 @@ impl Session {
             Due::Prompt(prompt) => *prompt,
         };
         self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+        if self.asks_nothing(&prompt) {
+            let work = self.open_blank(&prompt).await;
+            return (prompt, work);
+        }
         self.shared.announce_prompt(&prompt);
         if let Some(preamble) = self.preamble.take() {
             self.history.add_user_text(&preamble);
@@ -295,6 +299,26 @@ impl Session {
             Dispatch::Prompt { note } => self.take_prompt(&prompt, note, handle).await,
         };
         (prompt, work)
+    }
+
+    /// Whether there is nothing to ask the model.
+    fn asks_nothing(&self, prompt: &InboundUser) -> bool {
+        let has_words = self.first_words.is_some() || prompt.should_query == Some(false);
+        !has_words && is_blank(&prompt.message.content)
+    }
+
+    /// Opens the turn of a prompt without a word. Hosts send one to get a session that they can ask for something
+    /// else, to rewind files for instance. The API refuses empty messages, so nobody is asked and nothing is written
+    /// down; only a call that was put off is taken up.
+    async fn open_blank(&mut self, prompt: &InboundUser) -> Work {
+        let init = init_frame(&self.shared, prompt.uuid.as_deref());
+        self.shared.emit(Outbound::system(init)).await;
+        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.shared.frames.uuid());
+        self.shared.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
+        match self.deferred {
+            Some(_) => Work::Answer,
+            None => Work::Nothing { text: String::new() },
+        }
     }
 
     /// One prompt, one result.

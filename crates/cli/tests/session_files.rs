@@ -71,6 +71,13 @@ fn transcript(context: &TestContext, id: &str) -> PathBuf {
     files.into_iter().find(|path| path.ends_with(&name)).expect("the session has a file")
 }
 
+/// The messages of a session, as its file has them.
+fn session_messages(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let records = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    records.filter(|record| record.get("message").is_some()).collect()
+}
+
 fn last_request(context: &TestContext) -> String {
     context.server().requests().pop().unwrap().json()["messages"].to_string()
 }
@@ -142,27 +149,30 @@ fn a_turn_that_was_dropped_is_asked_again_under_its_own_id() {
 }
 
 #[test]
-fn a_prompt_without_a_word_is_asked_as_one() {
+fn a_prompt_without_a_word_asks_nobody_and_has_its_result() {
     let context = counting();
+    run(&context, &["--session-id", ID], "first").success();
+    let before = session_messages(&transcript(&context, ID));
     let lines: String = [json!(""), json!([]), json!([{"type": "text", "text": " \n"}])]
         .into_iter()
         .map(|content| {
-            format!(
-                "{}\n",
-                json!({"type": "user", "message": {"role": "user", "content": content}, "priority": "later"})
-            )
+            let line =
+                json!({"type": "user", "message": {"role": "user", "content": content}, "priority": "later"});
+            format!("{line}\n")
         })
         .collect();
-    let words: Vec<&str> = STREAM.iter().chain(&TALK).chain(&["--session-id", ID]).copied().collect();
+    let words: Vec<&str> = STREAM.iter().chain(&TALK).chain(&["--resume", ID]).copied().collect();
     let said = context.run_with_stdin(&words, &lines).success();
-    assert_eq!(said.of_type("result").len(), 3, "every prompt has its result");
-    for request in context.server().requests() {
-        let messages = request.json()["messages"].clone();
-        let last = messages.as_array().unwrap().last().unwrap().clone();
-        assert_eq!(last["role"], "user", "{messages}");
-        let blocks = last["content"].as_array().unwrap();
-        assert!(blocks.iter().all(|block| !block["text"].as_str().unwrap().trim().is_empty()), "{messages}");
-    }
+    let results = said.of_type("result");
+    assert_eq!(results.len(), 3, "every prompt has its result");
+    assert!(results.iter().all(|result| result["result"] == "" && result["num_turns"] == 0), "{results:?}");
+    assert_eq!(said.of_type("system")[0]["subtype"], "init", "hosts wait for it before they ask for more");
+    assert_eq!(context.server().request_count(), 1);
+    assert_eq!(session_messages(&transcript(&context, ID)), before);
+    let listed = context.run(&["sessions", "list", "--json"]).success();
+    assert_eq!(listed.lines()[0]["summary"], "first");
+    run(&context, &["--resume", ID], "second").success();
+    assert!(last_request(&context).contains("second"));
 }
 
 #[test]
