@@ -46,7 +46,19 @@ fn markdown(row: &MessageRow) -> String {
         "user" => "## User",
         _ => "## Assistant",
     };
-    format!("{heading}\n\n{}\n\n", blocks.join("\n\n"))
+    format!("{heading}\n\n{}\n\n", harmless(&blocks.join("\n\n")))
+}
+
+/// Text as a terminal may show it: what would steer it, in the output of a command say, becomes its own picture.
+fn harmless(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' | '\t' => c,
+        '\0'..='\x1f' => char::from_u32('\u{2400}' as u32 + c as u32).unwrap_or(char::REPLACEMENT_CHARACTER),
+        '\x7f' => '\u{2421}',
+        c if c.is_control() => char::REPLACEMENT_CHARACTER,
+        c => c,
+    };
+    text.chars().map(shown).collect()
 }
 
 fn block_markdown(block: &Value) -> String {

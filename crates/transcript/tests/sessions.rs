@@ -334,7 +334,7 @@ fn conversations_are_exported_for_people_and_programs() {
     assert_eq!(
         exported(ExportFormat::Markdown),
         "## User\n\ngo\n\n## Assistant\n\n```\nBash {\"command\":\"echo\"}\n```\n\n\
-         ## Result\n\n````\na ``` b\n````\n\n## Assistant\n\ndone\n\n"
+         ## Result\n\n````\na ``` b␛[2J\n````\n\n## Assistant\n\ndone\n\n"
     );
     let lines = exported(ExportFormat::JsonLines);
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
