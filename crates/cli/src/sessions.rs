@@ -150,7 +150,10 @@ impl Opening<'_> {
             ResumeAt::Latest => None,
             ResumeAt::Message { uuid, .. } => Some(uuid),
         };
-        let copy = || fork(source, ForkPlan { session_id: &id, up_to, ids: ForkIds::Keep });
+        // It belongs to the folder it runs in, and is found there again.
+        let dir = self.config_dir.as_ref().map(|dir| Sessions::new(dir).dir_of_copy(self.cwd, source));
+        let plan = ForkPlan { session_id: &id, dir: dir.as_deref(), up_to, ids: ForkIds::Keep };
+        let copy = || fork(source, plan);
         let path = match self.plan.persist {
             true => self.unless_unwritable(copy()).map_err(|error| refusal(&error, &id))?,
             false => None,

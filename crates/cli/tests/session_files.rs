@@ -191,6 +191,33 @@ fn words_that_a_hook_hid_stay_hidden_after_a_resume() {
 }
 
 #[test]
+fn a_fork_belongs_to_the_folder_it_runs_in() {
+    let context = counting();
+    run(&context, &["--session-id", ID], "first").success();
+    let elsewhere = context.home().join("elsewhere");
+    std::fs::create_dir(&elsewhere).unwrap();
+    let in_folder = |flags: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_lathe"))
+            .args(STREAM.iter().chain(flags))
+            .current_dir(&elsewhere)
+            .env("HOME", context.home())
+            .env("ANTHROPIC_BASE_URL", context.server().url())
+            .env("ANTHROPIC_API_KEY", "test")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    in_folder(&["--resume", ID, "--fork-session", "--session-id", OTHER, "--", "second"]);
+    assert_ne!(transcript(&context, ID).parent(), transcript(&context, OTHER).parent());
+    assert!(in_folder(&["--continue", "--", "third"]).contains(OTHER));
+    assert!(last_request(&context).contains("answer 1"));
+    let here = run(&context, &["--continue"], "fourth").success();
+    assert_eq!(here.result()["session_id"], ID);
+}
+
+#[test]
 fn outputs_lie_beside_the_transcript_or_go_with_the_run() {
     let long = json!({"tools": [{"name": "Bash", "input": {"command": "seq 1 30000"}}]});
     let done = json!({"text": "done"});

@@ -25,6 +25,8 @@ use crate::writer;
 pub struct ForkPlan<'a> {
     /// Id of the new session.
     pub session_id: &'a str,
+    /// The project directory it goes to; that of the source if there is none.
+    pub dir: Option<&'a Path>,
     /// The last record to copy; all if there is none.
     pub up_to: Option<&'a str>,
     /// What becomes of the ids.
@@ -49,7 +51,7 @@ pub enum ForkIds<'a> {
 /// Fields that tie a record to its old session.
 const DROPPED_FIELDS: [&str; 4] = ["teamName", "agentName", "slug", "sourceToolAssistantUUID"];
 
-/// Forks the session at `source` into a file beside it. Returns where.
+/// Forks the session at `source` into a file of its own. Returns where.
 pub fn fork(source: &Path, plan: ForkPlan<'_>) -> Result<SessionPaths> {
     if !is_session_id(plan.session_id) {
         return Err(TranscriptError::BadSessionId(plan.session_id.to_owned()));
@@ -60,7 +62,8 @@ pub fn fork(source: &Path, plan: ForkPlan<'_>) -> Result<SessionPaths> {
         return Err(TranscriptError::NotFound { path: source.to_owned() });
     }
     let from = SessionPaths::of_transcript(source);
-    let target = SessionPaths::in_project_dir(source.parent().unwrap_or(Path::new("")), plan.session_id);
+    let beside = || source.parent().unwrap_or(Path::new(""));
+    let target = SessionPaths::in_project_dir(plan.dir.unwrap_or_else(beside), plan.session_id);
     let path = target.transcript();
     let file = writer::create_file(&path)?;
     let mut copy = Copy {

@@ -36,6 +36,9 @@ pub struct SessionInfo {
     pub git_branch: Option<String>,
     /// Where it was started.
     pub cwd: Option<String>,
+    /// Where it last ran.
+    #[serde(skip)]
+    pub last_cwd: Option<String>,
     /// Its tag.
     pub tag: Option<String>,
     /// Time of its first record, in ms since 1970.
@@ -75,6 +78,7 @@ pub(crate) fn peek(path: &Path) -> io::Result<Option<SessionInfo>> {
         first_prompt,
         git_branch: last_text(&tail, "gitBranch").or_else(|| first_text(&head, "gitBranch")),
         cwd: first_text(&head, "cwd"),
+        last_cwd: last_text(&tail, "cwd"),
         tag: tag(&tail),
         created_at: first_text(&head, "timestamp").and_then(|time| epoch_millis(&time)),
         path: path.to_owned(),

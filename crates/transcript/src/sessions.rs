@@ -70,12 +70,23 @@ impl Sessions {
     /// The session that changed last in the project of `cwd` (`--continue`).
     pub fn newest_for_cwd(&self, cwd: &Path) -> Option<SessionInfo> {
         // Folders whose names differ only in punctuation share a directory, and not a conversation.
-        let here = |session: &SessionInfo| match &session.cwd {
-            Some(of) => Path::new(of) == cwd || Path::new(of).canonicalize().is_ok_and(|of| of == cwd),
-            None => true,
+        // A copy begins with records of the folder that it came from.
+        let is_here =
+            |of: &String| Path::new(of) == cwd || Path::new(of).canonicalize().is_ok_and(|of| of == cwd);
+        let here = |session: &SessionInfo| match (&session.cwd, &session.last_cwd) {
+            (None, None) => true,
+            (first, last) => first.iter().chain(last).any(is_here),
         };
         let candidates = self.candidates(Scope::Projects(&[cwd])).into_iter();
         candidates.filter_map(|candidate| peek::peek(&candidate.path).ok()?).find(here)
+    }
+
+    /// The directory for a session that runs in `cwd` and is a copy of the one at `source`: beside that, if sessions
+    /// of `cwd` are looked for there.
+    pub fn dir_of_copy(&self, cwd: &Path, source: &Path) -> PathBuf {
+        let mut dirs = self.project_dirs(cwd);
+        let beside = source.parent().filter(|dir| dirs.iter().any(|known| known == dir));
+        beside.map_or_else(|| dirs.swap_remove(0), Path::to_owned)
     }
 
     /// A session by its id, in the project of `cwd` or, failing that, in any other.

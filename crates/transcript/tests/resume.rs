@@ -154,7 +154,7 @@ fn a_fork_with_ids_of_its_own_keeps_what_a_compaction_kept() {
         format!("f0f0f0f0-0000-4000-8000-{count:012}")
     };
     let ids = ForkIds::Fresh { new_uuid: &mut new_uuid, now: "2026-11-16T02:00:00.000Z", title: None };
-    let plan = ForkPlan { session_id: "f0f0f0f0-0000-4000-8000-ffffffffffff", up_to: None, ids };
+    let plan = ForkPlan { session_id: "f0f0f0f0-0000-4000-8000-ffffffffffff", dir: None, up_to: None, ids };
     let forked = fork(&session.path, plan).unwrap().transcript();
     let resumed = load_for_resume(&forked, ResumeAt::Latest).unwrap();
     assert_eq!(texts(&resumed), ["summary kept", "kept answer", "next"]);

@@ -220,7 +220,7 @@ fn fresh(
         format!("{count:08x}-aaaa-4aaa-8aaa-aaaaaaaaaaaa")
     };
     let ids = ForkIds::Fresh { new_uuid: &mut new_uuid, now: "2027-01-01T00:00:00.000Z", title };
-    fork(&session.path, ForkPlan { session_id: OTHER, up_to, ids })
+    fork(&session.path, ForkPlan { session_id: OTHER, dir: None, up_to, ids })
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_fork_that_runs_on_keeps_the_ids() {
     let dir = tempfile::tempdir().unwrap();
     let mut session = Session::create(dir.path());
     session.turn("x");
-    let plan = ForkPlan { session_id: OTHER, up_to: None, ids: ForkIds::Keep };
+    let plan = ForkPlan { session_id: OTHER, dir: None, up_to: None, ids: ForkIds::Keep };
     let forked = fork(&session.path, plan).unwrap().transcript();
     let uuids = |path: &Path| -> Vec<String> {
         session_messages(path).unwrap().into_iter().map(|row| row.uuid).collect()
@@ -307,7 +307,7 @@ fn a_fork_that_runs_on_has_the_saved_files_of_its_source_and_nothing_behind_the_
     let answer = session.text("two");
     let second = session.prompt("three");
     session.side(&snapshot(&second));
-    let plan = ForkPlan { session_id: OTHER, up_to: Some(&answer), ids: ForkIds::Keep };
+    let plan = ForkPlan { session_id: OTHER, dir: None, up_to: Some(&answer), ids: ForkIds::Keep };
     let forked = fork(&session.path, plan).unwrap().transcript();
     let uuids: Vec<String> = session_messages(&forked).unwrap().into_iter().map(|row| row.uuid).collect();
     assert_eq!(uuids, [first, answer]);
@@ -324,7 +324,7 @@ fn conversations_are_exported_for_people_and_programs() {
     let mut session = Session::create(dir.path());
     session.prompt("go");
     let call = session.calls(1).remove(0);
-    session.result(&call, "a ``` b");
+    session.result(&call, "a ``` b\u{1b}[2J");
     session.text("done");
     let exported = |format| {
         let mut out = Vec::new();
