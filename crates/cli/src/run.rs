@@ -18,7 +18,7 @@ use crate::plan::{InputFormat, OutputFormat, Resume, RunPlan};
 use crate::print;
 use crate::progress::Progress;
 use crate::start;
-use crate::stdin::{FatalInput, FirstLine, prompt_line, read_lines, read_text};
+use crate::stdin::{FatalInput, FirstLine, prompt_line, read_lines, read_text, swallow_first_lines};
 use crate::stdout::{Written, write_frames};
 
 /// Frames that may wait for a slow reader before the session itself has to wait.
@@ -83,6 +83,9 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
                     OutputFormat::JsonList => print::line(format!("[{result}]")),
                     OutputFormat::Text => {}
                 }
+            }
+            if input == InputFormat::StreamJson {
+                swallow_first_lines();
             }
             return ExitCode::FAILURE;
         }

@@ -1,6 +1,6 @@
 //! Bad input on stdin: a defined end or a defined answer each time, never a crash, never silence.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lathe_testkit::{Finished, TestContext};
 use serde_json::{Value, json};
@@ -135,5 +135,25 @@ fn old_clients_get_ends_they_can_take() {
         assert_eq!(result["is_error"], is_error, "{env:?}");
         assert_eq!(finished.code, Some(i32::from(is_error)), "{env:?}");
         assert_eq!(result["errors"], json!(["Reached maximum number of turns (1)"]));
+    }
+}
+
+#[test]
+fn a_run_that_is_refused_waits_for_what_its_host_is_about_to_write() {
+    let words = [&STREAM[..], &["--resume", "00000000-0000-4000-8000-0000000000ff"]].concat();
+    for speaks in [true, false] {
+        let context = context();
+        let mut running = context.start(&words);
+        let result = running.wait_for_type("result");
+        assert_eq!(result["subtype"], "error_during_execution");
+        let since = Instant::now();
+        if speaks {
+            running.send(
+                &json!({"type": "control_request", "request_id": "i", "request": {"subtype": "initialize"}}),
+            );
+        }
+        assert_eq!(running.next_line(), None, "the end");
+        assert!(speaks || since.elapsed() > Duration::from_millis(500), "a closed pipe is no answer");
+        assert_eq!(running.finish().code, Some(1));
     }
 }
