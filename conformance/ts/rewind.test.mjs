@@ -5,7 +5,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, st
 import path from 'node:path';
 import { describe } from 'node:test';
 
-import { bash, both, calls, newest, Prompts, text } from './harness.mjs';
+import { bash, both, calls, every, newest, Prompts, text } from './harness.mjs';
 
 const write = (file_path, content) => ({ name: 'Write', input: { file_path, content } });
 const edit = (file_path, old_string, new_string) => ({ name: 'Edit', input: { file_path, old_string, new_string } });
@@ -42,7 +42,7 @@ async function talk(w, script, count, options, then) {
 }
 
 describe('rewindFiles', { concurrency: 4 }, () => {
-  both('goes back to before a prompt: edits, new files, modes', async (w) => {
+  every('goes back to before a prompt: edits, new files, modes', async (w) => {
     const [old, made] = [w.file('old.sh', 'one\n'), w.path('made.txt')];
     chmodSync(old, 0o755);
     const script = [
@@ -100,7 +100,7 @@ describe('rewindFiles', { concurrency: 4 }, () => {
     assert.equal(w.requests().length, 2, 'an empty prompt asks nobody');
   });
 
-  both('the conversation goes on after it', async (w) => {
+  every('the conversation goes on after it', async (w) => {
     const file = w.path('f.txt');
     await w.model([calls(write(file, '1')), text('one'), text('two')]);
     const prompts = new Prompts().push('a');
@@ -117,7 +117,7 @@ describe('rewindFiles', { concurrency: 4 }, () => {
     assert.equal(existsSync(file), false);
   });
 
-  both('refuses what it does not know', async (w) => {
+  every('refuses what it does not know', async (w) => {
     const unknown = '00000000-0000-4000-8000-000000000000';
     await talk(w, [text('1')], 1, checkpointing, async (query) => {
       await assert.rejects(query.rewindFiles(unknown), /No file checkpoint found for this message\./);
