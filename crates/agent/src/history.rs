@@ -134,7 +134,9 @@ impl History {
     /// Adds a whole answer. One with nothing that can be sent back is left out, and what follows joins
     /// the user message before it.
     pub fn add_assistant(&mut self, blocks: Vec<Value>) {
-        let blocks: Vec<Value> = blocks.into_iter().filter(is_sendable).collect();
+        let mut blocks: Vec<Value> = blocks.into_iter().filter(is_sendable).collect();
+        // An answer that got no further than its thinking: the API lets none stand last.
+        while blocks.pop_if(|block| is_thinking(block)).is_some() {}
         if blocks.is_empty() {
             return;
         }
@@ -314,6 +316,10 @@ fn shorten(block: &mut Value, most: u64, keep_chars: usize) {
     }
 }
 
+fn is_thinking(block: &Value) -> bool {
+    matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
+}
+
 /// The API refuses empty text blocks, and a block that is no object would break the wire form.
 fn is_sendable(block: &Value) -> bool {
     match block["type"].as_str() {
@@ -353,6 +359,21 @@ mod tests {
         history.add_assistant(vec![json!({"type": "text", "text": " "})]);
         history.add_user([json!("no object"), json!({"type": "text", "text": "two"})]);
         assert_eq!(texts(&mut history).len(), 1);
+    }
+
+    #[test]
+    fn no_answer_ends_in_thinking() {
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
+        let hidden = json!({"type": "redacted_thinking", "data": "x"});
+        let blank = json!({"type": "text", "text": ""});
+        let mut history = History::default();
+        history.add_user_text("one");
+        history.add_assistant(vec![thinking.clone(), hidden.clone(), blank]);
+        history.add_user_text("two");
+        assert_eq!(texts(&mut history).len(), 1, "what was only thought is left out");
+        history.add_assistant(vec![thinking, json!({"type": "text", "text": "said"}), hidden]);
+        let answer = texts(&mut history).pop().unwrap();
+        assert!(answer.contains("hm") && answer.contains("said") && !answer.contains("redacted"), "{answer}");
     }
 
     fn call(id: &str) -> Value {

@@ -61,6 +61,12 @@ fn moments() -> Vec<Moment> {
             |frame| event(frame) == "content_block_delta",
             streaming(),
         ),
+        moment(
+            "it has only thought so far",
+            json!({"thinking": "hm", "text": "well", "stall": {"after_events": 6}}),
+            |frame| frame["event"]["content_block"]["type"] == "text",
+            streaming(),
+        ),
         moment("text comes behind a call", half_a_call, |f| f["event"]["delta"]["text"].is_string(), tools()),
         moment("waiting to try again", busy, |frame| frame["subtype"] == "api_retry", streaming()),
         Moment { kept: false, ..in_hook("UserPromptSubmit", json!({"text": "never"}), streaming()) },
@@ -114,6 +120,7 @@ async fn a_turn_can_be_interrupted_at_any_moment() {
         let said = heard.lock().unwrap().last().cloned().unwrap_or_default();
         assert_eq!(said.contains("the first"), moment.kept, "{}: {said}", moment.name);
         assert!(said.contains("the second"), "{}: {said}", moment.name);
+        assert!(!said.contains("thinking"), "{}: an answer must not end in thinking: {said}", moment.name);
         assert!(!folder.path().join("ran").exists(), "{}", moment.name);
     }
 }
