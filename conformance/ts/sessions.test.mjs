@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { after, describe } from 'node:test';
 
-import { bash, both, calls, newest, Prompts, text } from './harness.mjs';
+import { bash, calls, every, newest, Prompts, text } from './harness.mjs';
 
 const config = mkdtempSync(path.join(tmpdir(), 'lathe-conformance-config-'));
 process.env.CLAUDE_CONFIG_DIR = config;
@@ -43,7 +43,7 @@ function refused(seen, beginning) {
 }
 
 describe('a session that goes on', { concurrency: 4 }, () => {
-  both('resume keeps the id and the words, and shows nothing again', async (w) => {
+  every('resume keeps the id and the words, and shows nothing again', async (w) => {
     const first = (await turn(w, 'first')).good();
     const id = first.result.session_id;
     const second = (await turn(w, 'second', { resume: id })).good();
@@ -53,14 +53,14 @@ describe('a session that goes on', { concurrency: 4 }, () => {
     assert.ok(second.result.total_cost_usd > first.result.total_cost_usd);
   });
 
-  both('continue takes the newest of the folder, and starts one where there is none', async (w) => {
+  every('continue takes the newest of the folder, and starts one where there is none', async (w) => {
     const first = (await turn(w, 'first', { continue: true })).good();
     const second = (await turn(w, 'second', { continue: true })).good();
     assert.equal(second.result.session_id, first.result.session_id);
     assert.ok(sent(w).includes('answer 1'));
   });
 
-  both('a fork knows everything and has an id of its own', async (w) => {
+  every('a fork knows everything and has an id of its own', async (w) => {
     const id = (await turn(w, 'first')).good().result.session_id;
     const before = fileOf(id);
     const fork = (await turn(w, 'second', { resume: id, forkSession: true })).good();
@@ -69,7 +69,7 @@ describe('a session that goes on', { concurrency: 4 }, () => {
     assert.deepEqual(fileOf(id), before);
   });
 
-  both('resumeSessionAt cuts behind the message', async (w) => {
+  every('resumeSessionAt cuts behind the message', async (w) => {
     const first = (await turn(w, 'first')).good();
     const id = first.result.session_id;
     await turn(w, 'second', { resume: id });
@@ -82,7 +82,7 @@ describe('a session that goes on', { concurrency: 4 }, () => {
     assert.ok(sent(w).includes('instead') && !sent(w).includes('second'), sent(w));
   });
 
-  both('resumeSessionAt of a message that is not there is refused', async (w) => {
+  every('resumeSessionAt of a message that is not there is refused', async (w) => {
     const id = (await turn(w, 'first')).good().result.session_id;
     const nowhere = randomUUID();
     const seen = await turn(w, 'x', { resume: id, resumeSessionAt: nowhere });
@@ -119,13 +119,13 @@ describe('a session that goes on', { concurrency: 4 }, () => {
     assert.ok(read.includes('answer 3') && !read.includes('answer 2'), read);
   });
 
-  both('a session that is not there is refused', async (w) => {
+  every('a session that is not there is refused', async (w) => {
     const id = randomUUID();
     refused(await turn(w, 'x', { resume: id }), `No conversation found with session ID: ${id}`);
     assert.deepEqual(w.requests(), []);
   });
 
-  both('a session is taken up by a query with several prompts', async (w) => {
+  every('a session is taken up by a query with several prompts', async (w) => {
     const id = (await turn(w, 'first')).good().result.session_id;
     const prompts = new Prompts().push('second');
     const query = w.query(prompts, { resume: id, env: { CLAUDE_CONFIG_DIR: config } });
