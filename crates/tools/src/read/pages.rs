@@ -4,6 +4,8 @@
 //! The pictures stay in the session's output directory, whose place the result names.
 
 use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -40,7 +42,8 @@ pub(super) async fn read(
     let bytes = read_all(&opened, MAX_FILE_BYTES).map_err(|error| failure(error, &request.path, context))?;
     let size = bytes.len();
     let dir = output_dir(context);
-    std::fs::create_dir_all(&dir).map_err(|error| {
+    // What is in a file is nobody else's business, wherever its pages lie.
+    DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| {
         ToolFailure::Failed(format!("Cannot make the directory for the pages, {}: {error}", dir.display()))
     })?;
     render(bytes, pages, &dir, context).await?;
