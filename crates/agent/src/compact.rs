@@ -8,37 +8,28 @@
 
 mod ask;
 pub mod policy;
+mod replace;
 mod restore;
 mod summary;
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_models::{ErrorKind, catalog};
 use lathe_protocol::hooks::{HookEventInput, PostCompactInput, PreCompactInput};
 use lathe_protocol::message::UserTurn;
-use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedMessages, PreservedSegment};
+use lathe_protocol::system::CompactBoundary;
 use lathe_protocol::{Outbound, UserMessage};
-use lathe_settings::memory::{LoadReason, Memory as MemoryFiles};
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use crate::estimate::{BYTES_PER_TOKEN, block_tokens, text_tokens};
-use crate::history::{Tail, TailBounds};
-use crate::instructions::preamble_of;
-use crate::journal::Boundary;
+use crate::estimate::text_tokens;
+use crate::history::TailBounds;
 use crate::shared::Shared;
 use crate::turn::{Outcome, Phase, Turn};
 use policy::{CompactPolicy, Context, Limits, Memory, Step};
-use restore::Restored;
-use summary::Wording;
+use replace::Replacement;
 
-/// A summary that the user asked for may be so long, however short the conversation is.
-const SHORT_SUMMARY_TOKENS: u64 = 250;
 /// The newest part that stays word for word.
 const TAIL_TOKENS: u64 = 8_000;
-
-/// What files may take that are given back.
-const RESTORED_TOKENS: u64 = 20_000;
 
 /// Characters that are left of a prompt that no window holds.
 const LEFT_CHARS: usize = 8_000;
@@ -312,106 +303,6 @@ impl Turn<'_> {
         opening.notes
     }
 
-    /// The text that stands for what was said, with the request under way word for word.
-    fn replacement(&self, summary: &str, wording: Wording, trigger: Trigger, tail: &Tail) -> String {
-        let path = self.shared.journal().path().map(|path| path.display().to_string());
-        let mut text = summary::replacement(summary, wording, path.as_deref());
-        if trigger == Trigger::Auto && !tail.ends_with_prompt {
-            let most = (self.limits().threshold / 10 * BYTES_PER_TOKEN) as usize;
-            for asked in &self.stats.asked {
-                text.push_str("\n\nWhat the user asked for, word for word:\n");
-                text.extend(asked.chars().take(most));
-                if asked.chars().nth(most).is_some() {
-                    text.push_str("\n[the rest is left out here]");
-                }
-            }
-        }
-        text
-    }
-
-    /// What the conversation begins with from now on, provided that it becomes smaller. What is given back,
-    /// and in the end the words around the summary, are left out if they would spoil that. The exception: a few
-    /// words that the user asked for are taken, although a conversation may be shorter still.
-    fn head(&self, summary: &str, cause: Cause, tail: &Tail, before: u64) -> Result<Head, Trouble> {
-        let trigger = cause.trigger();
-        let todos = self.shared.compaction().todos.clone();
-        let restored =
-            Restored::collect(self.shared, todos.as_ref(), RESTORED_TOKENS.min(self.limits().threshold / 10));
-        let memory = self.shared.instructions.read_again(LoadReason::Compact);
-        let preamble = memory.as_ref().and_then(preamble_of);
-        let next = match trigger {
-            Trigger::Auto if !tail.ends_with_prompt => Wording::WorkGoesOn,
-            Trigger::Auto | Trigger::Manual => Wording::UserSpeaks,
-        };
-        let (overhead, old) = (self.shared.overhead_tokens(), self.history.size().messages);
-        for (wording, restored) in
-            [(next, restored), (next, Restored::default()), (Wording::Bare, Restored::default())]
-        {
-            let text = self.replacement(summary, wording, trigger, tail);
-            let texts = [preamble.clone(), Some(text.clone()), restored.text.clone()];
-            let blocks: Vec<Value> =
-                texts.into_iter().flatten().map(|text| json!({"type": "text", "text": text})).collect();
-            let new = blocks.iter().map(block_tokens).sum::<u64>() + self.history.tokens_from(tail);
-            let shrinks = match cause {
-                // Nothing was full: like is compared with like.
-                Cause::Asked => {
-                    new < old
-                        || wording == Wording::Bare && text_tokens(summary.len()) <= SHORT_SUMMARY_TOKENS
-                }
-                Cause::NearlyFull | Cause::Refused => overhead + new < before,
-            };
-            if shrinks {
-                let after = (overhead + new).min((before + new).saturating_sub(old));
-                return Ok(Head { text, blocks, restored, memory, after });
-            }
-        }
-        let size = if cause == Cause::Asked { old } else { before };
-        Err(Trouble::Failed(format!(
-            "its summary would be no smaller than the conversation itself ({size} tokens)"
-        )))
-    }
-
-    /// Puts it all in place: the conversation, the file, what is known of files.
-    fn commit(&mut self, new: Replacement) -> Told {
-        let shared = self.shared.clone();
-        let size = self.history.size();
-        let mut blocks = new.head.blocks;
-        let mut notes: Vec<String> = new.head.restored.text.iter().cloned().collect();
-        if !new.notes.is_empty() {
-            let note = format!("<system-reminder>\n{}\n</system-reminder>", new.notes.join("\n"));
-            blocks.push(json!({"type": "text", "text": note}));
-            notes.push(note);
-        }
-        let dropped = {
-            let mut compaction = shared.compaction();
-            compaction.memory.succeeded(new.before.saturating_sub(new.head.after));
-            compaction.memory.dropped_tokens
-        };
-        let told = Told {
-            summary: shared.frames.summary(&new.head.text, new.cause.trigger()),
-            boundary: CompactBoundary {
-                compact_metadata: CompactMetadata {
-                    trigger: new.cause.trigger().wire_name().to_owned(),
-                    pre_tokens: size.measured.unwrap_or(new.before),
-                    post_tokens: Some(new.head.after),
-                    duration_ms: Some(new.began.elapsed().as_millis() as u64),
-                    cumulative_dropped_tokens: Some(dropped),
-                    ..CompactMetadata::default()
-                },
-                uuid: shared.frames.uuid(),
-                session_id: shared.frames.session_id(),
-                ..CompactBoundary::default()
-            },
-        };
-        let told = write_down(&shared, told, &new.tail, &notes);
-        self.history.compact(blocks, &new.tail);
-        new.head.restored.note_seen(&shared);
-        shared.totals().forget_last();
-        shared.instructions.put(new.head.memory);
-        shared.note_context(self.history.size());
-        told
-    }
-
     fn limits(&self) -> Limits {
         let window = catalog::context_window(&self.model_id, &self.shared.choice().betas);
         self.shared.compaction().policy.limits(window)
@@ -420,68 +311,6 @@ impl Turn<'_> {
     fn context(&self) -> Context {
         Context::of(self.history.size(), self.shared.overhead_tokens())
     }
-}
-
-/// Writes boundary, summary and notes into the session's file, and completes the frame with what only the
-/// file knows.
-fn write_down(shared: &Arc<Shared>, mut told: Told, tail: &Tail, notes: &[String]) -> Told {
-    let now = shared.frames.now();
-    let mut journal = shared.journal();
-    let kept = tail.record.as_deref().map(|head| journal.records_from(head)).unwrap_or_default();
-    if let (Some(head), Some(last)) = (kept.first(), kept.last()) {
-        let anchor_uuid = told.summary.uuid.clone();
-        told.boundary.compact_metadata.preserved_segment = Some(PreservedSegment {
-            head_uuid: head.clone(),
-            anchor_uuid: anchor_uuid.clone(),
-            tail_uuid: last.clone(),
-            ..PreservedSegment::default()
-        });
-        told.boundary.compact_metadata.preserved_messages =
-            Some(PreservedMessages { anchor_uuid, uuids: kept.clone(), ..PreservedMessages::default() });
-    }
-    told.boundary.logical_parent_uuid = Some(journal.last_record());
-    let metadata = &told.boundary.compact_metadata;
-    journal.compacted(Boundary {
-        uuid: &told.boundary.uuid,
-        now: &now,
-        metadata: lathe_transcript::record::CompactMetadata {
-            trigger: metadata.trigger.clone(),
-            pre_tokens: metadata.pre_tokens,
-            post_tokens: metadata.post_tokens,
-            duration_ms: metadata.duration_ms,
-            cumulative_dropped_tokens: metadata.cumulative_dropped_tokens,
-            ..lathe_transcript::record::CompactMetadata::default()
-        },
-        kept,
-        summary: &told.summary,
-    });
-    for note in notes {
-        journal.note(&shared.frames.uuid(), &now, note);
-    }
-    told
-}
-
-/// The beginning of a compacted conversation.
-struct Head {
-    /// The summary and the words around it.
-    text: String,
-    blocks: Vec<Value>,
-    restored: Restored,
-    /// The memory files as they are now.
-    memory: Option<MemoryFiles>,
-    /// Estimate of the next request.
-    after: u64,
-}
-
-/// A summary that was accepted, and all that goes with it.
-struct Replacement {
-    cause: Cause,
-    head: Head,
-    tail: Tail,
-    /// What hooks want the model to know.
-    notes: Vec<String>,
-    before: u64,
-    began: Instant,
 }
 
 impl Shared {
