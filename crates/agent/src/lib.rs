@@ -45,6 +45,7 @@ mod structured;
 pub mod toolrun;
 pub mod totals;
 pub mod turn;
+mod work;
 
 pub use commands::SlashCommands;
 pub use compact::policy::{CompactPolicy, Switch};

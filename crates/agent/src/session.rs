@@ -13,9 +13,8 @@ use tokio_util::sync::CancellationToken;
 use crate::announce::{init_frame, is_blank, prompt_blocks};
 use crate::beside::Beside;
 use crate::checkpoints::Checkpoints;
-use crate::commands::{self, Dispatch, Invocation};
+use crate::commands::{self, Dispatch};
 use crate::config::{SessionConfig, Setup};
-use crate::decide::Ending;
 use crate::finish::{Finished, finish};
 use crate::history::{History, as_reminder};
 use crate::hooking::submit::Submitted;
@@ -24,7 +23,8 @@ use crate::lines;
 use crate::planning;
 use crate::shared::Shared;
 use crate::toolrun::ToolCall;
-use crate::turn::{Outcome, Phase, Stats, Turn};
+use crate::turn::{Outcome, Stats, Turn};
+use crate::work::{Work, outcome_of};
 
 /// How long a session with a call that was put off waits for the prompt of a host that has introduced itself.
 /// Hosts write both at once; with the prompt the call is part of its turn, and there is one result for both.
@@ -55,20 +55,6 @@ pub(crate) struct TurnHandle {
     pub cancel: CancellationToken,
     /// Ends it at its next pause, because something more urgent came.
     pub preempt: CancellationToken,
-}
-
-/// What a turn does.
-enum Work {
-    /// Take up the call that was put off, and go on from there.
-    TakeUp { command: String },
-    /// The model answers.
-    Answer,
-    /// A command runs.
-    Command(Box<Invocation>),
-    /// Nobody answers; the result is this text.
-    Nothing { text: String },
-    /// Somebody broke it off before the model was asked.
-    BrokenOff,
 }
 
 /// What a session does next.
@@ -347,35 +333,7 @@ impl Session {
         // The end of a turn may ask the host too, so both are driven: the loop and what follows it. On the heap,
         // because the future of a whole turn is large and would lie on the stack several times over.
         let work = Box::pin(async {
-            let mut commands_done = Vec::new();
-            let outcome = match work {
-                Work::Command(call) => commands::run(&mut turn, call).await,
-                Work::Answer => match turn.take_up(deferred).await {
-                    Some(outcome) => outcome,
-                    None => Box::pin(turn.run()).await,
-                },
-                Work::TakeUp { command } => {
-                    let outcome = turn.take_up(deferred).await;
-                    shared.emit(Outbound::system(init_frame(&shared, None))).await;
-                    let outcome = match outcome {
-                        Some(outcome) => outcome,
-                        None => {
-                            turn.let_prompts_join().await;
-                            Box::pin(turn.run()).await
-                        }
-                    };
-                    commands_done.push(command);
-                    outcome
-                }
-                Work::Nothing { text } => {
-                    turn.stats.last_text = text;
-                    Outcome::Ended(Ending::NothingAsked)
-                }
-                Work::BrokenOff => {
-                    turn.mark_interrupted(Phase::Streaming).await;
-                    Outcome::Interrupted(Phase::Streaming)
-                }
-            };
+            let (outcome, command) = outcome_of(&mut turn, work, deferred).await;
             let cleared = matches!(&outcome, Outcome::Command(end) if end.cleared);
             if shared.stop.is_cancelled() {
                 // Told to end at once: what ran has been answered, and nobody waits for a result.
@@ -383,7 +341,7 @@ impl Session {
             }
             let (result, finished) = finish(&mut turn, outcome, index).await;
             let mut prompts = std::mem::take(&mut turn.stats.prompts);
-            prompts.extend(commands_done);
+            prompts.extend(command);
             Some((result, finished, prompts, cleared))
         });
         if let Some((result, finished, prompts, cleared)) = self.serve(work, Some(&handle)).await {

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::env::Env;
 use crate::host::RealHost;
-use crate::plan::{InputFormat, OutputFormat, Resume, RunPlan};
+use crate::plan::{InputFormat, OutputFormat, Resume, RunPlan, StartError};
 use crate::print;
 use crate::progress::Progress;
 use crate::start;
@@ -75,18 +75,7 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     let start = match start::session_config(&plan, env).await {
         Ok(start) => start,
         Err(error) => {
-            eprintln!("{}", error.message);
-            if let Some(session) = &error.session {
-                let result = refused_result(&error.message, session);
-                match output {
-                    OutputFormat::StreamJson | OutputFormat::Json => print::line(result),
-                    OutputFormat::JsonList => print::line(format!("[{result}]")),
-                    OutputFormat::Text => {}
-                }
-            }
-            if input == InputFormat::StreamJson {
-                swallow_first_lines();
-            }
+            refuse(&error, output, input);
             return ExitCode::FAILURE;
         }
     };
@@ -131,6 +120,22 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
         retention.sweep_if_due(RealHost.now_ms());
     }
     exit_code(end)
+}
+
+/// Says why there is no session, to people and to programs.
+fn refuse(error: &StartError, output: OutputFormat, input: InputFormat) {
+    eprintln!("{}", error.message);
+    if let Some(session) = &error.session {
+        let result = refused_result(&error.message, session);
+        match output {
+            OutputFormat::StreamJson | OutputFormat::Json => print::line(result),
+            OutputFormat::JsonList => print::line(format!("[{result}]")),
+            OutputFormat::Text => {}
+        }
+    }
+    if input == InputFormat::StreamJson {
+        swallow_first_lines();
+    }
 }
 
 /// Lets the parts of a run go on together until one of them ends it.
