@@ -142,17 +142,29 @@ describe('setting sources', { concurrency: 4 }, () => {
     await until('a warning', () => /not been trusted/.test(w.stderr));
   });
 
+  const trust = (w) => {
+    const state = { projects: { [w.cwd]: { hasTrustDialogAccepted: true } } };
+    writeFileSync(path.join(w.config, '.claude.json'), JSON.stringify(state));
+  };
+
   both('project: its allow rule counts in a trusted folder', async (w) => {
     w.file('.claude/settings.json', rules({ allow: ['Bash(touch *)'] }));
-    const trust = { projects: { [w.cwd]: { hasTrustDialogAccepted: true } } };
-    writeFileSync(path.join(w.config, '.claude.json'), JSON.stringify(trust));
+    trust(w);
     assert.equal(await touches(w, { settingSources: ['project'] }), true);
     assert.equal(w.stderr, '');
   });
 
-  both('local: its allow rule counts', async (w) => {
+  both('local: its allow rule is withheld, in words, while nobody trusts the folder', async (w) => {
     w.file('.claude/settings.local.json', rules({ allow: ['Bash(touch *)'] }));
+    assert.equal(await touches(w, { settingSources: ['local'] }), false);
+    await until('a warning', () => /settings\.local\.json: this workspace has not been trusted/.test(w.stderr));
+  });
+
+  both('local: its allow rule counts in a trusted folder', async (w) => {
+    w.file('.claude/settings.local.json', rules({ allow: ['Bash(touch *)'] }));
+    trust(w);
     assert.equal(await touches(w, { settingSources: ['local'] }), true);
+    assert.equal(w.stderr, '');
   });
 
   both('user: its allow rule counts, and only when asked for', async (w) => {

@@ -119,8 +119,14 @@ impl SettingsStack {
         let outcome = edit(&path, owner, change)?;
         let mut approved = self.granted(source);
         change(&mut approved);
+        let remembered = self.grants.record(source, &path, change);
         let loaded = load::load(&self.request, source, &self.overlay)?;
         self.install(source, loaded, Moment::Running { approved: &approved });
+        if let Err(cause) = remembered
+            && !self.trust().is_trusted
+        {
+            return Err(SettingsError::NotRemembered { path, cause: Box::new(cause) });
+        }
         Ok(match outcome {
             Outcome::Written => Kept::Written(path),
             Outcome::Unchanged => Kept::Unchanged(path),
@@ -131,6 +137,12 @@ impl SettingsStack {
     fn granted(&self, source: Source) -> Map<String, Value> {
         let layer = self.layers.iter().find(|layer| layer.source == source);
         layer.map(|layer| layer.honoured.clone()).unwrap_or_default()
+    }
+
+    /// What a source asks for and is not given, as sentences.
+    fn withheld(&self, source: Source) -> Vec<(Origin, String)> {
+        let layers = self.layers.iter().filter(|layer| layer.source == source);
+        layers.filter_map(|layer| Some((layer.origin.clone(), layer.withheld.clone()?))).collect()
     }
 
     /// The files that are not what they were. A few `stat` calls; meant to be called between turns.
@@ -179,10 +191,19 @@ impl SettingsStack {
                 self.watch(source, loaded.watched);
             } else {
                 let approved = self.granted(source);
+                let moment = Moment::Running { approved: &approved };
+                let withheld = self.withheld(source);
+                self.forget_revoked(source, &loaded, moment);
                 let loaded = self.without_losing(source, loaded);
-                self.install(source, loaded, Moment::Running { approved: &approved });
+                self.install(source, loaded, moment);
                 let layers = self.layers.iter().filter(|layer| layer.source == source);
                 found.extend(layers.flat_map(|layer| layer.problems.clone()));
+                // What was withheld at the start has been said then.
+                let news = self
+                    .withheld(source)
+                    .into_iter()
+                    .filter(|(_, text)| withheld.iter().all(|(_, before)| before != text));
+                found.extend(news.map(|(origin, text)| Problem::warning(&origin, None, text)));
             }
         }
         found

@@ -39,6 +39,14 @@ pub enum SettingsError {
     /// A file that cannot be read is not changed either: what it says would be lost.
     #[error("change a settings file that is not valid: {0}")]
     Broken(Box<Problem>),
+    /// A grant is in a file of an untrusted folder, and could not be remembered outside of that folder.
+    #[error("remember what was granted in {}: {cause}; it counts in this session only", path.display())]
+    NotRemembered {
+        /// The file that holds it.
+        path: PathBuf,
+        /// Why not.
+        cause: Box<SettingsError>,
+    },
     /// Another process holds the lock.
     #[error("write {}: another process has been changing it for {waited_ms} ms", path.display())]
     Busy {

@@ -5,7 +5,8 @@
 //!
 //! Two rules shape the crate. What a person wrote is checked: a slip is named, and a slip that could drop a
 //! limit stops everything ([`SettingsStack::permission_failure`]). And the repository is an attacker: what lies
-//! in it may limit a session at once, and may widen it only after somebody said so.
+//! in it may limit a session at once, and may widen it only after somebody trusts it, or as far as a person or host
+//! granted it through Lathe itself.
 
 mod change;
 mod check;
@@ -13,6 +14,7 @@ pub mod doctor;
 mod error;
 mod file;
 pub mod frontmatter;
+mod grants;
 mod known;
 mod layer;
 mod load;

@@ -78,6 +78,27 @@ pub(crate) fn common(wanted: &Value, approved: &Value) -> Option<Value> {
     }
 }
 
+/// What of `wanted` is not in `approved`: the counterpart of [`common`]. `None` if there is nothing.
+pub(crate) fn apart(wanted: &Value, approved: &Value) -> Option<Value> {
+    match (wanted, approved) {
+        (Value::Object(wanted), Value::Object(approved)) => {
+            let rest: Map<String, Value> = wanted
+                .iter()
+                .filter_map(|(key, value)| {
+                    let rest = approved.get(key).map_or(Some(value.clone()), |with| apart(value, with))?;
+                    Some((key.clone(), rest))
+                })
+                .collect();
+            (!rest.is_empty()).then_some(Value::Object(rest))
+        }
+        (Value::Array(wanted), Value::Array(approved)) => {
+            let rest: Vec<Value> = wanted.iter().filter(|entry| !approved.contains(entry)).cloned().collect();
+            (!rest.is_empty()).then_some(Value::Array(rest))
+        }
+        (wanted, approved) => (wanted != approved).then(|| wanted.clone()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -123,6 +144,27 @@ mod tests {
             let mut merged = weak.as_object().unwrap().clone();
             lay_over(&mut merged, strong.as_object().unwrap());
             assert_eq!(Value::Object(merged), expected, "{strong} over {weak}");
+        }
+    }
+
+    #[test]
+    fn what_one_value_has_alone() {
+        for (wanted, approved, expected) in [
+            (
+                json!({ "a": [1, 2], "b": 1 }),
+                json!({ "a": [2, 3], "b": 2 }),
+                Some(json!({ "a": [1], "b": 1 })),
+            ),
+            (
+                json!({ "a": { "x": 1, "y": 2 } }),
+                json!({ "a": { "x": 1 } }),
+                Some(json!({ "a": { "y": 2 } })),
+            ),
+            (json!({ "a": [1], "b": {} }), json!({ "a": [2, 1], "b": {}, "c": 1 }), None),
+            (json!({ "a": [1] }), json!({ "a": 1 }), Some(json!({ "a": [1] }))),
+            (json!({ "a": [1] }), json!({}), Some(json!({ "a": [1] }))),
+        ] {
+            assert_eq!(apart(&wanted, &approved), expected, "{wanted} without {approved}");
         }
     }
 

@@ -19,15 +19,16 @@ use serde_json::{Map, Value};
 
 use crate::check::drop_misfits;
 use crate::error::SettingsError;
+use crate::grants::FolderGrants;
 use crate::known::POLICY_ONLY;
 use crate::layer::Layer;
 use crate::load::{self, Loaded, PARENT, Watched};
 use crate::memory::{MemoryRequest, OutsideFiles};
-use crate::merge::{common, lay_over};
+use crate::merge::{apart, common, lay_over};
 use crate::problem::{Problem, Severity};
 use crate::source::{Source, StackRequest, TrustChoice};
 use crate::styles::StyleRequest;
-use crate::trust::{CheckedIn, Trust, checked_in, look_up, trust_key};
+use crate::trust::{Trust, look_up, trust_key};
 use crate::withhold::withhold;
 
 /// All settings of a session.
@@ -39,6 +40,8 @@ pub struct SettingsStack {
     pub(crate) watched: Vec<(Source, Watched)>,
     /// What a client applied on top of the flag.
     pub(crate) overlay: Map<String, Value>,
+    /// What counts of the folder's files while it is untrusted.
+    pub(crate) grants: FolderGrants,
     trust: OnceLock<(Trust, Option<Problem>)>,
     effective: Map<String, Value>,
 }
@@ -94,16 +97,19 @@ pub(crate) enum Moment<'a> {
 impl SettingsStack {
     /// Reads everything a request names. Fails only for what somebody named explicitly.
     pub fn load(request: StackRequest) -> Result<Self, SettingsError> {
+        let grants = FolderGrants::read(request.config_dir.as_deref(), &request.cwd);
         let mut stack = Self {
             request,
             layers: Vec::new(),
             watched: Vec::new(),
             overlay: Map::new(),
+            grants,
             trust: OnceLock::new(),
             effective: Map::new(),
         };
         for source in Source::ALL {
             let loaded = load::load(&stack.request, source, &stack.overlay)?;
+            stack.forget_revoked(source, &loaded, Moment::Start);
             stack.install(source, loaded, Moment::Start);
         }
         Ok(stack)
@@ -146,17 +152,9 @@ impl SettingsStack {
                 let names = names.join(", ");
                 layer.warn(&[], format!("ignoring {names}: this machine has managed settings of its own"));
                 honoured = limited;
-            } else if self.speaks_for_the_repository(layer) && !self.trust().is_trusted {
-                layer.withheld = Some(self.untrusted(layer, &names));
-                honoured = limited;
-            } else if let (Source::Local | Source::Project, Moment::Running { approved }) =
-                (layer.source, moment)
+            } else if let Source::Local | Source::Project = layer.source
+                && let Some(kept) = self.kept_of_folder(layer, &granted, moment)
             {
-                let kept = common(&Value::Object(granted.clone()), &Value::Object(approved.clone()));
-                let kept = kept.and_then(|kept| kept.as_object().cloned()).unwrap_or_default();
-                if kept != granted {
-                    layer.warn(&[], "what this file newly allows counts from the next start on".to_owned());
-                }
                 lay_over(&mut limited, &kept);
                 honoured = limited;
             }
@@ -170,12 +168,47 @@ impl SettingsStack {
         layer.honour(honoured);
     }
 
-    /// Whether a layer came with the folder rather than from the user.
-    fn speaks_for_the_repository(&self, layer: &Layer) -> bool {
-        match (layer.source, layer.origin.file()) {
-            (Source::Project, _) => true,
-            (Source::Local, Some(file)) => checked_in(file) != CheckedIn::No,
-            (Source::Local | Source::Policy | Source::Flag | Source::User, _) => false,
+    /// What counts of all that a file of the folder grants; `None` if everything does. Whatever does not is said.
+    fn kept_of_folder(
+        &self,
+        layer: &mut Layer,
+        granted: &Map<String, Value>,
+        moment: Moment<'_>,
+    ) -> Option<Map<String, Value>> {
+        let is_trusted = self.trust().is_trusted;
+        let approved = match moment {
+            Moment::Start if is_trusted => return None,
+            Moment::Start => self.grants.of(layer.source),
+            Moment::Running { approved } => approved.clone(),
+        };
+        let (granted, approved) = (Value::Object(granted.clone()), Value::Object(approved));
+        if let Some(Value::Object(mut rest)) = apart(&granted, &approved) {
+            if is_trusted {
+                layer.warn(&[], "what this file newly allows counts from the next start on".to_owned());
+            } else {
+                let (_, names) = withhold(&mut rest);
+                layer.withheld = Some(self.untrusted(layer, &names));
+            }
+        }
+        Some(common(&granted, &approved).and_then(|kept| kept.as_object().cloned()).unwrap_or_default())
+    }
+
+    /// Forgets grants that a file of the folder no longer holds. A file that is gone or empty while a session runs may
+    /// be one that an editor is about to write, so it waits for the next start.
+    pub(crate) fn forget_revoked(&mut self, source: Source, loaded: &Loaded, moment: Moment<'_>) {
+        let (Source::Local | Source::Project, [watched]) = (source, loaded.watched.as_slice()) else {
+            return;
+        };
+        let mut problems = loaded.layers.iter().flat_map(|layer| &layer.problems);
+        if problems.any(|problem| problem.severity == Severity::Error) {
+            return;
+        }
+        let written = loaded.layers.first().map(|layer| layer.raw().clone()).unwrap_or_default();
+        match moment {
+            Moment::Running { .. } if written.is_empty() => {}
+            Moment::Start | Moment::Running { .. } => {
+                self.grants.forget_missing(source, &watched.path, &written);
+            }
         }
     }
 
@@ -222,7 +255,7 @@ impl SettingsStack {
     /// Everything that is wrong, errors and warnings, strongest source first.
     pub fn problems(&self) -> impl Iterator<Item = &Problem> {
         let trust = self.trust.get().and_then(|(_, problem)| problem.as_ref());
-        self.layers.iter().flat_map(|layer| &layer.problems).chain(trust)
+        self.layers.iter().flat_map(|layer| &layer.problems).chain(trust).chain(self.grants.problem())
     }
 
     /// What the folder asks for and is not given, each ready to be shown to a person.

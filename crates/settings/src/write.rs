@@ -1,4 +1,4 @@
-//! Changes a settings file: locked, as a whole, and without losing what it does not understand.
+//! Changes a settings file, or another file of the user: locked, as a whole, and without losing what it does not understand.
 //!
 //! The lock is on the folder, because the file itself is replaced; so no lock file is left behind. The new
 //! content goes to a temporary file of a fixed name (the lock makes it ours), reaches the disk, and takes the
@@ -22,7 +22,7 @@ use serde_json::{Map, Value};
 
 use crate::check::{Document, Strictness};
 use crate::error::SettingsError;
-use crate::file::{Links, read_text_at};
+use crate::file::{Links, ReadFailure, Text, read_text_at};
 use crate::load::MAX_SETTINGS_BYTES;
 use crate::problem::{Origin, Problem, Severity};
 
@@ -51,30 +51,59 @@ pub(crate) enum Outcome {
     Unchanged,
 }
 
+/// What a file is to hold from now on.
+pub(crate) struct ReplacementContent {
+    pub bytes: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
+}
+
 /// Changes the settings at `path` with `change`.
 pub(crate) fn edit(
     path: &Path,
     owner: Owner,
     change: &dyn Fn(&mut Map<String, Value>),
 ) -> Result<Outcome, SettingsError> {
+    rewrite(path, owner, MAX_SETTINGS_BYTES, |path, text| {
+        let now = Now::read(path, text)?;
+        let mut settings = now.settings.clone();
+        change(&mut settings);
+        if settings == now.settings {
+            return Ok(None);
+        }
+        let mut bytes = Vec::new();
+        let indented = PrettyFormatter::with_indent(now.indent.as_bytes());
+        let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, indented);
+        settings.serialize(&mut serializer).map_err(|error| SettingsError::Io {
+            action: "write",
+            path: path.to_owned(),
+            source: error.into(),
+        })?;
+        bytes.push(b'\n');
+        Ok(Some(ReplacementContent { bytes, mode: now.mode.unwrap_or(owner.mode()) }))
+    })
+}
+
+/// Replaces the file at `path` by what `renew` makes of it, under the lock of its folder. `renew` gets the path with
+/// links resolved and what was read; `None` from it leaves the file as it is.
+pub(crate) fn rewrite(
+    path: &Path,
+    owner: Owner,
+    limit: u64,
+    renew: impl FnOnce(
+        &Path,
+        Result<Option<Text>, ReadFailure>,
+    ) -> Result<Option<ReplacementContent>, SettingsError>,
+) -> Result<Outcome, SettingsError> {
     // Writers of one process queue here, so that only one of them asks the kernel again and again.
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::open(path, owner)?;
     folder.lock()?;
-    let now = folder.read()?;
-    let mut settings = now.settings.clone();
-    change(&mut settings);
-    if settings == now.settings {
-        return Ok(Outcome::Unchanged);
+    let text = read_text_at(folder.dir.as_fd(), Path::new(folder.name()), Links::Refuse, limit);
+    match renew(&folder.path, text)? {
+        Some(new) => folder.replace(&new.bytes, new.mode).map(|()| Outcome::Written),
+        None => Ok(Outcome::Unchanged),
     }
-    let mut text = Vec::new();
-    let indented = PrettyFormatter::with_indent(now.indent.as_bytes());
-    settings
-        .serialize(&mut serde_json::Serializer::with_formatter(&mut text, indented))
-        .map_err(|error| folder.io("write", error.into()))?;
-    text.push(b'\n');
-    folder.replace(&text, now.mode.unwrap_or(owner.mode()))?;
-    Ok(Outcome::Written)
 }
 
 impl Owner {
@@ -96,7 +125,32 @@ struct Now {
     mode: Option<u32>,
 }
 
-/// The open folder of a settings file.
+impl Now {
+    fn read(path: &Path, text: Result<Option<Text>, ReadFailure>) -> Result<Self, SettingsError> {
+        let origin = Origin::File(path.to_owned());
+        let broken = |problem: Problem| SettingsError::Broken(Box::new(problem));
+        let text = match text {
+            Ok(Some(text)) => text,
+            Ok(None) => return Ok(Self { settings: Map::new(), indent: "  ".to_owned(), mode: None }),
+            Err(failure) => {
+                return Err(broken(Problem::error(&origin, failure.position(), failure.to_string())));
+            }
+        };
+        let document = Document::read(&text.text, &origin, Strictness::Usual);
+        let hides_something = !document.positions.duplicates.is_empty();
+        let mut problems = document.problems.into_iter();
+        match problems.find(|problem| problem.severity == Severity::Error || hides_something) {
+            Some(problem) => Err(broken(problem)),
+            None => Ok(Self {
+                settings: document.raw,
+                indent: indent_of(&text.text),
+                mode: Some(text.stamp.mode & 0o777),
+            }),
+        }
+    }
+}
+
+/// The open folder of a file.
 struct Folder {
     dir: OwnedFd,
     /// The file, links resolved.
@@ -166,30 +220,6 @@ impl Folder {
                 }
                 Err(errno) => return Err(self.io("lock the folder of", errno.into())),
             }
-        }
-    }
-
-    fn read(&self) -> Result<Now, SettingsError> {
-        let origin = Origin::File(self.path.clone());
-        let broken = |problem: Problem| SettingsError::Broken(Box::new(problem));
-        let name = Path::new(self.name());
-        let text = match read_text_at(self.dir.as_fd(), name, Links::Refuse, MAX_SETTINGS_BYTES) {
-            Ok(Some(text)) => text,
-            Ok(None) => return Ok(Now { settings: Map::new(), indent: "  ".to_owned(), mode: None }),
-            Err(failure) => {
-                return Err(broken(Problem::error(&origin, failure.position(), failure.to_string())));
-            }
-        };
-        let document = Document::read(&text.text, &origin, Strictness::Usual);
-        let hides_something = !document.positions.duplicates.is_empty();
-        let mut problems = document.problems.into_iter();
-        match problems.find(|problem| problem.severity == Severity::Error || hides_something) {
-            Some(problem) => Err(broken(problem)),
-            None => Ok(Now {
-                settings: document.raw,
-                indent: indent_of(&text.text),
-                mode: Some(text.stamp.mode & 0o777),
-            }),
         }
     }
 

@@ -17,6 +17,8 @@ use support::World;
 const FOLDER: &str = "SETTINGS_TEST_FOLDER";
 const NAME: &str = "SETTINGS_TEST_NAME";
 const ROUNDS: &str = "SETTINGS_TEST_ROUNDS";
+/// The configuration folder, inside the folder of the test.
+const CONFIG: &str = "config";
 
 /// One of the other processes: grants itself rules in the folder it is given.
 #[test]
@@ -25,7 +27,9 @@ fn writer() {
     let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else { return };
     let (name, rounds) = (env::var(NAME).unwrap(), env::var(ROUNDS).unwrap().parse::<u32>().unwrap());
     let managed = lathe_settings::ManagedFiles { dir: folder.join("none"), owner: 0 };
-    let mut stack = SettingsStack::load(StackRequest::new(folder, managed)).unwrap();
+    let config_dir = Some(folder.join(CONFIG));
+    let mut stack =
+        SettingsStack::load(StackRequest { config_dir, ..StackRequest::new(folder, managed) }).unwrap();
     for round in 0..rounds {
         let rule = json!({ "toolName": "Bash", "ruleContent": format!("{name} {round}") });
         let update = json!({ "type": "addRules", "behavior": "allow", "destination": "localSettings", "rules": [rule] });
@@ -51,6 +55,16 @@ fn rules(folder: &Path) -> Vec<Value> {
     settings["permissions"]["allow"].as_array().unwrap().clone()
 }
 
+/// What a new session counts of the rules: the folder is not trusted, so only what was remembered.
+fn counted(folder: &Path) -> usize {
+    let managed = lathe_settings::ManagedFiles { dir: folder.join("none"), owner: 0 };
+    let config_dir = Some(folder.join(CONFIG));
+    let request = StackRequest { config_dir, ..StackRequest::new(folder, managed) };
+    let stack = SettingsStack::load(request).unwrap();
+    assert_eq!(stack.problems().count(), 0, "{:?}", stack.problems().collect::<Vec<_>>());
+    stack.permission_rules().count()
+}
+
 #[test]
 fn fifty_processes_lose_nothing() {
     // In memory where there is such a place: it is the order of writers that matters here, not the disk.
@@ -62,6 +76,8 @@ fn fifty_processes_lose_nothing() {
     assert_eq!(rules(dir.path()).len(), 200);
     let left = fs::read_dir(dir.path().join(".claude")).unwrap().count();
     assert_eq!(left, 1, "nothing but the file is left");
+    assert_eq!(counted(dir.path()), 200, "every grant is remembered");
+    assert_eq!(fs::read_dir(dir.path().join(CONFIG)).unwrap().count(), 1);
 }
 
 #[test]
@@ -79,6 +95,9 @@ fn a_killed_writer_leaves_the_old_file_or_the_new_one() {
         writer.wait().unwrap();
         let now = rules(&world.project()).len();
         assert!(now > known);
+        // The file is written first. A writer that was killed in between leaves one rule that is asked about again.
+        let remembered = counted(&world.project());
+        assert!(remembered <= now && now - remembered <= round + 1, "{remembered} of {now}");
         known = now;
     }
 }

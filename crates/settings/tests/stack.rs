@@ -169,8 +169,13 @@ fn sources_together_give_what_was_recorded() {
     let stack = world.load();
     assert_eq!(stack.effective().model.as_deref(), Some("sonnet"));
     assert_eq!(json!(stack.env()), json!({ "FROM": "local", "U": "1" }));
-    let allowed: Vec<String> = stack.permission_rules().map(|(_, _, rule)| rule.text).collect();
-    assert_eq!(allowed, ["Bash(npm c)", "Bash(npm a)"]);
+    let allowed = |stack: &SettingsStack| -> Vec<String> {
+        stack.permission_rules().map(|(_, _, rule)| rule.text).collect()
+    };
+    // The reference also counts the local file's rule here, where nobody trusts the folder.
+    assert_eq!(allowed(&stack), ["Bash(npm a)"]);
+    world.trust();
+    assert_eq!(allowed(&world.load()), ["Bash(npm c)", "Bash(npm b)", "Bash(npm a)"]);
 
     let sources = Sources { user: true, ..Sources::NONE };
     let stack = SettingsStack::load(StackRequest { sources, ..world.request() }).unwrap();
@@ -228,25 +233,29 @@ fn errors_of_flags_are_those_of_the_recordings() {
     assert!(matches!(SettingsStack::load(bad_parent), Err(SettingsError::Unusable(_))));
 }
 
+/// What the local file says is the folder's word, whatever git says about the file.
 #[test]
-fn local_settings_count_unless_they_came_with_the_repository() {
+fn local_settings_count_where_the_folder_is_trusted() {
     let world = World::new();
-    let local = json!({ "permissions": { "allow": ["Bash(npm c)"] } });
+    let local = json!({ "permissions": { "allow": ["Bash(npm c)"], "deny": ["Bash(npm d)"] } });
     world.json(LOCAL, &local);
-    assert_eq!(world.load().permission_rules().count(), 1, "without a repository");
-
-    let mut index = b"DIRC\0\0\0\x02\0\0\0\x01".to_vec();
-    let mut entry = vec![1; 62];
-    entry.extend_from_slice(b".claude/settings.local.json");
-    entry.resize((entry.len() + 8) & !7, 0);
-    index.extend_from_slice(&entry);
-    index.extend_from_slice(b"TREE");
-    world.write("project/.git/index", index);
-    let stack = world.load();
-    assert_eq!(stack.permission_rules().count(), 0);
-    assert!(stack.trust_warnings().next().unwrap().contains(".claude/settings.local.json"));
+    let repositories: [&dyn Fn(); 3] =
+        [&|| {}, &|| drop(world.write("project/.gitignore", ".claude/settings.local.json\n")), &|| {
+            drop(world.write("project/.git/index", "nonsense"))
+        }];
+    for make in repositories {
+        make();
+        let stack = world.load();
+        let texts: Vec<String> = stack.permission_rules().map(|(_, _, rule)| rule.text).collect();
+        assert_eq!(texts, ["Bash(npm d)"]);
+        let warning = stack.trust_warnings().next().unwrap();
+        let start = "Ignoring 1 permissions.allow entry from .claude/settings.local.json: this workspace has";
+        assert!(warning.starts_with(start) && warning.contains("hasTrustDialogAccepted"), "{warning}");
+    }
     world.trust();
-    assert_eq!(world.load().permission_rules().count(), 1);
+    let stack = world.load();
+    assert_eq!(stack.permission_rules().count(), 2);
+    assert_eq!(stack.trust_warnings().count(), 0);
 }
 
 #[test]
@@ -309,11 +318,12 @@ fn hooks_can_be_switched_off_but_not_those_of_the_machine() {
     world.json(USER, &hooks);
     let sources = |stack: &SettingsStack| stack.hooks().iter().map(|hooks| hooks.source).collect::<Vec<_>>();
     assert_eq!(sources(&world.load()), [Source::Policy, Source::User]);
-    world.json(LOCAL, &json!({ "disableAllHooks": true }));
+    for file in [LOCAL, PROJECT] {
+        world.json(file, &json!({ "disableAllHooks": true }));
+        assert_eq!(sources(&world.load()), [Source::Policy, Source::User], "a folder nobody trusts");
+    }
+    world.trust();
     assert_eq!(sources(&world.load()), [Source::Policy]);
-    fs::remove_file(world.path(LOCAL)).unwrap();
-    world.json(PROJECT, &json!({ "disableAllHooks": true }));
-    assert_eq!(sources(&world.load()), [Source::Policy, Source::User], "a folder nobody trusts");
     world.json("managed/managed-settings.d/x.json", &json!({ "disableAllHooks": true }));
     assert_eq!(sources(&world.load()), []);
     assert_eq!(world.load().hook_switch(), HookSwitch::Nothing);
@@ -342,7 +352,8 @@ fn modes() {
         (PROJECT, "auto", None),
         (PROJECT, "plan", Some(PermissionMode::Plan)),
         (PROJECT, "acceptEdits", None),
-        (LOCAL, "acceptEdits", Some(PermissionMode::AcceptEdits)),
+        (LOCAL, "acceptEdits", None),
+        (LOCAL, "dontAsk", Some(PermissionMode::DontAsk)),
         (USER, "manual", Some(PermissionMode::Default)),
         (USER, "nonsense", None),
     ] {

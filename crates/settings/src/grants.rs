@@ -1,0 +1,244 @@
+//! What a person or host granted for a folder through Lathe. It counts also while the folder is untrusted.
+//!
+//! "Always allow" writes a rule into a file of the project. That file belongs to the folder: whoever fills the folder
+//! can put the same rule there. So the granted values are kept a second time, in one file of the user's configuration
+//! folder, by the real path of the folder and by the settings file they went to. This module is the only one that
+//! reads or writes that file. What counts of a project's file is decided in [`crate::stack`].
+//!
+//! Surprising: what is remembered is never more than what the project's file still says. A grant that was taken out
+//! of the file is forgotten when Lathe next reads the file, so the same rule does not count when it is put back by hand.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::error::SettingsError;
+use crate::file::{ReadFailure, Text, read_text};
+use crate::load::MAX_SETTINGS_BYTES;
+use crate::merge::{apart, common};
+use crate::problem::{Origin, Problem};
+use crate::source::Source;
+use crate::withhold::withhold;
+use crate::write::{Owner, ReplacementContent, rewrite};
+
+/// In the user's configuration folder.
+const GRANTS_FILE: &str = "lathe-grants.json";
+const MAX_GRANTS_BYTES: u64 = 4 << 20;
+const GRANTS_VERSION: u32 = 1;
+/// Only the user may know and change it.
+const GRANTS_MODE: u32 = 0o600;
+
+/// The whole file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GrantsDocument {
+    version: u32,
+    /// By [`folder_key`].
+    folders: BTreeMap<String, RememberedGrants>,
+}
+
+/// What was granted in one folder, in the form of the settings files it was written to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RememberedGrants {
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    local_settings: Map<String, Value>,
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    project_settings: Map<String, Value>,
+}
+
+impl Default for GrantsDocument {
+    fn default() -> Self {
+        Self { version: GRANTS_VERSION, folders: BTreeMap::new() }
+    }
+}
+
+impl RememberedGrants {
+    fn of(&self, source: Source) -> Option<&Map<String, Value>> {
+        match source {
+            Source::Local => Some(&self.local_settings),
+            Source::Project => Some(&self.project_settings),
+            Source::Policy | Source::Flag | Source::User => None,
+        }
+    }
+
+    fn of_mut(&mut self, source: Source) -> Option<&mut Map<String, Value>> {
+        match source {
+            Source::Local => Some(&mut self.local_settings),
+            Source::Project => Some(&mut self.project_settings),
+            Source::Policy | Source::Flag | Source::User => None,
+        }
+    }
+}
+
+/// The remembered grants of one folder.
+#[derive(Debug, Default)]
+pub(crate) struct FolderGrants {
+    /// Where they are kept; nowhere without a configuration folder.
+    store: Option<PathBuf>,
+    folder: PathBuf,
+    remembered: RememberedGrants,
+    problem: Option<Problem>,
+}
+
+impl FolderGrants {
+    /// Reads what is remembered for a folder. A file that cannot be used remembers nothing, and that is a problem.
+    pub fn read(config_dir: Option<&Path>, folder: &Path) -> Self {
+        let store = config_dir.map(|dir| dir.join(GRANTS_FILE));
+        let mut grants = Self { store, folder: folder.to_owned(), ..Self::default() };
+        let Some(store) = &grants.store else { return grants };
+        match parse(store, read_text(store, MAX_GRANTS_BYTES)) {
+            Ok(None) => {}
+            Ok(Some(mut document)) => {
+                // A folder without a real path has no key, and then nothing is remembered for it.
+                let found = folder_key(folder).ok().and_then(|key| document.folders.remove(&key));
+                grants.remembered = found.unwrap_or_default();
+            }
+            Err(problem) => grants.problem = Some(*problem),
+        }
+        grants
+    }
+
+    /// What was granted in the file of a source.
+    pub fn of(&self, source: Source) -> Map<String, Value> {
+        self.remembered.of(source).cloned().unwrap_or_default()
+    }
+
+    /// What is wrong with the file of grants.
+    pub fn problem(&self) -> Option<&Problem> {
+        self.problem.as_ref()
+    }
+
+    /// Remembers what a change on a person's or host's word grants, and forgets what it takes away. The settings file
+    /// has been written before: what it does not say is not remembered. Two processes may do this at once.
+    pub fn record(
+        &mut self,
+        source: Source,
+        settings_file: &Path,
+        change: &dyn Fn(&mut Map<String, Value>),
+    ) -> Result<(), SettingsError> {
+        if self.remembered.of(source).is_none() {
+            return Ok(());
+        }
+        let has_store = self.store.as_ref().is_some_and(|store| store.symlink_metadata().is_ok());
+        let mut granted = Map::new();
+        change(&mut granted);
+        if !has_store && withhold(&mut granted).0.is_empty() {
+            return Ok(());
+        }
+        let store = self.store.as_ref().ok_or(SettingsError::NoFile("what was granted"))?;
+        let key = folder_key(&self.folder).map_err(|source| SettingsError::Io {
+            action: "find the real path of",
+            path: self.folder.clone(),
+            source,
+        })?;
+        let mut now = RememberedGrants::default();
+        rewrite(store, Owner::User, MAX_GRANTS_BYTES, |path, text| {
+            let before = parse(path, text).map_err(SettingsError::Broken)?.unwrap_or_default();
+            let mut document = before.clone();
+            let entry = document.folders.entry(key.clone()).or_default();
+            if let Some(grants) = entry.of_mut(source) {
+                change(grants);
+                *grants = still_written(grants, settings_file);
+            }
+            now = entry.clone();
+            if now == RememberedGrants::default() {
+                document.folders.remove(&key);
+            }
+            (document != before).then(|| content(document, path)).transpose()
+        })?;
+        self.remembered = now;
+        Ok(())
+    }
+
+    /// Forgets what a settings file no longer says. `written` is what it said when it was read.
+    pub fn forget_missing(&mut self, source: Source, settings_file: &Path, written: &Map<String, Value>) {
+        let remembered = Value::Object(self.of(source));
+        if apart(&remembered, &Value::Object(written.clone())).is_none() {
+            return;
+        }
+        // The file is looked at again under the lock, so a grant that another process writes just now stays.
+        if let Err(error) = self.record(source, settings_file, &|_| {})
+            && let Some(store) = &self.store
+        {
+            let message =
+                format!("what {} no longer allows stays remembered: {error}", settings_file.display());
+            self.problem = Some(Problem::warning(&Origin::File(store.clone()), None, message));
+        }
+    }
+}
+
+/// The name of a folder in the file: its real path. A path that is not UTF-8 gets a name that no other path has.
+fn folder_key(folder: &Path) -> io::Result<String> {
+    let real = folder.canonicalize()?;
+    Ok(match real.to_str() {
+        Some(path) => path.to_owned(),
+        None => format!("bytes:{}", real.as_os_str().as_encoded_bytes().escape_ascii()),
+    })
+}
+
+/// The part of grants that needs trust and that the settings file still says. A file that cannot be read just now
+/// takes nothing away: what it says is not counted anyway.
+fn still_written(grants: &Map<String, Value>, settings_file: &Path) -> Map<String, Value> {
+    let written: Option<Value> = match read_text(settings_file, MAX_SETTINGS_BYTES) {
+        Ok(Some(text)) => serde_json::from_str(&text.text).ok(),
+        Ok(None) => Some(Value::Object(Map::new())),
+        Err(_) => None,
+    };
+    let grants = Value::Object(grants.clone());
+    let shared = written.map_or(Some(grants.clone()), |written| common(&grants, &written));
+    let mut shared = shared.and_then(|shared| shared.as_object().cloned()).unwrap_or_default();
+    withhold(&mut shared).0
+}
+
+/// The document in a text that was read; `None` if there is no file.
+fn parse(
+    store: &Path,
+    text: Result<Option<Text>, ReadFailure>,
+) -> Result<Option<GrantsDocument>, Box<Problem>> {
+    let damaged = |message: String| {
+        let problem =
+            Problem::warning(&Origin::File(store.to_owned()), None, format!("no grant counts: {message}"));
+        Box::new(problem.hint("repair the file or delete it; what was granted is then asked about again"))
+    };
+    let text = match text {
+        Ok(Some(text)) => text,
+        Ok(None) => return Ok(None),
+        Err(failure) => return Err(damaged(failure.to_string())),
+    };
+    if text.stamp.mode & 0o022 != 0 {
+        return Err(damaged("it can be changed by others than its owner".to_owned()));
+    }
+    match serde_json::from_str::<GrantsDocument>(&text.text) {
+        Ok(document) if document.version == GRANTS_VERSION => Ok(Some(document)),
+        Ok(document) => Err(damaged(format!("its version {} is not known", document.version))),
+        Err(error) => Err(damaged(error.to_string())),
+    }
+}
+
+/// The bytes of a document. If they are too many, folders that no longer exist are left out.
+fn content(mut document: GrantsDocument, store: &Path) -> Result<ReplacementContent, SettingsError> {
+    let bytes_of = |document: &GrantsDocument| {
+        serde_json::to_vec_pretty(document).map_err(|error| SettingsError::Io {
+            action: "write",
+            path: store.to_owned(),
+            source: error.into(),
+        })
+    };
+    let is_too_large = |bytes: &[u8]| bytes.len() as u64 >= MAX_GRANTS_BYTES;
+    let mut bytes = bytes_of(&document)?;
+    if is_too_large(&bytes) {
+        document.folders.retain(|folder, _| Path::new(folder).exists());
+        bytes = bytes_of(&document)?;
+    }
+    if is_too_large(&bytes) {
+        let message = format!("it would be larger than {MAX_GRANTS_BYTES} bytes");
+        let problem = Problem::warning(&Origin::File(store.to_owned()), None, message);
+        return Err(SettingsError::Broken(Box::new(problem)));
+    }
+    bytes.push(b'\n');
+    Ok(ReplacementContent { bytes, mode: GRANTS_MODE })
+}
