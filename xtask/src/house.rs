@@ -9,6 +9,7 @@ mod exceptions;
 mod flags;
 mod forbidden;
 mod header;
+mod reminders;
 mod scan;
 mod sizes;
 
@@ -62,6 +63,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
         ("module headers", header::check(&files)),
         ("forbidden text", forbidden::check(&files, &repo.root)),
         ("flags", flags::check(&files)),
+        ("reminders", reminders::check(&files)),
         ("budgets", budget::check(&files, fs::metadata(binary).ok().map(|found| found.len()))),
     ];
     let mut totals = Totals::default();

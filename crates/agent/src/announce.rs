@@ -3,12 +3,13 @@
 //! is decided in `session.rs` and `turn.rs`.
 
 use lathe_protocol::event::CommandLifecycle;
+use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 use lathe_transcript::Resumed;
 use serde_json::{Value, json};
 
 use crate::commands;
-use crate::history::{History, as_reminder};
+use crate::history::History;
 use crate::journal::{PromptRecord, Starts, Words};
 use crate::shared::Shared;
 
@@ -48,7 +49,7 @@ impl Shared {
     pub(crate) fn write_notes(&self, notes: &[String]) {
         for note in notes {
             let (uuid, now) = (self.frames.uuid(), self.frames.now());
-            self.journal().told(note, &as_reminder(note), &uuid, &now);
+            self.journal().told(note, &system_reminder(note), &uuid, &now);
         }
     }
 

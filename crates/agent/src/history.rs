@@ -7,6 +7,7 @@
 
 use lathe_models::{Role, WireMessage};
 use lathe_protocol::Usage;
+use lathe_protocol::reminder::system_reminder;
 use lathe_transcript::HistoryMessage;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -127,7 +128,7 @@ impl History {
     /// Adds notes of the runtime, each marked as such, so that nobody takes them for the user's words.
     pub fn add_notes(&mut self, notes: &[String]) {
         for note in notes {
-            self.add_user_text(&as_reminder(note));
+            self.add_user_text(&system_reminder(note));
         }
     }
 
@@ -281,13 +282,6 @@ impl History {
             self.facts.push(facts);
         }
     }
-}
-
-/// A text of the runtime or of a project, as a note that nobody takes for the user's words. What looks like
-/// the end of the note is made harmless, so that a file cannot speak as somebody else.
-pub fn as_reminder(text: &str) -> String {
-    let text = text.replace("</system-reminder", "<\u{200b}/system-reminder");
-    format!("<system-reminder>\n{text}\n</system-reminder>")
 }
 
 /// Whether an answer asks for a tool.

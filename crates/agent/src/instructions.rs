@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::HookEventInput;
+use lathe_protocol::reminder::system_reminder;
 use lathe_settings::memory::{self, LoadReason, Memory, MemoryFile};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::history::as_reminder;
 use crate::shared::Shared;
 use crate::toolrun::ToolCall;
 
@@ -56,7 +56,7 @@ impl Instructions {
 
 /// What a conversation begins with: the files that count from the start.
 pub(crate) fn preamble_of(memory: &Memory) -> Option<String> {
-    memory.text().map(|text| as_reminder(&text))
+    memory.text().map(|text| system_reminder(&text))
 }
 
 impl Shared {

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{ContentBlock, HookEvent, Inbound, InboundUser, Outbound};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -16,7 +17,7 @@ use crate::checkpoints::Checkpoints;
 use crate::commands::{self, Dispatch};
 use crate::config::{SessionConfig, Setup};
 use crate::finish::{Finished, finish};
-use crate::history::{History, as_reminder};
+use crate::history::History;
 use crate::hooking::submit::Submitted;
 use crate::journal::{Starts, Words};
 use crate::lines;
@@ -234,7 +235,7 @@ impl Session {
         let (shared, cancel) = (self.shared.clone(), self.shared.stop.child_token());
         let beginning = self.listening(shared.begin(source, setup, &cancel), &cancel).await;
         if !beginning.notes.is_empty() {
-            let notes = as_reminder(&beginning.notes.join("\n"));
+            let notes = system_reminder(&beginning.notes.join("\n"));
             self.preamble = Some(match self.preamble.take() {
                 Some(preamble) => format!("{preamble}\n{notes}"),
                 None => notes,

@@ -1,7 +1,8 @@
 //! Every line that crosses the standard streams of a session, as types that keep what they do not know.
 //!
 //! [`Outbound`] is a line of stdout, [`Inbound`] a line of stdin; control messages, hook inputs and
-//! outputs, permission updates and settings files are the pieces inside them. There is no I/O here and
+//! outputs, permission updates and settings files are the pieces inside them; [`reminder`] is what surrounds text
+//! of the runtime in a conversation. There is no I/O here and
 //! nothing is decided here: reading files, checking settings and answering requests is done elsewhere.
 //!
 //! The one rule that shapes everything: the wire is open. An object with a tag we do not know, or with a
@@ -27,6 +28,7 @@ pub mod mcp;
 pub mod message;
 pub mod outbound;
 pub mod permission;
+pub mod reminder;
 pub mod result;
 pub mod settings;
 pub mod system;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedMessages, PreservedSegment};
 use lathe_settings::memory::{LoadReason, Memory as MemoryFiles};
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ impl Turn<'_> {
         let mut blocks = new.head.blocks;
         let mut notes: Vec<String> = new.head.restored.text.iter().cloned().collect();
         if !new.notes.is_empty() {
-            let note = format!("<system-reminder>\n{}\n</system-reminder>", new.notes.join("\n"));
+            let note = system_reminder(&new.notes.join("\n"));
             blocks.push(json!({"type": "text", "text": note}));
             notes.push(note);
         }

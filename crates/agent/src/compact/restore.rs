@@ -2,6 +2,7 @@
 //! now, and the list of things to do. A file that may not be read (any more) stays out.
 
 use lathe_models::WireMessage;
+use lathe_protocol::reminder::system_reminder;
 use lathe_tools::Shown;
 use serde_json::Value;
 
@@ -43,8 +44,7 @@ impl Restored {
             restored.files.push((path, excerpt.shown));
         }
         if !parts.is_empty() {
-            let text = parts.join("\n\n").replace("</system-reminder", "<\u{200b}/system-reminder");
-            restored.text = Some(format!("<system-reminder>\n{text}\n</system-reminder>"));
+            restored.text = Some(system_reminder(&parts.join("\n\n")));
         }
         restored
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use lathe_models::retry::RetryDecision;
 use lathe_models::{ModelError, ModelRequest, Role, Thinking, WireMessage, catalog};
 use lathe_protocol::control::{GenerateSessionTitleRequest, SideQuestionRequest};
+use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::system::ControlRequestProgress;
 use lathe_protocol::{Outbound, SystemMessage};
 use serde_json::{Value, json};
@@ -17,9 +18,9 @@ use super::Reply;
 use crate::shared::Shared;
 
 /// What stands in front of a side question.
-const SIDE_NOTE: &str = "<system-reminder>\nThe user asks the following aside, while the work above goes on \
+const SIDE_NOTE: &str = "The user asks the following aside, while the work above goes on \
 elsewhere. Answer it briefly from what you know by now. Call no tools, and do not carry on with the task: \
-neither the question nor your answer becomes part of the conversation.\n</system-reminder>";
+neither the question nor your answer becomes part of the conversation.";
 
 /// What a title is asked for with.
 const TITLE_NOTE: &str = "Write a title of three to six words for a working session that begins with the \
@@ -103,7 +104,7 @@ fn side_request(shared: &Shared, question: &str) -> ModelRequest {
     let choice = shared.choice().clone();
     let model = catalog::capabilities(&choice.id);
     let mut messages = shared.conversation();
-    messages.extend(user_message(&[SIDE_NOTE, question]));
+    messages.extend(user_message(&[&system_reminder(SIDE_NOTE), question]));
     let tools = shared.tools().api_json();
     let mut extra_body = choice.extra_body;
     if tools.trim() != "[]" {

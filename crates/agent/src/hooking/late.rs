@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lathe_hooks::{AsyncResult, ContextText, Problem, SystemText};
 use lathe_protocol::hooks::HookEventInput;
+use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::system::Informational;
 use lathe_protocol::{InboundUser, MessageContent};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::history::as_reminder;
 use crate::shared::Shared;
 
 /// More is not kept for a model that is not asked anything.
@@ -131,7 +131,7 @@ impl Shared {
 
 /// A turn that nobody asked for but a hook.
 fn wake_up(notes: &[String]) -> InboundUser {
-    let text = as_reminder(&notes.join("\n"));
+    let text = system_reminder(&notes.join("\n"));
     let mut prompt = InboundUser { is_synthetic: Some(true), ..InboundUser::default() };
     prompt.message.role = "user".to_owned();
     prompt.message.content = MessageContent::Text(text);
