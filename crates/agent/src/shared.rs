@@ -117,6 +117,7 @@ impl Shared {
         let ids = config.host.clone();
         let services = Services {
             ledger: config.workspace.ledger.clone(),
+            limit: config.hooks.limit,
             new_id: Arc::new(move || ids.uuid()),
             rules: Arc::new(IfRules {
                 root: config.workspace.root.clone(),

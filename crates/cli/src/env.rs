@@ -4,20 +4,24 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use lathe_exec::ChildLimits;
+
 /// A copy of the environment as it was at the start.
 #[derive(Debug, Clone, Default)]
 pub struct Env {
     variables: BTreeMap<String, String>,
     /// Where the program was started; none when that folder is gone.
     pub cwd: Option<PathBuf>,
+    /// Limits that the program raised for itself, as children get them.
+    pub child_limits: ChildLimits,
 }
 
 impl Env {
     /// Reads the process environment. Names and values that are no UTF-8 are taken as closely as can be.
-    pub fn read() -> Self {
+    pub fn read(child_limits: ChildLimits) -> Self {
         let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
-        Self { variables, cwd: std::env::current_dir().ok() }
+        Self { variables, cwd: std::env::current_dir().ok(), child_limits }
     }
 
     /// A variable that is set and not empty.

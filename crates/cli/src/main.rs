@@ -6,6 +6,7 @@ mod args;
 mod children;
 mod client;
 mod commands;
+mod descriptors;
 mod env;
 mod ground;
 mod host;
@@ -37,9 +38,10 @@ pub const PROTOCOL_VERSION: &str = "2.1.325";
 pub const LATHE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn main() -> ExitCode {
+    let child_limits = descriptors::raise_limit();
     let words: Vec<String> = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
     if let Some(command) = commands::find(&words) {
-        return commands::run(command, &words[1..], Env::read());
+        return commands::run(command, &words[1..], Env::read(child_limits));
     }
     match Args::parse(words) {
         Ok(args) if args.has("version") => {
@@ -50,13 +52,13 @@ fn main() -> ExitCode {
             print::line(commands::help().trim_end());
             ExitCode::SUCCESS
         }
-        Ok(args) => headless(&args),
+        Ok(args) => headless(&args, Env::read(child_limits)),
         Err(error) => refuse(&StartError::from(error), None),
     }
 }
 
 /// A run with a prompt.
-fn headless(args: &Args) -> ExitCode {
+fn headless(args: &Args, env: Env) -> ExitCode {
     if !args.has("print") && std::io::stdout().is_terminal() {
         eprintln!(
             "lathe works without a terminal session: give it a prompt with -p, or drive it with stream-json.\n\
@@ -64,7 +66,6 @@ fn headless(args: &Args) -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    let env = Env::read();
     let is_root = rustix::process::geteuid().is_root();
     match plan::make(args, &env, is_root) {
         Ok(plan) => run::run(plan, env),

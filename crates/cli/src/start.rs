@@ -14,6 +14,7 @@ use lathe_agent::{
     StateFrames, TurnLimits,
 };
 use lathe_exec::Ledger;
+use lathe_hooks::HookLimit;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::Engine;
@@ -48,7 +49,7 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
     let (env, cwd, extra_dirs) = (&ground.env, &ground.cwd, ground.extra_dirs());
     let mut session = sessions::open(plan, env, cwd, host.as_ref())?;
     let session_id = session.id.clone();
-    let ledger = Ledger::default();
+    let ledger = Ledger::with_limits(env.child_limits);
     let named = ground.model_name(plan);
     let chosen = client::choose(&named, env, ground.wanted.api_key_helper.clone(), &ledger)?;
     warn(&chosen.warnings);
@@ -235,6 +236,7 @@ fn hooks_config(
         env: variables,
         env_dir: Some(own_dir.join("hook-env")),
         web: client::web_client(env),
+        limit: HookLimit::default(),
     }
 }
 

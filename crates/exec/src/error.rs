@@ -3,6 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
+use rustix::io::Errno;
+
 /// A command that did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
@@ -30,4 +32,16 @@ pub enum ExecError {
         /// The kernel's answer.
         source: io::Error,
     },
+}
+
+impl ExecError {
+    /// Whether the machine had nothing left to start the command with: no descriptor, no process, no memory.
+    /// The same command can start a moment later, when something else has ended. `exec` itself can fail this
+    /// way too; the child reports its error number back, so the step does not matter here.
+    pub fn is_exhaustion(&self) -> bool {
+        let (Self::Start { source, .. } | Self::WorkingDirectory { source, .. } | Self::Pipes { source, .. }) =
+            self;
+        let exhausted = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
+        source.raw_os_error().is_some_and(|number| exhausted.map(Errno::raw_os_error).contains(&number))
+    }
 }

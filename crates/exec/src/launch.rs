@@ -5,15 +5,17 @@
 )]
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::Stdio;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::process::{Resource, getrlimit};
 use tokio::net::unix::pipe;
 use tokio::process::{Child, Command};
 
 use crate::supervisor::{self, Orders};
-use crate::{ExecError, InputPipe, OutputMode, OutputPipe, Spec, StdinSource};
+use crate::{ChildLimits, ExecError, InputPipe, OutputMode, OutputPipe, Spec, StdinSource};
 
 /// A command that has just been started, before anybody looks after it.
 pub(crate) struct Launched {
@@ -33,7 +35,7 @@ pub(crate) struct Launched {
 #[cfg(target_os = "linux")]
 const OUTPUT_PIPE_BYTES: usize = 256 * 1024;
 
-pub(crate) fn launch(spec: &Spec) -> Result<Launched, ExecError> {
+pub(crate) fn launch(spec: &Spec, limits: ChildLimits) -> Result<Launched, ExecError> {
     let pipes = |source| ExecError::Pipes { program: spec.program.clone(), source };
     let mut command = Command::new(&spec.program);
     command
@@ -43,7 +45,12 @@ pub(crate) fn launch(spec: &Spec) -> Result<Launched, ExecError> {
         .current_dir(&spec.cwd);
     let near = connect(&mut command, spec).map_err(pipes)?;
     let (note, note_far) = note_pipe(spec.note_fd).map_err(pipes)?;
-    let orders = Orders { grace: spec.grace, leftovers: spec.leftovers, note: note_far };
+    let orders = Orders {
+        grace: spec.grace,
+        leftovers: spec.leftovers,
+        note: note_far,
+        open_files: limits.open_files,
+    };
     let reins = supervisor::install(&mut command, orders).map_err(pipes)?;
     let child = command.spawn().map_err(|source| why_not_started(spec, source))?;
     // Closes our copies of the far ends; see `supervisor::install`.
@@ -115,7 +122,26 @@ fn note_pipe(number: Option<i32>) -> io::Result<NotePipe> {
     // Nobody reads it while the command runs: a full pipe must fail, not block.
     set_nonblocking(&write)?;
     set_nonblocking(&read)?;
-    Ok((Some(read), Some((write, number))))
+    Ok((Some(read), Some((claim(write, number), number))))
+}
+
+/// Moves a descriptor to `number` if that is free, so that no pipe made later for the same launch gets it: the
+/// child puts the note there and would close that pipe. A number that is taken already belongs to something
+/// that the child has no use for.
+fn claim(fd: OwnedFd, number: i32) -> OwnedFd {
+    match fcntl_dupfd_cloexec(&fd, number) {
+        Ok(claimed) if claimed.as_raw_fd() == number => claimed,
+        Ok(_) | Err(_) => fd,
+    }
+}
+
+/// See [`Ledger::note_number`](crate::Ledger::note_number). The descriptor must be allowed both to us, who put
+/// it there, and to the command.
+pub(crate) fn note_number(preferred: i32, limits: ChildLimits) -> i32 {
+    let ours = getrlimit(Resource::Nofile).current;
+    let lowest = [ours, limits.open_files].into_iter().flatten().min();
+    let highest = lowest.map_or(i32::MAX, |limit| i32::try_from(limit).unwrap_or(i32::MAX).saturating_sub(1));
+    preferred.min(highest)
 }
 
 fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {

@@ -16,10 +16,10 @@ use tokio::process::Child;
 use tokio::sync::watch;
 use tokio_util::task::TaskTracker;
 
-use crate::launch::{Launched, launch};
+use crate::launch::{self, Launched, launch};
 use crate::running::Output;
 use crate::supervisor::{self, END_RECORD_BYTES};
-use crate::{ExecError, Exit, Running, Spec, StdinSource};
+use crate::{ChildLimits, ExecError, Exit, Running, Spec, StdinSource};
 
 /// All children of one session. Clones are the same ledger; when the last one is dropped, every tree on it
 /// is killed.
@@ -30,6 +30,7 @@ pub struct Ledger {
 
 #[derive(Default)]
 struct Book {
+    limits: ChildLimits,
     entries: Mutex<BTreeMap<u64, Arc<Entry>>>,
     next_id: AtomicU64,
     /// Keepers and the writers and readers that serve a child whose owner does not wait for them. All of
@@ -94,9 +95,22 @@ const MAX_LEFTOVERS: usize = 64;
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(2);
 
 impl Ledger {
+    /// A ledger whose children run within these limits.
+    pub fn with_limits(limits: ChildLimits) -> Self {
+        let mut book = Book::default();
+        book.limits = limits;
+        Self { book: Arc::new(book) }
+    }
+
+    /// The number to use for [`Spec::note_fd`]: `preferred`, or the highest one that there can be where the
+    /// limit of open files is lower.
+    pub fn note_number(&self, preferred: i32) -> i32 {
+        launch::note_number(preferred, self.book.limits)
+    }
+
     /// Starts a command and hands out its pipes. Needs a tokio runtime with I/O enabled.
     pub fn spawn(&self, spec: Spec) -> Result<Running, ExecError> {
-        let launched = launch(&spec)?;
+        let launched = launch(&spec, self.book.limits)?;
         let Launched { child, pid, lifeline, status, mut stdin, stdout, stderr, note } = launched;
         let (news, stage) = watch::channel(Stage::Running);
         let entry = Arc::new(Entry {

@@ -23,6 +23,8 @@ pub use error::ExecError;
 pub use ledger::{Ledger, LiveProcess};
 pub use run::{Ended, Finished};
 pub use running::{Exit, Running};
-pub use spec::{Capture, Leftovers, OutputLimit, OutputMode, RunLimits, Spec, SpillFile, StdinSource};
+pub use spec::{
+    Capture, ChildLimits, Leftovers, OutputLimit, OutputMode, RunLimits, Spec, SpillFile, StdinSource,
+};
 /// The pipe ends that [`Running`] hands out.
 pub use tokio::net::unix::pipe::{Receiver as OutputPipe, Sender as InputPipe};

@@ -30,6 +30,7 @@ pub struct Spec {
     /// Gives the command the write end of a small extra pipe under this descriptor number, on which it can
     /// leave a note apart from its output; [`Finished::note`](crate::Finished::note) has it. A full
     /// pipe fails the writer instead of blocking it, if it writes to the descriptor itself (`>&N`).
+    /// [`Ledger::note_number`](crate::Ledger::note_number) says which number there can be.
     pub note_fd: Option<i32>,
 }
 
@@ -51,6 +52,13 @@ impl Spec {
             note_fd: None,
         }
     }
+}
+
+/// What children get in place of a limit that the host changed for itself.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChildLimits {
+    /// Soft limit of open files (`RLIMIT_NOFILE`), set right before `exec`. `None`: the host's own.
+    pub open_files: Option<u64>,
 }
 
 /// What a command finds on its standard input.

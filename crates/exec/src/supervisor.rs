@@ -21,8 +21,8 @@
 //!
 //! Everything between the two forks, and all of the supervisor, runs in a forked copy of a process that may
 //! have had other threads. So: only raw system calls that POSIX calls async-signal-safe (or that Linux
-//! implements without a lock, such as `prctl` and `close_range`); no allocation, no lock, no `Drop` that
-//! matters, nothing that panics (no indexing, wrapping arithmetic). Pointers passed to the kernel point to
+//! implements without a lock, such as `prctl`, `close_range` and `setrlimit`); no allocation, no lock, no
+//! `Drop` that matters, nothing that panics (no indexing, wrapping arithmetic). Pointers passed to the kernel point to
 //! locals of the calling function, which outlive the call. Descriptors are the plain numbers that the hook
 //! owns, alive because the hook owns them until the host drops it. Pids that are signalled are either the
 //! command's group while its leader is unreaped, or proven children (`waitid` says so), and neither number
@@ -49,6 +49,8 @@ pub(crate) struct Orders {
     pub leftovers: Leftovers,
     /// An open descriptor, and the number the command gets it under.
     pub note: Option<(OwnedFd, RawFd)>,
+    /// The command's soft limit of open files; none leaves it as it is.
+    pub open_files: Option<u64>,
 }
 
 /// Our ends of the two pipes.
@@ -214,9 +216,28 @@ unsafe fn become_command(plan: &Plan, supervisor: pid_t) -> io::Result<()> {
                 return Err(io::Error::last_os_error());
             }
         }
+        // After the note was put in its place, which the lower limit might not allow.
+        if let Some(soft) = plan.orders.open_files {
+            limit_open_files(soft)?;
+        }
         let mut none: sigset_t = mem::zeroed();
         libc::sigemptyset(&mut none);
         libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut());
+    }
+    Ok(())
+}
+
+/// Sets the soft limit of open files. Both calls are a bare system call in every C library we build for.
+unsafe fn limit_open_files(soft: u64) -> io::Result<()> {
+    unsafe {
+        let mut limit: libc::rlimit = mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        limit.rlim_cur = limit.rlim_max.min(soft);
+        if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0 {
+            return Err(io::Error::last_os_error());
+        }
     }
     Ok(())
 }

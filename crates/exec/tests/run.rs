@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lathe_exec::{
-    Capture, Ended, ExecError, Exit, Ledger, OutputLimit, OutputMode, RunLimits, Spec, SpillFile, StdinSource,
+    Capture, ChildLimits, Ended, ExecError, Exit, Ledger, OutputLimit, OutputMode, RunLimits, Spec,
+    SpillFile, StdinSource,
 };
 use support::{new_cookie, run, sh, text};
 use tokio_util::sync::CancellationToken;
@@ -277,4 +278,15 @@ async fn fifty_at_once_do_not_mix() {
         assert_eq!(finished.exit, Exit::Code(number));
         assert_eq!(text(&finished.stdout.head), format!("{number}\n").repeat(200));
     }
+}
+
+#[tokio::test]
+async fn a_child_has_the_limit_of_open_files_that_it_is_given() {
+    let ledger = Ledger::with_limits(ChildLimits { open_files: Some(77) });
+    let number = ledger.note_number(199);
+    assert_eq!(number, 76, "one that the command may have");
+    let mut spec = sh(&format!("ulimit -Sn; echo hidden >/dev/fd/{number}"), &new_cookie());
+    spec.note_fd = Some(number);
+    let finished = run(&ledger, spec).await;
+    assert_eq!((text(&finished.stdout.head), text(&finished.note)), ("77\n", "hidden\n"));
 }

@@ -3,14 +3,15 @@
 //!
 //! The rules for commands: output that starts with `{` is an answer whatever the exit code; exit code 2 is a
 //! "no" whose reason is stderr unless the answer gives one; any other failure is no verdict. The exceptions
-//! are events that any failure blocks.
+//! are events that any failure blocks, and guards that could not be asked: see [`UnaskedHook`].
 
 use lathe_exec::Exit;
+use lathe_protocol::hooks::{HookDecision, HookPermissionDecision, PermissionRequestDecision};
 use lathe_protocol::{HookEvent, HookOutput};
 use serde_json::Value;
 
 use crate::ProblemKind;
-use crate::event::{Blocking, Facts};
+use crate::event::{Blocking, Facts, UnaskedHook};
 use crate::process::Printed;
 
 /// What one hook said.
@@ -36,6 +37,14 @@ impl Answer {
     pub fn failed(kind: ProblemKind, facts: &Facts) -> Self {
         let mut answer = Self { problems: vec![kind], ..Self::default() };
         answer.refuse_if_failed(facts);
+        answer
+    }
+
+    /// No verdict, because the hook could not be started. Refuses where a guard stands that must be asked.
+    pub fn not_asked(why: String, label: &str, facts: &Facts) -> Self {
+        let refusal = unasked_refusal(label, &why, facts);
+        let mut answer = Self::failed(ProblemKind::NotStarted(why), facts);
+        answer.refusal = refusal.or(answer.refusal);
         answer
     }
 
@@ -77,14 +86,25 @@ impl Answer {
                 answer.refusal = Some(refusal(label, &stderr));
             }
             Exit::Code(code) => answer.problems.push(ProblemKind::Exited { code, stderr }),
-            Exit::Signal(signal) => answer.problems.push(ProblemKind::Killed(format!("signal {signal}"))),
-            Exit::Lost => answer.problems.push(ProblemKind::Killed("nobody knows by what".to_owned())),
+            Exit::Signal(signal) => answer.end_early(format!("signal {signal}"), label, at.facts),
+            Exit::Lost => answer.end_early("nobody knows by what".to_owned(), label, at.facts),
         }
         if !exit.is_success() {
             answer.plain = None;
         }
         answer.refuse_if_failed(at.facts);
         answer
+    }
+
+    /// Something ended the hook before it was done, so what it printed may be half of an answer. Where that
+    /// matters, nothing of it counts as consent, while a "no" stays one.
+    fn end_early(&mut self, how: String, label: &str, facts: &Facts) {
+        match facts.unasked {
+            UnaskedHook::GoesOn => {}
+            UnaskedHook::NoOpinion | UnaskedHook::Refuses => drop_consent(&mut self.output),
+        }
+        self.refusal = unasked_refusal(label, &format!("it was killed: {how}"), facts);
+        self.problems.push(ProblemKind::Killed(how));
     }
 
     fn refuse_if_failed(&mut self, facts: &Facts) {
@@ -107,4 +127,32 @@ pub(crate) fn refusal(label: &str, stderr: &str) -> String {
         return format!("[{label}]: exit code 2 without a word on stderr");
     }
     format!("[{label}]: {stderr}")
+}
+
+/// The reason of the "no" that a guard which could not be asked counts as.
+fn unasked_refusal(label: &str, why: &str, facts: &Facts) -> Option<String> {
+    match facts.unasked {
+        UnaskedHook::Refuses => {
+            Some(format!("[{label}]: this hook could not be asked, which counts as a no: {why}"))
+        }
+        UnaskedHook::NoOpinion | UnaskedHook::GoesOn => None,
+    }
+}
+
+/// Keeps an output that says "no"; of any other only what ends the turn or is for the user.
+fn drop_consent(output: &mut HookOutput) {
+    let specific = output.hook_specific_output.as_ref();
+    let denies_call =
+        specific.is_some_and(|said| said.permission_decision == Some(HookPermissionDecision::Deny));
+    let denies_request =
+        specific.is_some_and(|said| matches!(said.decision, Some(PermissionRequestDecision::Deny { .. })));
+    if denies_call || denies_request || output.decision == Some(HookDecision::Block) {
+        return;
+    }
+    *output = HookOutput {
+        continue_: output.continue_,
+        stop_reason: output.stop_reason.take(),
+        system_message: output.system_message.take(),
+        ..HookOutput::default()
+    };
 }

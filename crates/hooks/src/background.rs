@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::answer::{Answer, At, refusal};
 use crate::engine::MAX_ASYNC;
-use crate::event::{Blocking, Facts};
+use crate::event::Facts;
 use crate::frames::FrameEnd;
 use crate::merge::{Speaker, add};
 use crate::outcome::{ContextText, Outcome, SystemText};
@@ -182,7 +182,7 @@ impl Adopted {
 
     /// What the event allows now that it is over.
     fn too_late(&self) -> Facts {
-        Facts { blocking: Blocking::Never, ..self.facts }
+        self.facts.without_a_say()
     }
 
     fn result(&self, answer: Answer, exit: Option<Exit>) -> AsyncResult {

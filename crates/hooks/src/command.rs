@@ -10,8 +10,10 @@ use tokio::time::Instant;
 
 use crate::answer::{Answer, At};
 use crate::background::Adopted;
+use crate::event::Facts;
 use crate::frames::{FrameEnd, FrameWriter};
 use crate::handler::Firing;
+use crate::limit::{HookPlace, NoHookPlace, StartTries};
 use crate::merge::Speaker;
 use crate::process::{Pause, Printed, Process};
 use crate::registry::sensible_time;
@@ -41,6 +43,14 @@ pub(crate) async fn run(
     firing: &Firing<'_>,
 ) -> Answer {
     let cancel = firing.context.cancel;
+    let facts = facts(hook, firing);
+    let place = match firing.place(timeout).await {
+        Ok(place) => place,
+        Err(NoHookPlace::Cancelled) => return Answer::cancelled(),
+        Err(none @ NoHookPlace::NoneFree { .. }) => {
+            return Answer::not_asked(none.to_string(), &speaker.label, &facts);
+        }
+    };
     let frames = FrameWriter {
         sink: firing.context.events.clone(),
         shown: firing.facts.shown,
@@ -50,16 +60,54 @@ pub(crate) async fn run(
         session_id: firing.input.base.session_id.clone(),
     };
     frames.started(cancel).await;
-    let running = match start(hook, &speaker.source, firing) {
-        Ok(running) => running,
-        Err(error) => {
-            frames.ended(&Printed::default(), FrameEnd::Failed, cancel).await;
-            return Answer::failed(ProblemKind::NotStarted(error.to_string()), &firing.facts);
+    let mut tries = StartTries::new(facts.unasked, timeout);
+    let started = loop {
+        match start(hook, &speaker.source, firing) {
+            Err(error) if error.is_exhaustion() && tries.again(cancel).await => {}
+            started => break started,
         }
     };
-    let mut process = Process::new(running, frames, firing.options.progress_every);
+    let process = match started {
+        Ok(running) => Process::new(running, frames, firing.options.progress_every),
+        Err(_) if cancel.is_cancelled() => {
+            frames.ended(&Printed::default(), FrameEnd::Cancelled, cancel).await;
+            return Answer::cancelled();
+        }
+        Err(error) => {
+            frames.ended(&Printed::default(), FrameEnd::Failed, cancel).await;
+            if error.is_exhaustion() {
+                return Answer::not_asked(tries.describe(&error.to_string()), &speaker.label, &facts);
+            }
+            return Answer::failed(ProblemKind::NotStarted(error.to_string()), &facts);
+        }
+    };
+    follow(hook, process, place, speaker, timeout, firing).await
+}
+
+/// What the event allows this hook. One that is configured to run in the background guards nothing: the event
+/// goes on before it has answered.
+fn facts(hook: &CommandHook, firing: &Firing<'_>) -> Facts {
+    if goes_on(hook) { firing.facts.without_a_say() } else { firing.facts }
+}
+
+fn goes_on(hook: &CommandHook) -> bool {
+    hook.async_rewake == Some(true) || hook.async_ == Some(true)
+}
+
+/// Waits for what the command says. Its place is free again when this returns, and before that when the command
+/// goes to the background.
+async fn follow(
+    hook: &CommandHook,
+    mut process: Process,
+    place: HookPlace,
+    speaker: &Speaker,
+    timeout: Duration,
+    firing: &Firing<'_>,
+) -> Answer {
+    let cancel = firing.context.cancel;
     let wakes = hook.async_rewake == Some(true);
-    if wakes || hook.async_ == Some(true) {
+    if goes_on(hook) {
+        drop(place);
         return leave(process, speaker, timeout, wakes, firing).await;
     }
     match process.watch(Instant::now() + timeout, cancel).await {
@@ -80,6 +128,7 @@ pub(crate) async fn run(
             Answer::cancelled()
         }
         Pause::SaysAsync(output) => {
+            drop(place);
             let wanted = output.async_timeout.and_then(|ms| sensible_time(ms / 1000.0));
             leave(process, speaker, wanted.unwrap_or(timeout), wakes, firing).await
         }

@@ -26,6 +26,19 @@ pub(crate) enum Blocking {
     AnyFailure,
 }
 
+/// What follows when a hook could not be asked: the machine had nothing left to start it with, or it was ended
+/// from outside before it could answer. Other failures (a program that is missing, an exit code, a timeout) are
+/// not meant; they never refuse anything but where [`Blocking::AnyFailure`] says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum UnaskedHook {
+    /// The event goes on without it. That holds where a "no" would keep work going, too.
+    GoesOn,
+    /// It is tried again, and then has no opinion: the host is asked the same question and decides.
+    NoOpinion,
+    /// It is tried again, and then it counts as a "no": a guard must not depend on how busy the machine is.
+    Refuses,
+}
+
 /// Whether a command hook leaves `hook_*` frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
@@ -37,6 +50,7 @@ pub(crate) enum Shown {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts {
     pub blocking: Blocking,
+    pub unasked: UnaskedHook,
     /// Whether `additionalContext` is read.
     pub takes_context: bool,
     /// Whether plain stdout is context.
@@ -54,6 +68,7 @@ const USUAL_TIMEOUT: Duration = Duration::from_secs(600);
 
 const PLAIN: Facts = Facts {
     blocking: Blocking::Never,
+    unasked: UnaskedHook::GoesOn,
     takes_context: false,
     plain_is_context: false,
     judged_by_models: false,
@@ -66,15 +81,19 @@ const CONTEXT: Facts = Facts { takes_context: true, ..PLAIN };
 const BLOCKS: Facts = Facts { blocking: Blocking::Blocks, ..PLAIN };
 const JUDGED: Facts = Facts { judged_by_models: true, ..BLOCKS };
 const JUDGED_CONTEXT: Facts = Facts { takes_context: true, ..JUDGED };
-const PROMPT: Facts = Facts { plain_is_context: true, ..JUDGED_CONTEXT };
+const PROMPT: Facts = Facts { plain_is_context: true, unasked: UnaskedHook::Refuses, ..JUDGED_CONTEXT };
 
 /// The row of an event.
 pub(crate) fn facts(event: &HookEvent) -> Facts {
     match event {
-        HookEvent::PreToolUse => Facts { blocking: Blocking::Denies, ..JUDGED_CONTEXT },
+        HookEvent::PreToolUse => {
+            Facts { blocking: Blocking::Denies, unasked: UnaskedHook::Refuses, ..JUDGED_CONTEXT }
+        }
         HookEvent::PostToolUse | HookEvent::PostToolUseFailure | HookEvent::PostToolBatch => JUDGED_CONTEXT,
         HookEvent::Stop | HookEvent::SubagentStop => JUDGED_CONTEXT,
-        HookEvent::PermissionRequest => Facts { blocking: Blocking::AnswersRequest, ..JUDGED },
+        HookEvent::PermissionRequest => {
+            Facts { blocking: Blocking::AnswersRequest, unasked: UnaskedHook::NoOpinion, ..JUDGED }
+        }
         HookEvent::PermissionDenied => Facts { judged_by_models: true, ..PLAIN },
         HookEvent::UserPromptSubmit => Facts { default_timeout: Duration::from_secs(30), ..PROMPT },
         HookEvent::UserPromptExpansion => PROMPT,
@@ -82,11 +101,11 @@ pub(crate) fn facts(event: &HookEvent) -> Facts {
         HookEvent::SessionStart => Facts { plain_is_context: true, commands_only: true, ..CONTEXT },
         HookEvent::Setup => Facts { commands_only: true, ..CONTEXT },
         HookEvent::Notification | HookEvent::SubagentStart | HookEvent::PostModelSwitch => CONTEXT,
-        HookEvent::PreModelSwitch => Facts { blocking: Blocking::Denies, ..PLAIN },
-        HookEvent::PreCompact
-        | HookEvent::ConfigChange
-        | HookEvent::Elicitation
-        | HookEvent::ElicitationResult => BLOCKS,
+        HookEvent::PreModelSwitch => {
+            Facts { blocking: Blocking::Denies, unasked: UnaskedHook::Refuses, ..PLAIN }
+        }
+        HookEvent::ConfigChange => Facts { unasked: UnaskedHook::Refuses, ..BLOCKS },
+        HookEvent::PreCompact | HookEvent::Elicitation | HookEvent::ElicitationResult => BLOCKS,
         HookEvent::WorktreeCreate => Facts { blocking: Blocking::AnyFailure, ..PLAIN },
         HookEvent::MessageDisplay => Facts { default_timeout: Duration::from_secs(10), ..PLAIN },
         HookEvent::SessionEnd | HookEvent::InstructionsLoaded | HookEvent::CwdChanged => {
@@ -107,9 +126,16 @@ pub(crate) fn facts_for(input: &HookInput) -> Facts {
     if let HookEventInput::ConfigChange(change) = &input.event
         && change.source == "policy_settings"
     {
-        return Facts { blocking: Blocking::Never, ..facts };
+        return facts.without_a_say();
     }
     facts
+}
+
+impl Facts {
+    /// The row for a hook that cannot refuse anything: it runs in the background, or the event allows no "no".
+    pub fn without_a_say(self) -> Self {
+        Self { blocking: Blocking::Never, unasked: UnaskedHook::GoesOn, ..self }
+    }
 }
 
 /// The call an event is about.

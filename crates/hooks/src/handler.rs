@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::Answer;
 use crate::background::Background;
 use crate::event::{Facts, callback_name};
+use crate::limit::{HookPlace, NoHookPlace};
 use crate::merge::Speaker;
 use crate::registry::{Kind, Registered};
 use crate::{Asked, EngineOptions, ProblemKind, RunContext, Services, callback, command, http, prompt};
@@ -63,7 +64,10 @@ impl Firing<'_> {
                 let timeout = self.time_for(&hook, self.facts.default_timeout);
                 command::run(command, &speaker, &hook_id, timeout, self).await
             }
-            Kind::Http(http) => http::run(http, self.time_for(&hook, self.facts.default_timeout), self).await,
+            Kind::Http(http) => {
+                let timeout = self.time_for(&hook, self.facts.default_timeout);
+                http::run(http, &speaker, timeout, self).await
+            }
             Kind::Prompt(prompt) => {
                 let timeout = self.time_for(&hook, PROMPT_TIMEOUT);
                 prompt::run(prompt, Asked::Model, &speaker.event, timeout, self).await
@@ -81,6 +85,15 @@ impl Firing<'_> {
             }
         };
         Said { speaker, answer, hook_id }
+    }
+
+    /// Waits for a place for a process. Each place is given back within the timeout of the hook that has it;
+    /// the wait is not cut to a short timeout of the hook that waits, which is for its own work.
+    pub async fn place(&self, timeout: Duration) -> Result<HookPlace, NoHookPlace> {
+        let wait = timeout.max(self.facts.default_timeout);
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let wait = left.map_or(wait, |left| wait.min(left));
+        self.services.limit.place(wait, self.context.cancel).await
     }
 
     fn speaker(&self, hook: &Registered) -> Speaker {

@@ -9,10 +9,17 @@ use lathe_protocol::settings::HttpHook;
 
 use crate::answer::Answer;
 use crate::handler::{Firing, at_most};
+use crate::limit::StartTries;
+use crate::merge::Speaker;
 use crate::process::MAX_STDOUT;
 use crate::{EngineOptions, HttpError, HttpPost, ProblemKind};
 
-pub(crate) async fn run(hook: &HttpHook, timeout: Duration, firing: &Firing<'_>) -> Answer {
+pub(crate) async fn run(
+    hook: &HttpHook,
+    speaker: &Speaker,
+    timeout: Duration,
+    firing: &Firing<'_>,
+) -> Answer {
     let failed = |kind| Answer::failed(kind, &firing.facts);
     let Some(poster) = &firing.services.http else {
         return failed(ProblemKind::NotSupported("there is no HTTP client here".to_owned()));
@@ -30,16 +37,26 @@ pub(crate) async fn run(hook: &HttpHook, timeout: Duration, firing: &Firing<'_>)
         timeout,
         cancel,
     };
-    let reply = at_most(timeout, cancel, poster.post(post)).await;
+    let mut tries = StartTries::new(firing.facts.unasked, timeout);
+    let reply = loop {
+        let reply = at_most(timeout, cancel, poster.post(post)).await.unwrap_or(Err(HttpError::TimedOut));
+        let exhausted = matches!(reply, Err(HttpError::Exhausted(_)));
+        if !exhausted || !tries.again(cancel).await {
+            break reply;
+        }
+    };
     if cancel.is_cancelled() {
         return Answer::cancelled();
     }
-    match reply.unwrap_or(Err(HttpError::TimedOut)) {
+    match reply {
         Ok(reply) if (200..300).contains(&reply.status) => {
             Answer::said(&reply.body, &firing.input.event_name())
         }
         Ok(reply) => failed(ProblemKind::HttpFailed(format!("status {}", reply.status))),
         Err(HttpError::TimedOut) => failed(ProblemKind::TimedOut(timeout)),
+        Err(HttpError::Exhausted(why)) => {
+            Answer::not_asked(tries.describe(&why), &speaker.label, &firing.facts)
+        }
         Err(HttpError::Failed(why)) => failed(ProblemKind::HttpFailed(why)),
     }
 }

@@ -10,9 +10,10 @@
 //! `http.rs`, `prompt.rs`, `callback.rs` (what they say) → `answer.rs` (what one of them means) →
 //! `merge.rs` (what all of them amount to). `event.rs` is the table of what events allow.
 //!
-//! The surprising thing: hooks that fail do not stop anything. A hook that crashes, hangs or talks nonsense
-//! has no verdict, the action goes on, and a [`Problem`] says so. What blocks on failure is listed in
-//! `answer.rs` and `callback.rs`.
+//! The surprising thing: hooks that fail do not stop anything. A hook that fails, hangs or talks nonsense has
+//! no verdict, the action goes on, and a [`Problem`] says so. The exception is a guard that could not be asked
+//! (nothing left to start it with, killed from outside): it refuses, by the table in `event.rs`. What else
+//! blocks on failure is listed in `answer.rs` and `callback.rs`.
 
 mod answer;
 mod background;
@@ -23,6 +24,7 @@ mod event;
 mod frames;
 mod handler;
 mod http;
+mod limit;
 mod listing;
 mod matcher;
 mod merge;
@@ -38,6 +40,7 @@ mod text;
 pub use background::AsyncResult;
 pub use engine::{Enabled, EngineOptions, HookEngine, MAX_ASYNC, MAX_PARALLEL, RunContext};
 pub use frames::HookFrame;
+pub use limit::{HookLimit, START_PATIENCE};
 pub use listing::ListedHook;
 pub use outcome::{
     Block, ContextKind, ContextText, ElicitationAnswer, Outcome, PermissionRequestVerdict, PermissionVerdict,

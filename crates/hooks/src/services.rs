@@ -11,13 +11,15 @@ use lathe_exec::Ledger;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::HookFrame;
+use crate::{HookFrame, HookLimit};
 
 /// Everything an engine is built on.
 #[derive(Clone)]
 pub struct Services {
     /// Where command hooks run.
     pub ledger: Ledger,
+    /// How many of them run at the same time, here and in every other engine that has the same limit.
+    pub limit: HookLimit,
     /// Makes ids (UUIDs) for hooks and for callbacks of events that have no tool call.
     pub new_id: Arc<dyn Fn() -> String + Send + Sync>,
     /// Evaluates the `if` of handlers.
@@ -150,6 +152,9 @@ pub enum HttpError {
     /// It took too long.
     #[error("no answer in time")]
     TimedOut,
+    /// The machine had nothing left to ask with (descriptors, threads, memory): a later try may succeed.
+    #[error("{0}")]
+    Exhausted(String),
     /// Anything else, in words.
     #[error("{0}")]
     Failed(String),

@@ -4,17 +4,24 @@
 //! The same rules hold as for the model: proxies and certificates are handed in, redirects are not followed
 //! (an address was allowed, another one was not), and nothing is loaded before the first request.
 
+use std::error::Error;
+use std::fs::File;
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Url};
+use rustix::io::Errno;
 
 use crate::anthropic::{ClientConfig, Credential, ProxyConfig, client_for, describe};
 
 /// Clients that are kept: one for each address that is asked, so that its connection can be used again.
 const MAX_CLIENTS: usize = 8;
+
+/// What a request may need at once: a socket, the files of the look-up of a name, those of certificates.
+const DESCRIPTORS_OF_A_REQUEST: usize = 4;
 
 /// A way out to addresses that somebody configured.
 #[derive(Default)]
@@ -60,6 +67,9 @@ pub enum WebError {
     /// The request cannot be made.
     #[error("{0}")]
     Unusable(String),
+    /// The machine had nothing left to ask with: no descriptor, no thread, no memory. Nothing was sent.
+    #[error("{0}")]
+    Exhausted(String),
     /// The other side was not reached, or broke off.
     #[error("{0}")]
     Failed(String),
@@ -78,6 +88,7 @@ impl WebClient {
         let mut request = Request::new(Method::POST, url.clone());
         *request.headers_mut() = headers(post.headers)?;
         *request.body_mut() = Some(post.body.to_owned().into());
+        room_to_resolve(&url)?;
         let client = self.client(&url)?;
         let answer = async {
             let response = client.execute(request).await.map_err(|error| failed(error.without_url()))?;
@@ -98,7 +109,10 @@ impl WebClient {
         let mut config = ClientConfig::new(origin.clone(), Credential::None);
         config.proxy = self.proxy.clone();
         config.extra_ca_file.clone_from(&self.extra_ca_file);
-        let client = client_for(&config, url).map_err(|error| WebError::Unusable(error.message))?;
+        let client = client_for(&config, url).map_err(|error| match exhausted_now() {
+            Some(why) => WebError::Exhausted(format!("{}: {why}", error.message)),
+            None => WebError::Unusable(error.message),
+        })?;
         if clients.len() == MAX_CLIENTS {
             clients.remove(0);
         }
@@ -135,5 +149,54 @@ async fn read(mut response: reqwest::Response, max: usize) -> Result<WebReply, W
 }
 
 fn failed(error: reqwest::Error) -> WebError {
-    WebError::Failed(describe(&error))
+    let reason = describe(&error);
+    if !error.is_connect() {
+        return WebError::Failed(reason);
+    }
+    match os_error(&error) {
+        Some(number) if is_exhaustion(number) => WebError::Exhausted(reason),
+        Some(_) => WebError::Failed(reason),
+        // The look-up of a name does not always pass on the number of its error.
+        None => match exhausted_now() {
+            Some(why) => WebError::Exhausted(format!("{reason}: {why}")),
+            None => WebError::Failed(reason),
+        },
+    }
+}
+
+fn is_exhaustion(number: i32) -> bool {
+    let numbers = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
+    numbers.map(Errno::raw_os_error).contains(&number)
+}
+
+/// The number of the system's error behind another one. An I/O error that holds another error names only the
+/// cause of that one, so it is looked into.
+fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
+    let io = error.downcast_ref::<io::Error>();
+    let own = io.and_then(io::Error::raw_os_error);
+    let held = || os_error(io?.get_ref()?);
+    own.or_else(held).or_else(|| os_error(error.source()?))
+}
+
+/// The error of opening a few files, if the machine does not allow it right now.
+fn exhausted_now() -> Option<io::Error> {
+    let opened: io::Result<Vec<File>> =
+        (0..DESCRIPTORS_OF_A_REQUEST).map(|_| File::open("/dev/null")).collect();
+    opened.err().filter(|error| error.raw_os_error().is_some_and(is_exhaustion))
+}
+
+/// Names are looked up on a thread, and the runtime panics if it cannot start its first one. Whether there
+/// can be one is tried out before; an address that is a number needs none.
+fn room_to_resolve(url: &Url) -> Result<(), WebError> {
+    if url.domain().is_none() {
+        return Ok(());
+    }
+    match std::thread::Builder::new().spawn(|| {}) {
+        Ok(thread) => {
+            // The thread does nothing, so this returns at once; it is gone before the real one starts.
+            let _ = thread.join();
+            Ok(())
+        }
+        Err(error) => Err(WebError::Exhausted(format!("start a thread to look up its name: {error}"))),
+    }
 }

@@ -25,7 +25,8 @@ use serde_json::{Map, Value, json};
 use crate::{Content, Effect, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
 use output::Printed;
 
-/// The descriptor on which the shell says where it ended. Two digits would meet those of scripts.
+/// The descriptor on which the shell says where it ended, or the highest there is where there are fewer. Two
+/// digits would meet those of scripts.
 const CWD_FD: i32 = 199;
 
 /// Time for a command to clean up between SIGTERM and SIGKILL.
@@ -156,19 +157,20 @@ fn capture(output_chars: usize, spill: &Path) -> Capture {
 
 fn spec(command: &str, cwd: &Path, workspace: &Workspace) -> Spec {
     let mut spec = Spec::new(&workspace.shell, cwd);
-    spec.args = vec!["-c".into(), script(command, &workspace.shell).into()];
+    let cwd_fd = workspace.ledger.note_number(CWD_FD);
+    spec.args = vec!["-c".into(), script(command, &workspace.shell, cwd_fd).into()];
     spec.env = workspace.env_of_child();
     spec.output = OutputMode::Merged;
     spec.label = command.to_owned();
     spec.grace = GRACE;
     spec.leftovers = Leftovers::KeepForSession;
-    spec.note_fd = Some(CWD_FD);
+    spec.note_fd = Some(cwd_fd);
     spec
 }
 
 /// What the shell is given. `eval` keeps the trap out of the command's syntax errors and line numbers. In
 /// braces, the trap's own errors and its `set -x` trace go nowhere.
-fn script(command: &str, shell: &Path) -> String {
+fn script(command: &str, shell: &Path, cwd_fd: i32) -> String {
     let name = shell.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !matches!(name, "bash" | "zsh") {
         // Others know no `builtin`, or no descriptor beyond 9.
@@ -177,7 +179,7 @@ fn script(command: &str, shell: &Path) -> String {
     let quoted = command.replace('\'', r"'\''");
     // The space keeps a leading dash from being taken for an option of `eval`.
     let space = if command.starts_with('-') { " " } else { "" };
-    format!("trap '{{ builtin pwd -P >&{CWD_FD}; }} 2>/dev/null' EXIT; eval '{space}{quoted}'")
+    format!("trap '{{ builtin pwd -P >&{cwd_fd}; }} 2>/dev/null' EXIT; eval '{space}{quoted}'")
 }
 
 /// Whether the shell may stay where a command left it.

@@ -108,6 +108,7 @@ impl HttpPoster for WebHooks {
                 Ok(reply) if reply.is_cut => Err(HttpError::Failed("its answer is too long".to_owned())),
                 Ok(reply) => Ok(HttpReply { status: reply.status, body: reply.body }),
                 Err(WebError::TimedOut(_)) => Err(HttpError::TimedOut),
+                Err(error @ WebError::Exhausted(_)) => Err(HttpError::Exhausted(error.to_string())),
                 Err(error @ (WebError::Unusable(_) | WebError::Failed(_))) => {
                     Err(HttpError::Failed(error.to_string()))
                 }

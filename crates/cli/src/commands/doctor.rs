@@ -170,7 +170,7 @@ impl Report {
         };
         let origin = candidate.origin.describe();
         self.say("credential", CheckStatus::Ok, &origin, None);
-        let credential = client::credential(&candidate.found, env, &Ledger::default());
+        let credential = client::credential(&candidate.found, env, &Ledger::with_limits(env.child_limits));
         let address = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
         let client = match client::api_client(env, credential) {
             Ok((client, _)) => client,

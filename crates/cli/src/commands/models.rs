@@ -39,7 +39,7 @@ async fn list(env: &Env) -> (Vec<ModelInfo>, String) {
         Some(Found::Helper(_) | Found::Unusable(_)) | None => {
             return (known_models(), "built-in list: no key to ask with".to_owned());
         }
-        Some(found) => client::credential(found, env, &Ledger::default()),
+        Some(found) => client::credential(found, env, &Ledger::with_limits(env.child_limits)),
     };
     match client::api_client(env, credential) {
         Ok((api, _)) => match api.list_models().await {

@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use lathe_exec::Ledger;
 use lathe_hooks::{
     CallbackCall, CallbackError, CallbackMatchers, Callbacks, EngineOptions, HookEngine, HookEvents,
-    HookFrame, HookSource, HookWarning, HttpError, HttpPost, HttpPoster, HttpReply, Outcome, PromptError,
-    PromptQuestion, Prompter, RuleMatcher, RunContext, Services,
+    HookFrame, HookLimit, HookSource, HookWarning, HttpError, HttpPost, HttpPoster, HttpReply, Outcome,
+    PromptError, PromptQuestion, Prompter, RuleMatcher, RunContext, Services,
 };
 use lathe_protocol::HookInput;
 use serde_json::{Value, json};
@@ -44,12 +44,17 @@ impl Bench {
     }
 
     pub fn with_options(options: EngineOptions) -> Self {
+        Self::with_limit(options, HookLimit::default())
+    }
+
+    pub fn with_limit(options: EngineOptions, limit: HookLimit) -> Self {
         let ledger = Ledger::default();
         let ids = AtomicU64::new(0);
         let (host, model, net) =
             (Arc::<FakeHost>::default(), Arc::<FakeModel>::default(), Arc::<FakeNet>::default());
         let services = Services {
             ledger: ledger.clone(),
+            limit,
             new_id: Arc::new(move || format!("id-{}", ids.fetch_add(1, Ordering::Relaxed))),
             rules: Arc::new(FakeRules),
             callbacks: Some(host.clone()),
