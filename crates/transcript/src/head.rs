@@ -117,7 +117,7 @@ pub(crate) enum Loose<'a> {
 }
 
 /// Members of nested objects that somebody asks for.
-const MEMBERS: [&str; 5] = ["id", "source_uuid", "type", "tool_use_id", "name"];
+const MEMBERS: [&str; 3] = ["id", "source_uuid", "type"];
 
 impl<'a> Loose<'a> {
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {

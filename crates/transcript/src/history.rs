@@ -1,10 +1,16 @@
 //! Turns the records of a conversation into messages that a model accepts: roles alternate, blocks of one
-//! answer are one message, every tool call is followed by exactly one result, in the order of the calls.
-//! What a crash or damage left behind is made up for: a call without a result gets one that says so, a
-//! result without a call is dropped, because the API would refuse the conversation for ever.
+//! answer are one message, every tool call is followed by exactly one result, in the order of the calls and before
+//! anything else that the user's side says. What a crash or damage left behind is made up for: a call without a
+//! result gets one that says so, a result without a call is dropped, because the API would refuse the
+//! conversation for ever.
+//!
+//! Calls start while their answer streams in, so the result of the first may be written before the second call. The
+//! blocks of the answer are put together again by its id (`join_answers`): the model gets the messages that it got
+//! while the session ran, and thinking stays in front of all calls that it led to.
 //!
 //! Ids of calls are unique, or so the API demands; other servers count from one in every process. So an id that
-//! comes again in another answer is another call, unless everything about it says that it was recorded twice.
+//! comes again in another answer is another call, unless everything about it says that it was recorded twice, and it
+//! gets a new id (`SentIds`).
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,6 +18,8 @@ use serde::Serialize;
 use serde_json::json;
 use serde_json::value::RawValue;
 
+use crate::index::{At, Id};
+use crate::mend::{plain_name, with_text_member};
 use crate::message::{Block, BlockKind, made_up_text};
 
 /// Who speaks.
@@ -38,7 +46,7 @@ pub struct HistoryMessage {
 /// A call that has no result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DanglingCall {
-    /// Id of the `tool_use` block.
+    /// Id of the `tool_use` block, as it is sent.
     pub tool_use_id: String,
     /// The tool.
     pub name: String,
@@ -69,9 +77,22 @@ const MISSING_START_TEXT: &str =
 
 /// One record's contribution.
 pub(crate) struct Piece {
+    /// Where the record stands in the file.
+    pub at: At,
     pub role: Role,
     pub uuid: String,
     pub blocks: Vec<Block>,
+    /// The answer that an assistant record is a block of, where the record says which block it is.
+    pub answer: Option<Id>,
+    /// Whether somebody spoke here: no answer goes on behind a prompt.
+    pub is_prompt: bool,
+}
+
+impl Piece {
+    /// Whether the blocks of both make up one answer when nothing stands between them.
+    fn is_of_answer(&self, answer: Option<Id>) -> bool {
+        self.answer.is_none() || answer.is_none() || self.answer == answer
+    }
 }
 
 /// The conversation, and what had to be made up for it.
@@ -85,11 +106,108 @@ pub(crate) struct History {
 
 /// Builds the conversation from its records, oldest first. The call with the id `open` gets no made-up result.
 pub(crate) fn build(mut pieces: Vec<Piece>, open: Option<String>) -> History {
-    let mut builder = Builder { results: take_results(&mut pieces), open, ..Builder::default() };
+    drop_misplaced(&mut pieces);
+    join_answers(&mut pieces);
+    let sent_ids = SentIds::of(&pieces);
+    let results = take_results(&mut pieces, &sent_ids, open.as_deref());
+    let mut builder = Builder { results, sent_ids, ..Builder::default() };
     for piece in pieces {
         builder.add(piece);
     }
     builder.finish()
+}
+
+/// Leaves out what the side that is said to have said it cannot say, and calls of the server's own tools that lost
+/// their answer, or answers that lost their call.
+fn drop_misplaced(pieces: &mut [Piece]) {
+    let mut answered = HashSet::new();
+    for block in pieces.iter().flat_map(|piece| &piece.blocks) {
+        if let BlockKind::ServerResult { call } = &block.kind {
+            answered.insert(call.clone());
+        }
+    }
+    let mut asked = HashSet::new();
+    for piece in pieces {
+        let role = piece.role;
+        piece.blocks.retain(|block| match (&block.kind, role) {
+            (BlockKind::ServerCall { id }, Role::Assistant) => {
+                answered.contains(id) && asked.insert(id.clone())
+            }
+            // Taken out of the set, so that it is answered once.
+            (BlockKind::ServerResult { call }, Role::Assistant) => asked.remove(call),
+            (BlockKind::ToolUse { .. } | BlockKind::Thinking, Role::Assistant) => true,
+            (BlockKind::ToolResult { .. }, Role::User) => true,
+            (BlockKind::Blank | BlockKind::Other, Role::User | Role::Assistant) => true,
+            (BlockKind::ToolResult { .. }, Role::Assistant) => false,
+            (
+                BlockKind::ToolUse { .. }
+                | BlockKind::Thinking
+                | BlockKind::ServerCall { .. }
+                | BlockKind::ServerResult { .. },
+                Role::User,
+            ) => false,
+        });
+    }
+}
+
+/// Puts the blocks of an answer behind each other, in the order of the file: the walk through the records passes some
+/// of them late. What was written between them, results and notes, comes behind the last one.
+fn join_answers(pieces: &mut [Piece]) {
+    let mut answer = None;
+    // Behind its last block so far.
+    let mut end = 0;
+    for at in 0..pieces.len() {
+        let piece = &pieces[at];
+        match piece.role {
+            Role::Assistant if answer.is_some() && piece.answer == answer => {
+                let is_later = |other: &&Piece| other.answer == answer && other.at > piece.at;
+                let later = pieces[..end].iter().rev().take_while(is_later).count();
+                pieces[end - later..=at].rotate_right(1);
+                end += 1;
+            }
+            Role::Assistant => {
+                answer = piece.answer;
+                end = at + 1;
+            }
+            Role::User if piece.is_prompt => answer = None,
+            Role::User => {}
+        }
+    }
+}
+
+/// The ids that calls are sent with, by the number of the call, where it is not the recorded one: the API wants
+/// each id once, and made of few characters.
+#[derive(Default)]
+struct SentIds(HashMap<usize, String>);
+
+impl SentIds {
+    fn of(pieces: &[Piece]) -> Self {
+        let mut changed = HashMap::new();
+        let mut used = HashSet::new();
+        let mut answer = AnswerCalls::default();
+        for piece in pieces {
+            answer.next_piece(piece);
+            for id in piece.blocks.iter().filter_map(|block| block.kind.call_id()) {
+                let Some(number) = answer.number(id) else { continue };
+                let plain = plain_name(id);
+                let mut sent = plain.clone();
+                for again in 2.. {
+                    if used.insert(Id::of(&sent)) {
+                        break;
+                    }
+                    sent = format!("{plain}-{again}");
+                }
+                if sent != id {
+                    changed.insert(number, sent);
+                }
+            }
+        }
+        Self(changed)
+    }
+
+    fn changed(&self, call: usize) -> Option<&str> {
+        self.0.get(&call).map(String::as_str)
+    }
 }
 
 /// A result, and the record it stood in.
@@ -104,27 +222,32 @@ struct Results {
     by_call: HashMap<usize, FoundResult>,
     /// Those that answer no call.
     orphans: usize,
+    /// The call that was put off.
+    open: Option<usize>,
 }
 
 /// Takes all tool results out of the records, so that each can be put behind its call wherever it stood: the last
-/// call before it with its id, or else the first one behind it. Of two results for one call the first counts.
-fn take_results(pieces: &mut [Piece]) -> Results {
+/// call before it with its id, or else the first one behind it. Of two results for one call the first counts. A
+/// result that was written after an earlier resume names its call by the id that was sent then, which is the same
+/// now: ids are given in the order of the file.
+fn take_results(pieces: &mut [Piece], sent_ids: &SentIds, open: Option<&str>) -> Results {
     let mut by_call = HashMap::new();
     let mut newest: HashMap<String, usize> = HashMap::new();
     let mut early: HashMap<String, FoundResult> = HashMap::new();
     let mut answer = AnswerCalls::default();
     for piece in pieces {
+        answer.next_piece(piece);
         let uuid = &piece.uuid;
         match piece.role {
             Role::Assistant => {
                 for id in piece.blocks.iter().filter_map(|block| block.kind.call_id()) {
                     let Some(number) = answer.number(id) else { continue };
                     newest.insert(id.to_owned(), number);
+                    newest.extend(sent_ids.changed(number).map(|sent| (sent.to_owned(), number)));
                     by_call.extend(early.remove(id).map(|result| (number, result)));
                 }
             }
             Role::User => {
-                answer.end();
                 piece.blocks.retain_mut(|block| {
                     let BlockKind::ToolResult { call } = &block.kind else { return true };
                     let found = || (block.raw.clone(), uuid.clone());
@@ -137,7 +260,8 @@ fn take_results(pieces: &mut [Piece]) -> Results {
             }
         }
     }
-    Results { by_call, orphans: early.len() }
+    let open = open.and_then(|id| newest.get(id).copied());
+    Results { by_call, orphans: early.len(), open }
 }
 
 /// Numbers the calls of a conversation. Within one answer an id counts once.
@@ -145,9 +269,24 @@ fn take_results(pieces: &mut [Piece]) -> Results {
 struct AnswerCalls {
     next: usize,
     ids: HashSet<String>,
+    answer: Option<Id>,
 }
 
 impl AnswerCalls {
+    /// Says whether an answer ends before this record.
+    fn next_piece(&mut self, piece: &Piece) -> bool {
+        let ends = match piece.role {
+            Role::User => true,
+            Role::Assistant => !piece.is_of_answer(self.answer),
+        };
+        if ends {
+            self.ids.clear();
+            self.answer = None;
+        }
+        self.answer = piece.answer.or(self.answer);
+        ends
+    }
+
     /// The number of a call; none if its answer has it already.
     fn number(&mut self, id: &str) -> Option<usize> {
         self.ids.insert(id.to_owned()).then(|| {
@@ -155,36 +294,55 @@ impl AnswerCalls {
             self.next
         })
     }
+}
 
-    fn end(&mut self) {
-        self.ids.clear();
-    }
+/// A block of the answer under way, its record, and its number if it is a call.
+struct AnswerBlock {
+    block: Block,
+    uuid: String,
+    call: Option<usize>,
+}
+
+/// A block that is sent with another id than the recorded one.
+struct ChangedId {
+    place: Place,
+    key: &'static str,
+    id: String,
 }
 
 #[derive(Default)]
 struct Builder {
     results: Results,
+    sent_ids: SentIds,
     messages: Vec<HistoryMessage>,
-    /// The answer whose blocks are being collected, each with its record.
-    answer: Vec<(Block, String)>,
+    answer: Vec<AnswerBlock>,
     calls: AnswerCalls,
     /// Where the last call with an id stands, and its result.
     seen: HashMap<String, [Option<Place>; 2]>,
+    /// Made at the end: until then blocks are compared as they were recorded.
+    changed_ids: Vec<ChangedId>,
     dangling: Vec<DanglingCall>,
-    open: Option<String>,
     left_open: Option<DanglingCall>,
 }
 
 impl Builder {
     fn add(&mut self, piece: Piece) {
-        match piece.role {
-            Role::Assistant => {
-                self.answer.extend(piece.blocks.into_iter().map(|block| (block, piece.uuid.clone())))
-            }
-            Role::User => {
-                self.close_answer();
-                for block in piece.blocks {
+        if self.calls.next_piece(&piece) {
+            self.close_answer();
+        }
+        for block in piece.blocks {
+            match (piece.role, block.kind.call_id()) {
+                (Role::User, _) => {
                     self.push(Role::User, block, &piece.uuid);
+                }
+                (Role::Assistant, None) => {
+                    self.answer.push(AnswerBlock { block, uuid: piece.uuid.clone(), call: None });
+                }
+                (Role::Assistant, Some(id)) => {
+                    // An id that the answer has already was recorded twice.
+                    if let Some(number) = self.calls.number(id) {
+                        self.answer.push(AnswerBlock { block, uuid: piece.uuid.clone(), call: Some(number) });
+                    }
                 }
             }
         }
@@ -192,41 +350,48 @@ impl Builder {
 
     /// Emits the collected answer and, behind it, the results of its calls.
     fn close_answer(&mut self) {
-        let (mut kept, mut calls) = (Vec::new(), Vec::new());
-        for (block, uuid) in std::mem::take(&mut self.answer) {
-            if let BlockKind::ToolUse { id, name } = &block.kind {
-                let Some(number) = self.calls.number(id) else { continue };
+        let (mut kept, mut results) = (Vec::new(), HashMap::new());
+        for block in std::mem::take(&mut self.answer) {
+            if let (Some(number), Some(id)) = (block.call, block.block.kind.call_id()) {
                 let result = self.results.by_call.remove(&number);
-                if self.is_recorded_twice(id, &block, result.as_ref()) {
+                // A call that was put off has no result yet, and is no repetition for that.
+                let is_open = self.results.open == Some(number);
+                if !is_open && self.is_recorded_twice(id, &block.block, result.as_ref()) {
                     continue;
                 }
-                let call = DanglingCall {
-                    tool_use_id: id.clone(),
-                    name: name.clone(),
-                    assistant_uuid: uuid.clone(),
-                };
-                calls.push((call, result));
+                results.extend(result.map(|result| (number, result)));
             }
-            kept.push((block, uuid));
+            kept.push(block);
         }
-        self.calls.end();
         // An answer that was cut off after its thinking ends in what may not stand last.
-        while kept.pop_if(|(block, _)| matches!(block.kind, BlockKind::Thinking | BlockKind::Blank)).is_some()
+        while kept.pop_if(|last| matches!(last.block.kind, BlockKind::Thinking | BlockKind::Blank)).is_some()
         {
         }
-        for (block, uuid) in kept {
-            let call = block.kind.call_id().map(str::to_owned);
+        let mut calls = Vec::new();
+        for AnswerBlock { block, uuid, call } in kept {
+            let kind = block.kind.clone();
             let place = self.push(Role::Assistant, block, &uuid);
-            self.seen.extend(call.map(|call| (call, [place, None])));
+            let (Some(number), BlockKind::ToolUse { id, name }) = (call, kind) else { continue };
+            self.change_id(number, place, "id");
+            self.seen.insert(id.clone(), [place, None]);
+            calls.push((number, DanglingCall { tool_use_id: id, name, assistant_uuid: uuid }));
         }
-        for (call, result) in calls {
-            match result {
+        for (number, call) in calls {
+            match results.remove(&number) {
                 Some((raw, uuid)) => {
                     let place = self.push(Role::User, Block { raw, kind: BlockKind::Other }, &uuid);
+                    self.change_id(number, place, "tool_use_id");
                     self.seen.entry(call.tool_use_id).or_default()[1] = place;
                 }
-                None => self.push_made_up_result(call),
+                None => self.push_made_up_result(number, call),
             }
+        }
+    }
+
+    /// Notes that the call, or the result, at this place is sent with another id than the recorded one.
+    fn change_id(&mut self, call: usize, place: Option<Place>, key: &'static str) {
+        if let (Some(id), Some(place)) = (self.sent_ids.changed(call), place) {
+            self.changed_ids.push(ChangedId { place, key, id: id.to_owned() });
         }
     }
 
@@ -240,8 +405,11 @@ impl Builder {
         result.is_none_or(|(raw, _)| is_same(call, &block.raw) && is_same(earlier, raw))
     }
 
-    fn push_made_up_result(&mut self, call: DanglingCall) {
-        if self.open.as_ref() == Some(&call.tool_use_id) {
+    fn push_made_up_result(&mut self, number: usize, mut call: DanglingCall) {
+        if let Some(sent) = self.sent_ids.changed(number) {
+            call.tool_use_id = sent.to_owned();
+        }
+        if self.results.open == Some(number) {
             self.left_open = Some(call);
             return;
         }
@@ -278,6 +446,14 @@ impl Builder {
     fn finish(mut self) -> History {
         self.close_answer();
         let mut messages = self.messages;
+        for ChangedId { place: (message, block), key, id } in self.changed_ids {
+            let recorded = messages.get_mut(message).and_then(|message| message.blocks.get_mut(block));
+            if let Some(recorded) = recorded
+                && let Some(raw) = with_text_member(recorded, key, &id)
+            {
+                *recorded = raw;
+            }
+        }
         if messages.first().is_some_and(|first| first.role == Role::Assistant)
             && let Some(block) = made_up_text(MISSING_START_TEXT)
         {

@@ -87,6 +87,8 @@ pub(crate) struct Entry {
     pub parent: Option<Id>,
     /// The answer that an assistant block belongs to.
     pub response: Option<Id>,
+    /// The record says which block of that answer it is.
+    pub is_numbered_block: bool,
     pub kind: Kind,
     pub is_sidechain: bool,
     pub is_meta: bool,
@@ -210,6 +212,7 @@ impl Index {
                 .as_deref()
                 .filter(|_| kind != Kind::User)
                 .map(|id| answers.id(id, head)),
+            is_numbered_block: head.block_index.is_some(),
             kind,
             is_sidechain: head.is_sidechain,
             is_meta: head.is_meta,

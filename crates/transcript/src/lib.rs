@@ -15,6 +15,7 @@ mod head;
 pub mod history;
 mod index;
 pub mod lines;
+mod mend;
 mod message;
 mod names;
 pub mod paths;

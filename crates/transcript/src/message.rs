@@ -1,6 +1,6 @@
 //! Looks into the API message of a record: its content blocks as text, and of each block the little that
-//! decides how it may be sent again. Large transcripts are resumed through here, so a record is gone
-//! over as few times as can be.
+//! decides where it may stand when it is sent again. What a block must look like for that is in `mend.rs`. Large
+//! transcripts are resumed through here, so a record is gone over as few times as can be.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,6 +9,7 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::head::{Key, Loose};
+use crate::mend;
 use crate::raw::RawObject;
 
 /// What a message record says, as far as a resume needs it.
@@ -109,6 +110,14 @@ pub(crate) enum BlockKind {
     ToolResult {
         call: String,
     },
+    /// A call that the server itself answers.
+    ServerCall {
+        id: String,
+    },
+    /// The answer to such a call, which stands behind it in the same message.
+    ServerResult {
+        call: String,
+    },
     /// Thinking, which may not stand last in a message.
     Thinking,
     /// Text without anything to read, which the API refuses.
@@ -121,7 +130,12 @@ impl BlockKind {
     pub(crate) fn call_id(&self) -> Option<&str> {
         match self {
             Self::ToolUse { id, .. } => Some(id),
-            Self::ToolResult { .. } | Self::Thinking | Self::Blank | Self::Other => None,
+            Self::ToolResult { .. }
+            | Self::ServerCall { .. }
+            | Self::ServerResult { .. }
+            | Self::Thinking
+            | Self::Blank
+            | Self::Other => None,
         }
     }
 }
@@ -133,45 +147,17 @@ pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
         return text_block(text).into_iter().collect();
     }
     let Ok(blocks) = serde_json::from_str::<Vec<&RawValue>>(text) else { return Vec::new() };
-    blocks
-        .into_iter()
-        .filter_map(|raw| block_kind(raw).map(|kind| Block { raw: raw.to_owned(), kind }))
-        .collect()
+    blocks.into_iter().filter_map(mend::block).collect()
 }
 
 /// A text block around a string that is already JSON.
-fn text_block(json_string: &str) -> Option<Block> {
-    let raw = RawValue::from_string(format!(r#"{{"type":"text","text":{json_string}}}"#)).ok()?;
-    let kind = block_kind(&raw)?;
-    Some(Block { raw, kind })
+pub(crate) fn text_block(json_string: &str) -> Option<Block> {
+    mend::block(&RawValue::from_string(format!(r#"{{"type":"text","text":{json_string}}}"#)).ok()?)
 }
 
 /// A text block of our own.
 pub(crate) fn made_up_text(text: &str) -> Option<Block> {
     text_block(&serde_json::to_string(text).ok()?)
-}
-
-/// `None` for what cannot be sent: no object, or a call or result that lost its id.
-fn block_kind(raw: &RawValue) -> Option<BlockKind> {
-    let Loose::Object(members) = serde_json::from_str::<Loose<'_>>(raw.get()).ok()? else { return None };
-    let member = |key| members.iter().rev().find(|(name, _)| *name == key).map(|(_, text)| &**text);
-    let named = |key| member(key).filter(|text| !text.is_empty()).map(str::to_owned);
-    Some(match member("type").unwrap_or_default() {
-        "tool_use" => BlockKind::ToolUse { id: named("id")?, name: named("name")? },
-        "tool_result" => BlockKind::ToolResult { call: named("tool_use_id")? },
-        "thinking" | "redacted_thinking" => BlockKind::Thinking,
-        "text" if is_blank_text(raw) => BlockKind::Blank,
-        _ => BlockKind::Other,
-    })
-}
-
-fn is_blank_text(block: &RawValue) -> bool {
-    // Long blocks are not blank, and unescaping them only to find that out would cost.
-    if block.get().len() > 200 {
-        return false;
-    }
-    let text = RawObject::parse(block.get()).ok().and_then(|block| block.text("text"));
-    text.is_none_or(|text| text.trim().is_empty())
 }
 
 /// Whether the message holds a tool result.
@@ -209,9 +195,11 @@ mod tests {
 
     #[test]
     fn blocks_are_sorted_by_what_the_api_demands_of_them() {
-        let content = r#"[{"type":"thinking"},{"type":"text","text":" \n"},{"type":"text","text":"x"},
-            {"type":"tool_use","id":"t","name":"Bash"},{"tool_use_id":"t","type":"tool_result"},{"type":"new"},7,
-            {"type":"tool_use","name":"Bash"},{"type":"tool_result","tool_use_id":""}]"#;
+        let content = r#"[{"type":"thinking","thinking":"","signature":"s"},{"type":"text","text":" \n"},
+            {"type":"text","text":"x"},{"type":"tool_use","id":"t","name":"Bash"},
+            {"tool_use_id":"t","type":"tool_result"},{"type":"new"},7,{"type":"server_tool_use","id":"s"},
+            {"type":"web_search_tool_result","tool_use_id":"s"},{"type":"tool_use","name":"Bash"},
+            {"type":"tool_result","tool_use_id":""},{"content":"no type"}]"#;
         assert_eq!(
             kinds(content),
             [
@@ -221,6 +209,8 @@ mod tests {
                 BlockKind::ToolUse { id: "t".into(), name: "Bash".into() },
                 BlockKind::ToolResult { call: "t".into() },
                 BlockKind::Other,
+                BlockKind::ServerCall { id: "s".into() },
+                BlockKind::ServerResult { call: "s".into() },
             ]
         );
         assert!(kinds("null").is_empty() && kinds("7").is_empty() && kinds("{}").is_empty());

@@ -51,11 +51,11 @@ impl<'a> RawObject<'a> {
     }
 
     /// Sets a member where it stands, or at the end.
-    pub(crate) fn set(&mut self, key: &'static str, value: &impl Serialize) -> serde_json::Result<()> {
+    pub(crate) fn set(&mut self, key: &str, value: &impl Serialize) -> serde_json::Result<()> {
         let raw = Part::Set(serde_json::value::to_raw_value(value)?);
         match self.0.iter_mut().rev().find(|(name, _)| name == key) {
             Some((_, part)) => *part = raw,
-            None => self.0.push((Cow::Borrowed(key), raw)),
+            None => self.0.push((Cow::Owned(key.to_owned()), raw)),
         }
         Ok(())
     }

@@ -2,9 +2,9 @@
 //! one follows, and the state that side records keep.
 //!
 //! Only what the model still needs is parsed: everything before the last compaction boundary stays in
-//! the file and out of memory. Context that other runs put in front of the model (`attachment` records)
-//! is left out, because the new run describes its own surroundings; prompts that were delivered that way
-//! are conversation and come back.
+//! the file and out of memory. Context that other runs put in front of the model in the system's name
+//! (`attachment` records) is left out, because the new run describes its own surroundings; reminders in the
+//! user's name and prompts that were delivered that way are conversation and come back.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,8 +15,9 @@ use serde_json::Value;
 
 use crate::error::{Result, TranscriptError};
 use crate::history::{self, DanglingCall, DeferredCall, HistoryMessage, Piece, Role};
-use crate::index::{At, Entry, Id, Index, Kind, Siblings};
+use crate::index::{At, Id, Index, Kind, Siblings};
 use crate::lines::{Damage, Span};
+use crate::mend::{rendered_blocks, without_lone_surrogates};
 use crate::message::{self, Block, BlockKind, MessageRecord};
 use crate::raw::RawObject;
 use crate::record::side::CostState;
@@ -274,10 +275,10 @@ impl Loader<'_> {
         let role = match entry.kind {
             Kind::User => Role::User,
             Kind::Assistant => Role::Assistant,
-            Kind::Attachment if entry.is_rendered => return self.attachment(entry),
+            Kind::Attachment if entry.is_rendered => return self.attachment(at),
             Kind::Attachment | Kind::System | Kind::Progress | Kind::Other => return Ok(None),
         };
-        let text = self.index.read(entry.span)?;
+        let text = without_lone_surrogates(self.index.read(entry.span)?);
         let Ok(record) = serde_json::from_str::<MessageRecord<'_>>(&text) else { return Ok(None) };
         if record.is_api_error {
             return Ok(None);
@@ -287,13 +288,17 @@ impl Loader<'_> {
         if record.is_transcript_only && !entry.is_summary {
             return Ok(None);
         }
-        Ok(Some(Piece { role, uuid: record.uuid.into_owned(), blocks }))
+        let has_results = blocks.iter().any(|block| matches!(block.kind, BlockKind::ToolResult { .. }));
+        let is_silent = blocks.iter().all(|block| block.kind == BlockKind::Blank);
+        let is_prompt = role == Role::User && !entry.is_meta && !has_results && !is_silent;
+        let answer = entry.response.filter(|_| role == Role::Assistant && entry.is_numbered_block);
+        Ok(Some(Piece { at, role, uuid: record.uuid.into_owned(), blocks, answer, is_prompt }))
     }
 
     /// Attachments that are conversation: prompts that were queued while a turn ran, and text that was
     /// shown in the user's name.
-    fn attachment(&self, entry: &Entry) -> io::Result<Option<Piece>> {
-        let text = self.index.read(entry.span)?;
+    fn attachment(&self, at: At) -> io::Result<Option<Piece>> {
+        let text = without_lone_surrogates(self.index.read(self.index.entries[at].span)?);
         let Ok(record) = RawObject::parse(&text) else { return Ok(None) };
         let body = record.get("attachment").and_then(|raw| RawObject::parse(raw.get()).ok());
         let prompt = body.filter(|body| body.text("type").as_deref() == Some("queued_command"));
@@ -303,7 +308,14 @@ impl Loader<'_> {
             None => None,
         };
         let uuid = record.text("uuid").unwrap_or_default();
-        Ok(content.map(|content| Piece { role: Role::User, uuid, blocks: message::blocks_of(content) }))
+        Ok(content.map(|content| Piece {
+            at,
+            role: Role::User,
+            uuid,
+            blocks: rendered_blocks(content),
+            answer: None,
+            is_prompt: prompt.is_some(),
+        }))
     }
 
     /// The id of the call that the record at the tip says was put off.

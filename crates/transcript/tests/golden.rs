@@ -3,6 +3,8 @@
 //! which is a failure only where they are promised (`CI=true`).
 #![allow(clippy::disallowed_methods, reason = "tests read the environment")]
 
+mod common;
+
 use std::path::{Path, PathBuf};
 
 use lathe_transcript::{
@@ -131,6 +133,7 @@ fn every_recorded_session_can_be_resumed_and_is_sound() {
     for path in session_files() {
         let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
         assert!(!resumed.messages.is_empty() && resumed.warnings.is_empty(), "{}", path.display());
+        common::assert_valid(&resumed.messages);
         let report = verify(&path).unwrap();
         assert!(report.is_sound(), "{}: {report:?}", path.display());
     }

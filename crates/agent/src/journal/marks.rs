@@ -207,6 +207,32 @@ mod tests {
         assert!(std::fs::read_to_string(&path).unwrap().contains("the old days"));
     }
 
+    /// Tools run while the answer streams in, so a result may be written between two calls of one answer.
+    #[test]
+    fn an_answer_is_whole_again_whatever_was_written_between_its_blocks() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s.jsonl");
+        let mut journal = journal(&path);
+        say(&mut journal, "go", "p1");
+        for id in ["1", "2"] {
+            let call = json!({"type": "tool_use", "id": id, "name": "Bash", "input": {}});
+            let answer =
+                json!({"id": "msg", "type": "message", "role": "assistant", "model": "m", "content": [call]});
+            let uuid = format!("a{id}");
+            let frame = json!({"type": "assistant", "message": answer, "uuid": uuid, "session_id": "s"});
+            journal.assistant(&serde_json::from_value(frame).unwrap());
+            let result = json!({"type": "tool_result", "tool_use_id": id, "content": "x"});
+            let message = json!({"role": "user", "content": [result]});
+            let frame =
+                json!({"type": "user", "message": message, "uuid": format!("r{id}"), "session_id": "s"});
+            journal.tool_result(&serde_json::from_value(frame).unwrap(), &uuid);
+            journal.told("note", "<note>", &format!("n{id}"), "T");
+        }
+        let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
+        let uuids: Vec<&[String]> = resumed.messages.iter().map(|message| &message.uuids[..]).collect();
+        assert_eq!(uuids, [&["p1"][..], &["a1", "a2"], &["r1", "r2", "n1", "n2"]], "{:?}", texts(&path));
+    }
+
     #[test]
     fn a_run_that_died_at_the_boundary_goes_on_as_it_was() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,8 @@
 //! Sessions made with the crate's own builders and writer, the way a run would make them.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+mod api_rules;
+
 use std::path::{Path, PathBuf};
 
 use lathe_transcript::record::chain::{CompactMetadata, TurnPosition};
@@ -198,20 +200,13 @@ impl Dice {
 
 /// Fails unless the API would accept the conversation.
 pub fn assert_valid(messages: &[lathe_transcript::HistoryMessage]) {
-    use lathe_transcript::Role;
-    let mut expected = Role::User;
-    let mut open: Vec<String> = Vec::new();
-    for message in messages {
-        assert_eq!(message.role, expected, "roles alternate");
-        let blocks: Vec<Value> =
-            message.blocks.iter().map(|raw| serde_json::from_str(raw.get()).unwrap()).collect();
-        let ids = |kind: &str, key: &str| -> Vec<String> {
-            let of_kind = blocks.iter().filter(|block| block["type"] == kind);
-            of_kind.map(|block| block[key].as_str().unwrap().to_owned()).collect()
-        };
-        assert_eq!(ids("tool_result", "tool_use_id"), open, "every call is answered in order");
-        open = ids("tool_use", "id");
-        expected = if message.role == Role::User { Role::Assistant } else { Role::User };
-    }
-    assert!(open.is_empty(), "the last call is answered");
+    let messages: Vec<Value> = messages
+        .iter()
+        .map(|message| {
+            let blocks: Vec<Value> =
+                message.blocks.iter().map(|raw| serde_json::from_str(raw.get()).unwrap()).collect();
+            json!({ "role": message.role, "content": blocks })
+        })
+        .collect();
+    api_rules::assert_accepted(&messages);
 }
