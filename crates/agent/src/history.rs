@@ -85,6 +85,7 @@ impl History {
         let mut history = Self::default();
         if let Some(last) = messages.pop_if(|last| last.role == lathe_transcript::Role::User) {
             history.open = last.blocks.iter().filter_map(|b| serde_json::from_str(b.get()).ok()).collect();
+            history.tokens = history.open.iter().map(block_tokens).sum();
             history.open_record = last.uuids.first().cloned();
         }
         // One after the other is let go: a long conversation is never in memory twice.
@@ -507,6 +508,17 @@ mod tests {
         assert!(history.size().messages < before + 200, "{:?}", history.size());
         let sum: u64 = history.facts.iter().map(|facts| facts.tokens).sum();
         assert_eq!(history.size().messages, sum);
+    }
+
+    #[test]
+    fn what_is_still_open_after_a_resume_is_counted_and_can_be_cut() {
+        let block = json!({"type": "text", "text": "z".repeat(40_000)});
+        let role = lathe_transcript::Role::User;
+        let blocks = vec![serde_json::value::to_raw_value(&block).unwrap()];
+        let mut history = History::restore(vec![HistoryMessage { role, blocks, uuids: Vec::new() }]);
+        assert!(history.size().messages > 5000, "{:?}", history.size());
+        history.shorten_unanswered(5000, 10);
+        assert!(history.size().messages < 100, "{:?}", history.size());
     }
 
     #[test]
