@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lathe_scripted::Script;
 use tempfile::TempDir;
@@ -21,6 +22,8 @@ use crate::survivors::{Survivor, wait_for_no_survivors};
 pub const COOKIE: &str = "LATHE_TEST_COOKIE";
 /// How long a run may take unless the test says otherwise.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
+/// How often it is looked whether a pipe has a reader; the system has no way to wait for one with a deadline.
+const POLL: Duration = Duration::from_millis(2);
 
 /// One test's world. Dropping it kills what is left and removes the folders.
 #[derive(Debug)]
@@ -36,6 +39,15 @@ pub struct TestContext {
     _root: TempDir,
 }
 
+/// The folders of a world that is being made.
+#[derive(Debug)]
+pub struct TestPlaces {
+    /// The home folder.
+    pub home: PathBuf,
+    /// The working folder.
+    pub cwd: PathBuf,
+}
+
 impl TestContext {
     /// A world whose model follows `script`, the text of a script in any form.
     pub fn new(script: &str) -> Self {
@@ -44,15 +56,22 @@ impl TestContext {
 
     /// A world whose model follows a script made in code or loaded from a file.
     pub fn with_script(script: Script) -> Self {
+        Self::with_script_for(|_places| script)
+    }
+
+    /// A world whose model follows a script that names the world's folders.
+    pub fn with_script_for(script: impl FnOnce(&TestPlaces) -> Script) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let root = tempfile::Builder::new().prefix("lathe-test-").tempdir().expect("a temporary folder");
+        let root = temporary_folder();
         // Canonical, so that the paths the program prints can be found again.
         let base = root.path().canonicalize().expect("the folder was just made");
         let (home, cwd, temp) = (base.join("home"), base.join("work"), base.join("tmp"));
         for folder in [&home, &cwd, &temp] {
             std::fs::create_dir(folder).expect("a folder inside the temporary one");
         }
-        let server = BackgroundServer::start(script);
+        let places = TestPlaces { home, cwd };
+        let server = BackgroundServer::start(script(&places));
+        let TestPlaces { home, cwd } = places;
         let cookie = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let text = |path: &Path| path.to_str().expect("temporary folders have plain names").to_owned();
         let env = BTreeMap::from([
@@ -123,6 +142,51 @@ impl TestContext {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
     }
 
+    /// Makes a pipe in the working folder: a command that reads it waits until [`TestContext::feed_pipe`].
+    pub fn make_pipe(&self, name: &str) {
+        let path = self.cwd.join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU)
+            .unwrap_or_else(|error| panic!("make the pipe {}: {error}", path.display()));
+    }
+
+    /// Waits until a process has opened the pipe for reading, then writes `text` to it and closes it.
+    pub fn feed_pipe(&self, name: &str, text: &str) {
+        const NO_READER_YET: i32 = rustix::io::Errno::NXIO.raw_os_error();
+        let path = self.cwd.join(name);
+        let deadline = Instant::now() + self.limit;
+        loop {
+            match open_pipe(&path, std::fs::OpenOptions::new().write(true)) {
+                Ok(mut pipe) => {
+                    return pipe.write_all(text.as_bytes()).expect("a short text fits into a pipe");
+                }
+                Err(error) if error.raw_os_error() == Some(NO_READER_YET) && Instant::now() < deadline => {
+                    std::thread::sleep(POLL);
+                }
+                Err(error) => panic!("feed the pipe {}: {error}", path.display()),
+            }
+        }
+    }
+
+    /// Waits until a process has written to the pipe and closed it; returns what was written.
+    pub fn drain_pipe(&self, name: &str) -> String {
+        let path = self.cwd.join(name);
+        let mut pipe = open_pipe(&path, std::fs::OpenOptions::new().read(true))
+            .unwrap_or_else(|error| panic!("drain the pipe {}: {error}", path.display()));
+        let deadline = Instant::now() + self.limit;
+        let mut text = Vec::new();
+        loop {
+            // Without a writer the pipe is at its end; with a silent one reading would block.
+            match pipe.read_to_end(&mut text) {
+                Ok(_) if !text.is_empty() => return String::from_utf8_lossy(&text).into_owned(),
+                Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                    panic!("drain the pipe {}: {error}", path.display())
+                }
+                Ok(_) | Err(_) if Instant::now() < deadline => std::thread::sleep(POLL),
+                Ok(_) | Err(_) => panic!("nothing was written to the pipe {}", path.display()),
+            }
+        }
+    }
+
     /// A run to its end with nothing on stdin.
     pub fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Finished {
         self.run_with_stdin(arguments, "")
@@ -155,9 +219,15 @@ impl TestContext {
 
     /// A normaliser that knows this test's folders and address.
     pub fn normaliser(&self) -> Normaliser {
+        let cwd = self.cwd.display().to_string();
+        // Session files lie in a folder that is named after the working folder.
+        let project: String =
+            cwd.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
         Normaliser::default()
-            .replace(&self.cwd.display().to_string(), "<cwd>")
+            .replace(&cwd, "<cwd>")
+            .replace(&project, "<project>")
             .replace(&self.home.display().to_string(), "<home>")
+            .replace(&self.cwd.with_file_name("tmp").display().to_string(), "<tmp>")
             .replace(&self.server.url(), "<url>")
     }
 
@@ -184,6 +254,22 @@ impl Drop for TestContext {
             survivor.kill();
         }
     }
+}
+
+/// A folder whose path is as long on every machine: sizes of requests, which are made from it, are compared.
+fn temporary_folder() -> TempDir {
+    const PREFIX: &str = "lathe-test-";
+    const WHOLE: usize = 64;
+    let parent = std::env::temp_dir().canonicalize().expect("there is a folder for temporary files");
+    let random = WHOLE.saturating_sub(parent.as_os_str().len() + "/".len() + PREFIX.len()).max(8);
+    let folder = tempfile::Builder::new().prefix(PREFIX).rand_bytes(random).tempdir_in(parent);
+    folder.expect("a temporary folder")
+}
+
+/// Opens a pipe without waiting for its other end.
+fn open_pipe(path: &Path, options: &mut std::fs::OpenOptions) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path)
 }
 
 fn write_file(path: PathBuf, content: &str) -> PathBuf {

@@ -12,8 +12,8 @@ mod process;
 mod survivors;
 
 pub use background::BackgroundServer;
-pub use context::{COOKIE, TestContext};
+pub use context::{COOKIE, TestContext, TestPlaces};
 pub use lathe_scripted::{LoggedRequest, Script, ServerHandle, Turn};
-pub use normalise::{Costs, Normaliser, normalise, normalise_lines};
+pub use normalise::{Costs, Normaliser, NumberedNormaliser, normalise, normalise_lines};
 pub use process::{Finished, Running};
 pub use survivors::{Survivor, scan_survivors, wait_for_no_survivors};

@@ -1,12 +1,18 @@
 //! Makes two runs comparable: what differs from run to run (ids, times, durations, paths) becomes a
 //! placeholder, everything else stays.
 //!
-//! Ids of tasks and agents are drawn at random and then turn up inside texts as well. [`normalise_lines`]
-//! therefore first collects them from the fields that are known to hold them, over all lines.
+//! There are two ways to apply the same rules. [`Normaliser`] takes parsed values and gives every id the same
+//! placeholder, for comparisons that look at single frames. [`NumberedNormaliser`] takes text, leaves every
+//! byte alone that no rule is about, and numbers ids in the order in which it meets them, so that it can
+//! still be seen which ids are the same.
+//!
+//! Ids of tasks and agents are drawn at random and then turn up inside texts as well. Both ways therefore
+//! first collect them from the fields that are known to hold them.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use regex::Regex;
+use regex::{Captures, Regex};
 use serde_json::Value;
 
 static UUID: LazyLock<Regex> = LazyLock::new(|| {
@@ -15,12 +21,36 @@ static UUID: LazyLock<Regex> = LazyLock::new(|| {
 static TIME: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)").expect("the pattern is fixed")
 });
+/// The day in the system prompt. Other days (versions of the API, names of betas) are part of what is compared.
+static TODAY: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"Date: \d{4}-\d\d-\d\d").expect("the pattern is fixed"));
+static OWN_VERSION: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"lathe/\d+\.\d+\.\d+[0-9A-Za-z.+-]*").expect("the pattern is fixed"));
+/// A saved copy of a file, named after a hash of its path.
+static SAVED_COPY: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r"\b[0-9a-f]{16}@v").expect("the pattern is fixed"));
+/// A field with a number, also where the JSON is itself inside a string.
+static NUMBER_FIELD: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"(?P<quote>\\*")(?P<key>[A-Za-z_]+)\\*":(?P<space> ?)-?\d[0-9.eE+-]*"#)
+        .expect("the pattern is fixed")
+});
+/// A field that is known to hold a version or a random id, in the same places.
+static TEXT_FIELD: LazyLock<Regex> = LazyLock::new(|| {
+    let keys = RANDOM_IDS.iter().chain(&VERSIONS).copied().collect::<Vec<_>>().join("|");
+    let pattern = format!(r#"(?P<quote>\\*")(?P<key>{keys})\\*":(?P<space> ?)\\*"(?P<text>[^"\\]*)\\*""#);
+    Regex::new(&pattern).expect("the keys are plain words")
+});
 
 /// Fields whose strings are drawn at random, and what they become.
 const RANDOM_IDS: [&str; 7] =
     ["task_id", "taskId", "agent_id", "agentId", "backgroundTaskId", "shell_id", "job_id"];
 /// Numbers that are a moment in time.
-const MOMENTS: [&str; 4] = ["end_time", "start_time", "nextFireAt", "resets_at"];
+const MOMENTS: [&str; 5] = ["end_time", "start_time", "startTime", "nextFireAt", "resets_at"];
+/// Durations that are not called by their unit.
+const DURATIONS: [&str; 4] =
+    ["totalDuration", "totalAPIDuration", "totalAPIDurationWithoutRetries", "totalToolDuration"];
+/// Strings that change with each release.
+const VERSIONS: [&str; 2] = ["claude_code_version", "lathe_version"];
 /// Limits that somebody chose, although they look like durations.
 const CHOSEN: [&str; 3] = ["timeout_ms", "timeoutMs", "timeout"];
 const COST_FIELDS: [&str; 2] = ["total_cost_usd", "costUSD"];
@@ -56,6 +86,11 @@ impl Normaliser {
         self
     }
 
+    /// The same rules for text, with numbered ids.
+    pub fn numbered(self) -> NumberedNormaliser {
+        NumberedNormaliser { rules: self, kept: HashSet::new(), numbers: HashMap::new() }
+    }
+
     /// One value.
     pub fn value(&self, value: &Value) -> Value {
         self.field("", value)
@@ -86,36 +121,115 @@ impl Normaliser {
         match value {
             Value::String(_) if RANDOM_IDS.contains(&key) => placeholder("<id>"),
             Value::String(_) if matches!(key, "request_id" | "requestId") => placeholder("<request>"),
-            Value::String(_) if key == "claude_code_version" => placeholder("<version>"),
-            Value::Number(_) if is_duration(key) => placeholder("<ms>"),
-            Value::Number(_) if MOMENTS.contains(&key) => placeholder("<time>"),
-            Value::Number(_) if key == "pid" => placeholder("<pid>"),
-            Value::Number(_) if COST_FIELDS.contains(&key) && self.costs == Costs::Hide => {
-                placeholder("<cost>")
-            }
+            Value::String(_) if VERSIONS.contains(&key) => placeholder("<version>"),
+            Value::Number(number) => match self.number(key) {
+                Some(text) => placeholder(text),
+                None => Value::Number(number.clone()),
+            },
             Value::String(text) => Value::String(self.text(text)),
             Value::Array(items) => items.iter().map(|item| self.field(key, item)).collect(),
             Value::Object(fields) => Value::Object(
                 fields.iter().map(|(key, value)| (self.text(key), self.field(key, value))).collect(),
             ),
-            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+            Value::Null | Value::Bool(_) => value.clone(),
+        }
+    }
+
+    /// What stands for a number in this field, if the number varies.
+    fn number(&self, key: &str) -> Option<&'static str> {
+        match key {
+            "pid" => Some("<pid>"),
+            key if is_duration(key) => Some("<ms>"),
+            key if MOMENTS.contains(&key) => Some("<time>"),
+            key if COST_FIELDS.contains(&key) && self.costs == Costs::Hide => Some("<cost>"),
+            _ => None,
         }
     }
 
     fn text(&self, text: &str) -> String {
+        let text = self.replaced(text);
+        let text = UUID.replace_all(&text, "<uuid>");
+        TIME.replace_all(&text, "<time>").into_owned()
+    }
+
+    fn replaced(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (from, to) in &self.replacements {
             if text.contains(from.as_str()) {
                 text = text.replace(from.as_str(), to);
             }
         }
-        let text = UUID.replace_all(&text, "<uuid>");
-        TIME.replace_all(&text, "<time>").into_owned()
+        text
     }
 }
 
+/// Applies the rules of a [`Normaliser`] to text and numbers ids over everything it is shown.
+#[derive(Debug, Clone)]
+pub struct NumberedNormaliser {
+    rules: Normaliser,
+    /// Ids that stay as they are.
+    kept: HashSet<String>,
+    /// Id → placeholder.
+    numbers: HashMap<String, String>,
+}
+
+impl NumberedNormaliser {
+    /// Leaves every UUID that stands in `text` as it is: whoever wrote it there chose it.
+    pub fn keep_ids_of(&mut self, text: &str) {
+        self.kept.extend(UUID.find_iter(text).map(|id| id.as_str().to_owned()));
+    }
+
+    /// Replaces what varies. Bytes that no rule is about stay as they are.
+    pub fn text(&mut self, text: &str) -> String {
+        let mut text = self.rules.replaced(text);
+        for field in TEXT_FIELD.captures_iter(&text) {
+            let id = &field["text"];
+            if RANDOM_IDS.contains(&&field["key"]) && id.len() >= 6 && !UUID.is_match(id) {
+                let number = self.numbers.len() + 1;
+                self.numbers.entry(id.to_owned()).or_insert_with(|| format!("<id-{number}>"));
+            }
+        }
+        for (id, placeholder) in
+            self.numbers.iter().filter(|(_, placeholder)| placeholder.starts_with("<id-"))
+        {
+            text = text.replace(id.as_str(), placeholder);
+        }
+        let text = UUID.replace_all(&text, |id: &Captures<'_>| self.uuid(&id[0]));
+        let text = SAVED_COPY.replace_all(&text, |name: &Captures<'_>| self.saved_copy(&name[0]));
+        let text = TIME.replace_all(&text, "<time>");
+        let text = TODAY.replace_all(&text, "Date: <date>");
+        let text = OWN_VERSION.replace_all(&text, "lathe/<version>");
+        let text = NUMBER_FIELD
+            .replace_all(&text, |field: &Captures<'_>| with_value(field, self.rules.number(&field["key"])));
+        let version = |field: &Captures<'_>| {
+            with_value(field, VERSIONS.contains(&&field["key"]).then_some("<version>"))
+        };
+        TEXT_FIELD.replace_all(&text, version).into_owned()
+    }
+
+    fn uuid(&mut self, id: &str) -> String {
+        if self.kept.contains(id) {
+            return id.to_owned();
+        }
+        let number = self.numbers.len() + 1;
+        self.numbers.entry(id.to_owned()).or_insert_with(|| format!("<uuid-{number}>")).clone()
+    }
+
+    fn saved_copy(&mut self, name: &str) -> String {
+        let number = self.numbers.len() + 1;
+        self.numbers.entry(name.to_owned()).or_insert_with(|| format!("<copy-{number}>@v")).clone()
+    }
+}
+
+/// A field of JSON text with a placeholder in the place of its value, or as it is where nothing stands for it.
+fn with_value(field: &Captures<'_>, placeholder: Option<&str>) -> String {
+    let Some(placeholder) = placeholder else { return field[0].to_owned() };
+    let (quote, key, space) = (&field["quote"], &field["key"], &field["space"]);
+    format!("{quote}{key}{quote}:{space}{quote}{placeholder}{quote}")
+}
+
 fn is_duration(key: &str) -> bool {
-    (key.ends_with("_ms") || key.ends_with("Ms")) && !CHOSEN.contains(&key)
+    DURATIONS.contains(&key) || ((key.ends_with("_ms") || key.ends_with("Ms")) && !CHOSEN.contains(&key))
 }
 
 /// One value with nothing but the general rules.
@@ -158,6 +272,32 @@ mod tests {
     fn random_ids_are_found_in_texts_of_other_lines() {
         let lines = [json!({"text": "started bxe5eun67"}), json!({"task_id": "bxe5eun67"})];
         assert_eq!(normalise_lines(&lines), [json!({"text": "started <id>"}), json!({"task_id": "<id>"})]);
+    }
+
+    #[test]
+    fn numbered_ids_show_which_are_the_same_and_other_bytes_stay() {
+        let (a, b) = ("18a11066-59ff-4bcb-a3ea-c6c21412779d", "28a11066-59ff-4bcb-a3ea-c6c21412779d");
+        let chosen = "5e55104e-0000-4000-8000-000000000001";
+        let mut filter = Normaliser::default().replace("/tmp/x", "<root>").numbered();
+        filter.keep_ids_of(chosen);
+        let text = format!(
+            r#"{{"a":"{b}","b" : "{a}","c":"{b} /tmp/x/{chosen}","n":1.50,"u":"\u00e9","duration_ms":12,"pid": 7}}"#
+        );
+        assert_eq!(
+            filter.text(&text),
+            format!(
+                r#"{{"a":"<uuid-1>","b" : "<uuid-2>","c":"<uuid-1> <root>/{chosen}","n":1.50,"u":"\u00e9","duration_ms":"<ms>","pid": "<pid>"}}"#
+            )
+        );
+        let inside = format!(r#"{{"text":"{{\"duration_ms\":3,\"timeout_ms\":4,\"id\":\"{a}\"}}"}}"#);
+        let expected = r#"{"text":"{\"duration_ms\":\"<ms>\",\"timeout_ms\":4,\"id\":\"<uuid-2>\"}"}"#;
+        assert_eq!(filter.text(&inside), expected, "numbers go on, also in JSON inside of text");
+        assert_eq!(filter.text("0123456789abcdef@v2 0123456789abcdef@v1"), "<copy-3>@v2 <copy-3>@v1");
+        let version = filter.text(r#"{\"lathe_version\":\"0.1.0\",\"version\":\"2.1\"}"#);
+        assert_eq!(version, r#"{\"lathe_version\":\"<version>\",\"version\":\"2.1\"}"#);
+        let tasks =
+            filter.text(r#"started bxe5eun67 {"task_id":"bxe5eun67"} with lathe/0.1.0 - Date: 2026-01-31"#);
+        assert_eq!(tasks, r#"started <id-4> {"task_id":"<id-4>"} with lathe/<version> - Date: <date>"#);
     }
 
     #[test]
