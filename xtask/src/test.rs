@@ -116,12 +116,15 @@ fn cargo_test(repo: &Repo) -> Result<Totals> {
         command.env("LATHE_BIN", binary).stdout(Stdio::piped()).spawn().context("failed to start cargo")?;
     let stdout = child.stdout.take().context("cargo has no stdout")?;
     let mut totals = Totals::default();
+    let mut skipped = 0;
     for line in BufReader::new(stdout).split(b'\n') {
         let line = line.context("failed to read what cargo prints")?;
         let line = String::from_utf8_lossy(&line);
         println!("{line}");
         totals += totals::of_libtest_line(&line).unwrap_or_default();
+        skipped += usize::from(totals::says_skipped(&line));
     }
+    let mut totals = totals.with_skipped(skipped);
     let status = child.wait().context("failed to wait for cargo")?;
     // A test that did not compile, or a runner that crashed, leaves no line behind.
     if !status.success() && totals.failed == 0 {

@@ -24,6 +24,12 @@ impl Totals {
     /// One thing that was left out.
     pub const SKIPPED: Self = Self { passed: 0, failed: 0, skipped: 1 };
 
+    /// Takes tests that said that they had nothing to work on from those that passed, which is how their
+    /// harness counts them.
+    pub fn with_skipped(self, skipped: usize) -> Self {
+        Self { passed: self.passed.saturating_sub(skipped), skipped: self.skipped + skipped, ..self }
+    }
+
     /// The last line of a run. Programs read it: do not change its form.
     pub fn closing_line(self) -> String {
         format!("tests: {} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
@@ -49,6 +55,14 @@ pub fn of_libtest_line(line: &str) -> Option<Totals> {
         })
     };
     Some(Totals { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
+}
+
+/// What a Rust test prints that has nothing to work on: `SKIPPED_LINE` of `crates/testkit/src/recordings.rs`.
+const SKIPPED_LINE: &str = "skipped: the recordings are not beside the repository";
+
+/// Whether a line says that a test had nothing to work on. The harness may have begun the line already.
+pub fn says_skipped(line: &str) -> bool {
+    line.ends_with(SKIPPED_LINE)
 }
 
 /// Reads the closing comments of TAP as `node --test --test-reporter=tap` writes them: `# pass 3`.
@@ -117,6 +131,17 @@ mod tests {
         {
             assert_eq!(of_libtest_line(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn tests_without_recordings_are_skipped_and_not_passed() {
+        assert!(says_skipped(SKIPPED_LINE));
+        assert!(says_skipped(&format!("test every_scenario_loads ... {SKIPPED_LINE}")));
+        assert!(!says_skipped("test says_skipped ... ok"));
+        assert_eq!(totals(12, 1, 2).with_skipped(3), totals(9, 1, 5));
+        let testkit = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/testkit/src/recordings.rs");
+        let source = std::fs::read_to_string(testkit).unwrap();
+        assert!(source.contains(&format!("\"{SKIPPED_LINE}\"")), "both sides know the same line");
     }
 
     #[test]

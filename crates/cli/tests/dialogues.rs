@@ -14,11 +14,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use lathe_scripted::Script;
-use lathe_testkit::{BackgroundServer, Normaliser, Running, TestContext};
+use lathe_testkit::{BackgroundServer, Normaliser, Running, TestContext, recordings};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use compare::{Texts, compare_frames, compare_value, kind, recordings};
+use compare::{Texts, compare_frames, compare_value, kind};
 
 /// The conversations that show what this CLI does today.
 const TALKS: &[&str] = &[

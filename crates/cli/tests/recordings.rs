@@ -10,10 +10,10 @@ mod compare;
 use std::path::{Path, PathBuf};
 
 use lathe_scripted::Script;
-use lathe_testkit::{BackgroundServer, Finished, TestContext};
+use lathe_testkit::{BackgroundServer, Finished, TestContext, recordings};
 use serde_json::{Value, json};
 
-use compare::{Texts, compare_frames, recordings};
+use compare::{Texts, compare_frames};
 
 /// One-shot runs that show what this CLI does today. `Texts::Ours` marks those whose wording differs.
 const RUNS: &[(&str, Texts)] = &[

@@ -494,8 +494,8 @@ fn a_session_of_the_reference_goes_on() {
 /// The session files that were recorded from the reference, where they are at hand.
 #[test]
 fn every_recorded_session_goes_on() {
-    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings/wire/_transcripts");
-    let Ok(runs) = std::fs::read_dir(&recorded) else { return };
+    let Some(recorded) = lathe_testkit::beside_repository("recordings/wire/_transcripts") else { return };
+    let runs = std::fs::read_dir(&recorded).expect("the folder of recorded sessions can be listed");
     let files: Vec<PathBuf> = runs
         .flatten()
         .flat_map(|run| std::fs::read_dir(run.path().join("projects")).into_iter().flatten().flatten())

@@ -3,18 +3,14 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lathe_hooks::{HookSource, RunContext};
 use lathe_protocol::HookInput;
 use lathe_protocol::hooks::{HookEventInput, HookPermissionDecision};
+use lathe_testkit::recordings;
 use serde_json::{Value, json};
 use support::{Bench, Reply, in_time};
-
-fn recordings() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    path.is_dir().then_some(path)
-}
 
 fn lines(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();

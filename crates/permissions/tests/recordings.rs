@@ -1,12 +1,7 @@
 //! The engine against recorded sessions of the reference: same verdicts, same texts where clients look at them.
 //!
-//! Read in place from `../shared/recordings` when it is there. Where we decide better, the difference is
+//! Read in place, beside the repository, when they are there. Where we decide better, the difference is
 //! listed here with its reason.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "a test: it reads the environment to learn whether it runs in CI, and says when the recordings are absent"
-)]
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,17 +12,8 @@ use lathe_permissions::{
     Call, Decision, Denied, Engine, EngineConfig, RuleSource, ShownAs, parse_rule_list, resolve_without_host,
 };
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode, PermissionUpdate};
+use lathe_testkit::recordings;
 use serde_json::Value;
-
-fn recordings() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    if folder.exists() {
-        return Some(folder);
-    }
-    assert!(std::env::var_os("CI").is_none(), "the recordings must be there in CI");
-    eprintln!("the recordings are not beside the repository: nothing was tested");
-    None
-}
 
 /// One recorded call and what became of it.
 struct Recorded {

@@ -1,15 +1,10 @@
 //! Published bypasses as test cases: no attack is allowed, nothing that must run is asked about.
 //!
-//! The cases are read in place from `../shared/reference/security-cases.json` beside the repository and are
-//! never copied. Each case is turned into an engine, a small real workspace and one call. What the engine alone
+//! The cases are read in place, from `security-cases.json` beside the repository, and are never copied. Each case is turned into an engine, a small real workspace and one call. What the engine alone
 //! cannot express (start-up, protocol, sessions) is answered by tests elsewhere, named in
 //! `security_cases_elsewhere.txt`; what nothing answers yet is listed with its reason in
 //! `security_cases_pending.txt`. Both lists must be exact.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "a test: it reads the environment to learn whether it runs in CI, and says when the cases are absent"
-)]
+#![allow(clippy::disallowed_methods, reason = "a test makes a pipe with the program for it")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,12 +29,7 @@ struct Case {
 }
 
 fn cases() -> Option<Vec<Case>> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/reference/security-cases.json");
-    if !file.exists() {
-        assert!(std::env::var_os("CI").is_none(), "the security cases must be there in CI");
-        eprintln!("security-cases.json is not beside the repository: nothing was tested");
-        return None;
-    }
+    let file = lathe_testkit::beside_repository("reference/security-cases.json")?;
     let cases: Vec<Value> = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
     let text = |case: &Value, name: &str| case[name].as_str().unwrap_or("").to_owned();
     Some(

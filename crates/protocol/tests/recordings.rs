@@ -1,10 +1,5 @@
 //! Every recorded line of the reference CLI and of the official SDKs reads as its own type and is written
 //! back as the same JSON value. The recordings lie beside the repository, not in it.
-#![allow(
-    clippy::disallowed_methods,
-    clippy::disallowed_macros,
-    reason = "a test looks at CI and says what it left out"
-)]
 
 mod common;
 
@@ -15,6 +10,7 @@ use std::path::{Path, PathBuf};
 use common::{check_answer, unknown_in_inbound, unknown_in_outbound};
 use lathe_protocol::hooks::HookEventInput;
 use lathe_protocol::{HookInput, HookOutput, Outbound, Usage};
+use lathe_testkit::recordings;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -32,17 +28,6 @@ const UNKNOWN_ON_PURPOSE: &[&str] = &[
     "system ui_invalidate",
     "block tool_reference",
 ];
-
-/// The folder of recordings, or nothing where it may be missing.
-fn recordings() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    if folder.is_dir() {
-        return Some(folder);
-    }
-    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "no recordings at {}", folder.display());
-    eprintln!("left out: no recordings at {}", folder.display());
-    None
-}
 
 /// Every file of this name below a folder.
 fn files(folder: &Path, name: &str) -> Vec<PathBuf> {

@@ -10,12 +10,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use lathe_models::{CacheTtl, Model, ModelRequest, Role, Thinking, WireMessage};
 use lathe_scripted::{Engine, Facts, Script, ScriptedModel};
+use lathe_testkit::recordings;
 use serde_json::{Value, json};
-
-fn corpus() -> Option<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    folder.is_dir().then_some(folder)
-}
 
 fn scenarios(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -30,7 +26,7 @@ fn scenarios(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn every_scenario_loads() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = recordings() else { return };
     let mut found = Vec::new();
     scenarios(&corpus, &mut found);
     assert!(found.len() > 300, "only {} scenarios", found.len());
@@ -59,7 +55,7 @@ fn request() -> Arc<ModelRequest> {
 
 #[tokio::test]
 async fn streamed_events_are_those_a_client_received() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = recordings() else { return };
     let folder = corpus.join("wire/partial");
     let lines = std::fs::read_to_string(folder.join("stdout.jsonl")).unwrap();
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -82,7 +78,7 @@ async fn streamed_events_are_those_a_client_received() {
 /// The sessions of the seed era note for every request which line and turn answered it.
 #[test]
 fn requests_of_many_agents_find_the_line_and_turn_that_answered_them() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = recordings() else { return };
     let mut compared = 0;
     for entry in std::fs::read_dir(corpus.join("seed-era")).unwrap() {
         let folder = entry.unwrap().path();

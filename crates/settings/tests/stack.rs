@@ -10,8 +10,9 @@ use lathe_protocol::{PermissionBehavior, PermissionMode};
 use lathe_settings::{
     HookSwitch, SettingsError, SettingsStack, Severity, Source, Sources, StackRequest, TrustChoice,
 };
+use lathe_testkit::recordings;
 use serde_json::{Value, json};
-use support::{LOCAL, MANAGED, PROJECT, USER, World, recordings};
+use support::{LOCAL, MANAGED, PROJECT, USER, World};
 
 /// Every source says something else; the strongest that speaks wins.
 #[test]

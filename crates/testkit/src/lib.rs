@@ -9,6 +9,7 @@ mod background;
 mod context;
 mod normalise;
 mod process;
+mod recordings;
 mod survivors;
 
 pub use background::BackgroundServer;
@@ -16,4 +17,5 @@ pub use context::{COOKIE, TestContext, TestPlaces};
 pub use lathe_scripted::{LoggedRequest, Script, ServerHandle, Turn};
 pub use normalise::{Costs, Normaliser, NumberedNormaliser, normalise, normalise_lines};
 pub use process::{Finished, Running};
+pub use recordings::{SKIPPED_LINE, beside_repository, recordings};
 pub use survivors::{Survivor, scan_survivors, wait_for_no_survivors};

@@ -5,18 +5,14 @@
 mod support;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use lathe_testkit::recordings;
 use serde_json::Value;
 use support::{Folder, Seen};
 
 /// Recordings whose Bash calls stand for themselves.
 const RECORDINGS: [&str; 3] = ["runtime/02_bash", "runtime/17_conc_err_sibling", "wire/tool_fail"];
-
-fn recordings() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    path.is_dir().then_some(path)
-}
 
 /// Input and outcome of every Bash call.
 fn calls(recording: &Path) -> Vec<(Value, Seen)> {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use base64::Engine as _;
+use lathe_testkit::recordings;
 use regex::Regex;
 use serde_json::{Value, json};
 use support::{Folder, Seen};
@@ -53,11 +54,6 @@ struct Call {
     name: String,
     input: Value,
     expected: Seen,
-}
-
-fn recordings() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    path.is_dir().then_some(path)
 }
 
 fn calls(recording: &Path) -> Vec<Call> {

@@ -4,8 +4,6 @@
 //! The recordings are read where they lie, beside the repository, and nothing of them is kept here.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::path::{Path, PathBuf};
-
 use serde_json::{Map, Value};
 
 /// Whether the run's texts are the reference's, so that values can be compared.
@@ -98,16 +96,6 @@ const COMPARED: &[&str] = &[
     "original_model",
     "fallback_model",
 ];
-
-/// The folder of the recordings; none where they are not beside the repository.
-pub fn recordings() -> Option<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    if root.is_dir() {
-        return Some(root);
-    }
-    assert!(std::env::var_os("CI").is_none(), "the recordings must be beside the repository in CI");
-    None
-}
 
 /// Frame by frame; the differences in words.
 pub fn compare_frames(expected: &[Value], actual: &[Value], texts: Texts) -> Result<(), String> {

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use lathe_settings::{ManagedFiles, SettingsStack, StackRequest};
 use serde_json::{Value, json};
@@ -76,9 +76,3 @@ pub const USER: &str = "home/.claude/settings.json";
 pub const PROJECT: &str = "project/.claude/settings.json";
 pub const LOCAL: &str = "project/.claude/settings.local.json";
 pub const MANAGED: &str = "managed/managed-settings.json";
-
-/// Recordings of a compatible CLI, where this machine has them.
-pub fn recordings() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/recordings");
-    path.is_dir().then_some(path)
-}
