@@ -337,7 +337,6 @@ async fn nonsense_and_failures_are_reported_and_change_nothing() {
         (command("echo '{\"decision\": 7}'"), Some("hook_no_verdict")),
         (command("/nonexistent/program"), None),
         (json!({"type": "command", "command": "/nonexistent/program", "args": []}), Some("hook_no_verdict")),
-        (command("kill -9 $$"), Some("hook_no_verdict")),
         (json!({"type": "command", "command": "sleep 60", "timeout": 0.2}), Some("hook_no_verdict")),
         (command("exit 1"), None),
     ] {
@@ -348,6 +347,18 @@ async fn nonsense_and_failures_are_reported_and_change_nothing() {
         let tags: Vec<&str> = frames.iter().filter_map(|frame| frame["tag"].as_str()).collect();
         assert_eq!(tags, tag.into_iter().collect::<Vec<_>>(), "{hook}");
     }
+}
+
+#[tokio::test]
+async fn a_killed_guard_is_reported_and_keeps_the_call_from_running() {
+    let folder = tempdir().unwrap();
+    let (frames, result) = run_one(touch(&folder, on("PreToolUse", command("kill -9 $$")))).await;
+    assert!(!folder.path().join("made").exists());
+    assert_eq!(result["result"], "done");
+    let tags: Vec<&str> = frames.iter().filter_map(|frame| frame["tag"].as_str()).collect();
+    assert_eq!(tags, ["hook_no_verdict"]);
+    let denials = result["permission_denials"].as_array().map(Vec::len);
+    assert_eq!(denials, Some(1), "{result}");
 }
 
 #[tokio::test]
