@@ -742,8 +742,11 @@ async fn a_prompt_that_meets_a_full_window_stays_whole_also_when_the_session_goe
     let mut talk = Talk::start(setup);
     talk.send(prompt("first")).await;
     talk.until(|frame| frame["type"] == "result").await;
+    // A pixel.
+    let data =
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
     let picture =
-        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+        json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}});
     let content = json!([{"type": "text", "text": long}, picture]);
     talk.send(line(json!({"type": "user", "message": {"role": "user", "content": content}}))).await;
     let (frames, _) = talk.finish().await;

@@ -48,7 +48,7 @@ pub fn choose(
         let model =
             ScriptedModel::load(script).map_err(|error| StartError::new(format!("Error: {error}")))?;
         return Ok(ChosenModel {
-            model: Arc::new(model),
+            model: Arc::new(model.with_betas(beta_policy(env))),
             key_source: "none".to_owned(),
             warnings: Vec::new(),
         });
@@ -78,9 +78,7 @@ pub fn api_client(env: &Env, credential: Credential) -> Result<(AnthropicClient,
     config.custom_headers = CustomHeaders::parse(env.get("ANTHROPIC_CUSTOM_HEADERS").unwrap_or(""));
     config.extra_ca_file = extra_ca_file(env);
     config.proxy = proxies(env);
-    if env.is_on("CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS") {
-        config.betas = BetaPolicy::OnlyGiven;
-    }
+    config.betas = beta_policy(env);
     let timeouts = &mut config.timeouts;
     let millis = |name: &str| env.number(name).filter(|ms| *ms > 0).map(Duration::from_millis);
     timeouts.request = millis("API_TIMEOUT_MS").unwrap_or(timeouts.request);
@@ -90,6 +88,15 @@ pub fn api_client(env: &Env, credential: Credential) -> Result<(AnthropicClient,
     let warnings = config.custom_headers.warnings.iter().map(|text| format!("Warning: {text}")).collect();
     let client = AnthropicClient::new(config).map_err(|error| StartError::new(format!("Error: {error}")))?;
     Ok((client, warnings))
+}
+
+/// Whether betas may be sent that the user did not name.
+fn beta_policy(env: &Env) -> BetaPolicy {
+    if env.is_on("CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS") {
+        BetaPolicy::OnlyGiven
+    } else {
+        BetaPolicy::WhenNeeded
+    }
 }
 
 /// The way out to addresses of HTTP hooks.

@@ -161,7 +161,9 @@ fn compare_run(dir: &Path, texts: Texts) -> Result<(), String> {
     let theirs = recorded["cwd"].as_str().unwrap_or_default();
     let ours = context.cwd().display().to_string();
     let scenario = read(earlier.as_deref().unwrap_or(dir), "scenario.json").replace(theirs, &ours);
-    let script = Script::parse("scenario.json", &scenario).map_err(|error| error.to_string())?;
+    let mut script = Script::parse("scenario.json", &scenario).map_err(|error| error.to_string())?;
+    // As the recorded model signed.
+    script.defaults.signature = Some("sig".to_owned());
     let server = BackgroundServer::start(script);
     let mut context = context.env("ANTHROPIC_BASE_URL", server.url()).env("IS_SANDBOX", "1");
     for (name, value) in recorded["env"].as_object().into_iter().flatten() {

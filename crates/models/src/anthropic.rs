@@ -44,9 +44,14 @@ pub(crate) use response::describe;
 /// What Lathe calls itself.
 pub const USER_AGENT: &str = concat!("lathe/", env!("CARGO_PKG_VERSION"));
 
+/// Name and value of the header that says which version of the API is meant.
+pub(crate) const API_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
+/// Name of the header that switches features on.
+pub(crate) const API_BETA: &str = "anthropic-beta";
+
 const VERSION: (HeaderName, HeaderValue) =
-    (HeaderName::from_static("anthropic-version"), HeaderValue::from_static("2023-06-01"));
-const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+    (HeaderName::from_static(API_VERSION.0), HeaderValue::from_static(API_VERSION.1));
+const BETA: HeaderName = HeaderName::from_static(API_BETA);
 
 /// Slowest upload that is still waited for, beside the time to the first byte.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 * 1024;
@@ -98,7 +103,7 @@ impl AnthropicClient {
     }
 
     fn post(&self, path: &str, request: &ModelRequest, purpose: Purpose) -> Result<Call, ModelError> {
-        let chunks = body::chunks(request, purpose, self.config.betas);
+        let chunks = body::assemble(request, purpose, self.config.betas).chunks;
         let upload = Duration::from_secs(body::total_len(&chunks) / SLOWEST_UPLOAD_BYTES_PER_SECOND);
         let timeouts = &self.config.timeouts;
         let (accept, patience) = match purpose {

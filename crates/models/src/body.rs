@@ -6,6 +6,7 @@
 //! bytes.
 
 use std::convert::Infallible;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,14 +25,26 @@ const MAX_TOKENS_UNSTREAMED: u32 = 64_000;
 
 /// What the body is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
+    /// A message, event by event.
     Stream,
+    /// A message in one piece.
     Complete,
+    /// The number of its tokens.
     CountTokens,
 }
 
-/// The pieces of the body, in order.
-pub(crate) fn chunks(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> Vec<Bytes> {
+/// A body in pieces, and where its messages lie in the whole of it.
+#[derive(Debug)]
+pub(crate) struct AssembledBody {
+    /// The pieces, in order.
+    pub(crate) chunks: Vec<Bytes>,
+    /// The bytes of each message, counted from the beginning of the first piece.
+    pub(crate) messages: Vec<Range<usize>>,
+}
+
+/// Puts the body together.
+pub(crate) fn assemble(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> AssembledBody {
     let mut writer = BodyWriter::new(request, purpose);
     let cache_control = cache_control(request, policy);
     writer.field("model", &table::split_long_context(&request.model).0);
@@ -59,7 +72,7 @@ pub(crate) fn chunks(request: &ModelRequest, purpose: Purpose, policy: BetaPolic
     }
     writer.tools();
     writer.messages(cache_control.as_ref());
-    writer.chunks
+    AssembledBody { chunks: writer.chunks, messages: writer.spans }
 }
 
 fn max_tokens(request: &ModelRequest, purpose: Purpose) -> u32 {
@@ -122,8 +135,12 @@ struct BodyWriter<'a> {
     request: &'a ModelRequest,
     purpose: Purpose,
     chunks: Vec<Bytes>,
+    /// Bytes in the finished pieces.
+    finished: usize,
     /// What has been written since the last finished piece.
     open: Vec<u8>,
+    /// Where each message lies.
+    spans: Vec<Range<usize>>,
     has_fields: bool,
 }
 
@@ -133,7 +150,8 @@ impl<'a> BodyWriter<'a> {
         let mut open = Vec::with_capacity(system + system / 8 + 512);
         open.push(b'{');
         let chunks = Vec::with_capacity(request.messages.len() + 5);
-        Self { request, purpose, chunks, open, has_fields: false }
+        let spans = Vec::with_capacity(request.messages.len());
+        Self { request, purpose, chunks, finished: 0, open, spans, has_fields: false }
     }
 
     /// A field of ours, unless the user brought their own.
@@ -174,7 +192,7 @@ impl<'a> BodyWriter<'a> {
         }
         self.key("tools");
         self.finish_piece();
-        self.chunks.push(Bytes::from_owner(SharedText(Arc::clone(&self.request.tools))));
+        self.push(Bytes::from_owner(SharedText(Arc::clone(&self.request.tools))));
     }
 
     fn messages(&mut self, cache_control: Option<&Value>) {
@@ -184,6 +202,7 @@ impl<'a> BodyWriter<'a> {
         let marked = cache_control.and_then(|_| messages.iter().rposition(takes_breakpoint));
         for (index, message) in messages.iter().enumerate() {
             let bytes = if index == 0 { message.bytes() } else { message.bytes_with_comma() };
+            let start = self.written() + usize::from(index > 0);
             match cache_control {
                 Some(control) if marked == Some(index) => {
                     self.message(&bytes.slice(..bytes.len() - MESSAGE_END.len()));
@@ -191,6 +210,7 @@ impl<'a> BodyWriter<'a> {
                 }
                 Some(_) | None => self.message(bytes),
             }
+            self.spans.push(start..self.written());
         }
         self.open.extend_from_slice(b"]}");
         self.finish_piece();
@@ -206,7 +226,7 @@ impl<'a> BodyWriter<'a> {
             }
         } else {
             self.finish_piece();
-            self.chunks.push(bytes.clone());
+            self.push(bytes.clone());
         }
     }
 
@@ -214,7 +234,18 @@ impl<'a> BodyWriter<'a> {
         if self.open.is_empty() {
             return;
         }
-        self.chunks.push(std::mem::take(&mut self.open).into());
+        let piece = std::mem::take(&mut self.open);
+        self.push(piece.into());
+    }
+
+    fn push(&mut self, piece: Bytes) {
+        self.finished += piece.len();
+        self.chunks.push(piece);
+    }
+
+    /// Bytes of the body so far.
+    fn written(&self) -> usize {
+        self.finished + self.open.len()
     }
 }
 

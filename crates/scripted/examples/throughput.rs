@@ -41,8 +41,8 @@ fn report(what: &str, requests: usize, started: Instant) {
 fn client(addr: SocketAddr, stream: bool, requests: usize) {
     let body = json!({"model": "m", "max_tokens": 10, "stream": stream, "messages": [{"role": "user", "content": "hi"}]});
     let body = body.to_string();
-    let request =
-        format!("POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let headers = format!("host: x\r\nanthropic-version: 2023-06-01\r\ncontent-length: {}", body.len());
+    let request = format!("POST /v1/messages HTTP/1.1\r\n{headers}\r\n\r\n{body}");
     let mut connection = TcpStream::connect(addr).expect("the server listens");
     connection.set_nodelay(true).expect("a socket option");
     let end: &[u8] = if stream { b"0\r\n\r\n" } else { b"}" };

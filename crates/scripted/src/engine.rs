@@ -1,14 +1,24 @@
 //! Which turn answers a request. A pure state machine behind one lock: positions in, the chosen turn
-//! out; no I/O, no clock, so many conversations may ask at once.
+//! out; no I/O, no clock, so many conversations may ask at once. Before that a request is checked
+//! ([`crate::check`]): what the API would refuse reaches no turn.
 //!
 //! The order: the first route whose `when` holds, otherwise the main line; in that line the first turn
 //! whose own `when` holds, otherwise the next of the turns without one. A failed expectation has used its
 //! turn up: the script goes on, the request gets the blame.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::facts::Facts;
+use bytes::Bytes;
+use lathe_models::betas::BetaPolicy;
+use lathe_models::{ModelRequest, OutgoingRequest, Purpose};
+
+use crate::check::{
+    ApiEndpoint, BodyFields, CheckedRequest, RequestChecker, RequestRefusal, Verdict, head_of,
+};
+use crate::facts::{Delivery, Facts, RequestBrief};
+use crate::http::MAX_BODY;
 use crate::load::{turn_name, validate};
 use crate::matcher::Conditions;
 use crate::render::{self, Reply};
@@ -24,6 +34,10 @@ pub struct Engine {
     script: Script,
     lines: Vec<Line>,
     state: Mutex<State>,
+    /// Refuses what the API refuses; none for a lax script.
+    checker: Option<RequestChecker>,
+    /// Requests that were refused.
+    refused: AtomicU64,
 }
 
 /// What became of a request.
@@ -92,12 +106,89 @@ impl Engine {
             )
         };
         let lines = [main].into_iter().chain(script.routes.iter().enumerate().map(route)).collect();
-        Ok(Self { lines, script, state: Mutex::default() })
+        let checker = RequestChecker::of(&script);
+        Ok(Self { lines, script, state: Mutex::default(), checker, refused: AtomicU64::new(0) })
     }
 
     /// The script.
     pub fn script(&self) -> &Script {
         &self.script
+    }
+
+    /// How many messages were parsed and checked so far: a message that comes again is recognised.
+    pub fn messages_checked(&self) -> u64 {
+        self.checker.as_ref().map_or(0, RequestChecker::messages_checked)
+    }
+
+    /// Answers the body of a `POST /v1/messages`, or refuses it as the API would. Names of headers are in lower case.
+    pub fn answer_http(&self, body: Bytes, headers: Vec<(String, String)>) -> Served {
+        match self.read_http(body, headers) {
+            Ok(facts) => self.answer(facts),
+            Err(refusal) => self.refusal(&refusal),
+        }
+    }
+
+    fn read_http(&self, body: Bytes, headers: Vec<(String, String)>) -> Verdict<Facts> {
+        let betas = self.checker.as_ref().map(|checker| checker.check_headers(&headers)).transpose()?;
+        let fields = BodyFields::split(&body)?;
+        let checked = self.check_fields(&fields, ApiEndpoint::Messages, betas.as_deref())?;
+        let brief = RequestBrief::read(&fields)?;
+        Ok(Facts::of_http(brief, body, headers).with_check(checked))
+    }
+
+    /// Answers a request that never becomes HTTP, or refuses it as the API would: what is looked at are the
+    /// bytes and headers that the client would send.
+    pub(crate) fn answer_in_process(
+        &self,
+        request: &Arc<ModelRequest>,
+        delivery: Delivery,
+        policy: BetaPolicy,
+    ) -> Served {
+        let purpose = match delivery {
+            Delivery::Streamed => Purpose::Stream,
+            Delivery::Whole => Purpose::Complete,
+        };
+        let sent = OutgoingRequest::new(request, purpose, policy);
+        match self.check_outgoing(&sent) {
+            Ok(checked) => self.answer(Facts::of_outgoing(request, delivery, sent).with_check(checked)),
+            Err(refusal) => self.refusal(&refusal),
+        }
+    }
+
+    fn check_outgoing(&self, sent: &OutgoingRequest) -> Verdict<Option<CheckedRequest>> {
+        let Some(checker) = &self.checker else { return Ok(None) };
+        if sent.body_len() > MAX_BODY as u64 {
+            return Err(RequestRefusal::too_large());
+        }
+        let betas = checker.check_headers(sent.headers())?;
+        let head = head_of(sent)?;
+        let fields = BodyFields::of_assembled(&head, sent)?;
+        checker.check_body(&fields, ApiEndpoint::Messages, &betas).map(Some)
+    }
+
+    /// Checks the body of a request for a count of tokens.
+    pub(crate) fn check_count(&self, body: &[u8], headers: &[(String, String)]) -> Verdict {
+        let betas = self.checker.as_ref().map(|checker| checker.check_headers(headers)).transpose()?;
+        let fields = BodyFields::split(body)?;
+        self.check_fields(&fields, ApiEndpoint::CountTokens, betas.as_deref()).map(drop)
+    }
+
+    fn check_fields(
+        &self,
+        fields: &BodyFields<'_>,
+        endpoint: ApiEndpoint,
+        betas: Option<&[&str]>,
+    ) -> Verdict<Option<CheckedRequest>> {
+        match (&self.checker, betas) {
+            (Some(checker), Some(betas)) => checker.check_body(fields, endpoint, betas).map(Some),
+            (Some(_), None) | (None, _) => Ok(None),
+        }
+    }
+
+    /// What a refused request gets. It takes no turn and no number of the script.
+    pub(crate) fn refusal(&self, refusal: &RequestRefusal) -> Served {
+        let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
+        Served { number: 0, turn: format!("refused: {refusal}"), reply: refusal.reply(count) }
     }
 
     /// Answers a request: numbers it, chooses the turn, checks its expectations, renders it.
@@ -118,6 +209,9 @@ impl Engine {
                     let text = format!("script assertion failed at {place}: {why}");
                     let reply = render::api_error(number, 400, "script_assertion", &text);
                     return Served { number, turn: place, reply };
+                }
+                if let Some(checker) = self.checker.as_ref().filter(|_| turn.begins_with_thinking()) {
+                    checker.note_thinking(number);
                 }
                 (place, render::render(turn, defaults, &facts))
             }

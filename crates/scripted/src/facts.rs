@@ -5,14 +5,14 @@
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use bytes::Bytes;
-use lathe_models::{ModelRequest, Thinking};
+use lathe_models::{ModelRequest, OutgoingRequest};
 use regex::Regex;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
+
+use crate::check::{BodyFields, CheckedRequest, MessagesField, RequestRefusal};
 
 /// One request as a script sees it.
 #[derive(Debug)]
@@ -30,6 +30,7 @@ pub struct Facts {
     /// Who asks: known in-process, over HTTP only where the client sends `x-script-agent`.
     pub agent: Option<String>,
     source: Source,
+    checked: Option<CheckedRequest>,
     body: OnceLock<Value>,
     detail: OnceLock<Detail>,
 }
@@ -37,7 +38,7 @@ pub struct Facts {
 #[derive(Debug)]
 enum Source {
     Http { body: Bytes, headers: Vec<(String, String)> },
-    InProcess(Arc<ModelRequest>),
+    InProcess(OutgoingRequest),
 }
 
 /// How an in-process caller wants the answer.
@@ -79,64 +80,95 @@ struct Tail {
     results: usize,
 }
 
-/// Why a body is not a Messages API request; the text goes into the 400.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BadRequest(pub String);
-
-#[derive(Deserialize)]
-struct Brief {
-    model: Option<String>,
-    #[serde(default)]
-    stream: Option<bool>,
+/// The few fields that every script goes by.
+#[derive(Debug)]
+pub(crate) struct RequestBrief {
+    model: String,
+    stream: bool,
     max_tokens: Option<u64>,
-    tools: Option<Vec<IgnoredAny>>,
-    messages: Option<Vec<IgnoredAny>>,
+    has_tools: bool,
+}
+
+impl RequestBrief {
+    /// Reads the fields, and refuses what is no request at all. This holds for lax scripts too.
+    pub(crate) fn read(fields: &BodyFields<'_>) -> Result<Self, RequestRefusal> {
+        let missing = |name: &str| RequestRefusal::invalid(format!("{name}: Field required"));
+        match &fields.messages {
+            MessagesField::Absent | MessagesField::NotAList => return Err(missing("messages")),
+            MessagesField::List(messages) if messages.is_empty() => {
+                return Err(RequestRefusal::invalid("messages: at least one message is required"));
+            }
+            MessagesField::List(_) => {}
+        }
+        let Some(Value::String(model)) = fields.value("model")? else { return Err(missing("model")) };
+        let Some(max_tokens) = fields.value("max_tokens")? else { return Err(missing("max_tokens")) };
+        Ok(Self {
+            model,
+            stream: fields.value("stream")? == Some(Value::Bool(true)),
+            max_tokens: max_tokens.as_u64(),
+            has_tools: !matches!(fields.raw("tools").map(str::trim), None | Some("[]" | "null")),
+        })
+    }
 }
 
 impl Facts {
     /// Reads the body of a `POST /v1/messages`.
-    pub fn from_http(body: Bytes, headers: Vec<(String, String)>) -> Result<Self, BadRequest> {
-        let brief: Brief = serde_json::from_slice(&body)
-            .map_err(|error| BadRequest(format!("The request body is not valid JSON: {error}")))?;
-        let required = |name: &str| BadRequest(format!("{name}: Field required"));
-        if brief.messages.ok_or_else(|| required("messages"))?.is_empty() {
-            return Err(BadRequest("messages: at least one message is required".to_owned()));
-        }
-        let agent = headers.iter().find(|(name, _)| name == "x-script-agent").map(|(_, value)| value.clone());
-        Ok(Self {
-            number: 0,
-            model: brief.model.ok_or_else(|| required("model"))?,
-            stream: brief.stream.unwrap_or(false),
-            max_tokens: Some(brief.max_tokens.ok_or_else(|| required("max_tokens"))?),
-            has_tools: brief.tools.is_some_and(|tools| !tools.is_empty()),
-            agent,
-            source: Source::Http { body, headers },
-            body: OnceLock::new(),
-            detail: OnceLock::new(),
-        })
+    pub fn from_http(body: Bytes, headers: Vec<(String, String)>) -> Result<Self, RequestRefusal> {
+        let brief = RequestBrief::read(&BodyFields::split(&body)?)?;
+        Ok(Self::of_http(brief, body, headers))
     }
 
-    /// Takes a request that never becomes HTTP.
-    pub fn from_model_request(request: Arc<ModelRequest>, delivery: Delivery) -> Self {
-        Self {
-            number: 0,
+    pub(crate) fn of_http(brief: RequestBrief, body: Bytes, headers: Vec<(String, String)>) -> Self {
+        let agent = headers.iter().find(|(name, _)| name == "x-script-agent").map(|(_, value)| value.clone());
+        Self::new(brief, agent, Source::Http { body, headers })
+    }
+
+    /// Takes a request that never becomes HTTP; `sent` is what the client would send for it.
+    pub(crate) fn of_outgoing(request: &ModelRequest, delivery: Delivery, sent: OutgoingRequest) -> Self {
+        let brief = RequestBrief {
             model: request.model.clone(),
             stream: delivery == Delivery::Streamed,
             max_tokens: Some(request.max_tokens.into()),
             has_tools: !matches!(request.tools.trim(), "" | "[]"),
-            agent: Some(request.agent.to_string()),
-            source: Source::InProcess(request),
+        };
+        Self::new(brief, Some(request.agent.to_string()), Source::InProcess(sent))
+    }
+
+    fn new(brief: RequestBrief, agent: Option<String>, source: Source) -> Self {
+        Self {
+            number: 0,
+            model: brief.model,
+            stream: brief.stream,
+            max_tokens: brief.max_tokens,
+            has_tools: brief.has_tools,
+            agent,
+            source,
+            checked: None,
             body: OnceLock::new(),
             detail: OnceLock::new(),
         }
+    }
+
+    /// Adds what the check of the request found.
+    pub(crate) fn with_check(self, checked: Option<CheckedRequest>) -> Self {
+        Self { checked, ..self }
+    }
+
+    /// Whether the conversation is known to have a call with this id.
+    pub(crate) fn has_call(&self, id: &str) -> bool {
+        self.checked.as_ref().is_some_and(|checked| checked.has_call(id))
+    }
+
+    /// A number for the conversation, where thinking is bound to it; 0 otherwise.
+    pub(crate) fn history(&self) -> u64 {
+        self.checked.as_ref().map_or(0, |checked| checked.history)
     }
 
     /// The whole body as JSON.
     pub fn body(&self) -> &Value {
         self.body.get_or_init(|| match &self.source {
             Source::Http { body, .. } => serde_json::from_slice(body).unwrap_or(Value::Null),
-            Source::InProcess(request) => body_of(request, self.stream),
+            Source::InProcess(sent) => serde_json::from_slice(&sent.body_bytes()).unwrap_or(Value::Null),
         })
     }
 
@@ -334,38 +366,10 @@ fn text_of(value: &Value) -> String {
     }
 }
 
-/// The body that an in-process request would have had, as far as scripts may look at it.
-fn body_of(request: &ModelRequest, stream: bool) -> Value {
-    let system: Vec<Value> =
-        request.system.iter().map(|part| json!({"type": "text", "text": part.text})).collect();
-    let message = |bytes: &[u8]| serde_json::from_slice(bytes).unwrap_or(Value::Null);
-    let mut body = json!({
-        "model": request.model,
-        "max_tokens": request.max_tokens,
-        "stream": stream,
-        "system": system,
-        "tools": serde_json::from_str(&request.tools).unwrap_or_else(|_| json!([])),
-        "messages": request.messages.iter().map(|wire| message(wire.bytes())).collect::<Vec<Value>>(),
-        "thinking": match request.thinking {
-            Thinking::Disabled => json!({"type": "disabled"}),
-            Thinking::Adaptive => json!({"type": "adaptive"}),
-            Thinking::Budget(tokens) => json!({"type": "enabled", "budget_tokens": tokens}),
-        },
-    });
-    if let Some(user_id) = &request.user_id {
-        body["metadata"] = json!({"user_id": user_id});
-    }
-    if let Some(effort) = &request.effort {
-        body["output_config"] = json!({"effort": effort});
-    }
-    for (key, value) in &request.extra_body {
-        body[key] = value.clone();
-    }
-    body
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn conversation() -> Facts {
@@ -398,7 +402,7 @@ mod tests {
 
     #[test]
     fn a_body_that_is_no_request_says_what_is_missing() {
-        let refuse = |body: &str| Facts::from_http(Bytes::from(body.to_owned()), vec![]).unwrap_err().0;
+        let refuse = |body: &str| Facts::from_http(Bytes::from(body.to_owned()), vec![]).unwrap_err().message;
         assert!(refuse("{").contains("not valid JSON"));
         assert_eq!(refuse(r#"{"model":"m","max_tokens":1}"#), "messages: Field required");
         assert_eq!(refuse(r#"{"messages":[{}],"max_tokens":1}"#), "model: Field required");

@@ -7,6 +7,8 @@
 
 mod read;
 
+pub(crate) use read::MAX_BODY;
+
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;

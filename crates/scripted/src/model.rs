@@ -15,6 +15,7 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{self, StreamExt};
 use lathe_models::anthropic::Timeouts;
+use lathe_models::betas::BetaPolicy;
 use lathe_models::sse::{SseEvent, SseParser};
 use lathe_models::{
     CompleteMessage, ErrorKind, Model, ModelError, ModelEvent, ModelRequest, ModelStream, StreamEvent,
@@ -24,7 +25,7 @@ use serde_json::Value;
 use crate::builtin;
 use crate::engine::Engine;
 use crate::error::ScriptError;
-use crate::facts::{Delivery, Facts};
+use crate::facts::Delivery;
 use crate::render::{Reply, Step};
 use crate::script::Script;
 
@@ -39,6 +40,7 @@ const SHOWN_CHARS: usize = 300;
 pub struct ScriptedModel {
     engine: Arc<Engine>,
     timeouts: Timeouts,
+    betas: BetaPolicy,
 }
 
 impl ScriptedModel {
@@ -56,7 +58,18 @@ impl ScriptedModel {
 
     /// The model for a script made in code.
     pub fn new(script: Script) -> Result<Self, ScriptError> {
-        Ok(Self { engine: Arc::new(Engine::new(script)?), timeouts: Timeouts::default() })
+        let engine = Arc::new(Engine::new(script)?);
+        Ok(Self { engine, timeouts: Timeouts::default(), betas: BetaPolicy::default() })
+    }
+
+    /// Which betas the client would send: the body and the header that are checked depend on it.
+    pub fn with_betas(self, betas: BetaPolicy) -> Self {
+        Self { betas, ..self }
+    }
+
+    /// The script and how far it has got.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// How long to wait before a silence counts as a stall.
@@ -65,7 +78,7 @@ impl ScriptedModel {
     }
 
     fn reply(&self, request: Arc<ModelRequest>, delivery: Delivery) -> Reply {
-        self.engine.answer(Facts::from_model_request(request, delivery)).reply
+        self.engine.answer_in_process(&request, delivery, self.betas).reply
     }
 
     async fn open_stream(&self, request: Arc<ModelRequest>) -> Result<ModelStream, ModelError> {

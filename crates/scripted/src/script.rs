@@ -34,10 +34,27 @@ pub struct Script {
     pub models: Vec<String>,
     /// The answer of `count_tokens`; an estimate where absent.
     pub count_tokens: Option<u64>,
+    /// Answer also what the API would refuse.
+    pub lax: bool,
+    /// What becomes of thinking blocks that another model signed.
+    pub foreign_signatures: ForeignSignatures,
+    /// Values of the `anthropic-beta` header that are known besides the usual ones.
+    pub betas: Vec<String>,
     /// The main line.
     pub turns: Vec<Turn>,
     /// Lines for requests that match, looked at in order before the main line.
     pub routes: Vec<Route>,
+}
+
+/// What becomes of thinking blocks that another model signed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, DeriveDeserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForeignSignatures {
+    /// They are taken as they come: only who signed them could check them.
+    #[default]
+    Accept,
+    /// They are refused like forged ones.
+    Refuse,
 }
 
 /// A line of its own for requests that match.
@@ -92,8 +109,8 @@ pub struct Defaults {
     pub text_chunk: usize,
     /// Characters in a tool input delta; 0 sends it in one piece.
     pub json_chunk: usize,
-    /// Signature of thinking blocks that have none.
-    pub signature: String,
+    /// Signature of thinking blocks that have none; the model's own where absent.
+    pub signature: Option<String>,
     /// Headers of every response.
     pub headers: BTreeMap<String, String>,
 }
@@ -106,7 +123,7 @@ impl Default for Defaults {
             pace_ms: 0,
             text_chunk: 8,
             json_chunk: 0,
-            signature: "sig".to_owned(),
+            signature: None,
             headers: BTreeMap::new(),
         }
     }
@@ -166,6 +183,13 @@ pub struct Turn {
     pub garbage: Option<Garbage>,
     /// An `error` event inside the stream, which ends it.
     pub error_event: Option<ErrorEvent>,
+}
+
+impl Turn {
+    /// Whether the first block of the answer is thinking.
+    pub(crate) fn begins_with_thinking(&self) -> bool {
+        self.thinking.is_some() || self.blocks.first().is_some_and(|block| block.thinking.is_some())
+    }
 }
 
 /// A tool call.

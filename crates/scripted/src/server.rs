@@ -17,9 +17,8 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Served};
 use crate::error::ScriptError;
-use crate::facts::Facts;
 use crate::http::{self, Handler, Request, Response};
 use crate::record::is_secret_header;
 use crate::render::{self, Reply};
@@ -37,11 +36,28 @@ pub struct ServeOptions {
     pub log_file: Option<PathBuf>,
     /// How many requests [`ServerHandle::requests`] remembers.
     pub keep_requests: usize,
+    /// Whether to answer what the API would refuse.
+    pub strictness: RequestStrictness,
+}
+
+/// Whether a server answers what the API would refuse.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum RequestStrictness {
+    /// As the script says: it refuses unless it is `lax`.
+    #[default]
+    AsScripted,
+    /// It answers whatever can be read.
+    Lax,
 }
 
 impl Default for ServeOptions {
     fn default() -> Self {
-        Self { addr: SocketAddr::from(([127, 0, 0, 1], 0)), log_file: None, keep_requests: 1_000 }
+        Self {
+            addr: SocketAddr::from(([127, 0, 0, 1], 0)),
+            log_file: None,
+            keep_requests: 1_000,
+            strictness: RequestStrictness::default(),
+        }
     }
 }
 
@@ -157,7 +173,8 @@ impl Drop for ServerHandle {
 }
 
 /// Starts a server for `script`.
-pub async fn serve(script: Script, options: ServeOptions) -> Result<ServerHandle, ScriptError> {
+pub async fn serve(mut script: Script, options: ServeOptions) -> Result<ServerHandle, ScriptError> {
+    script.lax |= options.strictness == RequestStrictness::Lax;
     let engine = Arc::new(Engine::new(script)?);
     let log = Arc::new(Log::open(&options)?);
     let handler = Arc::new(ScriptHandler { engine, log: Arc::clone(&log) });
@@ -199,6 +216,12 @@ struct Answer {
     reply: Reply,
 }
 
+impl From<Served> for Answer {
+    fn from(served: Served) -> Self {
+        Self { number: served.number, turn: served.turn, reply: served.reply }
+    }
+}
+
 impl Answer {
     fn other(turn: &str, reply: Reply) -> Self {
         Self { number: 0, turn: turn.to_owned(), reply }
@@ -227,23 +250,14 @@ impl ScriptHandler {
     }
 
     fn messages(&self, request: &Request) -> Answer {
-        match Facts::from_http(request.body.clone(), request.headers.clone()) {
-            Ok(facts) => {
-                let served = self.engine.answer(facts);
-                Answer { number: served.number, turn: served.turn, reply: served.reply }
-            }
-            Err(bad) => Answer::error(400, "invalid_request_error", &bad.0),
-        }
+        Answer::from(self.engine.answer_http(request.body.clone(), request.headers.clone()))
     }
 
     fn count_tokens(&self, request: &Request) -> Answer {
-        let body: Value = match serde_json::from_slice(&request.body) {
-            Ok(body) => body,
-            Err(error) => {
-                let text = format!("The request body is not valid JSON: {error}");
-                return Answer::error(400, "invalid_request_error", &text);
-            }
-        };
+        if let Err(refusal) = self.engine.check_count(&request.body, &request.headers) {
+            return Answer::from(self.engine.refusal(&refusal));
+        }
+        let body: Value = serde_json::from_slice(&request.body).unwrap_or(Value::Null);
         if !body["messages"].is_array() {
             return Answer::error(400, "invalid_request_error", "messages: Field required");
         }

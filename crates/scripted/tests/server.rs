@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use common::{End, ask, ask_keeping, body, listen, post, server};
-use lathe_scripted::{ServeOptions, serve};
+use lathe_scripted::{RequestStrictness, ServeOptions, serve};
 use serde_json::{Value, json};
 
 #[tokio::test]
@@ -45,7 +45,10 @@ async fn one_connection_serves_request_after_request_also_sent_ahead() {
 async fn old_clients_and_chunked_requests_are_understood() {
     let server = server("turns: [{text: hello there}]").await;
     let text = body(true).to_string();
-    let old = format!("POST /v1/messages HTTP/1.0\r\ncontent-length: {}\r\n\r\n{text}", text.len());
+    let old = format!(
+        "POST /v1/messages HTTP/1.0\r\nanthropic-version: 2023-06-01\r\ncontent-length: {}\r\n\r\n{text}",
+        text.len()
+    );
     let heard = ask(&server, old).await;
     assert_eq!(heard.end, End::Closed);
     assert!(
@@ -55,7 +58,7 @@ async fn old_clients_and_chunked_requests_are_understood() {
 
     let (first, second) = text.split_at(20);
     let chunked = format!(
-        "POST /v1/messages HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n{:x};a=b\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\nx: y\r\n\r\n",
+        "POST /v1/messages HTTP/1.1\r\nhost: x\r\nanthropic-version: 2023-06-01\r\nexpect: 100-continue\r\ntransfer-encoding: chunked\r\n\r\n{:x};a=b\r\n{first}\r\n{:x}\r\n{second}\r\n0\r\nx: y\r\n\r\n",
         first.len(),
         second.len(),
     );
@@ -101,6 +104,32 @@ async fn what_is_not_a_request_gets_an_api_error() {
     assert_eq!(ask(&server, post("/v1/messages", &body(false).to_string())).await.json()["id"], "msg_0001");
 }
 
+/// The same check as in-process, with its envelope, and a way to switch it off.
+#[tokio::test]
+async fn what_the_api_refuses_is_refused_unless_the_server_is_lax() {
+    let odd = json!({"model": "m", "max_tokens": 1, "stream": true, "top": 1, "messages": [{"role": "user", "content": "a"}]});
+    let strict = server("turns: [{text: one}]").await;
+    let heard = ask(&strict, post("/v1/messages", &odd.to_string())).await;
+    let error = json!({"type": "invalid_request_error", "message": "top: Extra inputs are not permitted"});
+    assert_eq!(heard.status(), 400);
+    assert_eq!(
+        heard.json(),
+        json!({"type": "error", "error": error, "request_id": "req_refused_1"}),
+        "a plain answer although a stream was asked for"
+    );
+    assert!(heard.text().contains("\r\nrequest-id: req_refused_1\r\n"), "{}", heard.text());
+    assert!(heard.text().contains("\r\nx-should-retry: false\r\n"), "{}", heard.text());
+    let heard = ask(&strict, post("/v1/messages/count_tokens", &odd.to_string())).await;
+    assert_eq!(heard.json()["error"]["message"], "max_tokens: Extra inputs are not permitted");
+    assert_eq!(strict.requests()[0].turn, "refused: top: Extra inputs are not permitted");
+
+    let options = ServeOptions { strictness: RequestStrictness::Lax, ..ServeOptions::default() };
+    let lax = serve(common::script("turns: [{text: one}]"), options).await.unwrap();
+    // lax: this is the switch under test.
+    assert_eq!(ask(&lax, post("/v1/messages", &odd.to_string())).await.status(), 200);
+    assert_eq!(ask(&lax, post("/v1/messages/count_tokens", &odd.to_string())).await.status(), 200);
+}
+
 #[tokio::test]
 async fn a_body_that_is_too_large_still_gets_its_answer() {
     let server = server("turns: [{text: one}]").await;
@@ -130,19 +159,12 @@ async fn models_are_paged_and_tokens_counted() {
     assert_eq!(get("/v1/models/c").await.json()["id"], "c");
     assert_eq!(get("/v1/models?limit=0").await.status(), 400);
 
-    let tokens = ask(
-        &server,
-        post(
-            "/v1/messages/count_tokens",
-            "{\"model\":\"a\",\"messages\":[{\"role\":\"user\",\"content\":\"abcdefgh\"}]}",
-        ),
-    )
-    .await
-    .json();
+    let counted = json!({"model": "a", "messages": [{"role": "user", "content": "abcdefgh"}]}).to_string();
+    let tokens = ask(&server, post("/v1/messages/count_tokens", &counted)).await.json();
     assert_eq!(tokens, json!({"input_tokens": 10}));
     let fixed = common::server("count_tokens: 77\nturns: [{text: one}]").await;
     assert_eq!(
-        ask(&fixed, post("/v1/messages/count_tokens", "{\"messages\":[]}")).await.json(),
+        ask(&fixed, post("/v1/messages/count_tokens", &counted)).await.json(),
         json!({"input_tokens": 77})
     );
 }

@@ -6,14 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use lathe_scripted::{RecordOptions, Script, ServeOptions, builtin, record, serve};
+use lathe_scripted::{RecordOptions, RequestStrictness, Script, ServeOptions, builtin, record, serve};
 
 use crate::print;
 
 const USAGE: &str = "\
-usage: lathe model serve FILE [--port N] [--log FILE]
+usage: lathe model serve FILE [--port N] [--log FILE] [--lax]
        lathe model record --upstream URL [--port N] OUT
-FILE is a script, or script:echo / script:demo; port 0 takes a free one (the default).";
+FILE is a script, or script:echo / script:demo; port 0 takes a free one (the default).
+--lax answers also what the Messages API would refuse.";
 
 /// Runs the command.
 pub async fn run(words: &[String]) -> anyhow::Result<ExitCode> {
@@ -33,6 +34,7 @@ pub async fn run(words: &[String]) -> anyhow::Result<ExitCode> {
 struct Options {
     port: u16,
     log: Option<PathBuf>,
+    strictness: RequestStrictness,
     upstream: Option<String>,
     file: Option<String>,
 }
@@ -55,6 +57,7 @@ impl Options {
                     let text = value()?;
                     options.port = text.parse().with_context(|| format!("--port {text} is no port"))?;
                 }
+                "--lax" if attached.is_none() => options.strictness = RequestStrictness::Lax,
                 "--log" => options.log = Some(value()?.into()),
                 "--upstream" => options.upstream = Some(value()?),
                 flag if flag.starts_with('-') => bail!("unknown option '{flag}'\n{USAGE}"),
@@ -77,8 +80,13 @@ async fn run_server(options: Options) -> anyhow::Result<ExitCode> {
         None => Script::load(Path::new(name))?,
     };
     let addr = options.addr();
-    let server =
-        serve(script, ServeOptions { addr, log_file: options.log, ..ServeOptions::default() }).await?;
+    let serving = ServeOptions {
+        addr,
+        log_file: options.log,
+        strictness: options.strictness,
+        ..ServeOptions::default()
+    };
+    let server = serve(script, serving).await?;
     print::line(server.url());
     eprintln!("hint: ANTHROPIC_BASE_URL={} ANTHROPIC_API_KEY=any lathe -p \"hello\"", server.url());
     until_interrupted().await;

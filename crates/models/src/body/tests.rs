@@ -2,6 +2,10 @@ use super::*;
 use crate::request::{Role, SystemPart};
 use crate::testing::{message, request};
 
+fn chunks(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> Vec<Bytes> {
+    assemble(request, purpose, policy).chunks
+}
+
 fn joined(chunks: &[Bytes]) -> Value {
     let body = chunks.concat();
     serde_json::from_slice(&body)

@@ -10,8 +10,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Body;
+use crate::check::CALL_PREFIX;
 use crate::facts::Facts;
-use crate::script::{Block, Defaults, ErrorEvent, ToolCall, Turn, Usage};
+use crate::script::{Defaults, ErrorEvent, ToolCall, Turn, Usage};
+use crate::signature::sign;
 use crate::template::TemplateError;
 
 /// An answer with nothing left to look up.
@@ -34,17 +36,20 @@ enum Content {
 impl Message {
     pub(super) fn resolve(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Self, TemplateError> {
         let mut blocks = Vec::new();
-        let signature = |block: &Block| block.signature.clone().unwrap_or_else(|| defaults.signature.clone());
+        let mut thoughts = 0;
+        let mut think = |thinking: String, given: Option<&String>| {
+            let given = given.or(defaults.signature.as_ref()).cloned();
+            let signature = given.unwrap_or_else(|| sign(&thinking, facts.number, thoughts, facts.history()));
+            thoughts += 1;
+            Content::Thinking { thinking, signature }
+        };
         let mut calls = 0;
         let mut tool = |call: &ToolCall| {
             calls += 1;
             resolve_call(call, calls - 1, facts)
         };
         if let Some(thinking) = &turn.thinking {
-            blocks.push(Content::Thinking {
-                thinking: thinking.render(facts)?,
-                signature: defaults.signature.clone(),
-            });
+            blocks.push(think(thinking.render(facts)?, None));
         }
         if let Some(text) = &turn.text {
             blocks.push(Content::Text(text.render(facts)?));
@@ -56,10 +61,7 @@ impl Message {
             if let Some(text) = &block.text {
                 blocks.push(Content::Text(text.render(facts)?));
             } else if let Some(thinking) = &block.thinking {
-                blocks.push(Content::Thinking {
-                    thinking: thinking.render(facts)?,
-                    signature: signature(block),
-                });
+                blocks.push(think(thinking.render(facts)?, block.signature.as_ref()));
             } else if let Some(call) = &block.tool {
                 blocks.push(tool(call)?);
             } else if let Some(value) = &block.block {
@@ -122,7 +124,7 @@ impl Message {
 }
 
 fn resolve_call(call: &ToolCall, index: usize, facts: &Facts) -> Result<Content, TemplateError> {
-    let id = call.id.clone().unwrap_or_else(|| format!("toolu_{:03}_{index}", facts.number));
+    let id = call.id.clone().unwrap_or_else(|| free_call_id(index, facts));
     let (input, json) = match (&call.raw, &call.input) {
         (Some(raw), _) => {
             let text = raw.render(facts)?;
@@ -136,6 +138,15 @@ fn resolve_call(call: &ToolCall, index: usize, facts: &Facts) -> Result<Content,
         (None, None) => (json!({}), "{}".to_owned()),
     };
     Ok(Content::Tool { id, name: call.name.clone(), input, json })
+}
+
+/// The id of a call. A conversation that began with another run of the script may have it already; ids are
+/// unique in a conversation, so it then gets a number behind it.
+fn free_call_id(index: usize, facts: &Facts) -> String {
+    let id = format!("{CALL_PREFIX}{:03}_{index}", facts.number);
+    let numbered = (2..).map(|more| format!("{id}_{more}"));
+    let mut candidates = std::iter::once(id.clone()).chain(numbered);
+    candidates.find(|id| !facts.has_call(id)).unwrap_or(id)
 }
 
 fn usage(turn: &Usage, defaults: &Usage) -> Map<String, Value> {

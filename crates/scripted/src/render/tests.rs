@@ -41,12 +41,13 @@ fn a_turn_streams_as_the_api_does() {
         json!({"input_tokens": 100, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
                "output_tokens": output, "service_tier": "standard"})
     };
+    let signature = crate::signature::sign("hmm", 1, 0, 0);
     let expected = json!([
         {"type": "message_start", "message": {"id": "msg_0001", "type": "message", "role": "assistant",
             "model": "claude-x", "content": [], "stop_reason": null, "stop_sequence": null, "usage": usage(1)}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "thinking", "thinking": "", "signature": ""}},
         {"type": "content_block_delta", "index": 0, "delta": {"type": "thinking_delta", "thinking": "hmm"}},
-        {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": "sig"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "signature_delta", "signature": signature}},
         {"type": "content_block_stop", "index": 0},
         {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": ""}},
         {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "I will l"}},

@@ -23,7 +23,7 @@ pub fn body(stream: bool) -> Value {
 
 pub fn post(path: &str, body: &str) -> String {
     format!(
-        "POST {path} HTTP/1.1\r\nhost: x\r\nx-api-key: secret-key-1\r\ncontent-length: {}\r\n\r\n{body}",
+        "POST {path} HTTP/1.1\r\nhost: x\r\nx-api-key: secret-key-1\r\nanthropic-version: 2023-06-01\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )
 }

@@ -1,0 +1,220 @@
+//! One message on its own: its shape, its content, and a summary of what the rules about the whole
+//! conversation need to know of it.
+//!
+//! The summary is what is remembered, so that a message is parsed once however often it is sent. It therefore
+//! holds nothing that depends on the model, on the message's place, or on its neighbours.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use serde_json::{Map, Value};
+
+use super::blocks::{self, BlockHolder};
+use super::cache::CacheMark;
+use super::refusal::{FieldPath, REQUIRED, Verdict, given, refuse};
+use crate::signature::ThinkingSeal;
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MessageRole {
+    User,
+    Assistant,
+    System,
+}
+
+/// A block of interest: its place in the message and its id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BlockId {
+    pub(crate) block: usize,
+    pub(crate) id: String,
+}
+
+/// A thinking block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ThinkingBlock {
+    pub(crate) block: usize,
+    pub(crate) seal: ThinkingSeal,
+}
+
+/// The result of a server tool.
+#[derive(Debug, Clone)]
+pub(crate) struct ServerResult {
+    pub(crate) block: usize,
+    pub(crate) id: String,
+    pub(crate) kind: String,
+}
+
+/// An image: where it stands behind `messages.N`, and its longer edge.
+#[derive(Debug, Clone)]
+pub(crate) struct ImageSeen {
+    pub(crate) path: String,
+    pub(crate) edge: u32,
+}
+
+/// What the conversation's rules need to know of a message.
+#[derive(Debug)]
+pub(crate) struct MessageSummary {
+    pub(crate) role: MessageRole,
+    pub(crate) blocks: usize,
+    /// Cache marks; their paths begin behind `messages.N`.
+    pub(crate) marks: Vec<CacheMark>,
+    pub(crate) calls: Vec<BlockId>,
+    pub(crate) results: Vec<BlockId>,
+    /// The first block that is no tool result.
+    pub(crate) first_other: Option<usize>,
+    pub(crate) server_calls: Vec<String>,
+    pub(crate) server_results: Vec<ServerResult>,
+    pub(crate) thinking: Vec<ThinkingBlock>,
+    /// The type of the first block.
+    pub(crate) first_kind: String,
+    /// Whether the last block is a text that ends in white space.
+    pub(crate) ends_in_blank: bool,
+    pub(crate) images: Vec<ImageSeen>,
+    /// PDF documents: path behind `messages.N`, and pages.
+    pub(crate) pdfs: Vec<(String, usize)>,
+    /// Bytes of text the model reads.
+    pub(crate) text_bytes: u64,
+    /// One hash a block, for models that bind their thinking to the conversation; empty for others.
+    pub(crate) block_hashes: Vec<u64>,
+}
+
+impl MessageSummary {
+    fn new(role: MessageRole) -> Self {
+        Self {
+            role,
+            blocks: 0,
+            marks: Vec::new(),
+            calls: Vec::new(),
+            results: Vec::new(),
+            first_other: None,
+            server_calls: Vec::new(),
+            server_results: Vec::new(),
+            thinking: Vec::new(),
+            first_kind: String::new(),
+            ends_in_blank: false,
+            images: Vec::new(),
+            pdfs: Vec::new(),
+            text_bytes: 0,
+            block_hashes: Vec::new(),
+        }
+    }
+
+    /// About what it takes in memory.
+    pub(crate) fn weight(&self) -> usize {
+        let ids = self.calls.iter().chain(&self.results).map(|seen| seen.id.len() + 48);
+        let others = self.server_results.len() + self.thinking.len() + self.images.len() + self.marks.len();
+        512 + ids.sum::<usize>() + 128 * others + 8 * self.block_hashes.len()
+    }
+
+    pub(crate) fn starts_with_thinking(&self) -> bool {
+        matches!(self.first_kind.as_str(), "thinking" | "redacted_thinking")
+    }
+}
+
+/// What beside its bytes decides about a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MessageContext {
+    /// A beta allows `scope` in cache marks.
+    pub(crate) cache_scope: bool,
+    /// The model binds its thinking to the conversation.
+    pub(crate) binds_history: bool,
+}
+
+impl MessageContext {
+    /// A number that differs where the verdicts might.
+    pub(crate) fn seed(self) -> u64 {
+        u64::from(self.cache_scope) | u64::from(self.binds_history) << 1
+    }
+}
+
+/// Checks the message at `path`, which is `messages.N`.
+pub(crate) fn check_message(
+    value: &Value,
+    path: &FieldPath<'_>,
+    context: MessageContext,
+) -> Verdict<MessageSummary> {
+    let message = path.object(value)?;
+    let role = match path.text(message, "role")? {
+        "user" => MessageRole::User,
+        "assistant" => MessageRole::Assistant,
+        "system" => MessageRole::System,
+        other => {
+            return refuse(format!(
+                "messages: Unexpected role \"{other}\". Allowed roles are \"user\" or \"assistant\""
+            ));
+        }
+    };
+    let known: &[&str] = match role {
+        MessageRole::System => &["role", "content", "output_config"],
+        MessageRole::User | MessageRole::Assistant => &["role", "content"],
+    };
+    path.only(message, known)?;
+    let mut summary = MessageSummary::new(role);
+    match message.get("content") {
+        None => return path.key("content").refuse(REQUIRED),
+        Some(Value::String(text)) => read_string(text, &mut summary),
+        Some(Value::Array(content)) => {
+            let place = path.key("content");
+            for (index, block) in content.iter().enumerate() {
+                blocks::check_block(block, &place, index, BlockHolder::Message, context, &mut summary)?;
+            }
+            summary.blocks = content.len();
+            summary.ends_in_blank = content.last().is_some_and(ends_in_blank);
+        }
+        Some(_) => return path.key("content").refuse("Input should be a valid list"),
+    }
+    if context.binds_history {
+        summary.block_hashes = block_hashes(role, message);
+    }
+    Ok(summary)
+}
+
+/// A string is short for one text block, and an empty one for no block.
+fn read_string(text: &str, summary: &mut MessageSummary) {
+    summary.blocks = usize::from(!text.is_empty());
+    summary.first_other = (!text.is_empty()).then_some(0);
+    summary.first_kind = if text.is_empty() { String::new() } else { "text".to_owned() };
+    summary.ends_in_blank = text.ends_with(char::is_whitespace);
+    summary.text_bytes = text.len() as u64;
+}
+
+fn ends_in_blank(block: &Value) -> bool {
+    block["type"] == "text" && block["text"].as_str().is_some_and(|text| text.ends_with(char::is_whitespace))
+}
+
+/// Each block as a number that does not depend on how it was written down.
+fn block_hashes(role: MessageRole, message: &Map<String, Value>) -> Vec<u64> {
+    let hash = |block: &Value| {
+        let mut hasher = DefaultHasher::new();
+        (role as u8).hash(&mut hasher);
+        hash_value(block, &mut hasher);
+        hasher.finish()
+    };
+    match given(message, "content") {
+        Some(Value::String(text)) if !text.is_empty() => {
+            vec![hash(&serde_json::json!({"type": "text", "text": text}))]
+        }
+        Some(Value::Array(blocks)) => blocks.iter().map(hash).collect(),
+        Some(_) | None => Vec::new(),
+    }
+}
+
+fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
+    match value {
+        Value::Object(fields) => {
+            let mut keys: Vec<&String> = fields.keys().filter(|key| *key != "cache_control").collect();
+            keys.sort_unstable();
+            keys.len().hash(hasher);
+            for key in keys {
+                key.hash(hasher);
+                hash_value(&fields[key], hasher);
+            }
+        }
+        Value::Array(items) => {
+            items.len().hash(hasher);
+            items.iter().for_each(|item| hash_value(item, hasher));
+        }
+        Value::String(text) => text.hash(hasher),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string().hash(hasher),
+    }
+}

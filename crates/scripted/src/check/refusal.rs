@@ -1,0 +1,146 @@
+//! How a refusal is said: status, type and text of the API's error object, and the path of the field at fault.
+//!
+//! Paths are only written out when something is refused: while a request is checked they are a chain of
+//! borrowed steps, so that the many fields that are in order cost no allocation.
+
+use std::fmt;
+
+use serde_json::{Map, Value, json};
+
+use crate::render::{Framing, Reply, Step};
+
+/// Why the Messages API would not answer a request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct RequestRefusal {
+    /// HTTP status.
+    pub status: u16,
+    /// The API's error type.
+    pub kind: &'static str,
+    /// The API's message.
+    pub message: String,
+}
+
+/// What checking gives.
+pub(crate) type Verdict<T = ()> = Result<T, RequestRefusal>;
+
+impl RequestRefusal {
+    /// A 400.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self { status: 400, kind: "invalid_request_error", message: message.into() }
+    }
+
+    /// A body that is larger than the API reads.
+    pub(crate) fn too_large() -> Self {
+        let message = "Request exceeds the maximum size".to_owned();
+        Self { status: 413, kind: "request_too_large", message }
+    }
+
+    /// The response, under an id of its own: a refused request takes no number of the script.
+    pub(crate) fn reply(&self, refused: u64) -> Reply {
+        let id = format!("req_refused_{refused}");
+        let error = json!({"type": self.kind, "message": self.message});
+        let body = json!({"type": "error", "error": error, "request_id": id});
+        let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        Reply {
+            status: self.status,
+            headers: vec![
+                header("content-type", "application/json"),
+                header("request-id", &id),
+                header("x-should-retry", "false"),
+            ],
+            framing: Framing::Length,
+            steps: vec![Step::Head, Step::Send(body.to_string().into())],
+        }
+    }
+}
+
+/// Refuses with a text.
+pub(crate) fn refuse<T>(message: impl Into<String>) -> Verdict<T> {
+    Err(RequestRefusal::invalid(message))
+}
+
+/// A field of the request, as messages name it: `messages.2.content.0.text`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FieldPath<'a> {
+    parent: Option<&'a FieldPath<'a>>,
+    step: PathStep<'a>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum PathStep<'a> {
+    Name(&'a str),
+    Index(usize),
+}
+
+impl<'a> FieldPath<'a> {
+    pub(crate) fn root(name: &'a str) -> Self {
+        Self { parent: None, step: PathStep::Name(name) }
+    }
+
+    pub(crate) fn key<'b>(&'b self, name: &'b str) -> FieldPath<'b> {
+        FieldPath { parent: Some(self), step: PathStep::Name(name) }
+    }
+
+    pub(crate) fn index(&self, index: usize) -> FieldPath<'_> {
+        FieldPath { parent: Some(self), step: PathStep::Index(index) }
+    }
+
+    /// Refuses this field.
+    pub(crate) fn refuse<T>(&self, message: impl fmt::Display) -> Verdict<T> {
+        refuse(format!("{self}: {message}"))
+    }
+
+    /// The object in this field.
+    pub(crate) fn object<'v>(&self, value: &'v Value) -> Verdict<&'v Map<String, Value>> {
+        match value {
+            Value::Object(fields) => Ok(fields),
+            _ => self.refuse("Input should be an object"),
+        }
+    }
+
+    /// The text under `name`, which must be there.
+    pub(crate) fn text<'v>(&self, object: &'v Map<String, Value>, name: &str) -> Verdict<&'v str> {
+        match object.get(name) {
+            Some(Value::String(text)) => Ok(text),
+            Some(_) => self.key(name).refuse("Input should be a valid string"),
+            None => self.key(name).refuse(REQUIRED),
+        }
+    }
+
+    /// Refuses the first key that is not one of `known`.
+    pub(crate) fn only(&self, object: &Map<String, Value>, known: &[&str]) -> Verdict {
+        match object.keys().find(|key| !known.contains(&key.as_str())) {
+            Some(key) => self.key(key).refuse(EXTRA),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a `type` that is not one of `known`.
+    pub(crate) fn tag<T>(&self, found: &str, known: &[&str]) -> Verdict<T> {
+        let known = known.iter().map(|tag| format!("'{tag}'")).collect::<Vec<_>>().join(", ");
+        self.refuse(format!(
+            "Input tag '{found}' found using 'type' does not match any of the expected tags: {known}"
+        ))
+    }
+}
+
+impl fmt::Display for FieldPath<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(parent) = self.parent {
+            write!(f, "{parent}.")?;
+        }
+        match self.step {
+            PathStep::Name(name) => f.write_str(name),
+            PathStep::Index(index) => write!(f, "{index}"),
+        }
+    }
+}
+
+pub(crate) const EXTRA: &str = "Extra inputs are not permitted";
+pub(crate) const REQUIRED: &str = "Field required";
+
+/// A value that is there: an optional field may also be null.
+pub(crate) fn given<'v>(object: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
+    object.get(key).filter(|value| !value.is_null())
+}

@@ -1,0 +1,177 @@
+//! What was checked before and need not be checked again: a bounded memory, and the fingerprint by which a
+//! message is recognised.
+//!
+//! A client moves its cache marks on with every turn, so the bytes of a message change although the message
+//! does not. The fingerprint therefore has two halves: the message without its marks, and the marks. A
+//! message that was in order with marks is in order without them, because every rule about marks forbids one.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
+use memchr::memmem;
+
+/// A memory of what was found in order, at most two generations of `limit` bytes. What is asked for moves
+/// into the younger one; when that is full it becomes the older one, and the older one is forgotten.
+#[derive(Debug)]
+pub(crate) struct RecentlyChecked<T> {
+    younger: HashMap<u64, T>,
+    older: HashMap<u64, T>,
+    weight: usize,
+    limit: usize,
+}
+
+impl<T: Clone> RecentlyChecked<T> {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { younger: HashMap::new(), older: HashMap::new(), weight: 0, limit }
+    }
+
+    /// What is known under `key`; `weight` is about what it takes in memory.
+    pub(crate) fn get(&mut self, key: u64, weight: impl Fn(&T) -> usize) -> Option<T> {
+        if let Some(known) = self.younger.get(&key) {
+            return Some(known.clone());
+        }
+        let known = self.older.remove(&key)?;
+        let size = weight(&known);
+        self.insert(key, known.clone(), size);
+        Some(known)
+    }
+
+    pub(crate) fn insert(&mut self, key: u64, value: T, weight: usize) {
+        if self.weight + weight > self.limit {
+            self.older = std::mem::take(&mut self.younger);
+            self.weight = 0;
+        }
+        self.weight += weight;
+        self.younger.insert(key, value);
+    }
+}
+
+/// The two halves of a message's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct MessageFingerprint {
+    /// The message without its cache marks.
+    pub(crate) content: u64,
+    /// The marks and their places; 0 without any.
+    pub(crate) marks: u64,
+}
+
+const MARK_KEY: &[u8] = b"\"cache_control\"";
+
+/// The fingerprints of messages. `seed` stands for whatever else the verdict about them depends on.
+pub(crate) fn fingerprints<'a>(
+    messages: impl Iterator<Item = &'a str>,
+    seed: u64,
+) -> Vec<MessageFingerprint> {
+    // Made once: it takes longer than the search through a short message.
+    let finder = memmem::Finder::new(MARK_KEY);
+    messages.map(|json| fingerprint(json, seed, &finder)).collect()
+}
+
+fn fingerprint(json: &str, seed: u64, finder: &memmem::Finder<'_>) -> MessageFingerprint {
+    let mut content = DefaultHasher::new();
+    let mut marks = DefaultHasher::new();
+    seed.hash(&mut content);
+    let mut has_marks = false;
+    let mut rest = json.as_bytes();
+    let mut kept = 0;
+    let mut from = 0;
+    while let Some(found) = finder.find(&rest[from..]) {
+        let at = from + found;
+        let Some(end) = mark_end(rest, at) else {
+            from = at + MARK_KEY.len();
+            continue;
+        };
+        let (before, after) = without_comma(rest, at, end);
+        content.write(&rest[..before]);
+        kept += before;
+        kept.hash(&mut marks);
+        marks.write(&rest[at..end]);
+        has_marks = true;
+        rest = &rest[after..];
+        from = 0;
+    }
+    content.write(rest);
+    MessageFingerprint { content: content.finish(), marks: if has_marks { marks.finish().max(1) } else { 0 } }
+}
+
+/// The fingerprint of any other part of a request.
+pub(crate) fn part_fingerprint(json: &str, seed: u64) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    seed.hash(&mut hasher);
+    hasher.write(json.as_bytes());
+    hasher.finish()
+}
+
+/// Where the flat object behind the key at `at` ends; nothing where there is none. Inside a JSON string the
+/// quotes of the key would be escaped, so a match is always a key.
+fn mark_end(json: &[u8], at: usize) -> Option<usize> {
+    let behind = skip_blanks(json, at + MARK_KEY.len());
+    if json.get(behind) != Some(&b':') {
+        return None;
+    }
+    let open = skip_blanks(json, behind + 1);
+    if json.get(open) != Some(&b'{') {
+        return None;
+    }
+    let length = json[open + 1..].iter().position(|byte| matches!(byte, b'{' | b'}'))?;
+    (json[open + 1 + length] == b'}').then_some(open + length + 2)
+}
+
+/// The range of a member with the comma that belongs to it.
+fn without_comma(json: &[u8], at: usize, end: usize) -> (usize, usize) {
+    let before = json[..at].trim_ascii_end();
+    if before.last() == Some(&b',') {
+        return (before.len() - 1, end);
+    }
+    let after = skip_blanks(json, end);
+    if json.get(after) == Some(&b',') { (at, skip_blanks(json, after + 1)) } else { (at, end) }
+}
+
+fn skip_blanks(json: &[u8], from: usize) -> usize {
+    json[from..]
+        .iter()
+        .position(|byte| !byte.is_ascii_whitespace())
+        .map_or(json.len(), |blanks| from + blanks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fingerprint(json: &str, seed: u64) -> MessageFingerprint {
+        fingerprints([json].into_iter(), seed)[0]
+    }
+
+    #[test]
+    fn marks_change_only_their_own_half() {
+        let plain = fingerprint(r#"{"type":"text","text":"a \"cache_control\":{} b"}"#, 1);
+        let marked = [
+            r#"{"type":"text","text":"a \"cache_control\":{} b","cache_control":{"type":"ephemeral"}}"#,
+            r#"{"cache_control":{"type":"ephemeral"},"type":"text","text":"a \"cache_control\":{} b"}"#,
+        ];
+        assert_eq!(plain.marks, 0);
+        for json in marked {
+            let print = fingerprint(json, 1);
+            assert_eq!(print.content, plain.content, "{json}");
+            assert_ne!(print.marks, 0);
+        }
+        let longer = marked[0].replace("ephemeral\"}", "ephemeral\",\"ttl\":\"1h\"}");
+        assert_ne!(fingerprint(&longer, 1).marks, fingerprint(marked[0], 1).marks);
+        assert_ne!(fingerprint(marked[1], 1).marks, fingerprint(marked[0], 1).marks, "the place counts");
+        assert_ne!(fingerprint(marked[0], 2).content, plain.content, "so does the seed");
+        assert_ne!(fingerprint(r#"{"type":"text","text":"b"}"#, 1).content, plain.content);
+    }
+
+    #[test]
+    fn the_memory_is_bounded_and_keeps_what_is_used() {
+        let mut memory = RecentlyChecked::new(10);
+        for key in 0..1000 {
+            memory.insert(key, key, 1);
+            assert_eq!(memory.get(0, |_| 1), Some(0), "asked for all the time, at {key}");
+            assert!(memory.younger.len() + memory.older.len() <= 21);
+        }
+        assert_eq!(memory.get(500, |_| 1), None);
+        assert_eq!(memory.get(999, |_| 1), Some(999));
+    }
+}

@@ -1,0 +1,123 @@
+//! Tool definitions and `tool_choice`.
+//!
+//! Tools that run on the API's side have a `type` of their own; of those only the name is looked at.
+
+use serde_json::{Map, Value};
+
+use super::cache::{CacheMark, check_mark};
+use super::refusal::{FieldPath, REQUIRED, Verdict, given, refuse};
+use super::schema;
+
+/// The tools of a request, as the other rules need them.
+#[derive(Debug, Default)]
+pub(crate) struct ToolList {
+    pub(crate) names: Vec<String>,
+    pub(crate) marks: Vec<CacheMark>,
+    pub(crate) text_bytes: u64,
+}
+
+const TOOL_FIELDS: &[&str] = &[
+    "name",
+    "description",
+    "input_schema",
+    "type",
+    "cache_control",
+    "strict",
+    "defer_loading",
+    "input_examples",
+    "allowed_callers",
+    "eager_input_streaming",
+];
+
+/// Checks the `tools` of a request.
+pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList> {
+    let path = FieldPath::root("tools");
+    let Value::Array(tools) = tools else { return path.refuse("Input should be a valid list") };
+    let mut list = ToolList::default();
+    for (index, tool) in tools.iter().enumerate() {
+        let at = path.index(index);
+        let tool = at.object(tool)?;
+        let kind = given(tool, "type").and_then(Value::as_str).unwrap_or("custom");
+        let inside = at.key(kind);
+        if kind == "custom" {
+            check_custom(tool, &inside)?;
+        }
+        if let Some(mark) = given(tool, "cache_control") {
+            list.marks.push(check_mark(mark, &at, &inside, cache_scope)?);
+        }
+        if let Some(name) = tool.get("name").and_then(Value::as_str) {
+            if list.names.iter().any(|known| known == name) {
+                return refuse("tools: Tool names must be unique.");
+            }
+            list.names.push(name.to_owned());
+        }
+        let length = |key: &str| tool.get(key).map_or(0, |value| value.to_string().len() as u64);
+        list.text_bytes += length("description") + length("input_schema");
+    }
+    Ok(list)
+}
+
+fn check_custom(tool: &Map<String, Value>, inside: &FieldPath<'_>) -> Verdict {
+    inside.only(tool, TOOL_FIELDS)?;
+    let name = inside.text(tool, "name")?;
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
+    if !(1..=128).contains(&name.len()) || !name.bytes().all(legal) {
+        return inside.key("name").refuse("String should match pattern '^[a-zA-Z0-9_-]{1,128}$'");
+    }
+    let path = inside.key("input_schema");
+    match tool.get("input_schema") {
+        Some(schema) => check_input_schema(schema, &path),
+        None => path.refuse(REQUIRED),
+    }
+}
+
+fn check_input_schema(schema: &Value, path: &FieldPath<'_>) -> Verdict {
+    let fields = path.object(schema)?;
+    match fields.get("type") {
+        Some(kind) if kind == "object" => {}
+        Some(_) => return path.key("type").refuse("Input should be 'object'"),
+        None => return path.key("type").refuse(REQUIRED),
+    }
+    if ["oneOf", "allOf", "anyOf"].iter().any(|key| fields.contains_key(*key)) {
+        return path.refuse("input_schema does not support oneOf, allOf, or anyOf at the top level");
+    }
+    if !schema::is_draft_2020_12(schema) {
+        return path.refuse(
+            "JSON schema is invalid. It must match JSON Schema draft 2020-12 \
+             (https://json-schema.org/draft/2020-12). Learn more about tool use at \
+             https://docs.claude.com/en/docs/tool-use.",
+        );
+    }
+    Ok(())
+}
+
+/// What `tool_choice` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ToolChoiceAsked {
+    /// Nothing, or what leaves the model free.
+    Free,
+    /// A call, of any tool or of one.
+    Forced,
+}
+
+/// Checks `tool_choice`.
+pub(crate) fn check_choice(choice: Option<&Value>, tools: &[String]) -> Verdict<ToolChoiceAsked> {
+    let path = FieldPath::root("tool_choice");
+    let Some(choice) = choice else { return Ok(ToolChoiceAsked::Free) };
+    let choice = path.object(choice)?;
+    let kind = path.text(choice, "type")?;
+    let fields = path.key(kind);
+    match kind {
+        "auto" | "any" => fields.only(choice, &["type", "disable_parallel_tool_use"])?,
+        "tool" => fields.only(choice, &["type", "name", "disable_parallel_tool_use"])?,
+        "none" => fields.only(choice, &["type"])?,
+        other => return path.tag(other, &["any", "auto", "none", "tool"]),
+    }
+    if kind == "tool" {
+        let name = fields.text(choice, "name")?;
+        if !tools.iter().any(|tool| tool == name) {
+            return refuse(format!("Tool '{name}' not found in provided tools"));
+        }
+    }
+    Ok(if matches!(kind, "any" | "tool") { ToolChoiceAsked::Forced } else { ToolChoiceAsked::Free })
+}
