@@ -8,51 +8,73 @@ use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 use lathe_transcript::Resumed;
 use serde_json::{Value, json};
 
+use crate::agent::{Agent, AgentHandle};
 use crate::commands;
 use crate::history::History;
 use crate::journal::{PromptRecord, Starts, Words};
-use crate::shared::Shared;
+use crate::services::SessionServices;
 
-impl Shared {
+impl Agent {
     /// Goes on where an earlier run ended: its conversation, its prompts, its cost.
-    pub(crate) fn take_up(&self, resumed: Resumed) -> History {
-        self.queue().remember(resumed.prompts);
+    pub(crate) fn resume(&mut self, resumed: Resumed) {
+        let session = &self.handle.session;
+        session.queue().remember(resumed.prompts);
         if let Some(cost) = &resumed.cost_state {
-            self.totals().start_from(cost);
+            session.totals().start_from(cost);
         }
-        let mut journal = self.journal();
-        journal.report(damage_note(&resumed.warnings).into_iter());
+        session.files.report(damage_note(&resumed.warnings).into_iter());
+        session.files.known_as(resumed.title, resumed.tag);
         let records = resumed.messages.iter().flat_map(|message| message.uuids.iter().cloned());
-        journal.go_on_after(resumed.last_uuid, resumed.turn_index, records);
-        journal.known_as(resumed.title, resumed.tag);
-        History::restore(resumed.messages)
+        self.journal.go_on_after(resumed.last_uuid, resumed.turn_index, records);
+        self.history = History::restore(resumed.messages);
     }
 
     /// The prompt of the next turn: hooks see its id before it is written down.
-    pub(crate) fn announce_prompt(&self, prompt: &InboundUser) {
-        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.frames.uuid());
-        self.journal().announce_prompt(uuid);
+    pub(crate) fn announce_prompt(&mut self, prompt: &InboundUser) {
+        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.handle.frames.uuid());
+        self.journal.announce_prompt(uuid);
+        self.publish_prompt_id();
     }
 
     /// Writes a prompt down and acknowledges it.
-    pub(crate) async fn write_prompt(&self, prompt: &InboundUser, starts: Starts, words: Words) -> String {
-        let announced = self.journal().take_announced();
-        let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| self.frames.uuid());
-        let (mode, now) = (self.permissions().mode().as_str(), self.frames.now());
-        self.journal().prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
-        self.checkpoint_prompt(&uuid);
-        self.replay(&InboundUser { uuid: Some(uuid.clone()), ..prompt.clone() }).await;
+    pub(crate) async fn write_prompt(
+        &mut self,
+        prompt: &InboundUser,
+        starts: Starts,
+        words: Words,
+    ) -> String {
+        let (handle, session) = (self.handle.clone(), self.handle.session.clone());
+        let announced = self.journal.take_announced();
+        let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| handle.frames.uuid());
+        let (mode, now) = (session.permissions().mode().as_str(), handle.frames.now());
+        self.journal.prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
+        self.publish_prompt_id();
+        session.checkpoint_prompt(&uuid);
+        session.replay(&InboundUser { uuid: Some(uuid.clone()), ..prompt.clone() }).await;
         uuid
     }
 
-    /// Writes down what the runtime has told the model.
-    pub(crate) fn write_notes(&self, notes: &[String]) {
-        for note in notes {
-            let (uuid, now) = (self.frames.uuid(), self.frames.now());
-            self.journal().told(note, &system_reminder(note), &uuid, &now);
-        }
+    fn publish_prompt_id(&self) {
+        let prompt_id = self.journal.prompt_id();
+        self.handle.change(|view| view.prompt_id = prompt_id);
     }
 
+    /// Tells the model something that no person said, and writes it down.
+    pub(crate) fn tell_model(&mut self, notes: &[String]) {
+        self.history.add_notes(notes);
+        self.write_notes(notes);
+    }
+
+    /// Writes down what the runtime has told the model.
+    pub(crate) fn write_notes(&mut self, notes: &[String]) {
+        for note in notes {
+            let (uuid, now) = (self.handle.frames.uuid(), self.handle.frames.now());
+            self.journal.told(note, &system_reminder(note), &uuid, &now);
+        }
+    }
+}
+
+impl SessionServices {
     /// Acknowledges a prompt, for hosts that want that.
     pub(crate) async fn replay(&self, prompt: &InboundUser) {
         if self.options.replay_prompts {
@@ -113,16 +135,16 @@ fn block_value(block: &ContentBlock) -> Value {
 }
 
 /// `system/init`, as things stand now.
-pub(crate) fn init_frame(shared: &Shared, prompt: Option<&str>) -> lathe_protocol::Init {
-    let mut init = shared.init.clone();
-    init.session_id = shared.frames.session_id();
-    init.uuid = shared.frames.uuid();
-    init.cwd = shared.workspace.cwd().display().to_string();
-    init.model.clone_from(&shared.choice().id);
-    init.permission_mode = shared.permissions().mode().to_string();
-    init.tools = shared.tools().names().map(str::to_owned).collect();
-    init.mcp_servers.extend(shared.introduction().mcp_servers());
-    init.slash_commands = commands::listing(shared).into_iter().map(|command| command.name).collect();
+pub(crate) fn init_frame(agent: &AgentHandle, prompt: Option<&str>) -> lathe_protocol::Init {
+    let mut init = agent.session.init.clone();
+    init.session_id = agent.frames.session_id();
+    init.uuid = agent.frames.uuid();
+    init.cwd = agent.workspace.cwd().display().to_string();
+    init.model.clone_from(&agent.choice().id);
+    init.permission_mode = agent.session.permissions().mode().to_string();
+    init.tools = agent.tools().names().map(str::to_owned).collect();
+    init.mcp_servers.extend(agent.session.introduction().mcp_servers());
+    init.slash_commands = commands::listing(agent).into_iter().map(|command| command.name).collect();
     init.user_message_uuids = prompt.map(|prompt| vec![prompt.to_owned()]);
     init
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::shared::Shared;
+use crate::services::SessionServices;
 
 /// Why a question has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -142,7 +142,7 @@ pub enum Settled {
     },
 }
 
-impl Shared {
+impl SessionServices {
     /// Asks the host and waits for the answer. `withdraw` takes the question back; so does the timeout.
     pub async fn ask(
         &self,

@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::AgentHandle;
 use crate::control::{Reply, reply};
-use crate::shared::Shared;
 
 /// The slow requests of a session. Dropping it breaks them off.
 pub(crate) struct Beside {
-    shared: Arc<Shared>,
+    agent: Arc<AgentHandle>,
     /// Each task gives back the id of its request.
     tasks: JoinSet<String>,
     changes: JoinSet<String>,
@@ -27,9 +27,9 @@ pub(crate) struct Beside {
 }
 
 impl Beside {
-    pub fn new(shared: Arc<Shared>) -> Self {
+    pub fn new(agent: Arc<AgentHandle>) -> Self {
         Self {
-            shared,
+            agent,
             tasks: JoinSet::new(),
             changes: JoinSet::new(),
             open: HashMap::new(),
@@ -44,10 +44,10 @@ impl Beside {
     {
         self.tidy();
         let work = work(self.withdrawal(&id));
-        let shared = self.shared.clone();
+        let agent = self.agent.clone();
         self.tasks.spawn(async move {
             let answer = work.await;
-            reply(&shared, id.clone(), answer).await;
+            reply(&agent, id.clone(), answer).await;
             id
         });
     }
@@ -59,7 +59,7 @@ impl Beside {
     {
         self.tidy();
         let work = work(self.withdrawal(&id));
-        let shared = self.shared.clone();
+        let agent = self.agent.clone();
         let (done, is_done) = oneshot::channel::<()>();
         let before = self.last_change.replace(is_done);
         self.changes.spawn(async move {
@@ -68,7 +68,7 @@ impl Beside {
                 let _ = before.await;
             }
             let answer = work.await;
-            reply(&shared, id.clone(), answer).await;
+            reply(&agent, id.clone(), answer).await;
             drop(done);
             id
         });
@@ -101,7 +101,7 @@ impl Beside {
     }
 
     fn withdrawal(&mut self, id: &str) -> CancellationToken {
-        let token = self.shared.stop.child_token();
+        let token = self.agent.session.stop.child_token();
         self.open.insert(id.to_owned(), token.clone());
         token
     }

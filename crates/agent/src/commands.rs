@@ -10,15 +10,13 @@ mod compact;
 mod local;
 mod table;
 
-use std::sync::Arc;
-
 use lathe_protocol::control::SlashCommand;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 
+use crate::agent::{Agent, AgentHandle};
 use crate::announce::init_frame;
 use crate::decide::Ending;
 use crate::journal::CommandRecord;
-use crate::shared::Shared;
 use crate::turn::{Outcome, Turn};
 use table::{Builtin, Found};
 
@@ -63,40 +61,40 @@ pub struct CommandEnd {
 }
 
 /// Decides who answers a prompt.
-pub(crate) fn dispatch(shared: &Shared, prompt: &InboundUser) -> Dispatch {
-    let Some((name, args)) = call_of(shared, prompt) else { return Dispatch::Prompt { note: None } };
-    match table::find(name, can_compact(shared)) {
+pub(crate) fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> Dispatch {
+    let Some((name, args)) = call_of(agent, prompt) else { return Dispatch::Prompt { note: None } };
+    match table::find(name, can_compact(agent)) {
         Some(found) => Dispatch::Command(Box::new(Invocation {
             name: name.to_owned(),
             args: args.to_owned(),
             found,
             prompt: prompt.clone(),
         })),
-        None => Dispatch::Prompt { note: Some(unknown_note(shared, name)) },
+        None => Dispatch::Prompt { note: Some(unknown_note(agent, name)) },
     }
 }
 
 /// Whether the session will answer a prompt itself.
-pub(crate) fn is_command(shared: &Shared, prompt: &InboundUser) -> bool {
-    matches!(dispatch(shared, prompt), Dispatch::Command(_))
+pub(crate) fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
+    matches!(dispatch(agent, prompt), Dispatch::Command(_))
 }
 
 /// The commands there are, as hosts list them.
-pub(crate) fn listing(shared: &Shared) -> Vec<SlashCommand> {
-    match shared.slash_commands {
-        SlashCommands::On => table::available(can_compact(shared)).map(Builtin::for_hosts).collect(),
+pub(crate) fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
+    match agent.session.slash_commands {
+        SlashCommands::On => table::available(can_compact(agent)).map(Builtin::for_hosts).collect(),
         SlashCommands::Off => Vec::new(),
     }
 }
 
-fn can_compact(shared: &Shared) -> crate::compact::policy::Switch {
-    shared.compaction().policy.manual
+fn can_compact(agent: &AgentHandle) -> crate::compact::policy::Switch {
+    agent.view().compact.policy.manual
 }
 
 /// Name and arguments of a prompt that is a call.
-fn call_of<'a>(shared: &Shared, prompt: &'a InboundUser) -> Option<(&'a str, &'a str)> {
+fn call_of<'a>(agent: &AgentHandle, prompt: &'a InboundUser) -> Option<(&'a str, &'a str)> {
     let verbatim = prompt.client_composed == Some(true) || prompt.should_query == Some(false);
-    if shared.slash_commands == SlashCommands::Off || verbatim {
+    if agent.session.slash_commands == SlashCommands::Off || verbatim {
         return None;
     }
     let text = match &prompt.message.content {
@@ -120,9 +118,8 @@ fn split(text: &str) -> Option<(&str, &str)> {
 }
 
 /// What the model is told about a command that does not exist.
-fn unknown_note(shared: &Shared, name: &str) -> String {
-    let names: Vec<String> =
-        listing(shared).into_iter().map(|command| format!("/{}", command.name)).collect();
+fn unknown_note(agent: &AgentHandle, name: &str) -> String {
+    let names: Vec<String> = listing(agent).into_iter().map(|command| format!("/{}", command.name)).collect();
     format!(
         "The message above looks like the command /{name}, but this session has no such command and nothing \
          was run. There are: {}. Take it as ordinary text, and say so if the user seems to expect a command.",
@@ -136,8 +133,8 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<Invocation>) -> Outcome {
         Found::Builtin(builtin) => builtin,
         Found::TerminalOnly => return local::unavailable(turn, &call).await,
     };
-    turn.shared.follow_settings(&turn.cancel).await;
-    if builtin.asks_the_model() && turn.shared.over_budget() {
+    turn.agent.handle.follow_settings(&turn.cancel).await;
+    if builtin.asks_the_model() && turn.session.over_budget() {
         turn.show_init(&call.prompt).await;
         return Outcome::Ended(Ending::Budget);
     }
@@ -156,24 +153,24 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<Invocation>) -> Outcome {
 impl Turn<'_> {
     /// The init frame of this turn, and the acknowledgement of its prompt.
     async fn show_init(&self, prompt: &InboundUser) {
-        let init = init_frame(self.shared, prompt.uuid.as_deref());
-        self.shared.emit(Outbound::system(init)).await;
-        self.shared.replay(prompt).await;
+        let init = init_frame(&self.agent.handle, prompt.uuid.as_deref());
+        self.session.emit(Outbound::system(init)).await;
+        self.session.replay(prompt).await;
     }
 
     /// Writes a command and its output into the session's file; `output_uuid` is the frame that shows it.
-    fn record_command(&self, call: &Invocation, name: &str, uuid: &str, output: (&str, &str)) {
-        let now = self.shared.frames.now();
+    fn record_command(&mut self, call: &Invocation, name: &str, uuid: &str, output: (&str, &str)) {
+        let now = self.agent.handle.frames.now();
         let record = CommandRecord { name, args: &call.args, uuid, output, now: &now };
-        self.shared.journal().command(&record);
+        self.agent.journal.command(&record);
     }
 }
 
 impl Invocation {
     /// The id of the prompt: the host's, or the one that hooks were told.
-    fn uuid(&self, shared: &Arc<Shared>) -> String {
-        let announced = shared.journal().take_announced();
-        self.prompt.uuid.clone().or(announced).unwrap_or_else(|| shared.frames.uuid())
+    fn uuid(&self, agent: &mut Agent) -> String {
+        let announced = agent.journal.take_announced();
+        self.prompt.uuid.clone().or(announced).unwrap_or_else(|| agent.handle.frames.uuid())
     }
 }
 

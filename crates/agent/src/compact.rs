@@ -21,9 +21,9 @@ use lathe_protocol::system::CompactBoundary;
 use lathe_protocol::{Outbound, UserMessage};
 use serde_json::Value;
 
+use crate::agent::AgentHandle;
 use crate::estimate::text_tokens;
 use crate::history::TailBounds;
-use crate::shared::Shared;
 use crate::turn::{Outcome, Phase, Turn};
 use policy::{CompactPolicy, Context, Limits, Memory, Step};
 use replace::Replacement;
@@ -34,26 +34,26 @@ const TAIL_TOKENS: u64 = 8_000;
 /// Characters that are left of a prompt that no window holds.
 const LEFT_CHARS: usize = 8_000;
 
-/// Compaction as the session knows it.
+/// How the conversation of one agent was kept small so far.
 #[derive(Default)]
 pub struct Compaction {
-    /// What counts.
-    pub policy: CompactPolicy,
-    /// What settings said last; a command may have said something else since.
-    written: CompactPolicy,
     memory: Memory,
     /// The list of things to do, which may be older than the last summary.
     todos: Option<Value>,
 }
 
-impl Compaction {
-    pub fn new(policy: CompactPolicy) -> Self {
-        Self { policy, written: policy, ..Self::default() }
-    }
+/// When a conversation is compacted: what settings say, and what a command has said since.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CompactChoice {
+    /// The policy in force.
+    pub policy: CompactPolicy,
+    /// What settings said last.
+    written: CompactPolicy,
+}
 
-    /// Forgets what happened; what the user set stays.
-    pub fn begin_anew(&mut self) {
-        *self = Self { policy: self.policy, written: self.written, ..Self::default() };
+impl CompactChoice {
+    pub fn new(policy: CompactPolicy) -> Self {
+        Self { policy, written: policy }
     }
 
     /// Settings were read again. Where they say what they said before, what a command has set stays.
@@ -138,11 +138,8 @@ impl Turn<'_> {
     /// Before a request: makes room if it will not fit. None: it can be sent.
     pub(crate) async fn make_room(&mut self) -> Option<Outcome> {
         let (limits, context) = (self.limits(), self.context());
-        let step = {
-            let mut compaction = self.shared.compaction();
-            let policy = compaction.policy;
-            compaction.memory.before_request(&policy, &limits, context)
-        };
+        let policy = self.compact_policy();
+        let step = self.agent.compaction.memory.before_request(&policy, &limits, context);
         match step {
             Step::Send => None,
             Step::StopFull => Some(Outcome::OutOfRoom(OutOfRoom::Full)),
@@ -169,23 +166,26 @@ impl Turn<'_> {
             }
         }
         // A text that takes so much of the window by itself would be in the way of everything that follows.
-        self.history.shorten_unanswered(self.limits().window / 4, LEFT_CHARS);
+        self.agent.history.shorten_unanswered(self.limits().window / 4, LEFT_CHARS);
         Some(outcome)
     }
 
     /// A prompt begins: how quickly the window filled up before it says nothing about a loop.
-    pub(crate) fn forget_refills(&self) {
-        self.shared.compaction().memory.begin_turn();
+    pub(crate) fn forget_refills(&mut self) {
+        self.agent.compaction.memory.begin_turn();
     }
 
-    fn may_recover(&self) -> bool {
-        let mut compaction = self.shared.compaction();
-        let policy = compaction.policy;
-        compaction.memory.after_refusal(&policy)
+    fn may_recover(&mut self) -> bool {
+        let policy = self.compact_policy();
+        self.agent.compaction.memory.after_refusal(&policy)
+    }
+
+    fn compact_policy(&self) -> CompactPolicy {
+        self.agent.handle.view().compact.policy
     }
 
     fn spent_too_much(&self) -> Option<Outcome> {
-        self.shared.over_budget().then_some(Outcome::Ended(crate::decide::Ending::Budget))
+        self.session.over_budget().then_some(Outcome::Ended(crate::decide::Ending::Budget))
     }
 
     /// Compacts in the middle of a turn: the frames follow at once, and the turn goes on.
@@ -193,9 +193,9 @@ impl Turn<'_> {
         let compacted = self.compact(cause, None).await;
         match &compacted {
             Compacted::Done(told) => {
-                self.shared.emit(Outbound::system(told.boundary.clone())).await;
+                self.session.emit(Outbound::system(told.boundary.clone())).await;
                 self.stats.user_frames += 1;
-                self.shared.emit(told.summary.clone()).await;
+                self.session.emit(told.summary.clone()).await;
             }
             Compacted::Interrupted => self.mark_interrupted(Phase::Streaming).await,
             Compacted::Nothing | Compacted::Failed(_) => {}
@@ -206,15 +206,15 @@ impl Turn<'_> {
     /// Compacts the conversation. The frames about the result are left to the caller, because they stand
     /// elsewhere when the user has asked for it.
     pub(crate) async fn compact(&mut self, cause: Cause, instructions: Option<&str>) -> Compacted {
-        if !self.history.has_answers() {
+        if !self.agent.history.has_answers() {
             return Compacted::Nothing;
         }
         let trigger = cause.trigger();
-        self.shared.emit(self.shared.frames.compacting(trigger)).await;
+        self.session.emit(self.agent.handle.frames.compacting(trigger)).await;
         let trouble = match self.replace_history(cause, instructions).await {
             Ok(told) => {
-                self.shared.announce_instructions(&self.cancel).await;
-                self.shared.emit(self.shared.frames.compacted(None)).await;
+                self.agent.announce_instructions(&self.cancel).await;
+                self.session.emit(self.agent.handle.frames.compacted(None)).await;
                 return Compacted::Done(Box::new(told));
             }
             Err(trouble) => trouble,
@@ -230,18 +230,18 @@ impl Turn<'_> {
                 (text.clone(), Compacted::Failed(text))
             }
         };
-        self.shared.emit(self.shared.frames.compacted(Some(&text))).await;
+        self.session.emit(self.agent.handle.frames.compacted(Some(&text))).await;
         outcome
     }
 
     /// An attempt that cost something and brought nothing: after two in a row no more are made by themselves.
     async fn note_failure(&mut self, cause: Cause, why: &str) {
-        if cause != Cause::Asked && self.shared.compaction().memory.failed() {
+        if cause != Cause::Asked && self.agent.compaction.memory.failed() {
             let text = format!(
                 "compaction failed twice in a row ({why}); the conversation is not compacted by itself any \
                  more until /compact succeeds or /clear begins a new one"
             );
-            self.shared.emit(self.shared.frames.note("auto_compact_paused", &text)).await;
+            self.session.emit(self.agent.handle.frames.note("auto_compact_paused", &text)).await;
         }
     }
 
@@ -250,15 +250,15 @@ impl Turn<'_> {
         self.ask_hooks_before(cause, instructions).await?;
         let (limits, context) = (self.limits(), self.context());
         // Memory files stand in front of every conversation and are no part of what was said.
-        let memory = self.shared.preamble().map_or(0, |text| text_tokens(text.len()));
-        let said = self.history.size().messages.saturating_sub(memory);
-        let tail = self.history.tail(TailBounds {
+        let memory = self.agent.instructions.preamble().map_or(0, |text| text_tokens(text.len()));
+        let said = self.agent.history.size().messages.saturating_sub(memory);
+        let tail = self.agent.history.tail(TailBounds {
             tokens: TAIL_TOKENS.min(said / 4).min(limits.threshold / 10),
             prompt: limits.threshold / 2,
         });
-        let mut messages = self.history.messages();
+        let mut messages = self.agent.history.messages();
         if let Some(todos) = restore::last_todos(&messages) {
-            self.shared.compaction().todos = Some(todos);
+            self.agent.compaction.todos = Some(todos);
         }
         messages.truncate(tail.start);
         let instructions: Vec<String> = instructions.map(str::to_owned).into_iter().collect();
@@ -281,7 +281,7 @@ impl Turn<'_> {
             custom_instructions: instructions.map(str::to_owned),
             ..PreCompactInput::default()
         };
-        let outcome = self.shared.fire(HookEventInput::PreCompact(input), None, &self.cancel).await;
+        let outcome = self.agent.handle.fire(HookEventInput::PreCompact(input), None, &self.cancel).await;
         if let Some(block) = outcome.block() {
             return Err(Trouble::Blocked(block.reason.clone()));
         }
@@ -293,27 +293,27 @@ impl Turn<'_> {
 
     /// The hooks that follow a summary; what they want the model to know.
     async fn run_hooks_after(&mut self, trigger: Trigger, raw: String) -> Vec<String> {
-        let opening = self.shared.start_conversation("compact", &self.cancel).await;
+        let opening = self.agent.handle.start_conversation("compact", &self.cancel).await;
         let post = PostCompactInput {
             trigger: trigger.wire_name().to_owned(),
             compact_summary: raw,
             ..PostCompactInput::default()
         };
-        self.shared.fire(HookEventInput::PostCompact(post), None, &self.cancel).await;
+        self.agent.handle.fire(HookEventInput::PostCompact(post), None, &self.cancel).await;
         opening.notes
     }
 
     fn limits(&self) -> Limits {
-        let window = catalog::context_window(&self.model_id, &self.shared.choice().betas);
-        self.shared.compaction().policy.limits(window)
+        let window = catalog::context_window(&self.model_id, &self.agent.handle.choice().betas);
+        self.compact_policy().limits(window)
     }
 
     fn context(&self) -> Context {
-        Context::of(self.history.size(), self.shared.overhead_tokens())
+        Context::of(self.agent.history.size(), self.agent.handle.overhead_tokens())
     }
 }
 
-impl Shared {
+impl AgentHandle {
     /// Estimate of what every request holds besides the messages.
     pub(crate) fn overhead_tokens(&self) -> u64 {
         let system: usize = self.system_prompt().parts().iter().map(|part| part.text.len()).sum();

@@ -5,8 +5,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lathe_hooks::{EngineOptions, HookLimit, HookSource};
-use lathe_models::catalog::Catalog;
-use lathe_models::retry::RetryPolicy;
 use lathe_models::web::WebClient;
 use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::Engine;
@@ -22,28 +20,27 @@ use crate::checkpoints::CheckpointsConfig;
 use crate::commands::SlashCommands;
 use crate::compact::policy::CompactPolicy;
 use crate::era::Era;
-use crate::host::Host;
 use crate::journal::Journal;
+use crate::process::ProcessServices;
 use crate::prompt::SystemPrompt;
 
 /// Everything a session needs to start.
 pub struct SessionConfig {
     /// The session's id, a UUID.
     pub session_id: String,
-    pub host: Arc<dyn Host>,
+    /// What the session shares with others of the same process.
+    pub process: Arc<ProcessServices>,
+    /// Who answers requests, of all agents of the session.
     pub model: Arc<dyn Model>,
-    pub choice: ModelChoice,
-    pub retry: RetryPolicy,
-    pub tools: ToolSet,
+    /// What its main agent is made of.
+    pub main: AgentConfig,
     /// Names of tools that exist, so that a call to one this session does not have says so.
     pub known_tools: Vec<String>,
-    pub workspace: Arc<Workspace>,
     pub permissions: Engine,
-    pub system: SystemPrompt,
-    pub limits: TurnLimits,
+    /// US dollars for the whole run, of all agents together; none means no limit.
+    pub max_budget_usd: Option<f64>,
     pub frames: FrameOptions,
     pub surface: PromptSurface,
-    pub catalog: Catalog,
     pub settings: Arc<dyn SettingsAccess>,
     pub hooks: HooksConfig,
     /// The facts of `system/init` that do not change from turn to turn.
@@ -54,16 +51,26 @@ pub struct SessionConfig {
     pub checkpoints: Option<CheckpointsConfig>,
     /// Whether prompts may be commands.
     pub slash_commands: SlashCommands,
-    /// How the conversation is kept within the model's window.
-    pub compaction: CompactPolicy,
-    /// Where the session is written down.
-    pub journal: Journal,
     /// Whether it is new or goes on.
     pub beginning: Beginning,
-    /// Memory files: those that stand in front of the first prompt, and what may still become due.
-    pub memory: Option<Memory>,
     /// What Setup hooks are to do first, if anything.
     pub setup: Option<Setup>,
+}
+
+/// What one agent is made of.
+pub struct AgentConfig {
+    pub tools: ToolSet,
+    /// Which model answers, and how it is asked.
+    pub choice: ModelChoice,
+    pub system: SystemPrompt,
+    pub workspace: Workspace,
+    pub limits: TurnLimits,
+    /// How the conversation is kept within the model's window.
+    pub compaction: CompactPolicy,
+    /// Where the conversation is written down.
+    pub journal: Journal,
+    /// Memory files: those that stand in front of the first prompt, and what may still become due.
+    pub memory: Option<Memory>,
 }
 
 /// What a session begins with.
@@ -166,8 +173,6 @@ pub struct ModelChoice {
 pub struct TurnLimits {
     /// Answers per turn; none means no limit.
     pub max_rounds: Option<u32>,
-    /// US dollars for the whole process; none means no limit.
-    pub max_budget_usd: Option<f64>,
     /// How often stop hooks may make a turn go on.
     pub max_stop_blocks: u32,
     /// How often a structured answer may be wrong.
@@ -176,7 +181,7 @@ pub struct TurnLimits {
 
 impl Default for TurnLimits {
     fn default() -> Self {
-        Self { max_rounds: None, max_budget_usd: None, max_stop_blocks: 8, max_structured_attempts: 5 }
+        Self { max_rounds: None, max_stop_blocks: 8, max_structured_attempts: 5 }
     }
 }
 

@@ -8,9 +8,9 @@ use lathe_protocol::Usage;
 use lathe_settings::memory::MemoryFile;
 use serde_json::{Value, json};
 
+use crate::agent::AgentHandle;
 use crate::compact::policy::Limits;
 use crate::estimate::text_tokens;
-use crate::shared::Shared;
 
 /// Rows of the picture.
 const GRID_ROWS: u64 = 10;
@@ -81,24 +81,24 @@ impl Kind {
 
 impl ContextReport {
     /// As things stand now.
-    pub fn of(shared: &Shared) -> Self {
+    pub fn of(agent: &AgentHandle) -> Self {
         let (model, model_window) = {
-            let choice = shared.choice();
+            let choice = agent.choice();
             (choice.id.clone(), catalog::context_window(&choice.id, &choice.betas))
         };
         let (limits, automatic) = {
-            let policy = shared.compaction().policy;
+            let policy = agent.view().compact.policy;
             (policy.limits(model_window), policy.is_automatic())
         };
         let window = if automatic { limits.window } else { model_window };
-        let system: usize = shared.system_prompt().parts().iter().map(|part| part.text.len()).sum();
-        let size = shared.context();
-        let memory_files: Vec<MemoryUse> = shared.instructions.told().iter().map(MemoryUse::of).collect();
+        let system: usize = agent.system_prompt().parts().iter().map(|part| part.text.len()).sum();
+        let size = agent.view().progress.size;
+        let memory_files: Vec<MemoryUse> = agent.view().memory_files.iter().map(MemoryUse::of).collect();
         let memory = memory_files.iter().map(|file| file.tokens).sum();
         let used = |id, name, color, tokens| Category { id, name, color, kind: Kind::Used, tokens };
         let mut categories = vec![
             used("system_prompt", "System prompt", "promptBorder", text_tokens(system)),
-            used("system_tools", "System tools", "inactive", text_tokens(shared.tools().api_json().len())),
+            used("system_tools", "System tools", "inactive", text_tokens(agent.tools().api_json().len())),
             used("memory_files", "Memory files", "claude", memory),
             // They are part of the first message.
             used("messages", "Messages", "purple_FOR_SUBAGENTS_ONLY", size.messages.saturating_sub(memory)),
@@ -113,7 +113,7 @@ impl ContextReport {
         }
         let (id, name) = ("free_space", "Free space");
         categories.push(Category { id, name, color: "promptBorder", kind: Kind::Free, tokens: free });
-        let last_usage = shared.totals().last_usage().cloned();
+        let last_usage = agent.session.totals().last_usage().cloned();
         Self { model, model_window, window, limits, automatic, categories, memory_files, last_usage }
     }
 

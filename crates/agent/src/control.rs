@@ -21,9 +21,9 @@ use lathe_protocol::control::{ControlError, RenameSessionRequest};
 use lathe_protocol::{ControlRequest, ControlRequestBody, ControlResponse};
 use serde_json::{Value, json};
 
+use crate::agent::AgentHandle;
 use crate::beside::Beside;
 use crate::session::TurnHandle;
-use crate::shared::Shared;
 
 /// What becomes of a request.
 pub(crate) enum Reply {
@@ -40,9 +40,9 @@ pub(crate) enum Reply {
 }
 
 /// Names the session as a host would.
-pub(crate) async fn rename(shared: &Arc<Shared>, title: &str) -> Result<(), String> {
+pub(crate) async fn rename(agent: &Arc<AgentHandle>, title: &str) -> Result<(), String> {
     let body = RenameSessionRequest { title: title.to_owned(), ..RenameSessionRequest::default() };
-    match change::rename(shared, &body).await {
+    match change::rename(agent, &body).await {
         Reply::Success(_) | Reply::Ack | Reply::Sent => Ok(()),
         Reply::Error(text) | Reply::Coded(text, _) => Err(text),
     }
@@ -53,33 +53,33 @@ pub(crate) use model::switch as switch_model;
 
 /// Answers one request, now or later.
 pub(crate) async fn answer(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     beside: &mut Beside,
     request: ControlRequest,
     turn: Option<&TurnHandle>,
 ) {
     let id = request.request_id.clone();
-    let (shared, body) = (shared.clone(), request.request);
+    let (agent, body) = (agent.clone(), request.request);
     let answer = match body {
         ControlRequestBody::SideQuestion(body) => {
             let request = id.clone();
-            return beside.start(id, |withdraw| aside::question(shared, request, body, withdraw));
+            return beside.start(id, |withdraw| aside::question(agent, request, body, withdraw));
         }
         ControlRequestBody::GenerateSessionTitle(body) => {
             let request = id.clone();
-            return beside.start(id, |withdraw| aside::title(shared, request, body, withdraw));
+            return beside.start(id, |withdraw| aside::title(agent, request, body, withdraw));
         }
         ControlRequestBody::SetModel(body) => {
-            let Some(reply) = model::set(&shared, beside, id.clone(), body).await else { return };
+            let Some(reply) = model::set(&agent, beside, id.clone(), body).await else { return };
             reply
         }
-        body => dispatch(&shared, &id, body, turn).await,
+        body => dispatch(&agent, &id, body, turn).await,
     };
-    reply(&shared, id, answer).await;
+    reply(&agent, id, answer).await;
 }
 
 /// Sends an answer.
-pub(crate) async fn reply(shared: &Shared, id: String, reply: Reply) {
+pub(crate) async fn reply(agent: &AgentHandle, id: String, reply: Reply) {
     let response = match reply {
         Reply::Ack => ControlResponse::ack(id),
         Reply::Success(value) => ControlResponse::success(id, value),
@@ -93,42 +93,44 @@ pub(crate) async fn reply(shared: &Shared, id: String, reply: Reply) {
         .into(),
         Reply::Sent => return,
     };
-    shared.emit(response).await;
+    agent.session.emit(response).await;
 }
 
 async fn dispatch(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     id: &str,
     body: ControlRequestBody,
     turn: Option<&TurnHandle>,
 ) -> Reply {
     use ControlRequestBody as Body;
     match body {
-        Body::Initialize(body) => initialize::answer(shared, id, &body, turn).await,
-        Body::Interrupt(body) => change::interrupt(shared, &body, turn).await,
-        Body::SetPermissionMode(body) => change::permission_mode(shared, id, &body).await,
-        Body::SetMaxThinkingTokens(body) => change::thinking(shared, &body),
-        Body::ApplyFlagSettings(body) => change::flag_settings(shared, &body).await,
-        Body::UpdateSettings(body) => change::settings(shared, &body),
-        Body::RenameSession(body) => change::rename(shared, &body).await,
+        Body::Initialize(body) => initialize::answer(agent, id, &body, turn).await,
+        Body::Interrupt(body) => change::interrupt(agent, &body, turn).await,
+        Body::SetPermissionMode(body) => change::permission_mode(agent, id, &body).await,
+        Body::SetMaxThinkingTokens(body) => change::thinking(agent, &body),
+        Body::ApplyFlagSettings(body) => change::flag_settings(agent, &body).await,
+        Body::UpdateSettings(body) => change::settings(agent, &body),
+        Body::RenameSession(body) => change::rename(agent, &body).await,
         Body::CancelAsyncMessage(body) => {
-            let cancelled = shared.queue().cancel(&body.message_uuid);
+            let cancelled = agent.session.queue().cancel(&body.message_uuid);
             if cancelled {
-                shared.emit_lifecycle(Some(&body.message_uuid), "cancelled").await;
+                agent.session.emit_lifecycle(Some(&body.message_uuid), "cancelled").await;
             }
             Reply::Success(json!({"cancelled": cancelled}))
         }
-        Body::GetSettings(_) => look::settings(shared),
-        Body::GetContextUsage(_) => context::usage(shared),
-        Body::GetSessionCost(_) => look::cost(shared),
-        Body::GetUsage(_) => look::usage(shared),
-        Body::ListModels(_) => Reply::Success(json!({"models": shared.catalog.choices()})),
-        Body::GetBinaryVersion(_) => look::version(shared),
-        Body::FileSuggestions(body) => look::file_suggestions(shared, &body.query),
-        Body::ReadFile(body) => look::read_file(shared, &body),
-        Body::ListPermissionRules(_) => listing::permission_rules(shared),
-        Body::GetHooksListing(_) => listing::hooks(shared),
-        Body::McpStatus(_) => Reply::Success(json!({"mcpServers": shared.introduction().mcp_status()})),
+        Body::GetSettings(_) => look::settings(agent),
+        Body::GetContextUsage(_) => context::usage(agent),
+        Body::GetSessionCost(_) => look::cost(agent),
+        Body::GetUsage(_) => look::usage(agent),
+        Body::ListModels(_) => Reply::Success(json!({"models": agent.session.process.catalog.choices()})),
+        Body::GetBinaryVersion(_) => look::version(agent),
+        Body::FileSuggestions(body) => look::file_suggestions(agent, &body.query),
+        Body::ReadFile(body) => look::read_file(agent, &body),
+        Body::ListPermissionRules(_) => listing::permission_rules(agent),
+        Body::GetHooksListing(_) => listing::hooks(agent),
+        Body::McpStatus(_) => {
+            Reply::Success(json!({"mcpServers": agent.session.introduction().mcp_status()}))
+        }
         Body::McpSetServers(body) => look::mcp_set_servers(&body),
         Body::McpReconnect(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
         Body::McpToggle(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
@@ -137,7 +139,7 @@ async fn dispatch(
         Body::SetMcpPermissionModeOverride(_) => {
             Reply::Success(json!({"warning": "there is no such MCP server; the override has no effect"}))
         }
-        Body::RewindFiles(body) => rewind::files(shared, &body),
+        Body::RewindFiles(body) => rewind::files(agent, &body),
         Body::BackgroundTasks(body) if body.tool_use_id.is_some() => {
             Reply::Success(json!({"backgrounded": false}))
         }
@@ -148,10 +150,10 @@ async fn dispatch(
         ),
         Body::ReloadSkills(_) => Reply::Success(json!({"skills": []})),
         Body::ReloadOutputStyles(_) => {
-            Reply::Success(json!({"available_output_styles": shared.output_styles}))
+            Reply::Success(json!({"available_output_styles": agent.session.output_styles}))
         }
         Body::RegisterRepoRoot(body) => look::register_repo_root(&body.directory),
-        Body::SeedReadState(body) => change::read_state(shared, &body),
+        Body::SeedReadState(body) => change::read_state(agent, &body),
         Body::SetHasSubscribers(_) => Reply::Ack,
         Body::McpMessage(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
         body @ (Body::SetColor(_)

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::Agent;
 use crate::decide::{Ending, RoundEnd};
-use crate::shared::Shared;
 use crate::toolrun::{self, CallEnd, ToolCall};
 use crate::turn::{Outcome, Phase, Turn};
 
@@ -36,7 +36,7 @@ impl Siblings {
 impl Turn<'_> {
     /// The call is put off: the transcript says so, and the turn ends.
     pub(crate) fn put_off(&mut self, call: ToolCall) -> RoundEnd {
-        self.shared.mark_call("hook_deferred_tool", &call);
+        self.agent.mark_call("hook_deferred_tool", &call);
         self.stats.deferred = Some(ToolCall { was_deferred: true, ..call });
         RoundEnd::Deferred
     }
@@ -44,25 +44,29 @@ impl Turn<'_> {
     /// Runs a call that was put off before anything else is done; how the turn ends, if it ends with that.
     pub(crate) async fn take_up(&mut self, call: Option<ToolCall>) -> Option<Outcome> {
         let call = call?;
-        if self.shared.tool(&call.name).is_none() {
+        if self.agent.handle.tool(&call.name).is_none() {
             self.stats.deferred = Some(call);
             return Some(Outcome::Ended(Ending::DeferredUnavailable));
         }
         let (_known, alone) = watch::channel(Siblings::None);
-        let run = toolrun::run(self.shared.clone(), call, alone, self.cancel.child_token());
-        let answered = match run.await {
-            CallEnd::Deferred(call) => {
+        let (handle, cancel) = (self.agent.handle.clone(), self.cancel.child_token());
+        let mut answered = match toolrun::permitted(&handle, call, alone, &cancel).await {
+            Ok(permitted) => {
+                self.agent.mark_call("hook_deferred_tool_resumed", &permitted.call);
+                toolrun::execute(&handle, *permitted, &cancel).await
+            }
+            Err(CallEnd::Deferred(call)) => {
                 self.put_off(*call);
                 return Some(Outcome::Ended(Ending::Deferred));
             }
-            CallEnd::Answered(answered) => *answered,
+            Err(CallEnd::Answered(answered)) => *answered,
         };
+        self.add_instructions_due(&mut answered).await;
         self.say_tool_result(&answered).await;
         // It answers an earlier turn, so it is no step of this one.
         self.stats.user_frames -= 1;
-        self.history.add_result(answered.block);
-        self.history.add_notes(&answered.notes);
-        self.shared.write_notes(&answered.notes);
+        self.agent.history.add_result(answered.block);
+        self.agent.tell_model(&answered.notes);
         if answered.interrupted || self.cancel.is_cancelled() {
             self.mark_interrupted(Phase::Tools).await;
             return Some(Outcome::Interrupted(Phase::Tools));
@@ -71,11 +75,12 @@ impl Turn<'_> {
     }
 }
 
-impl Shared {
+impl Agent {
     /// Marks in the transcript what happened to a call that was put off.
-    pub(crate) fn mark_call(&self, kind: &str, call: &ToolCall) {
+    pub(crate) fn mark_call(&mut self, kind: &str, call: &ToolCall) {
         let mark: Value =
             json!({"type": kind, "toolUseID": call.id, "toolName": call.name, "toolInput": call.input});
-        self.journal().attachment(&mark, &self.frames.uuid(), &self.frames.now());
+        let frames = &self.handle.frames;
+        self.journal.attachment(&mark, &frames.uuid(), &frames.now());
     }
 }

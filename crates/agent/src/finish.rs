@@ -38,7 +38,7 @@ pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) ->
         Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
         Outcome::Command(end) => command(end, &mut result),
     }
-    turn.shared.options.era.soften(&mut result);
+    turn.session.options.era.soften(&mut result);
     let finished = Finished { is_error: result.is_error, cut_short };
     (result, finished)
 }
@@ -86,7 +86,7 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
             error(result, "error_max_turns", "max_turns", text);
         }
         Ending::Budget => {
-            let limit = turn.shared.limits.max_budget_usd.unwrap_or_default();
+            let limit = turn.session.max_budget_usd.unwrap_or_default();
             error(
                 result,
                 "error_max_budget_usd",
@@ -102,7 +102,7 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
         ),
         Ending::OutOfTokens => {
             let known = lathe_models::catalog::capabilities(&turn.model_id).max_output_tokens;
-            let limit = turn.shared.choice().max_output_tokens.unwrap_or(known);
+            let limit = turn.agent.handle.choice().max_output_tokens.unwrap_or(known);
             failed(turn, &out_of_tokens(limit), MADE_UP, result).await;
         }
         Ending::CutOff => {
@@ -111,9 +111,9 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
         }
         Ending::Refused => {
             let model = turn.model_id.clone();
-            let prompt = turn.shared.journal().prompt_id();
-            let frame = turn.shared.frames.refused(&model, turn.stats.request_id.clone(), prompt);
-            turn.shared.emit(frame).await;
+            let prompt = turn.agent.journal.prompt_id();
+            let frame = turn.agent.handle.frames.refused(&model, turn.stats.request_id.clone(), prompt);
+            turn.session.emit(frame).await;
             failed(turn, &refused(&model), "refusal", result).await;
         }
     }
@@ -122,19 +122,19 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
 /// What every result has.
 fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
     let stats = &turn.stats;
-    let mut totals = turn.shared.totals();
+    let mut totals = turn.session.totals();
     ResultMessage {
         duration_ms: stats.elapsed_ms(),
         duration_api_ms: stats.api_ms,
         num_turns: stats.user_frames + 1,
         stop_reason: stats.stop_reason.clone(),
-        session_id: turn.shared.frames.session_id(),
+        session_id: turn.agent.handle.frames.session_id(),
         total_cost_usd: totals.cost_usd(),
         usage: stats.usage.result_shape(),
         model_usage: totals.model_usage(),
         model_usage_since_last_result: Some(totals.take_since_result()),
         permission_denials: stats.denials.clone(),
-        uuid: turn.shared.frames.uuid(),
+        uuid: turn.agent.handle.frames.uuid(),
         origin: stats.origin.clone(),
         user_message_uuid: stats.prompts.first().cloned(),
         user_message_uuids: stats.prompt_list(),
@@ -199,15 +199,15 @@ async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, re
         last_assistant_message: Some(turn.stats.last_text.clone()),
         ..StopFailureInput::default()
     };
-    turn.shared.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
-    let mut frame = turn.shared.frames.api_error(failure);
+    turn.agent.handle.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
+    let mut frame = turn.agent.handle.frames.api_error(failure);
     frame.message.stop_reason = Some(stop_reason.to_owned());
     if stop_reason != MADE_UP {
         frame.request_id.clone_from(&turn.stats.request_id);
         frame.extra.insert("refused_message_id".to_owned(), turn.stats.answer_id.clone().into());
     }
-    turn.shared.journal().assistant(&frame);
-    turn.shared.emit(frame).await;
+    turn.agent.journal.assistant(&frame);
+    turn.session.emit(frame).await;
     result.subtype = "success".to_owned();
     result.is_error = true;
     result.stop_reason = Some(stop_reason.to_owned());

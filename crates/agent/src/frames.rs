@@ -18,31 +18,54 @@ use lathe_protocol::{
 };
 use serde_json::{Value, json};
 
+use crate::agent::AgentIdentity;
 use crate::answer::Answer;
 use crate::config::StateFrames;
 use crate::hooking::submit::Refusal;
 use crate::host::{Host, iso_time};
 
-/// The frame maker of one session.
+/// The frame maker of one session, or of one agent in it.
 pub struct Frames {
-    /// Changes when a conversation is cleared.
-    session_id: Mutex<String>,
+    session_id: Arc<SessionId>,
     host: Arc<dyn Host>,
+    /// Who the frames come from.
+    agent: AgentIdentity,
+}
+
+/// The id of the session that frames belong to.
+struct SessionId {
+    /// Written by `/clear`, which begins another session; read for every frame.
+    current: Mutex<String>,
 }
 
 impl Frames {
     pub fn new(session_id: String, host: Arc<dyn Host>) -> Self {
-        Self { session_id: Mutex::new(session_id), host }
+        let session_id = Arc::new(SessionId { current: Mutex::new(session_id) });
+        Self { session_id, host, agent: AgentIdentity::Main }
+    }
+
+    /// The frame maker of an agent in the same session.
+    pub fn for_agent(&self, agent: AgentIdentity) -> Self {
+        Self { session_id: self.session_id.clone(), host: self.host.clone(), agent }
     }
 
     /// The session's id now.
     pub fn session_id(&self) -> String {
-        self.session_id.lock().expect("no panic while the id is held").clone()
+        self.session_id.current.lock().expect("no panic while the id is held").clone()
     }
 
     /// Later frames belong to another session.
     pub fn set_session_id(&self, id: String) {
-        *self.session_id.lock().expect("no panic while the id is held") = id;
+        *self.session_id.current.lock().expect("no panic while the id is held") = id;
+    }
+
+    /// The call that started the agent; none for the main one.
+    fn parent_tool_use_id(&self) -> Option<String> {
+        self.agent.child().map(|child| child.parent_tool_use_id.clone())
+    }
+
+    fn agent_id(&self) -> Option<String> {
+        self.agent.child().map(|child| child.agent_id.clone())
     }
 
     /// A fresh id.
@@ -76,6 +99,8 @@ impl Frames {
             uuid: self.uuid(),
             timestamp: Some(self.now()),
             request_id: answer.request_id.clone(),
+            parent_tool_use_id: self.parent_tool_use_id(),
+            agent_id: self.agent_id(),
             ..AssistantMessage::default()
         }
     }
@@ -118,6 +143,8 @@ impl Frames {
             session_id: self.session_id(),
             uuid: self.uuid(),
             timestamp: Some(self.now()),
+            parent_tool_use_id: self.parent_tool_use_id(),
+            agent_id: self.agent_id(),
             ..AssistantMessage::default()
         }
     }
@@ -151,6 +178,8 @@ impl Frames {
             session_id: self.session_id(),
             uuid: self.uuid(),
             timestamp: Some(self.now()),
+            parent_tool_use_id: self.parent_tool_use_id(),
+            agent_id: self.agent_id(),
             ..UserMessage::default()
         }
     }
@@ -168,6 +197,7 @@ impl Frames {
             uuid: self.uuid(),
             ttft_ms,
             api_message_id: Some(api_message_id.to_owned()),
+            parent_tool_use_id: self.parent_tool_use_id(),
             ..StreamEventMessage::default()
         }
     }
@@ -418,6 +448,7 @@ impl Frames {
             decision_reason_type: denied.reason.wire_type().map(str::to_owned),
             decision_reason: denied.reason.text(),
             message: denied.message.clone(),
+            agent_id: self.agent_id(),
             session_id: self.session_id(),
             uuid: self.uuid(),
             ..PermissionDenied::default()

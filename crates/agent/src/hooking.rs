@@ -25,30 +25,26 @@ use lathe_protocol::system::Informational;
 use lathe_protocol::{HookEvent, HookInput, Outbound};
 use tokio_util::sync::CancellationToken;
 
-use crate::shared::Shared;
+use crate::agent::{AgentHandle, AgentIdentity};
+use crate::services::SessionServices;
 
 /// Shows the frames of command hooks.
 struct Frames {
-    shared: Arc<Shared>,
+    agent: Arc<AgentHandle>,
 }
 
 impl HookEvents for Frames {
     fn emit(&self, frame: HookFrame) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if frame.is_always_shown() || self.shared.options.hook_events {
-                let uuid = self.shared.frames.uuid();
-                self.shared.emit(Outbound::System(frame.into_message(uuid))).await;
+            if frame.is_always_shown() || self.agent.session.options.hook_events {
+                let uuid = self.agent.frames.uuid();
+                self.agent.session.emit(Outbound::System(frame.into_message(uuid))).await;
             }
         })
     }
 }
 
-impl Shared {
-    /// Whether any hook waits for an event.
-    pub(crate) fn listens(&self, event: &HookEvent) -> bool {
-        self.hooks.listens(event)
-    }
-
+impl AgentHandle {
     /// Runs the hooks of an event and shows what they want the user to see.
     pub(crate) async fn fire(
         self: &Arc<Self>,
@@ -58,7 +54,7 @@ impl Shared {
     ) -> Outcome {
         let outcome = self.fire_unseen(event, tool_use_id, cancel).await;
         for notice in outcome.notices() {
-            self.show(notice).await;
+            self.session.show(notice).await;
         }
         outcome
     }
@@ -73,13 +69,13 @@ impl Shared {
     ) -> Outcome {
         let event = event.into();
         let name = HookEvent::from(event.tag());
-        if !self.listens(&name) {
+        if !self.session.listens(&name) {
             return Outcome::default();
         }
         let input = HookInput { base: self.hook_base(&name), event };
         let cwd = self.workspace.cwd();
-        let env = self.hook_env();
-        let env_file = self.env_files.prepare(&name);
+        let env = self.session.hook_env();
+        let env_file = self.session.env_files.prepare(&name);
         let context = RunContext {
             cwd: &cwd,
             project_dir: &self.workspace.root,
@@ -88,15 +84,47 @@ impl Shared {
             spill_dir: Some(&self.workspace.output_dir),
             tool_use_id,
             cancel,
-            events: Arc::new(Frames { shared: self.clone() }),
+            events: Arc::new(Frames { agent: self.clone() }),
         };
         // On the heap: events are fired from everywhere, and each place would carry all of this with it.
-        let outcome = Box::pin(self.hooks.run(&input, context)).await;
+        let outcome = Box::pin(self.session.hooks.run(&input, context)).await;
         if env_file.is_some() {
             self.take_env_files().await;
         }
-        self.watch.add_paths(&outcome.watch_paths, &cwd);
+        self.session.watch.add_paths(&outcome.watch_paths, &cwd);
         outcome
+    }
+
+    /// What every hook is told. Events outside a turn have no mode, and only those around an answer of the
+    /// model say how hard it thinks.
+    fn hook_base(&self, event: &HookEvent) -> HookBase {
+        let view = self.view();
+        let (has_mode, has_effort) = told_about_the_turn(event);
+        let transcript = self.session.files.path();
+        let mut base = HookBase {
+            session_id: self.frames.session_id(),
+            transcript_path: transcript.map(|path| path.display().to_string()).unwrap_or_default(),
+            cwd: self.workspace.cwd().display().to_string(),
+            prompt_id: view.prompt_id.clone(),
+            ..HookBase::default()
+        };
+        if let AgentIdentity::Child(child) = &self.identity {
+            base.agent_id = Some(child.agent_id.clone());
+            base.agent_type = Some(child.agent_type.clone());
+        }
+        base.permission_mode = has_mode.then(|| self.session.permissions().mode().to_string());
+        let wanted = has_effort.then(|| self.effort()).flatten();
+        let model = catalog::capabilities(&view.choice.id);
+        let level = wanted.and_then(|level| model.clamp_effort(&level).map(str::to_owned));
+        base.effort = level.map(|level| HookEffort { level, ..HookEffort::default() });
+        base
+    }
+}
+
+impl SessionServices {
+    /// Whether any hook waits for an event.
+    pub(crate) fn listens(&self, event: &HookEvent) -> bool {
+        self.hooks.listens(event)
     }
 
     /// Shows why a hook ends the turn.
@@ -114,27 +142,6 @@ impl Shared {
         notice.uuid = self.frames.uuid();
         notice.session_id = self.frames.session_id();
         self.emit(Outbound::system(notice)).await;
-    }
-
-    /// What every hook is told. Events outside a turn have no mode, and only those around an answer of the
-    /// model say how hard it thinks.
-    fn hook_base(&self, event: &HookEvent) -> HookBase {
-        let journal = self.journal();
-        let (has_mode, has_effort) = told_about_the_turn(event);
-        let mut base = HookBase {
-            session_id: self.frames.session_id(),
-            transcript_path: journal.path().map(|path| path.display().to_string()).unwrap_or_default(),
-            cwd: self.workspace.cwd().display().to_string(),
-            prompt_id: journal.prompt_id(),
-            ..HookBase::default()
-        };
-        drop(journal);
-        base.permission_mode = has_mode.then(|| self.permissions().mode().to_string());
-        let wanted = has_effort.then(|| self.effort()).flatten();
-        let model = catalog::capabilities(&self.choice().id);
-        let level = wanted.and_then(|level| model.clamp_effort(&level).map(str::to_owned));
-        base.effort = level.map(|level| HookEffort { level, ..HookEffort::default() });
-        base
     }
 }
 

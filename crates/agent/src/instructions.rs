@@ -2,7 +2,7 @@
 //! file further down is touched goes to the model behind the result of that call.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::HookEventInput;
@@ -11,46 +11,33 @@ use lathe_settings::memory::{self, LoadReason, Memory, MemoryFile};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::shared::Shared;
+use crate::agent::Agent;
 use crate::toolrun::ToolCall;
 
-/// The memory of a session; none where it has no files.
+/// The memory of a conversation; none where it has no files.
 #[derive(Debug, Default)]
 pub struct Instructions {
-    memory: Mutex<Option<Memory>>,
+    memory: Option<Memory>,
 }
 
 impl Instructions {
     pub fn new(memory: Option<Memory>) -> Self {
-        Self { memory: Mutex::new(memory) }
-    }
-
-    /// The conversation that was told of them is gone: they are read again, and what lies further down is due
-    /// again.
-    pub fn begin_anew(&self, reason: LoadReason) {
-        self.put(self.read_again(reason));
+        Self { memory }
     }
 
     /// The files as they are now, for a conversation that may begin anew.
     pub fn read_again(&self, reason: LoadReason) -> Option<Memory> {
-        self.with(|memory| memory.read_again(reason))
+        self.memory.as_ref().map(|memory| memory.read_again(reason))
     }
 
-    /// The conversation has begun anew with these; none leaves things as they are.
-    pub fn put(&self, read: Option<Memory>) {
-        if let Some(read) = read {
-            self.with(|memory| *memory = read);
-        }
+    /// What a conversation begins with: the files that count from the start.
+    pub fn preamble(&self) -> Option<String> {
+        self.memory.as_ref().and_then(preamble_of)
     }
 
     /// The files that were told so far.
-    pub fn told(&self) -> Vec<MemoryFile> {
-        self.with(|memory| memory.files().to_vec()).unwrap_or_default()
-    }
-
-    fn with<T>(&self, look: impl FnOnce(&mut Memory) -> T) -> Option<T> {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        memory.as_mut().map(look)
+    pub fn told(&self) -> &[MemoryFile] {
+        self.memory.as_ref().map(Memory::files).unwrap_or_default()
     }
 }
 
@@ -59,48 +46,62 @@ pub(crate) fn preamble_of(memory: &Memory) -> Option<String> {
     memory.text().map(|text| system_reminder(&text))
 }
 
-impl Shared {
-    /// What a conversation begins with.
-    pub(crate) fn preamble(&self) -> Option<String> {
-        self.instructions.with(|memory| preamble_of(memory)).flatten()
+impl Agent {
+    /// The conversation that was told of them is gone: they are read again, and what lies further down is due
+    /// again.
+    pub(crate) fn begin_instructions_anew(&mut self) {
+        let read = self.instructions.read_again(LoadReason::SessionStart);
+        self.replace_instructions(read);
+    }
+
+    /// The conversation has begun anew with these; none leaves things as they are.
+    pub(crate) fn replace_instructions(&mut self, read: Option<Memory>) {
+        if read.is_some() {
+            self.instructions.memory = read;
+            self.publish_instructions();
+        }
+    }
+
+    fn publish_instructions(&self) {
+        let told: Arc<[MemoryFile]> = self.instructions.told().into();
+        self.handle.change(|view| view.memory_files = told);
     }
 
     /// Tells hooks about the files the session begins with: what a file imports before the file itself.
-    pub(crate) async fn announce_instructions(self: &Arc<Self>, cancel: &CancellationToken) {
-        if !self.listens(&HookEvent::InstructionsLoaded) {
+    pub(crate) async fn announce_instructions(&self, cancel: &CancellationToken) {
+        if !self.handle.session.listens(&HookEvent::InstructionsLoaded) {
             return;
         }
-        let files = self.instructions.with(|memory| memory.at_start().to_vec()).unwrap_or_default();
-        self.announce(&files, cancel).await;
+        let files = self.instructions.memory.as_ref().map(Memory::at_start).unwrap_or_default();
+        self.announce(files, cancel).await;
     }
 
-    async fn announce(self: &Arc<Self>, files: &[MemoryFile], cancel: &CancellationToken) {
+    async fn announce(&self, files: &[MemoryFile], cancel: &CancellationToken) {
         for file in imports_first(files) {
             if let Some(input) = file.hook_input() {
-                self.fire(HookEventInput::InstructionsLoaded(input), None, cancel).await;
+                self.handle.fire(HookEventInput::InstructionsLoaded(input), None, cancel).await;
             }
         }
     }
 
     /// What becomes due because a call has touched a file, as a note for the model.
     pub(crate) async fn instructions_due(
-        self: &Arc<Self>,
+        &mut self,
         call: &ToolCall,
         cancel: &CancellationToken,
     ) -> Option<String> {
-        let path = self.workspace.resolve(touched(&call.name, &call.input)?);
-        let (files, troubles) = self.instructions.with(|memory| {
-            let known = memory.problems().len();
-            let files = memory.nested_for(&path);
-            let troubles: Vec<String> = memory.problems()[known..].iter().map(ToString::to_string).collect();
-            (files, troubles)
-        })?;
+        let path = self.handle.workspace.resolve(touched(&call.name, &call.input)?);
+        let memory = self.instructions.memory.as_mut()?;
+        let known = memory.problems().len();
+        let files = memory.nested_for(&path);
+        let troubles: Vec<String> = memory.problems()[known..].iter().map(ToString::to_string).collect();
         for trouble in troubles {
-            self.emit(self.frames.warning(&trouble)).await;
+            self.handle.session.emit(self.handle.frames.warning(&trouble)).await;
         }
         if files.is_empty() {
             return None;
         }
+        self.publish_instructions();
         self.announce(&files, cancel).await;
         Some(memory::texts(&files))
     }

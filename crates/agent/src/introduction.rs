@@ -19,6 +19,8 @@ pub struct Introduction {
     tool_aliases: BTreeMap<String, String>,
     /// How to work in plan mode.
     pub plan_mode_instructions: Option<String>,
+    /// Whether the host has introduced itself at all.
+    pub is_done: bool,
 }
 
 impl Introduction {
@@ -28,6 +30,7 @@ impl Introduction {
             sdk_mcp_servers: body.sdk_mcp_servers.clone().unwrap_or_default(),
             tool_aliases: body.tool_aliases.clone().unwrap_or_default(),
             plan_mode_instructions: body.plan_mode_instructions.clone(),
+            is_done: true,
         }
     }
 

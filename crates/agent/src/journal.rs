@@ -1,33 +1,33 @@
 //! Writes the session down: every frame that belongs to the conversation becomes a record before it is
 //! shown, with the same id. A session that cannot be written goes on; the trouble is reported once.
 //!
-//! A host that keeps its own copy of the session (`--session-mirror`) gets every record as well, also
-//! those for which the disk has no room.
+//! [`SessionFiles`] are the session's and know the disk and the host's mirror; a [`Journal`] is one agent's
+//! and knows which record follows which.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use lathe_protocol::event::TranscriptMirror;
 use lathe_protocol::{AssistantMessage, InboundUser, ModelUsage, UserMessage};
 use lathe_transcript::record::{
     AssistantBody, AttachmentBody, CostState, Envelope, Line, Link, SideRecord, TurnPosition, UserBody,
 };
-use lathe_transcript::{Names, TranscriptError, TranscriptWriter};
+use lathe_transcript::{TranscriptError, TranscriptWriter};
 use serde_json::{Map, Value};
 
+mod files;
 mod marks;
 
+pub use files::{SessionFile, SessionFiles, agent_file};
 pub use marks::{Boundary, CommandRecord};
-
-/// Records in one frame of the mirror.
-const MIRROR_BATCH: usize = 500;
 
 /// Records that are remembered: more than a compaction keeps.
 const MAX_RECENT: usize = 4096;
 
-/// Where a session is written, and where in the chain it stands.
+/// Where in the conversation of one agent the next record belongs. Borrowed by the agent's turn alone.
 pub struct Journal {
-    writer: Option<TranscriptWriter>,
+    /// Where records go.
+    files: Arc<SessionFiles>,
+    file: SessionFile,
     envelope: Envelope,
     /// The record that the next one follows.
     last: Option<String>,
@@ -37,24 +37,12 @@ pub struct Journal {
     turn_index: u64,
     /// The id under which the next prompt will be written, if hooks were told already.
     announced: Option<String>,
-    /// The name the session has now.
-    title: Option<String>,
-    /// What lists of sessions are to find in the file.
-    names: Names,
     /// The newest records of the conversation as the model has it, oldest first.
     recent: VecDeque<String>,
     /// Block number within the answer under way, by the answer's id.
     block: (String, usize),
     /// The record of that answer's first block.
     answer_record: Option<String>,
-    troubles: Vec<String>,
-    mirror: Option<Mirror>,
-}
-
-/// The records that the host has not got yet, for the file they belong to.
-struct Mirror {
-    path: PathBuf,
-    records: Vec<Value>,
 }
 
 /// What a prompt starts.
@@ -103,32 +91,39 @@ pub struct Spent {
 impl Journal {
     /// A journal that writes to `writer`.
     pub fn new(writer: TranscriptWriter, envelope: Envelope) -> Self {
-        Self { writer: Some(writer), ..Self::off(envelope) }
+        Self::of_file(Arc::new(SessionFiles::new(Some(writer))), SessionFile::Main, envelope)
     }
 
     /// A journal of a session that is not kept.
     pub fn off(envelope: Envelope) -> Self {
+        Self::of_file(Arc::new(SessionFiles::new(None)), SessionFile::Main, envelope)
+    }
+
+    /// A journal that writes to one of the files of a session.
+    pub fn of_file(files: Arc<SessionFiles>, file: SessionFile, envelope: Envelope) -> Self {
         Self {
-            writer: None,
+            files,
+            file,
             envelope,
             last: None,
             last_prompt: String::new(),
             prompt_id: String::new(),
             turn_index: 0,
             announced: None,
-            title: None,
-            names: Names::default(),
             recent: VecDeque::new(),
             block: (String::new(), 0),
             answer_record: None,
-            troubles: Vec::new(),
-            mirror: None,
         }
     }
 
-    /// Hands every record to the host as well, as part of the file at `path`, beginning with `copied`.
-    pub fn mirror(&mut self, path: &Path, copied: Vec<Value>) {
-        self.mirror = Some(Mirror { path: path.to_owned(), records: copied });
+    /// The files of the session that this journal belongs to.
+    pub fn files(&self) -> &Arc<SessionFiles> {
+        &self.files
+    }
+
+    /// What every record of this journal carries.
+    pub fn envelope(&self) -> &Envelope {
+        &self.envelope
     }
 
     /// Goes on behind a record of an earlier run, in which so many prompts have started a turn. `records` are
@@ -220,21 +215,6 @@ impl Journal {
         self.follow(&frame.uuid);
     }
 
-    /// The name a person gave the session.
-    pub fn title(&mut self, title: &str) {
-        self.title = Some(title.to_owned());
-        let record = SideRecord::custom_title(&self.envelope.session_id, title);
-        self.append(Line::of(&record));
-    }
-
-    /// The names that the session has from an earlier run; a title that this one was given counts instead.
-    pub fn known_as(&mut self, title: Option<String>, tag: Option<String>) {
-        self.title = self.title.take().or(title);
-        if let Some(path) = self.path() {
-            self.names = Names::of_session(path, self.title.clone(), tag);
-        }
-    }
-
     /// A mark in the conversation that the model does not see.
     pub fn attachment(&mut self, attachment: &Value, uuid: &str, now: &str) {
         let body = AttachmentBody { attachment, rendered: None, rendered_role: None };
@@ -244,14 +224,9 @@ impl Journal {
         self.follow(uuid);
     }
 
-    /// A fact beside the conversation.
-    pub fn side(&mut self, record: &SideRecord) {
-        self.append(Line::of(record));
-    }
-
     /// The turn is over: what listings and a later run need to know.
     pub fn end_of_turn(&mut self, spent: Spent) {
-        if self.writer.is_none() && self.mirror.is_none() {
+        if !self.files.are_kept() {
             return;
         }
         let session = self.envelope.session_id.clone();
@@ -281,32 +256,7 @@ impl Journal {
             extra: Map::new(),
         });
         self.append(Line::of(&cost));
-        self.keep_names_in_sight();
-        if let Some(writer) = &mut self.writer
-            && let Err(error) = writer.end_turn()
-        {
-            self.troubles.push(error.to_string());
-        }
-    }
-
-    /// Repeats the session's names where lists would not find them any more.
-    fn keep_names_in_sight(&mut self) {
-        let Some(path) = self.path().map(Path::to_owned) else { return };
-        // A file that cannot be read now may be at the end of the next turn; nothing else hangs on it.
-        let due = self.names.out_of_sight(&path, &self.envelope.session_id).unwrap_or_default();
-        for record in due {
-            self.append(Line::of(&record));
-        }
-    }
-
-    /// Notes something for the host to hear about.
-    pub fn report(&mut self, troubles: impl Iterator<Item = String>) {
-        self.troubles.extend(troubles);
-    }
-
-    /// The name the session has now, as far as this run knows it.
-    pub fn current_title(&self) -> Option<String> {
-        self.title.clone()
+        self.files.end_turn(&self.envelope.session_id);
     }
 
     /// A prompt is about to be written: hooks that see it first are told its id.
@@ -325,42 +275,6 @@ impl Journal {
         (!self.prompt_id.is_empty()).then(|| self.prompt_id.clone())
     }
 
-    /// What went wrong since the last look, for the host to hear about.
-    pub fn take_troubles(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.troubles)
-    }
-
-    /// The run is over: a last try for what waits for room on the disk. What is lost if that fails.
-    pub fn close(&mut self) -> Option<String> {
-        let writer = self.writer.as_mut()?;
-        let failure = writer.end_turn().err();
-        match (writer.held(), failure) {
-            (0, None) => None,
-            (0, Some(error)) => Some(format!("the end of this session was not saved: {error}")),
-            (held, _) => Some(format!(
-                "{held} record(s) of this session were not saved: until its end there was no room for them on \
-                 the filesystem of {}",
-                writer.path().display()
-            )),
-        }
-    }
-
-    /// The file, where there is one.
-    pub fn path(&self) -> Option<&std::path::Path> {
-        self.writer.as_ref().map(TranscriptWriter::path)
-    }
-
-    /// The next records that the host has not got yet.
-    pub fn take_mirrored(&mut self) -> Option<TranscriptMirror> {
-        let mirror = self.mirror.as_mut().filter(|mirror| !mirror.records.is_empty())?;
-        let batch = mirror.records.len().min(MIRROR_BATCH);
-        Some(TranscriptMirror {
-            file_path: mirror.path.display().to_string(),
-            entries: mirror.records.drain(..batch).collect(),
-            ..TranscriptMirror::default()
-        })
-    }
-
     /// The next record follows this one.
     fn follow(&mut self, uuid: &str) {
         self.last = Some(uuid.to_owned());
@@ -371,16 +285,6 @@ impl Journal {
     }
 
     fn append(&mut self, line: Result<Line, TranscriptError>) {
-        if let (Some(mirror), Ok(line)) = (&mut self.mirror, &line) {
-            mirror.records.extend(serde_json::from_str(line.json()).ok());
-        }
-        let Some(writer) = &mut self.writer else { return };
-        match line.and_then(|line| writer.append(&line)) {
-            Ok(_) => {}
-            Err(error @ TranscriptError::NoSpace { .. }) => self
-                .troubles
-                .push(format!("{error}: the session goes on, and is saved as soon as there is room")),
-            Err(error) => self.troubles.push(format!("the session is not saved any more: {error}")),
-        }
+        self.files.append(&self.file, line);
     }
 }

@@ -6,6 +6,7 @@
 #![allow(missing_docs, reason = "fields that say what they are; modules and types are documented")]
 
 pub mod access;
+pub mod agent;
 mod announce;
 pub mod answer;
 pub mod ask;
@@ -33,14 +34,15 @@ mod lines;
 mod onequestion;
 mod permit;
 mod planning;
+pub mod process;
 pub mod prompt;
 pub mod queue;
 mod reload;
 mod request;
 mod sampling;
 pub mod schedule;
+pub mod services;
 pub mod session;
-pub mod shared;
 mod structured;
 pub mod toolrun;
 pub mod totals;
@@ -50,7 +52,7 @@ mod work;
 pub use commands::SlashCommands;
 pub use compact::policy::{CompactPolicy, Switch};
 pub use config::{
-    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, Setup, StateFrames,
-    TurnLimits,
+    AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, Setup,
+    StateFrames, TurnLimits,
 };
 pub use session::{SessionEnd, Signals, run};

@@ -8,50 +8,50 @@ use lathe_protocol::control::{ControlError, ControlResponse};
 use lathe_protocol::{ContentBlock, Inbound, InboundUser, MessageContent};
 use serde_json::Value;
 
+use crate::agent::AgentHandle;
 use crate::ask::Settled;
 use crate::beside::Beside;
 use crate::control;
 use crate::queue::{Admitted, Priority, Seen};
 use crate::session::TurnHandle;
-use crate::shared::Shared;
 
 /// How much of a line that makes no sense is shown.
 const SHOWN_CHARS: usize = 200;
 
 /// Takes in a line that arrived between turns or during one.
 pub(crate) async fn take(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     beside: &mut Beside,
     line: Inbound,
     turn: Option<&TurnHandle>,
 ) {
     match line {
-        Inbound::User(prompt) => admit(shared, prompt, turn).await,
-        Inbound::ControlRequest(request) => control::answer(shared, beside, request, turn).await,
-        Inbound::ControlResponse(response) => settle(shared, response).await,
+        Inbound::User(prompt) => admit(agent, prompt, turn).await,
+        Inbound::ControlRequest(request) => control::answer(agent, beside, request, turn).await,
+        Inbound::ControlResponse(response) => settle(agent, response).await,
         Inbound::ControlCancelRequest(cancel) => beside.withdraw(&cancel.request_id),
         Inbound::UpdateEnvironmentVariables(update) => {
-            shared.workspace.set_child_env(update.variables);
+            agent.workspace.env.set_by_host(update.variables);
         }
         Inbound::KeepAlive(_) => {}
-        Inbound::Unknown(value) => refuse(shared, &value).await,
+        Inbound::Unknown(value) => refuse(agent, &value).await,
     }
 }
 
 /// Hands an answer to whoever asked. An answer that comes too late is nobody's fault; one to a question
 /// that was never asked is said back.
-async fn settle(shared: &Shared, response: ControlResponse) {
-    match shared.questions.settle(response) {
+async fn settle(agent: &AgentHandle, response: ControlResponse) {
+    match agent.session.questions.settle(response) {
         Settled::Answered | Settled::Late => {}
         Settled::NobodyAsked { id } => {
             let text = format!("an answer to request {id:?} came, and there was no such request");
-            shared.trouble("unexpected_control_response", &text).await;
+            agent.session.trouble("unexpected_control_response", &text).await;
         }
     }
 }
 
 /// A line of a type nobody knows, or of a known one that does not fit.
-async fn refuse(shared: &Shared, line: &Value) {
+async fn refuse(agent: &AgentHandle, line: &Value) {
     let kind = line["type"].as_str().unwrap_or("");
     match (kind, line["request_id"].as_str()) {
         ("control_request", Some(id)) => {
@@ -60,15 +60,19 @@ async fn refuse(shared: &Shared, line: &Value) {
                 error: "Malformed control request: it has no `request` object with a `subtype`".to_owned(),
                 ..ControlError::default()
             };
-            shared.emit(ControlResponse::from(error)).await;
+            agent.session.emit(ControlResponse::from(error)).await;
         }
         ("user" | "control_request" | "control_response" | "control_cancel_request", _)
         | ("update_environment_variables", _) => {
             let text = format!("a line of type {kind} does not fit and is ignored: {}", shown(line));
-            shared.trouble("malformed_line", &text).await;
+            agent.session.trouble("malformed_line", &text).await;
         }
         // Hosts of another version may say more than we know; that is no trouble for the conversation.
-        _ => shared.host.log(&format!("a line of unknown type {kind:?} is ignored: {}", shown(line))),
+        _ => agent
+            .session
+            .process
+            .host
+            .log(&format!("a line of unknown type {kind:?} is ignored: {}", shown(line))),
     }
 }
 
@@ -81,24 +85,24 @@ fn shown(line: &Value) -> String {
 }
 
 /// Puts a prompt into the queue; one that was seen before is only acknowledged.
-async fn admit(shared: &Shared, mut prompt: InboundUser, turn: Option<&TurnHandle>) {
+async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnHandle>) {
     if let Some(dropped) = drop_results(&mut prompt) {
         let text = format!("results of calls that this session did not make are left out: {dropped}");
-        shared.trouble("unknown_tool_result", &text).await;
+        agent.session.trouble("unknown_tool_result", &text).await;
     }
     let (uuid, priority) = (prompt.uuid.clone(), Priority::of(&prompt));
     let copy = prompt.clone();
-    let admitted = shared.queue().admit(prompt);
+    let admitted = agent.session.queue().admit(prompt);
     match admitted {
         Admitted::Duplicate(seen) => {
-            shared.replay(&copy).await;
+            agent.session.replay(&copy).await;
             if seen == Seen::EarlierRun {
                 // Nothing of this run will ever tell how it ended: it has.
-                shared.emit_lifecycle(uuid.as_deref(), "completed").await;
+                agent.session.emit_lifecycle(uuid.as_deref(), "completed").await;
             }
         }
         Admitted::Queued => {
-            shared.emit_lifecycle(uuid.as_deref(), "queued").await;
+            agent.session.emit_lifecycle(uuid.as_deref(), "queued").await;
             if let (Priority::Now, Some(turn)) = (priority, turn) {
                 turn.preempt.cancel();
             }

@@ -8,12 +8,12 @@ use lathe_models::{ModelError, ModelRequest};
 
 use crate::answer::Answer;
 use crate::sampling::cut_short;
-use crate::shared::Shared;
+use crate::services::SessionServices;
 
-impl Shared {
+impl SessionServices {
     /// Asks once. The texts of the answer, with an empty line between them.
     pub(crate) async fn ask_model_once(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
-        let mut paid = Paid { shared: self, model: &request.model, answer: Answer::default() };
+        let mut paid = Paid { session: self, model: &request.model, answer: Answer::default() };
         let mut stream = self.model.stream(request.clone()).await?;
         while let Some(event) = stream.events.next().await {
             drop(paid.answer.fold(&event?.event));
@@ -28,7 +28,7 @@ impl Shared {
 
 /// An answer that is paid for as far as it arrived, also when it breaks off or nobody waits for it any more.
 struct Paid<'a> {
-    shared: &'a Shared,
+    session: &'a SessionServices,
     model: &'a str,
     answer: Answer,
 }
@@ -36,6 +36,6 @@ struct Paid<'a> {
 impl Drop for Paid<'_> {
     fn drop(&mut self) {
         let model = if self.answer.model().is_empty() { self.model } else { self.answer.model() };
-        self.shared.totals().add(model, &self.answer.usage);
+        self.session.totals().add(model, &self.answer.usage);
     }
 }

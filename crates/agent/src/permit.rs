@@ -22,11 +22,11 @@ use lathe_protocol::{
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::AgentHandle;
 use crate::ask::AskError;
 use crate::config::PromptSurface;
 use crate::hooking::tools::Before;
 use crate::planning;
-use crate::shared::Shared;
 use crate::toolrun::ToolCall;
 
 /// The outcome of asking whether a call may run.
@@ -43,7 +43,7 @@ pub enum Permitted {
 
 /// Decides about one call: what the hooks said, the rules, and whoever can be asked.
 pub async fn permit(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     call: &ToolCall,
     before: Before,
     cancel: &CancellationToken,
@@ -52,7 +52,7 @@ pub async fn permit(
     if let Some(refused) = verdict.as_ref().and_then(|verdict| refused_by_hook(call, verdict)) {
         return refused;
     }
-    let (Judged { decision, place }, mode) = judge(shared, call, &input);
+    let (Judged { decision, place }, mode) = judge(agent, call, &input);
     let (decision, by_hook) = match &verdict {
         Some(verdict) => after_verdict(decision, verdict, call),
         None => (decision, false),
@@ -67,20 +67,20 @@ pub async fn permit(
             let meta = meta(call, None, Some(("accept", source, allowed.reason.wire_type())));
             Permitted::Yes { input, place, meta }
         }
-        Decision::Deny(denied) => refuse(shared, call, denied).await,
+        Decision::Deny(denied) => refuse(agent, call, denied).await,
         Decision::Ask(asked) if answered && asked.reason.rule().is_none() => {
             Permitted::Yes { input, place, meta: meta(call, None, Some(("accept", "hook", Some("hook")))) }
         }
         Decision::Ask(asked) => {
-            let host = shared.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
-            let root = shared.workspace.root.clone();
+            let host = agent.session.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
+            let root = agent.workspace.root.clone();
             let question = Question { call, input: &input, asked: &asked, place, root };
-            match settle(shared, &question, host, cancel).await {
+            match settle(agent, &question, host, cancel).await {
                 Some(permitted) => permitted,
-                None if shared.surface == PromptSurface::Closed && mode != PermissionMode::DontAsk => {
-                    refuse(shared, call, resolve_without_surface(&asked)).await
+                None if agent.session.surface == PromptSurface::Closed && mode != PermissionMode::DontAsk => {
+                    refuse(agent, call, resolve_without_surface(&asked)).await
                 }
-                None => refuse(shared, call, resolve_without_host(&asked, mode)).await,
+                None => refuse(agent, call, resolve_without_host(&asked, mode)).await,
             }
         }
     }
@@ -122,9 +122,9 @@ impl Question<'_> {
 }
 
 /// What the rules say about a call, and the mode they say it in.
-fn judge(shared: &Shared, call: &ToolCall, input: &Value) -> (Judged, PermissionMode) {
-    let cwd = shared.workspace.cwd();
-    let engine = shared.permissions();
+fn judge(agent: &AgentHandle, call: &ToolCall, input: &Value) -> (Judged, PermissionMode) {
+    let cwd = agent.workspace.cwd();
+    let engine = agent.session.permissions();
     let judged = engine.judge(&Call { tool: &call.name, input, cwd: &cwd, ..Call::default() });
     (judged, engine.mode())
 }
@@ -163,7 +163,7 @@ fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCal
 
 /// Asks the hooks and the host side by side; the first answer counts. None when there is nobody.
 async fn settle(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     question: &Question<'_>,
     host: bool,
     cancel: &CancellationToken,
@@ -176,15 +176,15 @@ async fn settle(
             permission_suggestions: (!asked.suggestions.is_empty()).then(|| asked.suggestions.clone()),
             ..PermissionRequestInput::default()
         };
-        let outcome = shared.fire(HookEventInput::PermissionRequest(event), Some(&call.id), cancel).await;
+        let outcome = agent.fire(HookEventInput::PermissionRequest(event), Some(&call.id), cancel).await;
         outcome.permission_request.map(|verdict| verdict.decision)
     };
     if !host {
         let decision = hooks.await?;
-        return Some(decided_by_hook(shared, question, decision).await);
+        return Some(decided_by_hook(agent, question, decision).await);
     }
     let withdraw = cancel.child_token();
-    let answer = ask_host(shared, question, &withdraw);
+    let answer = ask_host(agent, question, &withdraw);
     tokio::pin!(hooks, answer);
     tokio::select! {
         permitted = &mut answer => Some(permitted),
@@ -192,7 +192,7 @@ async fn settle(
             Some(decision) => {
                 withdraw.cancel();
                 answer.await;
-                Some(decided_by_hook(shared, question, decision).await)
+                Some(decided_by_hook(agent, question, decision).await)
             }
             None => Some(answer.await),
         },
@@ -200,7 +200,7 @@ async fn settle(
 }
 
 async fn decided_by_hook(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     question: &Question<'_>,
     decision: PermissionRequestDecision,
 ) -> Permitted {
@@ -208,10 +208,10 @@ async fn decided_by_hook(
     match decision {
         PermissionRequestDecision::Allow { updated_input, updated_permissions } => {
             for update in updated_permissions.iter().flatten() {
-                apply(shared, update).await;
+                apply(agent, update).await;
             }
             let meta = meta(call, None, Some(("accept", "hook", Some("hook"))));
-            granted(shared, question, updated_input, meta).await
+            granted(agent, question, updated_input, meta).await
         }
         PermissionRequestDecision::Deny { interrupt: Some(true), .. } => {
             Permitted::Stop { meta: meta(call, Some("user-rejected"), None) }
@@ -225,12 +225,12 @@ async fn decided_by_hook(
 }
 
 /// A denial that nobody was asked about: the host hears of it, the model reads why.
-async fn refuse(shared: &Shared, call: &ToolCall, denied: Denied) -> Permitted {
+async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> Permitted {
     if denied.shown_as == ShownAs::ToolUseError {
         let meta = meta(call, None, Some(("reject", "config", denied.reason.wire_type())));
         return Permitted::Senseless { text: denied.message, meta };
     }
-    shared.emit(shared.frames.permission_denied(&call.name, &call.id, &denied)).await;
+    agent.session.emit(agent.frames.permission_denied(&call.name, &call.id, &denied)).await;
     // A question without an answer is a no of the user, and names no reason here.
     let (kind, reason_type) = match denied.was_question {
         true => ("user-rejected", None),
@@ -241,16 +241,20 @@ async fn refuse(shared: &Shared, call: &ToolCall, denied: Denied) -> Permitted {
 }
 
 /// Asks the host and does what it says.
-async fn ask_host(shared: &Arc<Shared>, question: &Question<'_>, cancel: &CancellationToken) -> Permitted {
+async fn ask_host(
+    agent: &Arc<AgentHandle>,
+    question: &Question<'_>,
+    cancel: &CancellationToken,
+) -> Permitted {
     let call = question.call;
-    shared.emit_state("requires_action").await;
-    shared.fire_aside(HookEventInput::Notification(NotificationInput {
+    agent.session.emit_state("requires_action").await;
+    agent.fire_aside(HookEventInput::Notification(NotificationInput {
         message: format!("Permission is needed to use {}", call.name),
         notification_type: "permission_prompt".to_owned(),
         ..NotificationInput::default()
     }));
-    let answer = shared.ask(request(question), cancel, None).await;
-    shared.emit_state("running").await;
+    let answer = agent.session.ask(request(question), cancel, None).await;
+    agent.session.emit_state("running").await;
     let answer = match answer {
         Ok(answer) => answer,
         Err(AskError::Withdrawn) => return Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
@@ -260,10 +264,10 @@ async fn ask_host(shared: &Arc<Shared>, question: &Question<'_>, cancel: &Cancel
         }
     };
     match PermissionResult::parse(&answer) {
-        Ok(PermissionResult::Allow(allow)) => allowed(shared, question, allow).await,
+        Ok(PermissionResult::Allow(allow)) => allowed(agent, question, allow).await,
         Ok(PermissionResult::Deny(deny)) => denied(call, deny),
-        Ok(PermissionResult::Unknown(_)) => invalid(shared, call, "it is neither allow nor deny").await,
-        Err(error) => invalid(shared, call, &error.to_string()).await,
+        Ok(PermissionResult::Unknown(_)) => invalid(agent, call, "it is neither allow nor deny").await,
+        Err(error) => invalid(agent, call, &error.to_string()).await,
     }
 }
 
@@ -287,23 +291,23 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
     }
 }
 
-async fn allowed(shared: &Arc<Shared>, question: &Question<'_>, allow: PermissionAllow) -> Permitted {
+async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: PermissionAllow) -> Permitted {
     let updates = allow.updated_permissions.unwrap_or_default();
     let source = match allow.decision_classification.as_deref() {
         Some("user_permanent") => "user_permanent",
         Some(_) | None => "user_temporary",
     };
     for update in &updates {
-        apply(shared, update).await;
+        apply(agent, update).await;
     }
     let meta = meta(question.call, None, Some(("accept", source, None)));
-    granted(shared, question, allow.updated_input, meta).await
+    granted(agent, question, allow.updated_input, meta).await
 }
 
 /// Somebody agreed, perhaps to another input. That is another call: what a rule denies stays denied, whoever
 /// wrote it. An input that stayed as it was runs at the place that was asked about, wherever it leads by now.
 async fn granted(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     question: &Question<'_>,
     updated: Option<Value>,
     meta: ToolResultMeta,
@@ -313,32 +317,32 @@ async fn granted(
         Some(Value::Object(fields)) if !fields.is_empty() => Value::Object(fields),
         Some(_) | None => question.input.clone(),
     };
-    let (judged, _) = judge(shared, question.call, &input);
+    let (judged, _) = judge(agent, question.call, &input);
     if let Decision::Deny(denied) = judged.decision {
-        return refuse(shared, question.call, denied).await;
+        return refuse(agent, question.call, denied).await;
     }
     let place = if input == *question.input { question.place.clone() } else { judged.place };
     Permitted::Yes { input, place, meta }
 }
 
 /// Applies an update to the session, and to the settings file it names.
-pub async fn apply(shared: &Arc<Shared>, update: &PermissionUpdate) {
-    let before = shared.permissions().mode();
-    let applied = shared.permissions().apply(update);
-    let mode = shared.permissions().mode();
+pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
+    let before = agent.session.permissions().mode();
+    let applied = agent.session.permissions().apply(update);
+    let mode = agent.session.permissions().mode();
     if mode != before {
-        shared.emit(shared.frames.mode_changed(mode.as_str())).await;
+        agent.session.emit(agent.frames.mode_changed(mode.as_str())).await;
     }
-    shared.settings.rules_changed(&shared.permissions());
+    agent.session.settings.rules_changed(&agent.session.permissions());
     let saved = if applied.is_ok() && names_a_file(update) {
-        shared.settings.save_permission(update)
+        agent.session.settings.save_permission(update)
     } else {
         Ok(())
     };
     let trouble = applied.err().map(|error| error.to_string()).or(saved.err());
     if let Some(trouble) = trouble {
         let text = format!("a permission update was not applied: {trouble}");
-        shared.trouble("permission_update_failed", &text).await;
+        agent.session.trouble("permission_update_failed", &text).await;
     }
 }
 
@@ -376,9 +380,9 @@ fn failed(call: &ToolCall, why: &str) -> Permitted {
 }
 
 /// An answer that cannot be understood is said back to the host, not only to the model.
-async fn invalid(shared: &Shared, call: &ToolCall, why: &str) -> Permitted {
+async fn invalid(agent: &AgentHandle, call: &ToolCall, why: &str) -> Permitted {
     let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
-    shared.trouble("invalid_permission_result", &text).await;
+    agent.session.trouble("invalid_permission_result", &text).await;
     let meta = meta(call, Some("permission-rule"), Some(("reject", "config", Some("other"))));
     let text = format!("The permission callback returned an invalid result, so the call was not run: {why}");
     Permitted::No { text, meta }

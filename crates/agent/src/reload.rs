@@ -15,7 +15,7 @@ use lathe_settings::{Changed, Source};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Reloaded;
-use crate::shared::Shared;
+use crate::agent::AgentHandle;
 
 /// A rule and who wrote it.
 pub type SettingsRule = (PermissionBehavior, RuleSource, SourcedRule);
@@ -24,10 +24,10 @@ pub type SettingsRule = (PermissionBehavior, RuleSource, SourcedRule);
 const HOOK_SOURCES: [HookSource; 5] =
     [HookSource::Policy, HookSource::Flag, HookSource::Local, HookSource::Project, HookSource::User];
 
-impl Shared {
+impl AgentHandle {
     /// Brings the session up to date with its settings files.
     pub(crate) async fn follow_settings(self: &Arc<Self>, cancel: &CancellationToken) {
-        let changed = self.settings.changed();
+        let changed = self.session.settings.changed();
         if changed.is_empty() {
             return;
         }
@@ -35,9 +35,9 @@ impl Shared {
         for file in changed {
             if self.is_refused(&file, cancel).await { refused.push(file) } else { taken.push(file) }
         }
-        self.settings.leave(&refused);
+        self.session.settings.leave(&refused);
         if !taken.is_empty() {
-            let reloaded = self.settings.reload(&taken);
+            let reloaded = self.session.settings.reload(&taken);
             self.take_settings(reloaded).await;
         }
     }
@@ -53,7 +53,7 @@ impl Shared {
         let outcome = self.fire(HookEventInput::ConfigChange(input), None, cancel).await;
         let Some(block) = outcome.block() else { return false };
         let text = format!("a hook keeps {} from taking effect: {}", file.path.display(), block.reason);
-        self.emit(self.frames.note("config_change_blocked", &text)).await;
+        self.session.emit(self.frames.note("config_change_blocked", &text)).await;
         true
     }
 
@@ -63,11 +63,12 @@ impl Shared {
             reloaded;
         let mut troubles: Vec<String> = problems;
         troubles.extend(self.take_hooks(&hooks));
-        self.hooks.set_options(hook_options);
-        self.set_env(env);
-        self.compaction().follow(compaction);
+        self.session.hooks.set_options(hook_options);
+        self.session.set_hook_env(env.hooks);
+        self.workspace.env.set_base(env.tools);
+        self.change(|view| view.compact.follow(compaction));
         let (warnings, mode) = {
-            let mut engine = self.permissions();
+            let mut engine = self.session.permissions();
             let before = engine.mode();
             let warnings = replace_rules(&mut engine, rules);
             engine.replace_directories(&directories.removed, &directories.added);
@@ -75,16 +76,16 @@ impl Shared {
                 engine.forbid_bypass();
             }
             let mode = engine.mode();
-            self.settings.rules_changed(&engine);
+            self.session.settings.rules_changed(&engine);
             (warnings, (mode != before).then_some(mode))
         };
         self.workspace.change_dirs(&directories.removed, &directories.added);
         troubles.extend(warnings);
         for trouble in troubles {
-            self.emit(self.frames.note("settings_changed", &trouble)).await;
+            self.session.emit(self.frames.note("settings_changed", &trouble)).await;
         }
         if let Some(mode) = mode {
-            self.emit(self.frames.mode_changed(mode.as_str())).await;
+            self.session.emit(self.frames.mode_changed(mode.as_str())).await;
         }
     }
 
@@ -93,7 +94,7 @@ impl Shared {
         let mut warnings = Vec::new();
         for source in HOOK_SOURCES {
             let written = hooks.iter().find(|(owner, _)| *owner == source).map_or(&none, |(_, hooks)| hooks);
-            warnings.extend(self.hooks.register(source, written).iter().map(ToString::to_string));
+            warnings.extend(self.session.hooks.register(source, written).iter().map(ToString::to_string));
         }
         warnings
     }

@@ -8,16 +8,16 @@ use crate::turn::Turn;
 
 /// The next request of a turn.
 pub fn build(turn: &mut Turn<'_>) -> ModelRequest {
-    let messages = turn.history.messages();
-    let choice = turn.shared.choice().clone();
+    let messages = turn.agent.history.messages();
+    let choice = turn.agent.handle.choice().as_ref().clone();
     let model = catalog::capabilities(&turn.model_id);
     let max_tokens = choice.max_output_tokens.unwrap_or(model.max_output_tokens);
     let effort = choice.effort.as_deref().or(model.default_effort);
     ModelRequest {
         model: turn.model_id.clone(),
         max_tokens,
-        system: turn.shared.system_prompt().parts(),
-        tools: turn.shared.tools().api_json(),
+        system: turn.agent.handle.system_prompt().parts(),
+        tools: turn.agent.handle.tools().api_json(),
         messages,
         thinking: thinking(choice.thinking, &model, max_tokens),
         effort: effort.and_then(|effort| model.clamp_effort(effort)).map(str::to_owned),

@@ -47,19 +47,19 @@ pub(crate) enum Then {
 impl Turn<'_> {
     /// Gets one answer and runs its tools.
     pub(crate) async fn sample(&mut self) -> Result<RoundEnd, Outcome> {
-        let mut calls = Calls::new(self.shared.limits.max_budget_usd.is_none());
+        let mut calls = Calls::new(self.session.max_budget_usd.is_none());
         let mut retries = 0;
         let mut overloads = 0;
         loop {
             self.follow_model_choice();
             let request = Arc::new(request::build(self));
-            self.shared.remember_request(&request);
+            self.agent.handle.publish_request(&request);
             let mut answer = Answer::default();
             let began = Instant::now();
             let attempt = self.attempt(&request, &mut answer, &mut calls).await;
             let api_ms = began.elapsed().as_millis() as u64;
             self.stats.api_ms += api_ms;
-            self.shared.totals().add_api_ms(api_ms);
+            self.session.totals().add_api_ms(api_ms);
             self.count_usage(&answer);
             match attempt {
                 Attempt::Complete => return self.complete(answer, calls).await,
@@ -71,7 +71,7 @@ impl Turn<'_> {
                         return self.cut_off(answer, calls).await;
                     }
                     // What came of a broken answer is paid for too.
-                    if self.shared.over_budget() {
+                    if self.session.over_budget() {
                         return Err(Outcome::Ended(Ending::Budget));
                     }
                     if self.switches_model(&error, &mut overloads).await {
@@ -91,7 +91,7 @@ impl Turn<'_> {
 
     /// A host may choose another model at any time: it counts from the next request on.
     pub(crate) fn follow_model_choice(&mut self) {
-        let chosen = self.shared.choice().id.clone();
+        let chosen = self.agent.handle.choice().id.clone();
         if chosen != self.chosen_id {
             self.model_id.clone_from(&chosen);
             self.chosen_id = chosen;
@@ -105,13 +105,13 @@ impl Turn<'_> {
         answer: &mut Answer,
         calls: &mut Calls,
     ) -> Attempt {
-        if self.shared.options.partial_messages {
+        if self.session.options.partial_messages {
             let prompts = if self.stats.prompts_named { None } else { self.stats.prompt_list() };
-            self.shared.emit(self.shared.frames.requesting(prompts)).await;
+            self.session.emit(self.agent.handle.frames.requesting(prompts)).await;
         }
         let now = self.stats.elapsed_ms();
         self.stats.first_request_ms.get_or_insert(now);
-        let model = self.shared.model.clone();
+        let model = self.session.model.clone();
         let mut stream = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Attempt::Interrupted,
@@ -144,29 +144,29 @@ impl Turn<'_> {
     async fn take_event(&mut self, event: ModelEvent, answer: &mut Answer, calls: &mut Calls) {
         let now = self.stats.elapsed_ms();
         let first = *self.stats.first_event_ms.get_or_insert(now);
-        let partial = self.shared.options.partial_messages;
+        let partial = self.session.options.partial_messages;
         let finished = answer.fold(&event.event);
         if partial && let StreamEvent::ContentBlockDelta { delta, .. } = &event.event {
             self.estimate_thinking(delta).await;
         }
         if let Some(block) = finished {
-            let block = toolrun::in_own_form(self.shared, block);
+            let block = toolrun::in_own_form(&self.agent.handle, block);
             answer.replace_last(&block);
             let uuid = self.say_block(answer, &block, None).await;
-            if let Some(call) = ToolCall::from_block(self.shared, &block, uuid) {
-                calls.add(toolrun::access(self.shared, &call), call);
+            if let Some(call) = ToolCall::from_block(&self.agent.handle, &block, uuid) {
+                calls.add(toolrun::access(&self.agent.handle, &call), call);
                 self.start_calls(calls);
             }
         }
         if partial {
             let is_start = matches!(event.event, StreamEvent::MessageStart { .. });
             let ttft = is_start.then_some(first);
-            let mut frame = self.shared.frames.stream_event(event.raw, answer.id(), ttft);
+            let mut frame = self.agent.handle.frames.stream_event(event.raw, answer.id(), ttft);
             if is_start && !self.stats.prompts_named {
                 frame.user_message_uuid = self.stats.prompts.first().cloned();
                 frame.user_message_uuids = self.stats.prompt_list();
             }
-            self.shared.emit(frame).await;
+            self.session.emit(frame).await;
         }
     }
 
@@ -174,8 +174,8 @@ impl Turn<'_> {
         if let lathe_models::ContentDelta::Thinking(text) = delta {
             let tokens = (text.len() as u64).div_ceil(4);
             self.stats.thinking_tokens += tokens;
-            let frame = self.shared.frames.thinking_tokens(self.stats.thinking_tokens, tokens);
-            self.shared.emit(frame).await;
+            let frame = self.agent.handle.frames.thinking_tokens(self.stats.thinking_tokens, tokens);
+            self.session.emit(frame).await;
         }
     }
 
@@ -185,20 +185,21 @@ impl Turn<'_> {
         }
         while let Some((call, access)) = calls.schedule.start_next() {
             let siblings = calls.siblings.subscribe();
-            let run = toolrun::run(self.shared.clone(), call, siblings, self.cancel.child_token());
+            let run = toolrun::run(self.agent.handle.clone(), call, siblings, self.cancel.child_token());
             calls.running.push(Box::pin(async move { (run.await, access) }));
         }
     }
 
     async fn take_answer(&mut self, (end, access): (CallEnd, Access), calls: &mut Calls) {
         calls.schedule.finished(access);
-        let answered = match end {
+        let mut answered = match end {
             CallEnd::Answered(answered) => *answered,
             CallEnd::Deferred(call) => {
                 calls.deferred = Some(*call);
                 return;
             }
         };
+        self.add_instructions_due(&mut answered).await;
         self.say_tool_result(&answered).await;
         self.stats.structured.note(&answered);
         if answered.interrupted {
@@ -219,14 +220,16 @@ impl Turn<'_> {
         self.stats.visible = answer.is_visible();
         let end = answered(&answer);
         let behind_calls = behind_calls(&answer);
-        self.history.add_assistant(answer.blocks);
+        self.agent.history.add_assistant(answer.blocks);
         self.note_answer(&answer.usage);
         if calls.is_empty() {
             return Ok(end);
         }
-        if self.shared.over_budget() {
+        if self.session.over_budget() {
             // The answer that crossed the limit is the last: what it asked for is not done.
-            self.history.add_user(calls.refuse_all("The spending limit was reached; this was not run."));
+            self.agent
+                .history
+                .add_user(calls.refuse_all("The spending limit was reached; this was not run."));
             return Ok(RoundEnd::ToolsAnswered(behind_calls));
         }
         if behind_calls == StopReason::Refusal {
@@ -237,14 +240,14 @@ impl Turn<'_> {
             return Ok(self.put_off(call));
         }
         calls.sort_batch();
-        self.shared.tell_cwd(&self.cancel).await;
+        self.agent.tell_cwd(&self.cancel).await;
         let batch =
-            hooking::tools::after_batch(self.shared, std::mem::take(&mut calls.batch), &self.cancel).await;
+            hooking::tools::after_batch(&self.agent.handle, std::mem::take(&mut calls.batch), &self.cancel)
+                .await;
         calls.stops |= batch.stops;
         calls.notes.extend(batch.notes);
-        self.history.add_user(calls.blocks());
-        self.history.add_notes(&calls.notes);
-        self.shared.write_notes(&calls.notes);
+        self.agent.history.add_user(calls.blocks());
+        self.agent.tell_model(&calls.notes);
         if calls.interrupted || self.cancel.is_cancelled() {
             self.mark_interrupted(Phase::Tools).await;
             return Err(Outcome::Interrupted(Phase::Tools));
@@ -260,7 +263,7 @@ impl Turn<'_> {
             RoundEnd::StoppedByHook
         } else if given {
             RoundEnd::StructuredOutput
-        } else if structured.failures >= self.shared.limits.max_structured_attempts {
+        } else if structured.failures >= self.agent.limits.max_structured_attempts {
             RoundEnd::StructuredOutputExhausted
         } else {
             RoundEnd::ToolsAnswered(behind_calls)
@@ -310,11 +313,11 @@ impl Turn<'_> {
         let open = answer.open_indices();
         if let Some(text) = answer.take_partial_text() {
             let block = json!({"type": "text", "text": text});
-            let mut frame = self.shared.frames.assistant_block(&answer, &block, None);
+            let mut frame = self.agent.handle.frames.assistant_block(&answer, &block, None);
             frame.aborted = Some(true);
             self.name_prompts(&mut frame);
-            self.shared.journal().assistant(&frame);
-            self.shared.emit(frame).await;
+            self.agent.journal.assistant(&frame);
+            self.session.emit(frame).await;
             answer.blocks.push(block);
         }
         let phase = if calls.is_empty() { Phase::Streaming } else { Phase::Tools };
@@ -323,11 +326,11 @@ impl Turn<'_> {
             self.stats.stop_reason = answer.stop_reason.clone().or_else(|| Some("tool_use".to_owned()));
         }
         self.finish_calls(&mut calls).await;
-        self.history.add_assistant(std::mem::take(&mut answer.blocks));
+        self.agent.history.add_assistant(std::mem::take(&mut answer.blocks));
         self.note_answer(&answer.usage);
-        self.history.add_user(calls.blocks());
+        self.agent.history.add_user(calls.blocks());
         self.mark_interrupted(phase).await;
-        if self.shared.options.partial_messages && !open.is_empty() {
+        if self.session.options.partial_messages && !open.is_empty() {
             let end = json!({
                 "type": "message_delta",
                 "context_management": null,
@@ -343,7 +346,7 @@ impl Turn<'_> {
     /// never waits for their end.
     async fn close_partial_events(&mut self, answer: &Answer) {
         let open = answer.open_indices();
-        if self.shared.options.partial_messages && !open.is_empty() {
+        if self.session.options.partial_messages && !open.is_empty() {
             self.close_events(answer, &open, None).await;
         }
     }
@@ -351,8 +354,8 @@ impl Turn<'_> {
     async fn close_events(&mut self, answer: &Answer, open: &[usize], end: Option<Value>) {
         let stops = open.iter().map(|index| json!({"type": "content_block_stop", "index": index}));
         for event in stops.chain(end).chain([json!({"type": "message_stop"})]) {
-            let frame = self.shared.frames.stream_event(event, answer.id(), None);
-            self.shared.emit(frame).await;
+            let frame = self.agent.handle.frames.stream_event(event, answer.id(), None);
+            self.session.emit(frame).await;
         }
     }
 
@@ -368,20 +371,21 @@ impl Turn<'_> {
         let Some(fallback) = self.next_fallback() else { return false };
         *overloads = 0;
         let original = std::mem::replace(&mut self.model_id, fallback.clone());
-        self.shared.emit(self.shared.frames.model_fallback(trigger, &original, &fallback)).await;
+        self.session.emit(self.agent.handle.frames.model_fallback(trigger, &original, &fallback)).await;
         true
     }
 
     /// Waits for the next attempt, or gives up.
     pub(crate) async fn before_retry(&mut self, error: ModelError, attempt: u32) -> Result<Then, GaveUp> {
-        let delay = match self.shared.retry.decide(attempt, &error, self.shared.host.random()) {
-            RetryDecision::Retry { delay } => delay,
-            RetryDecision::GiveUp if breaks_streams(error.kind) => return Ok(Then::WithoutStream),
-            RetryDecision::GiveUp => return Err(GaveUp::Failed(error)),
-        };
-        let max = self.shared.retry.max_retries;
-        let frame = self.shared.frames.api_retry(attempt, max, delay, &error);
-        self.shared.emit(frame).await;
+        let delay =
+            match self.session.process.retry.decide(attempt, &error, self.session.process.host.random()) {
+                RetryDecision::Retry { delay } => delay,
+                RetryDecision::GiveUp if breaks_streams(error.kind) => return Ok(Then::WithoutStream),
+                RetryDecision::GiveUp => return Err(GaveUp::Failed(error)),
+            };
+        let max = self.session.process.retry.max_retries;
+        let frame = self.agent.handle.frames.api_retry(attempt, max, delay, &error);
+        self.session.emit(frame).await;
         match tokio::time::timeout(delay, self.cancel.cancelled()).await {
             Ok(()) => Err(GaveUp::Interrupted),
             Err(_elapsed) => Ok(Then::Again),
@@ -400,7 +404,7 @@ impl Turn<'_> {
         mut calls: Calls,
     ) -> Result<RoundEnd, Outcome> {
         let began = Instant::now();
-        let model = self.shared.model.clone();
+        let model = self.session.model.clone();
         let whole = tokio::select! {
             () = self.cancel.cancelled() => return Err(self.interrupted_while_waiting().await),
             whole = model.complete(request.clone()) => whole.map_err(Outcome::Failed)?,
@@ -409,10 +413,10 @@ impl Turn<'_> {
         let answer = Answer::from_complete(&whole.message, whole.request_id);
         self.count_usage(&answer);
         for block in answer.blocks.clone() {
-            let block = toolrun::in_own_form(self.shared, block);
+            let block = toolrun::in_own_form(&self.agent.handle, block);
             let uuid = self.say_block(&answer, &block, answer.stop_reason.clone()).await;
-            if let Some(call) = ToolCall::from_block(self.shared, &block, uuid) {
-                calls.add(toolrun::access(self.shared, &call), call);
+            if let Some(call) = ToolCall::from_block(&self.agent.handle, &block, uuid) {
+                calls.add(toolrun::access(&self.agent.handle, &call), call);
             }
         }
         self.complete(answer, calls).await
@@ -420,15 +424,15 @@ impl Turn<'_> {
 
     /// Remembers how large the conversation is by the API's count, and where its last answer is written.
     fn note_answer(&mut self, usage: &lathe_protocol::Usage) {
-        let record = self.shared.journal().answer_record();
-        self.history.note_answer(usage, record);
-        self.shared.note_context(self.history.size());
+        let record = self.agent.journal.answer_record();
+        self.agent.history.note_answer(usage, record);
+        self.agent.handle.publish_size(self.agent.history.size());
     }
 
     fn count_usage(&mut self, answer: &Answer) {
         self.stats.usage.add(&answer.usage);
         let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
-        let mut totals = self.shared.totals();
+        let mut totals = self.session.totals();
         totals.add(model, &answer.usage);
         totals.note_last(&answer.usage);
     }

@@ -11,18 +11,18 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::{Agent, AgentHandle};
 use crate::announce::{init_frame, is_blank, prompt_blocks};
 use crate::beside::Beside;
 use crate::checkpoints::Checkpoints;
 use crate::commands::{self, Dispatch};
 use crate::config::{SessionConfig, Setup};
 use crate::finish::{Finished, finish};
-use crate::history::History;
 use crate::hooking::submit::Submitted;
 use crate::journal::{Starts, Words};
 use crate::lines;
 use crate::planning;
-use crate::shared::Shared;
+use crate::services::SessionServices;
 use crate::toolrun::ToolCall;
 use crate::turn::{Outcome, Stats, Turn};
 use crate::work::{Work, outcome_of};
@@ -65,10 +65,12 @@ enum Due {
     DeferredCall,
 }
 
-/// A running session.
-struct Session {
-    shared: Arc<Shared>,
-    history: History,
+/// The loop of a running session. The main agent is no part of it but lent to each step, so that the host's
+/// lines can be taken in while the agent works.
+struct SessionLoop {
+    session: Arc<SessionServices>,
+    /// The main agent as host requests see it.
+    main: Arc<AgentHandle>,
     inbox: mpsc::Receiver<Inbound>,
     /// Requests of the host that take their time.
     beside: Beside,
@@ -100,18 +102,22 @@ pub async fn run(
     let beginning = std::mem::take(&mut config.beginning);
     let source = beginning.source();
     let setup = config.setup;
-    let shared = Shared::new(config, out, signals.stop);
+    let (session, main) = SessionServices::start(config, out, signals.stop);
+    let mut agent = Agent::main(session, main);
     let mut resumed = beginning.resumed();
     let deferred =
         resumed.as_mut().and_then(|resumed| resumed.deferred.take()).map(ToolCall::put_off_earlier);
-    let history = resumed.map_or_else(History::default, |resumed| shared.take_up(*resumed));
-    shared.note_context(history.size());
-    let mut session = Session {
-        started_ms: shared.host.now_ms(),
-        beside: Beside::new(shared.clone()),
-        preamble: shared.preamble(),
-        shared,
-        history,
+    if let Some(resumed) = resumed {
+        agent.resume(*resumed);
+    }
+    agent.handle.publish_size(agent.history.size());
+    let (main, session) = (agent.handle.clone(), agent.handle.session.clone());
+    let mut looping = SessionLoop {
+        started_ms: session.process.host.now_ms(),
+        beside: Beside::new(main.clone()),
+        preamble: agent.instructions.preamble(),
+        session,
+        main,
         inbox,
         open: true,
         finish: signals.finish,
@@ -121,35 +127,40 @@ pub async fn run(
         results: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
-    session.begin(source, setup).await;
+    looping.begin(&mut agent, source, setup).await;
     while setup != Some(Setup::InitOnly)
-        && let Some(due) = session.next_due().await
+        && let Some(due) = looping.next_due().await
     {
-        session.turn(due).await;
+        looping.turn(&mut agent, due).await;
     }
-    session.answer_the_rest().await;
-    session.finish_hooks().await;
-    session.shared.workspace.ledger.kill_all().await;
-    session.close_journal().await;
-    session.shared.mirror_records().await;
-    session.shared.checkpoints.iter().for_each(Checkpoints::close);
-    session.end.interrupted = session.finish.is_cancelled();
-    session.end
+    looping.end().await
 }
 
-impl Session {
+impl SessionLoop {
+    /// Everything that follows the last turn.
+    async fn end(mut self) -> SessionEnd {
+        self.answer_the_rest().await;
+        self.finish_hooks().await;
+        self.main.workspace.ledger.kill_all().await;
+        self.close_files().await;
+        self.session.mirror_records().await;
+        self.session.checkpoints.iter().for_each(Checkpoints::close);
+        self.end.interrupted = self.finish.is_cancelled();
+        self.end
+    }
+
     /// What to do next; none when there will be nothing more.
     async fn next_due(&mut self) -> Option<Due> {
         let mut patience = None;
         loop {
-            if self.shared.stop.is_cancelled() || self.finish.is_cancelled() {
+            if self.session.stop.is_cancelled() || self.finish.is_cancelled() {
                 return None;
             }
             // What changes the session counts before the prompt that came after it.
             let changing = self.beside.is_changing();
-            let next = if changing { None } else { self.shared.queue().take_next() };
+            let next = if changing { None } else { self.session.queue().take_next() };
             // A host that has introduced itself has brought its hooks; one that is gone will bring none.
-            let heard = self.shared.is_initialized() || !self.open;
+            let heard = self.session.introduction().is_done || !self.open;
             let takes_up = next.is_none() && !changing && heard && self.takes_up;
             if takes_up && !self.open {
                 return Some(Due::DeferredCall);
@@ -161,12 +172,12 @@ impl Session {
             }
             tokio::select! {
                 biased;
-                () = self.shared.stop.cancelled() => return None,
+                () = self.session.stop.cancelled() => return None,
                 () = self.finish.cancelled() => return None,
                 line = self.inbox.recv(), if self.open => self.take_in(line, None).await,
                 () = self.beside.changed(), if changing => {}
                 () = tokio::time::sleep_until(prompt_due), if takes_up => return Some(Due::DeferredCall),
-                prompt = self.shared.until_woken(), if self.open && !changing => return Some(Due::Prompt(Box::new(prompt))),
+                prompt = self.session.until_woken(), if self.open && !changing => return Some(Due::Prompt(Box::new(prompt))),
             }
         }
     }
@@ -174,7 +185,7 @@ impl Session {
     /// Takes in a line of the host, or the news that there will be no more.
     async fn take_in(&mut self, line: Option<Inbound>, turn: Option<&TurnHandle>) {
         match line {
-            Some(line) => lines::take(&self.shared, &mut self.beside, line, turn).await,
+            Some(line) => lines::take(&self.main, &mut self.beside, line, turn).await,
             None => self.close(),
         }
     }
@@ -210,8 +221,8 @@ impl Session {
 
     /// Requests that were under way when the last prompt was done still get their answer.
     async fn answer_the_rest(&mut self) {
-        let mut beside = std::mem::replace(&mut self.beside, Beside::new(self.shared.clone()));
-        let stop = self.shared.stop.clone();
+        let mut beside = std::mem::replace(&mut self.beside, Beside::new(self.main.clone()));
+        let stop = self.session.stop.clone();
         self.serve(
             async {
                 tokio::select! {
@@ -227,13 +238,13 @@ impl Session {
     /// The host sends no more: what it was asked can no longer be answered.
     fn close(&mut self) {
         self.open = false;
-        self.shared.questions.close();
+        self.session.questions.close();
     }
 
     /// The hooks that wait for a session; what they say goes in front of the first prompt.
-    async fn begin(&mut self, source: &str, setup: Option<Setup>) {
-        let (shared, cancel) = (self.shared.clone(), self.shared.stop.child_token());
-        let beginning = self.listening(shared.begin(source, setup, &cancel), &cancel).await;
+    async fn begin(&mut self, agent: &mut Agent, source: &str, setup: Option<Setup>) {
+        let cancel = self.session.stop.child_token();
+        let beginning = self.listening(agent.begin(source, setup, &cancel), &cancel).await;
         if !beginning.notes.is_empty() {
             let notes = system_reminder(&beginning.notes.join("\n"));
             self.preamble = Some(match self.preamble.take() {
@@ -246,44 +257,44 @@ impl Session {
 
     /// The hooks that wait for the end, and the end of those that ran on.
     async fn finish_hooks(&mut self) {
-        let shared = self.shared.clone();
-        self.serve(shared.end_conversation("other"), None).await;
-        self.shared.late.shut_down().await;
-        self.shared.hooks.shut_down().await;
+        let main = self.main.clone();
+        self.serve(main.end_conversation("other"), None).await;
+        self.session.late.shut_down().await;
+        self.session.hooks.shut_down().await;
     }
 
     /// What could not be saved until the end is told at the end: from here on it is gone.
-    async fn close_journal(&mut self) {
-        let lost = self.shared.journal().close();
+    async fn close_files(&mut self) {
+        let lost = self.session.files.close();
         if let Some(lost) = lost {
-            self.shared.trouble("session_not_saved", &lost).await;
+            self.session.trouble("session_not_saved", &lost).await;
         }
     }
 
     /// Opens the turn of a prompt, or of a call that was put off and has none.
-    async fn open(&mut self, due: Due, handle: &TurnHandle) -> (InboundUser, Work) {
+    async fn open(&mut self, agent: &mut Agent, due: Due, handle: &TurnHandle) -> (InboundUser, Work) {
         self.takes_up = false;
-        self.shared.emit_state("running").await;
+        self.session.emit_state("running").await;
         let prompt = match due {
             Due::DeferredCall => {
-                let command = self.shared.frames.uuid();
-                self.shared.emit_lifecycle(Some(&command), "started").await;
+                let command = self.main.frames.uuid();
+                self.session.emit_lifecycle(Some(&command), "started").await;
                 return (InboundUser::default(), Work::TakeUp { command });
             }
             Due::Prompt(prompt) => *prompt,
         };
-        self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+        self.session.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
         if self.asks_nothing(&prompt) {
             let work = self.open_blank(&prompt).await;
             return (prompt, work);
         }
-        self.shared.announce_prompt(&prompt);
+        agent.announce_prompt(&prompt);
         if let Some(preamble) = self.preamble.take() {
-            self.history.add_user_text(&preamble);
+            agent.history.add_user_text(&preamble);
         }
-        let work = match commands::dispatch(&self.shared, &prompt) {
+        let work = match commands::dispatch(&self.main, &prompt) {
             Dispatch::Command(call) => Work::Command(call),
-            Dispatch::Prompt { note } => self.take_prompt(&prompt, note, handle).await,
+            Dispatch::Prompt { note } => self.take_prompt(agent, &prompt, note, handle).await,
         };
         (prompt, work)
     }
@@ -298,10 +309,10 @@ impl Session {
     /// else, to rewind files for instance. The API refuses empty messages, so nobody is asked and nothing is written
     /// down; only a call that was put off is taken up.
     async fn open_blank(&mut self, prompt: &InboundUser) -> Work {
-        let init = init_frame(&self.shared, prompt.uuid.as_deref());
-        self.shared.emit(Outbound::system(init)).await;
-        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.shared.frames.uuid());
-        self.shared.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
+        let init = init_frame(&self.main, prompt.uuid.as_deref());
+        self.session.emit(Outbound::system(init)).await;
+        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.main.frames.uuid());
+        self.session.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
         match self.deferred {
             Some(_) => Work::Answer,
             None => Work::Nothing { text: String::new() },
@@ -309,34 +320,24 @@ impl Session {
     }
 
     /// One prompt, one result.
-    async fn turn(&mut self, due: Due) {
+    async fn turn(&mut self, agent: &mut Agent, due: Due) {
         // From here on it can be broken off, also while hooks look at the prompt.
-        let handle = TurnHandle { cancel: self.shared.stop.child_token(), preempt: CancellationToken::new() };
-        let (prompt, work) = self.open(due, &handle).await;
+        let handle =
+            TurnHandle { cancel: self.session.stop.child_token(), preempt: CancellationToken::new() };
+        let (prompt, work) = self.open(agent, due, &handle).await;
         // A call that was put off comes before anything the model is asked.
         let deferred = match &work {
             Work::Answer | Work::TakeUp { .. } => self.deferred.take(),
             Work::Command(_) | Work::Nothing { .. } | Work::BrokenOff => None,
         };
-        let choice = self.shared.choice().clone();
-        let mut history = std::mem::take(&mut self.history);
-        let mut turn = Turn {
-            shared: &self.shared.clone(),
-            history: &mut history,
-            cancel: handle.cancel.clone(),
-            preempt: handle.preempt.clone(),
-            stats: Stats::new(&prompt),
-            model_id: choice.id.clone(),
-            chosen_id: choice.id,
-            fallbacks: choice.fallbacks,
-        };
-        let (shared, index) = (self.shared.clone(), self.results);
+        let mut turn = Turn::new(agent, &handle, Stats::new(&prompt));
+        let (stop, index) = (self.session.stop.clone(), self.results);
         // The end of a turn may ask the host too, so both are driven: the loop and what follows it. On the heap,
         // because the future of a whole turn is large and would lie on the stack several times over.
         let work = Box::pin(async {
             let (outcome, command) = outcome_of(&mut turn, work, deferred).await;
             let cleared = matches!(&outcome, Outcome::Command(end) if end.cleared);
-            if shared.stop.is_cancelled() {
+            if stop.is_cancelled() {
                 // Told to end at once: what ran has been answered, and nobody waits for a result.
                 return None;
             }
@@ -345,34 +346,40 @@ impl Session {
             prompts.extend(command);
             Some((result, finished, prompts, cleared))
         });
-        if let Some((result, finished, prompts, cleared)) = self.serve(work, Some(&handle)).await {
+        let ended = self.serve(work, Some(&handle)).await;
+        let deferred = turn.stats.deferred.take();
+        if let Some((result, finished, prompts, cleared)) = ended {
             if cleared {
                 self.deferred = None;
-                self.started_ms = self.shared.host.now_ms();
+                self.started_ms = self.session.process.host.now_ms();
             }
-            self.close_turn(result, finished, &prompts).await;
+            self.close_turn(agent, result, finished, &prompts).await;
         }
-        let deferred = turn.stats.deferred.take();
         self.deferred = deferred.or(self.deferred.take());
-        self.shared.remember_conversation(history.so_far());
-        self.history = history;
+        agent.handle.publish_conversation(agent.history.so_far());
     }
 
     /// Takes a prompt for the model in, as far as the hooks let it.
-    async fn take_prompt(&mut self, prompt: &InboundUser, note: Option<String>, handle: &TurnHandle) -> Work {
-        let shared = self.shared.clone();
+    async fn take_prompt(
+        &mut self,
+        agent: &mut Agent,
+        prompt: &InboundUser,
+        note: Option<String>,
+        handle: &TurnHandle,
+    ) -> Work {
+        let main = self.main.clone();
         let before = async {
-            let notes = shared.catch_up(&handle.cancel).await;
-            (notes, shared.submit_to_hooks(prompt, &handle.cancel).await)
+            let notes = main.catch_up(&handle.cancel).await;
+            (notes, main.submit_to_hooks(prompt, &handle.cancel).await)
         };
         let (notes, mut submitted) = self.serve(before, Some(handle)).await;
-        if handle.cancel.is_cancelled() && self.shared.listens(&HookEvent::UserPromptSubmit) {
+        if handle.cancel.is_cancelled() && self.session.listens(&HookEvent::UserPromptSubmit) {
             submitted = Submitted::BrokenOff;
         }
         if let (Submitted::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
             contexts.push(note);
         }
-        self.open_turn(prompt, &submitted, &notes).await;
+        self.open_turn(agent, prompt, &submitted, &notes).await;
         match submitted {
             Submitted::Refused(refusal) => Work::Nothing { text: refusal.text },
             Submitted::BrokenOff => Work::BrokenOff,
@@ -384,34 +391,40 @@ impl Session {
     }
 
     /// Shows the init frame and puts the prompt where the model and later readers find it.
-    async fn open_turn(&mut self, prompt: &InboundUser, submitted: &Submitted, notes: &[String]) {
-        let init = init_frame(&self.shared, prompt.uuid.as_deref());
-        self.shared.emit(Outbound::system(init)).await;
+    async fn open_turn(
+        &mut self,
+        agent: &mut Agent,
+        prompt: &InboundUser,
+        submitted: &Submitted,
+        notes: &[String],
+    ) {
+        let init = init_frame(&self.main, prompt.uuid.as_deref());
+        self.session.emit(Outbound::system(init)).await;
         if let Some(words) = self.first_words.take() {
-            self.history.add_user_text(&words);
-            let frame = self.shared.frames.user(vec![ContentBlock::text(&words)]);
-            self.shared.journal().user(&frame);
-            self.shared.emit(frame).await;
+            agent.history.add_user_text(&words);
+            let frame = self.main.frames.user(vec![ContentBlock::text(&words)]);
+            agent.journal.user(&frame);
+            self.session.emit(frame).await;
         }
-        self.history.add_notes(notes);
+        agent.history.add_notes(notes);
         match submitted {
             Submitted::Accepted { contexts, words } => {
                 if *words == Words::Shown {
-                    self.history.add_user(prompt_blocks(&prompt.message.content));
+                    agent.history.add_user(prompt_blocks(&prompt.message.content));
                 }
-                self.history.add_notes(contexts);
-                self.history.add_notes(planning::note(&self.shared).as_slice());
-                let record = self.shared.write_prompt(prompt, Starts::Turn, *words).await;
-                self.history.note_prompt(record);
-                self.shared.write_notes(notes);
-                self.shared.write_notes(contexts);
+                agent.history.add_notes(contexts);
+                agent.history.add_notes(planning::note(&self.main).as_slice());
+                let record = agent.write_prompt(prompt, Starts::Turn, *words).await;
+                agent.history.note_prompt(record);
+                agent.write_notes(notes);
+                agent.write_notes(contexts);
             }
             Submitted::Refused(refusal) => {
                 if refusal.kept {
-                    self.history.add_user(prompt_blocks(&prompt.message.content));
-                    self.shared.write_prompt(prompt, Starts::Turn, Words::Shown).await;
+                    agent.history.add_user(prompt_blocks(&prompt.message.content));
+                    agent.write_prompt(prompt, Starts::Turn, Words::Shown).await;
                 }
-                self.shared.emit(self.shared.frames.prompt_refused(refusal)).await;
+                self.session.emit(self.main.frames.prompt_refused(refusal)).await;
             }
             Submitted::BrokenOff => {}
         }
@@ -420,38 +433,39 @@ impl Session {
 
     async fn close_turn(
         &mut self,
+        agent: &mut Agent,
         mut result: lathe_protocol::ResultMessage,
         finished: Finished,
         prompts: &[String],
     ) {
-        let waiting = self.shared.queue().len();
+        let waiting = self.session.queue().len();
         result.queued_turn_count = Some(waiting as u64);
         self.results += 1;
         self.end.last_was_error = finished.is_error;
-        self.shared.totals().add_api_time(result.duration_api_ms);
-        let spent = self.shared.totals().spent(self.started_ms, self.shared.host.now_ms());
-        self.shared.journal().end_of_turn(spent);
+        self.session.totals().add_api_time(result.duration_api_ms);
+        let spent = self.session.totals().spent(self.started_ms, self.session.process.host.now_ms());
+        agent.journal.end_of_turn(spent);
         self.report_troubles().await;
-        self.shared.emit(result).await;
+        self.session.emit(result).await;
         let state = if finished.cut_short { "cancelled" } else { "completed" };
         for prompt in prompts {
-            self.shared.emit_lifecycle(Some(prompt), state).await;
+            self.session.emit_lifecycle(Some(prompt), state).await;
         }
         if waiting == 0 {
-            self.shared.emit_state("idle").await;
+            self.session.emit_state("idle").await;
         }
     }
 
     /// Tells the host what went wrong behind the scenes.
     async fn report_troubles(&mut self) {
-        let unknown = self.shared.totals().take_unknown_models();
-        let mut troubles = self.shared.journal().take_troubles();
-        troubles.extend(self.shared.checkpoints.iter().flat_map(Checkpoints::take_troubles));
+        let unknown = self.session.totals().take_unknown_models();
+        let mut troubles = self.session.files.take_troubles();
+        troubles.extend(self.session.checkpoints.iter().flat_map(Checkpoints::take_troubles));
         troubles.extend(unknown.into_iter().map(|model| {
             format!("no price is known for {model}: its cost is counted as the default model's")
         }));
         for trouble in troubles {
-            self.shared.emit(self.shared.frames.warning(&trouble)).await;
+            self.session.emit(self.main.frames.warning(&trouble)).await;
         }
     }
 }

@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::AgentHandle;
 use crate::answer::UNPARSED_INPUT;
 use crate::deferred::Siblings;
 use crate::hooking;
 use crate::permit::{Permitted, permit};
 use crate::planning;
 use crate::schedule::Access;
-use crate::shared::Shared;
 
 /// A call as the model asked for it.
 #[derive(Debug, Clone)]
@@ -37,12 +37,12 @@ pub struct ToolCall {
 
 impl ToolCall {
     /// Reads a finished `tool_use` block. A name that the host gave to a tool stands for that tool.
-    pub fn from_block(shared: &Shared, block: &Value, assistant_uuid: String) -> Option<Self> {
+    pub fn from_block(agent: &AgentHandle, block: &Value, assistant_uuid: String) -> Option<Self> {
         if block["type"] != "tool_use" {
             return None;
         }
         let text = |key: &str| block[key].as_str().unwrap_or("");
-        let name = shared.introduction().tool(text("name")).to_owned();
+        let name = agent.session.introduction().tool(text("name")).to_owned();
         Some(Self {
             id: text("id").to_owned(),
             name,
@@ -68,9 +68,9 @@ impl ToolCall {
 
 /// A finished block as it is shown and kept: the input of a call in the tool's own form, with numbers out
 /// of numeric strings and defaults filled in. Anything that does not fit its schema stays as it came.
-pub fn in_own_form(shared: &Shared, mut block: Value) -> Value {
+pub fn in_own_form(agent: &AgentHandle, mut block: Value) -> Value {
     if block["type"] == "tool_use"
-        && let Some(tool) = block["name"].as_str().and_then(|name| shared.tool(name))
+        && let Some(tool) = block["name"].as_str().and_then(|name| agent.tool(name))
         && let Ok(input) = tool.fit(block["input"].clone())
     {
         block["input"] = input;
@@ -100,12 +100,14 @@ pub struct Answered {
 
 /// Whether the call may run beside others. Only a call that will pass look-up and schema can be
 /// exclusive: anything else is answered without running.
-pub fn access(shared: &Shared, call: &ToolCall) -> Access {
-    let Some(tool) = shared.tool(&call.name) else { return Access::Shared };
+pub fn access(agent: &AgentHandle, call: &ToolCall) -> Access {
+    let Some(tool) = agent.tool(&call.name) else { return Access::Shared };
     let read_only = match tool.effect(&call.input) {
         Effect::ReadOnly => true,
         Effect::Writes => false,
-        Effect::Shell(command) => shared.permissions().shell_is_read_only(&command, &shared.workspace.cwd()),
+        Effect::Shell(command) => {
+            agent.session.permissions().shell_is_read_only(&command, &agent.workspace.cwd())
+        }
     };
     if read_only { Access::Shared } else { Access::Exclusive }
 }
@@ -120,19 +122,29 @@ pub enum CallEnd {
 
 /// Runs one call through to its answer.
 pub async fn run(
-    shared: Arc<Shared>,
+    agent: Arc<AgentHandle>,
     call: ToolCall,
     siblings: watch::Receiver<Siblings>,
     cancel: CancellationToken,
 ) -> CallEnd {
-    match prepared(&shared, call, siblings, &cancel).await {
-        Ok(ready) => {
-            let said = ready.before.said.clone();
-            let tool = ready.tool.as_ref();
-            let answered = permitted_run(&shared, tool, ready.call, ready.before, &cancel).await;
-            CallEnd::Answered(Box::new(said.added_to(answered)))
-        }
+    match permitted(&agent, call, siblings, &cancel).await {
+        Ok(permitted) => CallEnd::Answered(Box::new(execute(&agent, *permitted, &cancel).await)),
         Err(end) => end,
+    }
+}
+
+/// Everything that comes before the call itself; how the call ended, if it got no further.
+pub async fn permitted(
+    agent: &Arc<AgentHandle>,
+    call: ToolCall,
+    siblings: watch::Receiver<Siblings>,
+    cancel: &CancellationToken,
+) -> Result<Box<PermittedCall>, CallEnd> {
+    let ready = prepared(agent, call, siblings, cancel).await?;
+    let said = ready.before.said.clone();
+    match decided(agent, ready, cancel).await {
+        Ok(permitted) => Ok(Box::new(permitted)),
+        Err(answered) => Err(CallEnd::Answered(Box::new(said.added_to(*answered)))),
     }
 }
 
@@ -145,7 +157,7 @@ struct Ready {
 
 /// Look-up, schema and the hooks that come first; how the call ended, if it got no further.
 async fn prepared(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     call: ToolCall,
     siblings: watch::Receiver<Siblings>,
     cancel: &CancellationToken,
@@ -154,8 +166,8 @@ async fn prepared(
     if cancel.is_cancelled() {
         return ended(interrupted(call, None));
     }
-    let Some(tool) = shared.tool(&call.name) else {
-        let text = unknown_tool(shared, &call.name);
+    let Some(tool) = agent.tool(&call.name) else {
+        let text = unknown_tool(agent, &call.name);
         return ended(failed(call, ToolFailure::Rejected(text), None));
     };
     let input = match checked_input(tool.as_ref(), &call) {
@@ -163,8 +175,8 @@ async fn prepared(
         Err(Refused::Schema(invalid)) => return ended(invalid_input(call, &invalid)),
         Err(Refused::Tool(failure)) => return ended(failed(call, failure, None)),
     };
-    let input = planning::own_input(shared, tool.name(), input);
-    let mut before = hooking::tools::before(shared, &call, input, cancel).await;
+    let input = planning::own_input(agent, tool.name(), input);
+    let mut before = hooking::tools::before(agent, &call, input, cancel).await;
     if before.puts_off() {
         match Siblings::known(siblings, cancel).await {
             Siblings::None => return Err(CallEnd::Deferred(Box::new(call))),
@@ -173,7 +185,7 @@ async fn prepared(
                     "a hook put {} off, which works only for a call that is alone in its answer: it goes on",
                     call.name
                 );
-                shared.trouble("defer_ignored", &text).await;
+                agent.session.trouble("defer_ignored", &text).await;
                 before.verdict = None;
             }
             Siblings::Unknown => {}
@@ -186,73 +198,85 @@ async fn prepared(
     Ok(Ready { tool, call, before })
 }
 
-/// Permission, the call itself, and the hooks behind it.
-async fn permitted_run(
-    shared: &Arc<Shared>,
-    tool: &dyn Tool,
-    call: ToolCall,
-    before: hooking::tools::Before,
+/// A call that may run.
+pub struct PermittedCall {
+    tool: Arc<dyn Tool>,
+    pub call: ToolCall,
+    context: ToolContext,
+    meta: ToolResultMeta,
+    /// What hooks said before it.
+    said: hooking::tools::Said,
+}
+
+/// Asks whether the call may run; its answer, if it may not.
+async fn decided(
+    agent: &Arc<AgentHandle>,
+    ready: Ready,
     cancel: &CancellationToken,
-) -> Answered {
-    let (input, place, meta) = match permit(shared, &call, before, cancel).await {
+) -> Result<PermittedCall, Box<Answered>> {
+    let Ready { tool, call, before } = ready;
+    let said = before.said.clone();
+    let (input, place, meta) = match permit(agent, &call, before, cancel).await {
         Permitted::Yes { input, place, meta } => (input, place, meta),
-        Permitted::No { text, meta } => return denied(call, &text, meta),
-        Permitted::Stop { meta } => return stopped(call, meta),
+        Permitted::No { text, meta } => return Err(Box::new(denied(call, &text, meta))),
+        Permitted::Stop { meta } => return Err(Box::new(stopped(call, meta))),
         Permitted::Senseless { text, meta } => {
-            return failed(call, ToolFailure::Rejected(text), Some(meta));
+            return Err(Box::new(failed(call, ToolFailure::Rejected(text), Some(meta))));
         }
     };
     // Hooks and hosts may have written another input.
-    let input = match valid_input(tool, input) {
+    let input = match valid_input(tool.as_ref(), input) {
         Ok(input) => input,
-        Err(Refused::Schema(invalid)) => return invalid_input(call, &invalid),
-        Err(Refused::Tool(failure)) => return failed(call, failure, None),
+        Err(Refused::Schema(invalid)) => return Err(Box::new(invalid_input(call, &invalid))),
+        Err(Refused::Tool(failure)) => return Err(Box::new(failed(call, failure, None))),
     };
     // From here on the call is what was permitted, which hooks and the host may have changed.
     let call = ToolCall { input, ..call };
     let context = ToolContext {
         tool_use_id: call.id.clone(),
         cancel: cancel.clone(),
-        workspace: shared.workspace.clone(),
+        workspace: agent.workspace.clone(),
         place,
-        closed_paths: shared.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
+        closed_paths: agent.session.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
     };
     if let Some(path) = tool.changed_file(&call.input).and_then(|path| context.real_path(path).ok()) {
-        shared.checkpoint_file(&path, &call.assistant_uuid);
+        agent.session.checkpoint_file(&path, &call.assistant_uuid);
     }
-    if call.was_deferred {
-        shared.mark_call("hook_deferred_tool_resumed", &call);
-    }
+    Ok(PermittedCall { tool, call, context, meta, said })
+}
+
+/// The call itself, and the hooks behind it.
+pub async fn execute(
+    agent: &Arc<AgentHandle>,
+    permitted: PermittedCall,
+    cancel: &CancellationToken,
+) -> Answered {
+    let PermittedCall { tool, call, context, meta, said } = permitted;
     let began = Instant::now();
-    let cwd = shared.workspace.cwd();
+    let cwd = agent.workspace.cwd();
     let outcome = tool.call(&call.input, &context).await;
     let duration_ms = began.elapsed().as_millis() as u64;
     if let (Ok(output), Effect::Shell(command)) = (&outcome, tool.effect(&call.input)) {
-        note_shown_file(shared, &command, &cwd, output);
+        note_shown_file(agent, &command, &cwd, output);
     }
-    shared.totals().add_tool_time(duration_ms);
+    agent.session.totals().add_tool_time(duration_ms);
     if outcome.is_ok() {
-        planning::follow(shared, tool.name()).await;
+        planning::follow(agent, tool.name()).await;
     }
     let answered = match outcome {
         Ok(output) => succeeded(call, output, meta),
         Err(ToolFailure::Interrupted) => broken_off(call),
         Err(failure) => failed(call, failure, Some(meta)),
     };
-    let mut answered = hooking::tools::after(shared, answered, duration_ms, cancel).await;
-    if answered.block["is_error"] != true {
-        let due = shared.instructions_due(&answered.call, cancel).await;
-        answered.notes.extend(due);
-    }
-    answered
+    said.added_to(hooking::tools::after(agent, answered, duration_ms, cancel).await)
 }
 
 /// A command that did nothing but show a file has read it for the model.
-fn note_shown_file(shared: &Shared, command: &str, cwd: &Path, output: &ToolOutput) {
-    let shows = shared.permissions().shell_shows(command, cwd);
+fn note_shown_file(agent: &AgentHandle, command: &str, cwd: &Path, output: &ToolOutput) {
+    let shows = agent.session.permissions().shell_shows(command, cwd);
     let Some(file) = shows else { return };
     let all_of_it = file.whole && output.result["persistedOutputPath"].is_null();
-    shared.workspace.seen.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
+    agent.workspace.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
 }
 
 enum Refused {
@@ -368,8 +392,8 @@ fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResult
     }
 }
 
-fn unknown_tool(shared: &Shared, name: &str) -> String {
-    if shared.known_tools.iter().any(|known| known == name) {
+fn unknown_tool(agent: &AgentHandle, name: &str) -> String {
+    if agent.session.known_tools.iter().any(|known| known == name) {
         return format!(
             "Error: No such tool available: {name}. {name} exists but is disabled in this session."
         );

@@ -13,14 +13,15 @@ use lathe_tools::STRUCTURED_OUTPUT;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::Agent;
 use crate::announce::prompt_blocks;
 use crate::answer::Answer;
 use crate::commands::{self, CommandEnd};
 use crate::compact::OutOfRoom;
 use crate::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
-use crate::history::History;
 use crate::journal::{Starts, Words};
-use crate::shared::Shared;
+use crate::services::SessionServices;
+use crate::session::TurnHandle;
 use crate::structured::Structured;
 use crate::toolrun::{Answered, ToolCall};
 
@@ -48,8 +49,8 @@ pub enum Phase {
 
 /// A turn under way.
 pub struct Turn<'a> {
-    pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) history: &'a mut History,
+    pub(crate) session: Arc<SessionServices>,
+    pub(crate) agent: &'a mut Agent,
     /// Fires when this turn is interrupted.
     pub(crate) cancel: CancellationToken,
     /// Fires when something more urgent waits: the turn ends at its next pause.
@@ -149,11 +150,26 @@ impl Stats {
     }
 }
 
-impl Turn<'_> {
+impl<'a> Turn<'a> {
+    /// A turn of this agent.
+    pub(crate) fn new(agent: &'a mut Agent, handle: &TurnHandle, stats: Stats) -> Self {
+        let choice = agent.handle.choice();
+        Self {
+            session: agent.handle.session.clone(),
+            agent,
+            cancel: handle.cancel.clone(),
+            preempt: handle.preempt.clone(),
+            stats,
+            model_id: choice.id.clone(),
+            chosen_id: choice.id.clone(),
+            fallbacks: choice.fallbacks.clone(),
+        }
+    }
+
     /// The loop. The prompt is in the history already; what comes back is turned into the one `result`
     /// by `finish.rs`.
     pub async fn run(&mut self) -> Outcome {
-        if self.shared.over_budget() {
+        if self.session.over_budget() {
             return Outcome::Ended(Ending::Budget);
         }
         self.forget_refills();
@@ -191,34 +207,33 @@ impl Turn<'_> {
     fn used(&self) -> Used {
         Used {
             rounds: self.stats.rounds,
-            max_rounds: self.shared.limits.max_rounds,
-            over_budget: self.shared.over_budget(),
+            max_rounds: self.agent.limits.max_rounds,
+            over_budget: self.session.over_budget(),
             preempted: self.preempt.is_cancelled(),
             visible: self.stats.visible,
             fallback_left: self.fallbacks.iter().any(|model| *model != self.model_id),
             owes_structure: self.stats.structured.answer.is_none()
-                && self.shared.tool(STRUCTURED_OUTPUT).is_some(),
+                && self.agent.handle.tool(STRUCTURED_OUTPUT).is_some(),
             nudges: self.stats.nudges,
         }
     }
 
     /// Between two rounds: what has changed around the session, and prompts that came in the meantime.
     async fn pause(&mut self) {
-        let notes = self.shared.catch_up(&self.cancel).await;
-        self.history.add_notes(&notes);
-        self.shared.write_notes(&notes);
+        let notes = self.agent.handle.catch_up(&self.cancel).await;
+        self.agent.tell_model(&notes);
         self.let_prompts_join().await;
     }
 
     /// Prompts that came in the meantime become part of this turn.
     pub(crate) async fn let_prompts_join(&mut self) {
-        let joining = self.shared.queue().joining(|prompt| commands::is_command(self.shared, prompt));
+        let joining = self.session.queue().joining(|prompt| commands::is_command(&self.agent.handle, prompt));
         for prompt in joining {
             self.stats.asked.push(prompt.message.content.text());
-            self.history.add_user(prompt_blocks(&prompt.message.content));
-            let record = self.shared.write_prompt(&prompt, Starts::Nothing, Words::Shown).await;
-            self.history.note_prompt(record);
-            self.shared.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+            self.agent.history.add_user(prompt_blocks(&prompt.message.content));
+            let record = self.agent.write_prompt(&prompt, Starts::Nothing, Words::Shown).await;
+            self.agent.history.note_prompt(record);
+            self.session.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
             self.stats.prompts.extend(prompt.uuid);
         }
     }
@@ -235,11 +250,11 @@ impl Turn<'_> {
         }
         if nudge == Nudge::Refusal {
             let text = format!("{} stopped its answer for safety; it is asked once to go on", self.model_id);
-            self.shared.emit(self.shared.frames.notice(&text)).await;
+            self.session.emit(self.agent.handle.frames.notice(&text)).await;
         }
         let text = nudge_text(nudge);
-        self.history.add_user_text(text);
-        let mut frame = self.shared.frames.synthetic_user(text);
+        self.agent.history.add_user_text(text);
+        let mut frame = self.agent.handle.frames.synthetic_user(text);
         if nudge == Nudge::Refusal {
             frame.extra.insert("refused_message_id".to_owned(), self.stats.answer_id.clone().into());
         }
@@ -251,13 +266,13 @@ impl Turn<'_> {
         let Some(fallback) = self.next_fallback() else { return };
         let original = std::mem::replace(&mut self.model_id, fallback.clone());
         self.chosen_id.clone_from(&fallback);
-        self.shared.choice().id.clone_from(&fallback);
+        self.agent.handle.change_choice(|choice| choice.id.clone_from(&fallback));
         let request_id = self.stats.request_id.clone();
-        let prompt = self.shared.journal().prompt_id();
-        let frame = self.shared.frames.refusal_fallback(&original, &fallback, request_id, prompt);
-        self.shared.emit(frame).await;
+        let prompt = self.agent.journal.prompt_id();
+        let frame = self.agent.handle.frames.refusal_fallback(&original, &fallback, request_id, prompt);
+        self.session.emit(frame).await;
         // The refused answer may have left text behind; a request must not end with it.
-        self.history.add_user_text(nudge_text(Nudge::Refusal));
+        self.agent.history.add_user_text(nudge_text(Nudge::Refusal));
     }
 
     /// The next model to turn to; naming the one that answers now among them changes nothing.
@@ -278,11 +293,11 @@ impl Turn<'_> {
             self.tell_display().await;
         }
         self.stats.first_frame_ms.get_or_insert(self.stats.started.elapsed().as_millis() as u64);
-        let mut frame = self.shared.frames.assistant_block(answer, block, stop_reason);
+        let mut frame = self.agent.handle.frames.assistant_block(answer, block, stop_reason);
         self.name_prompts(&mut frame);
         let uuid = frame.uuid.clone();
-        self.shared.journal().assistant(&frame);
-        self.shared.emit(frame).await;
+        self.agent.journal.assistant(&frame);
+        self.session.emit(frame).await;
         uuid
     }
 
@@ -298,10 +313,10 @@ impl Turn<'_> {
     /// MessageDisplay: a text is about to be shown. What hooks would show instead is for screens; the frames
     /// of a headless session are data and stay as the model wrote them.
     async fn tell_display(&mut self) {
-        if !self.shared.listens(&HookEvent::MessageDisplay) {
+        if !self.session.listens(&HookEvent::MessageDisplay) {
             return;
         }
-        let frames = &self.shared.frames;
+        let frames = &self.agent.handle.frames;
         let turn_id = self.stats.turn_id.get_or_insert_with(|| frames.uuid()).clone();
         let event = MessageDisplayInput {
             turn_id,
@@ -311,28 +326,39 @@ impl Turn<'_> {
             delta: self.stats.last_text.clone(),
             ..MessageDisplayInput::default()
         };
-        self.shared.fire(HookEventInput::MessageDisplay(event), None, &self.cancel).await;
+        self.agent.handle.fire(HookEventInput::MessageDisplay(event), None, &self.cancel).await;
+    }
+
+    /// Memory files that became due because a call touched a file follow its result.
+    pub(crate) async fn add_instructions_due(&mut self, answered: &mut Answered) {
+        if answered.block["is_error"] != true {
+            let due = self.agent.instructions_due(&answered.call, &self.cancel).await;
+            answered.notes.extend(due);
+        }
     }
 
     /// Writes down and shows the answer to a tool call.
     pub(crate) async fn say_tool_result(&mut self, answered: &Answered) {
         self.stats.denials.extend(answered.denial.clone());
-        self.shared.totals().add_changes(&answered.result);
-        let frame =
-            self.shared.frames.tool_result(&answered.block, answered.result.clone(), answered.meta.clone());
+        self.session.totals().add_changes(&answered.result);
+        let frame = self.agent.handle.frames.tool_result(
+            &answered.block,
+            answered.result.clone(),
+            answered.meta.clone(),
+        );
         self.stats.user_frames += 1;
-        self.shared.journal().tool_result(&frame, &answered.call.assistant_uuid);
-        self.shared.emit(frame).await;
+        self.agent.journal.tool_result(&frame, &answered.call.assistant_uuid);
+        self.session.emit(frame).await;
         for notice in &answered.notices {
-            self.shared.show(notice.clone()).await;
+            self.session.show(notice.clone()).await;
         }
     }
 
     /// Writes down and shows something on the user's side that is no tool result.
     pub(crate) async fn say_as_user(&mut self, frame: UserMessage) {
         self.stats.user_frames += 1;
-        self.shared.journal().user(&frame);
-        self.shared.emit(frame).await;
+        self.agent.journal.user(&frame);
+        self.session.emit(frame).await;
     }
 
     /// The marker that tells readers of the session where it was broken off.
@@ -341,12 +367,12 @@ impl Turn<'_> {
             Phase::Streaming => "[Request interrupted by user]",
             Phase::Tools => "[Request interrupted by user for tool use]",
         };
-        self.history.add_user_text(text);
-        let frame = self.shared.frames.user(vec![ContentBlock::text(text)]);
-        if self.shared.stop.is_cancelled() {
+        self.agent.history.add_user_text(text);
+        let frame = self.agent.handle.frames.user(vec![ContentBlock::text(text)]);
+        if self.session.stop.is_cancelled() {
             // Nobody asked for an interrupt: the process ends. Readers of the session need the marker, the
             // host does not.
-            self.shared.journal().user(&frame);
+            self.agent.journal.user(&frame);
             return;
         }
         self.say_as_user(frame).await;

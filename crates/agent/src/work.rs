@@ -42,8 +42,8 @@ pub(crate) async fn outcome_of(
         Work::Answer => (turn.take_up(deferred).await, None),
         Work::TakeUp { command } => {
             let taken_up = turn.take_up(deferred).await;
-            let init = init_frame(turn.shared, None);
-            turn.shared.emit(Outbound::system(init)).await;
+            let init = init_frame(&turn.agent.handle, None);
+            turn.session.emit(Outbound::system(init)).await;
             if taken_up.is_none() {
                 turn.let_prompts_join().await;
             }

@@ -6,7 +6,7 @@ mod common;
 use std::path::Path;
 
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
-use lathe_agent::{CompactPolicy, SlashCommands, Switch, TurnLimits};
+use lathe_agent::{CompactPolicy, SlashCommands, Switch};
 use lathe_settings::memory::{self, Memory, MemoryRequest};
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -193,7 +193,7 @@ async fn the_memory_is_there_after_clear_and_the_budget_goes_on() {
         {"text": "never"},
     ]);
     let mut setup = Setup::new(script, folder.path());
-    setup.limits = TurnLimits { max_budget_usd: Some(0.001), ..TurnLimits::default() };
+    setup.max_budget_usd = Some(0.001);
     let (frames, _) = run(setup, &["old", "/clear", "new"]).await;
     let results = results(&frames);
     assert_eq!(results[1]["subtype"], "success", "clearing costs nothing");

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
 use lathe_agent::access::{Reloaded, SettingsAccess};
 use lathe_agent::journal::Journal;
-use lathe_agent::{Beginning, CompactPolicy, Switch, TurnLimits};
+use lathe_agent::{Beginning, CompactPolicy, Switch};
 use lathe_permissions::RuleSource;
 use lathe_protocol::{PermissionBehavior, PermissionUpdate};
 use lathe_settings::memory::{self, MemoryRequest};
@@ -386,7 +386,7 @@ async fn what_a_summary_costs_counts_for_the_budget() {
     let dear = json!({"text": "<summary>s</summary>", "usage": {"input_tokens": 900_000}});
     let turns = json!([full_after("echo 1"), dear, {"text": "never"}]);
     let mut setup = setup(turns, folder.path());
-    setup.limits = TurnLimits { max_budget_usd: Some(5.0), ..TurnLimits::default() };
+    setup.max_budget_usd = Some(5.0);
     let (frames, _) = run(setup, &["go", "/compact"]).await;
     for result in results(&frames) {
         assert_eq!(result["subtype"], "error_max_budget_usd", "{frames:?}");

@@ -4,7 +4,6 @@
 mod common;
 
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
-use lathe_agent::TurnLimits;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
@@ -67,7 +66,7 @@ fn max_turns(setup: &mut Setup, limit: u32) {
 }
 
 fn budget(setup: &mut Setup) {
-    setup.limits = TurnLimits { max_budget_usd: Some(0.001), ..TurnLimits::default() };
+    setup.max_budget_usd = Some(0.001);
 }
 
 fn schema(setup: &mut Setup) {

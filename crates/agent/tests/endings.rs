@@ -66,7 +66,7 @@ async fn the_answer_that_crosses_the_budget_is_the_last_and_its_tools_do_not_run
         {"text": "never"},
     ]);
     let mut setup = Setup::new(script, folder.path());
-    setup.limits = TurnLimits { max_budget_usd: Some(0.001), ..TurnLimits::default() };
+    setup.max_budget_usd = Some(0.001);
     let (frames, _) = run(setup, &["go", "again"]).await;
     let results = of_type(&frames, "result");
     assert_eq!(results.len(), 2, "every later prompt fails at once");

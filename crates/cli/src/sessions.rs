@@ -120,8 +120,8 @@ impl Opening<'_> {
             false => None,
         };
         let resumed = self.load(source, at)?;
-        let mut journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
-        self.mirror(&mut journal, source, Vec::new());
+        let journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        self.mirror(&journal, source, Vec::new());
         Ok(OpenSession { id, journal, beginning: Beginning::Resumed(Box::new(resumed)) })
     }
 
@@ -163,13 +163,13 @@ impl Opening<'_> {
         };
         let journal = self.writable(&path, &id, TranscriptWriter::open_existing);
         let journal = journal.map_err(|error| refusal(&error, &id))?;
-        let mut journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        let journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
         if let Some(config_dir) = &self.config_dir {
             let from = SessionPaths::of_transcript(source);
             let shared = share_copies(&config_dir.join("file-history"), from.session_id(), &id);
-            journal.report(shared.err().into_iter());
+            journal.files().report(shared.err().into_iter());
         }
-        self.mirror(&mut journal, &path, if self.plan.mirror { records(&path) } else { Vec::new() });
+        self.mirror(&journal, &path, if self.plan.mirror { records(&path) } else { Vec::new() });
         Ok(OpenSession { id, journal, beginning })
     }
 
@@ -196,8 +196,8 @@ impl Opening<'_> {
             }
             Ok(journal) => journal,
         };
-        let mut journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
-        self.mirror(&mut journal, &path, Vec::new());
+        let journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        self.mirror(&journal, &path, Vec::new());
         Ok(OpenSession { id, journal, beginning: Beginning::New })
     }
 
@@ -233,9 +233,9 @@ impl Opening<'_> {
     }
 
     /// Lets the host keep a copy, if it wants one.
-    fn mirror(&self, journal: &mut Journal, path: &Path, copied: Vec<Value>) {
+    fn mirror(&self, journal: &Journal, path: &Path, copied: Vec<Value>) {
         if self.plan.mirror && self.plan.persist {
-            journal.mirror(path, copied);
+            journal.files().mirror(path, copied);
         }
     }
 

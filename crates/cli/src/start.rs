@@ -8,10 +8,11 @@ use std::time::Duration;
 use lathe_agent::checkpoints::CheckpointsConfig;
 use lathe_agent::era::{ClientFacts, Era};
 use lathe_agent::host::{Host, iso_time};
+use lathe_agent::process::ProcessServices;
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{
-    Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SlashCommands,
-    StateFrames, TurnLimits,
+    AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig,
+    SlashCommands, StateFrames, TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_hooks::HookLimit;
@@ -19,7 +20,9 @@ use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::Engine;
 use lathe_protocol::{Init, Settings};
-use lathe_tools::{Selection, StructuredOutput, Tool, ToolSet, Workspace, builtin_tools, interactive_tools};
+use lathe_tools::{
+    ChildEnvironment, Selection, StructuredOutput, Tool, ToolSet, Workspace, builtin_tools, interactive_tools,
+};
 use lathe_transcript::SessionPaths;
 
 use crate::children::Children;
@@ -47,7 +50,7 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
     let host: Arc<dyn Host> = Arc::new(RealHost);
     let ground = Ground::find(plan, env)?;
     let (env, cwd, extra_dirs) = (&ground.env, &ground.cwd, ground.extra_dirs());
-    let mut session = sessions::open(plan, env, cwd, host.as_ref())?;
+    let session = sessions::open(plan, env, cwd, host.as_ref())?;
     let session_id = session.id.clone();
     let ledger = Ledger::with_limits(env.child_limits);
     let named = ground.model_name(plan);
@@ -61,47 +64,52 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
     let (own_dir, scratch) = own_dir(&session, host.as_ref());
     let mut workspace = workspace(&ground, &session_id, &model_id, ledger);
     workspace.output_dir = own_dir.join("tool-results");
-    workspace.child_env = child_env.tools;
+    workspace.env = Arc::new(ChildEnvironment::new(child_env.tools));
     permissions.add_readable(&workspace.output_dir);
     let rules = RulesInForce::new(permissions.clone());
     let instructions = settings::instructions(env, &ground.settings.stack(), rules.read_check());
     warn(&instructions.warnings);
     if let Some(name) = plan.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
-        session.journal.title(name);
+        session.journal.files().title(&session_id, name);
     }
     let retention = Retention::of(plan, env, ground.wanted.cleanup_period_days);
     let session = SessionConfig {
         init: init_facts(&ground, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
         slash_commands: if plan.slash_commands { SlashCommands::On } else { SlashCommands::Off },
-        compaction: live::compaction(plan.autocompact, env, &ground.wanted),
         model: chosen.model,
-        system: SystemPrompt {
-            style: instructions.style.map(|style| style.text).unwrap_or_default(),
-            ..system_prompt(plan, cwd, &extra_dirs, &model_id, host.as_ref())
+        checkpoints: checkpoints(plan, env, cwd, &session),
+        main: AgentConfig {
+            system: SystemPrompt {
+                style: instructions.style.map(|style| style.text).unwrap_or_default(),
+                ..system_prompt(plan, cwd, &extra_dirs, &model_id, host.as_ref())
+            },
+            choice: ModelChoice {
+                // Requests of one session can be told to belong together, and nothing else about the user.
+                user_id: Some(session_id.clone()),
+                ..model_choice(plan, env, &ground.wanted, model_id)
+            },
+            tools,
+            workspace,
+            limits: turn_limits(plan, env),
+            compaction: live::compaction(plan.autocompact, env, &ground.wanted),
+            journal: session.journal,
+            memory: Some(instructions.memory),
         },
-        choice: ModelChoice {
-            // Requests of one session can be told to belong together, and nothing else about the user.
-            user_id: Some(session_id.clone()),
-            ..model_choice(plan, env, &ground.wanted, model_id)
-        },
+        process: Arc::new(ProcessServices {
+            host,
+            catalog: client::catalog(env),
+            retry: client::retry_policy(env),
+        }),
         session_id,
-        retry: client::retry_policy(env),
-        tools,
         known_tools: all_tools(plan).iter().map(|tool| tool.name().to_owned()).collect(),
         hooks: hooks_config(env, &ground.settings, child_env.hooks, &own_dir),
-        workspace: Arc::new(workspace),
         permissions,
-        memory: Some(instructions.memory),
         setup: plan.setup,
-        limits: turn_limits(plan, env),
+        max_budget_usd: plan.max_budget_usd,
         frames: frame_options(plan, env),
         surface: plan.surface.clone(),
-        catalog: client::catalog(env),
-        checkpoints: checkpoints(plan, env, cwd, &session),
-        journal: session.journal,
         beginning: session.beginning,
-        host,
         settings: Arc::new(ground.into_live(plan, children, rules)),
     };
     Ok(Start { session, retention, scratch })
@@ -188,7 +196,7 @@ fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, StartError> {
 fn workspace(ground: &Ground, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
     let env = &ground.env;
     let mut workspace = Workspace::new(ground.cwd.clone(), ledger);
-    workspace.extra_dirs = ground.extra_dirs().into();
+    workspace.change_dirs(&[], &ground.extra_dirs());
     workspace.plan_file = plan_dir(ground).map(|dir| dir.join(format!("{session_id}.md")));
     if let Some(shell) = env.get("CLAUDE_CODE_SHELL") {
         workspace.shell = PathBuf::from(shell);
@@ -208,11 +216,7 @@ fn workspace(ground: &Ground, session_id: &str, model: &str, ledger: Ledger) -> 
 }
 
 fn turn_limits(plan: &RunPlan, env: &Env) -> TurnLimits {
-    let mut limits = TurnLimits {
-        max_rounds: plan.max_turns,
-        max_budget_usd: plan.max_budget_usd,
-        ..TurnLimits::default()
-    };
+    let mut limits = TurnLimits { max_rounds: plan.max_turns, ..TurnLimits::default() };
     if let Some(cap) = env.number("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP") {
         limits.max_stop_blocks = cap.min(10_000) as u32;
     }
@@ -249,7 +253,7 @@ fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> 
     Some(CheckpointsConfig {
         dir: env.config_dir()?.join("file-history"),
         root: cwd.to_owned(),
-        earlier: session.journal.path().filter(|_| goes_on).map(Path::to_owned),
+        earlier: session.journal.files().path().filter(|_| goes_on),
         lasting: plan.persist,
     })
 }
@@ -257,8 +261,8 @@ fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> 
 /// The folder for everything of this session that is not its transcript: beside it, so that both go together.
 /// A session that is not saved has one that goes with the run, under a name that nobody can know before.
 fn own_dir(session: &OpenSession, host: &dyn Host) -> (PathBuf, Option<PathBuf>) {
-    match session.journal.path() {
-        Some(transcript) => (SessionPaths::of_transcript(transcript).dir(), None),
+    match session.journal.files().path() {
+        Some(transcript) => (SessionPaths::of_transcript(&transcript).dir(), None),
         None => {
             let dir = std::env::temp_dir().join(format!("lathe-{}", host.uuid()));
             (dir.clone(), Some(dir))

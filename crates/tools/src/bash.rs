@@ -159,7 +159,7 @@ fn spec(command: &str, cwd: &Path, workspace: &Workspace) -> Spec {
     let mut spec = Spec::new(&workspace.shell, cwd);
     let cwd_fd = workspace.ledger.note_number(CWD_FD);
     spec.args = vec!["-c".into(), script(command, &workspace.shell, cwd_fd).into()];
-    spec.env = workspace.env_of_child();
+    spec.env = workspace.env.of_child();
     spec.output = OutputMode::Merged;
     spec.label = command.to_owned();
     spec.grace = GRACE;
@@ -202,8 +202,7 @@ fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
     };
     let inside =
         |directory: &PathBuf| directory.canonicalize().is_ok_and(|directory| ended_in.starts_with(directory));
-    let extra_dirs = workspace.extra_dirs.lock().expect("extra_dirs lock").clone();
-    if !inside(&workspace.root) && !extra_dirs.iter().any(inside) {
+    if !inside(&workspace.root) && !workspace.place().directories.iter().any(inside) {
         workspace.set_cwd(workspace.root.clone());
         return Moved::Reset;
     }

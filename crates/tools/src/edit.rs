@@ -217,7 +217,7 @@ impl Plan {
         };
         let stamp = target.replace(&self.new_bytes, expected)?;
         let seen = Seen::of_bytes(self.view_after, stamp, &self.new_bytes);
-        context.workspace.seen.record(target.path.clone(), seen);
+        context.workspace.record_file(target.path.clone(), seen);
         Ok(())
     }
 
@@ -262,7 +262,7 @@ fn knowledge(
     context: &ToolContext,
 ) -> Result<(Knowledge, View), ToolFailure> {
     let required = context.workspace.limits.read_before_edit == ReadBeforeEdit::Required;
-    match context.workspace.seen.get(&target.path) {
+    match context.workspace.file_seen(&target.path) {
         None | Some(Seen { view: View::Blind, .. }) if required => Err(rejected(NOT_READ)),
         None | Some(Seen { view: View::Blind, .. }) => Ok((Knowledge::Unread, View::Blind)),
         Some(seen) if seen.is_current(&original.stamp, &original.bytes) => {

@@ -36,7 +36,7 @@ pub use bash::Bash;
 pub use edit::Edit;
 pub use files::keep;
 pub use files::open::open_file;
-pub use files::seen::{Excerpt, SeenFiles, Shown};
+pub use files::seen::{Excerpt, FilesRead, Shown, current_text};
 pub use glob::Glob;
 pub use grep::Grep;
 pub use notebook_edit::NotebookEdit;
@@ -45,7 +45,9 @@ pub use schema::{InvalidInput, validate};
 pub use structured::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
 pub use tool::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
 pub use toolset::{Selection, ToolSet};
-pub use workspace::{GlobScope, Limits, PathFilter, ReadBeforeEdit, Workspace};
+pub use workspace::{
+    AgentPlace, ChildEnvironment, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace,
+};
 pub use write::Write;
 
 /// The tools that only make sense with somebody to ask, in the order of their names.

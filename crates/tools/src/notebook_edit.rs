@@ -146,7 +146,7 @@ fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, Tool
         Err(FileError::Missing) => return Err(rejected(NOT_READ)),
         result => result.map_err(failed)?,
     };
-    let Some(seen) = context.workspace.seen.get(&target.path) else {
+    let Some(seen) = context.workspace.file_seen(&target.path) else {
         return Err(rejected(NOT_READ));
     };
     let original = target
@@ -165,8 +165,7 @@ fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, Tool
     let stamp = target.replace(updated.as_bytes(), Expected::Unchanged(&original.stamp)).map_err(failed)?;
     context
         .workspace
-        .seen
-        .record(target.path.clone(), Seen::of_bytes(View::Whole, stamp, updated.as_bytes()));
+        .record_file(target.path.clone(), Seen::of_bytes(View::Whole, stamp, updated.as_bytes()));
     let before = String::from_utf8_lossy(&original.bytes).into_owned();
     Ok(output(request, &notebook, done, before, updated))
 }

@@ -1,4 +1,5 @@
-//! What all tool calls of one agent share: where they work, with which limits, and what they have read.
+//! Where tool calls work: what the calls of one agent share ([`Workspace`], with the [`AgentPlace`] that
+//! changes while it works), and what the agents of a session share ([`ChildEnvironment`]).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,38 +8,86 @@ use std::time::Duration;
 
 use lathe_exec::Ledger;
 
-use crate::files::seen::SeenFiles;
+use crate::files::seen::{self, FilesRead, Seen, Shown};
 
 /// One agent's place of work.
+#[derive(Clone)]
 pub struct Workspace {
-    /// The project directory: where the session was started.
+    /// The project directory: where the agent was started.
     pub root: PathBuf,
-    /// Further directories the session may work in (`--add-dir`).
-    pub extra_dirs: Mutex<Vec<PathBuf>>,
-    /// Where the shell stands; `cd` in a Bash call moves it, inside the working directories.
-    cwd: Mutex<PathBuf>,
     /// Where large outputs are kept, made when first needed.
     pub output_dir: PathBuf,
-    /// Every child of the session is on it.
+    /// Every child of the agent is on it.
     pub ledger: Ledger,
-    /// The whole environment of children, as the session began; see [`Workspace::env_of_child`].
-    pub child_env: Vec<(String, String)>,
-    /// What was set since.
-    later_env: Mutex<LaterEnv>,
+    /// The environment of children; all agents of a session share it.
+    pub env: Arc<ChildEnvironment>,
     /// Where the plan of this session is written.
     pub plan_file: Option<PathBuf>,
     /// The shell that runs Bash calls.
     pub shell: PathBuf,
     /// Bounds and policies of the tools.
     pub limits: Limits,
+    /// Who holds the place; see [`Workspace::with_place`].
+    place: Arc<dyn PlaceHolder>,
+}
+
+/// Where an agent stands, and what it has seen there. Replaced as a whole when any of it changes.
+#[derive(Debug, Clone, Default)]
+pub struct AgentPlace {
+    /// Where the shell stands; `cd` in a Bash call moves it, inside the working directories.
+    pub cwd: PathBuf,
+    /// Further directories the agent may work in (`--add-dir`).
+    pub directories: Vec<PathBuf>,
     /// The files the model has read or written.
-    pub seen: SeenFiles,
+    pub files_read: FilesRead,
+}
+
+impl AgentPlace {
+    /// Adds and removes further directories.
+    pub fn change_directories(&mut self, removed: &[PathBuf], added: &[PathBuf]) {
+        self.directories.retain(|dir| !removed.contains(dir));
+        for dir in added {
+            if !self.directories.contains(dir) {
+                self.directories.push(dir.clone());
+            }
+        }
+    }
+}
+
+/// Holds the place of one agent. An agent keeps it together with what else changes about it, so that a
+/// decision sees all of it at one moment.
+pub trait PlaceHolder: Send + Sync {
+    /// The place as it is now.
+    fn place(&self) -> Arc<AgentPlace>;
+
+    /// Puts a changed place in the place of the one there is.
+    fn change_place(&self, change: &mut dyn FnMut(&mut AgentPlace));
+}
+
+/// A place that nobody else looks at.
+impl PlaceHolder for Mutex<Arc<AgentPlace>> {
+    fn place(&self) -> Arc<AgentPlace> {
+        self.lock().expect("place lock").clone()
+    }
+
+    fn change_place(&self, change: &mut dyn FnMut(&mut AgentPlace)) {
+        change(Arc::make_mut(&mut self.lock().expect("place lock")));
+    }
+}
+
+/// The environment of the children of a session.
+#[derive(Debug, Default)]
+pub struct ChildEnvironment {
+    /// As the session began.
+    first: Vec<(String, String)>,
+    /// Written by settings, the host and hooks; read for every child.
+    later: Mutex<LaterEnv>,
 }
 
 /// What changed about the environment of children while the session ran, weakest first.
 #[derive(Debug, Default)]
 struct LaterEnv {
-    /// Takes the place of `child_env`: settings changed.
+    /// Takes the place of `first`: settings changed.
     base: Option<Vec<(String, String)>>,
     /// Set by the host.
     by_host: BTreeMap<String, String>,
@@ -49,6 +98,56 @@ struct LaterEnv {
 fn lay_over(env: &mut Vec<(String, String)>, above: &BTreeMap<String, String>) {
     env.retain(|(name, _)| !above.contains_key(name));
     env.extend(above.iter().map(|(name, value)| (name.clone(), value.clone())));
+}
+
+impl ChildEnvironment {
+    /// An environment that children see until something changes it.
+    pub fn new(first: Vec<(String, String)>) -> Self {
+        Self { first, later: Mutex::default() }
+    }
+
+    fn later(&self) -> MutexGuard<'_, LaterEnv> {
+        self.later.lock().expect("environment lock")
+    }
+
+    /// Sets variables for the children to come.
+    pub fn set_by_host(&self, variables: impl IntoIterator<Item = (String, String)>) {
+        // A name with `=` or a zero byte cannot be told to any process.
+        let sound = |(name, value): &(String, String)| {
+            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+        };
+        self.later().by_host.extend(variables.into_iter().filter(sound));
+    }
+
+    /// The environment of children without what hooks export.
+    pub fn without_exports(&self) -> Vec<(String, String)> {
+        let later = self.later();
+        let mut env = later.base.as_ref().unwrap_or(&self.first).clone();
+        lay_over(&mut env, &later.by_host);
+        env
+    }
+
+    /// The whole environment of a child that starts now.
+    pub fn of_child(&self) -> Vec<(String, String)> {
+        let mut env = self.without_exports();
+        lay_over(&mut env, &self.later().by_hooks);
+        env
+    }
+
+    /// Settings changed: children begin with this from now on.
+    pub fn set_base(&self, env: Vec<(String, String)>) {
+        self.later().base = Some(env);
+    }
+
+    /// What hooks export now, in the place of what they exported before.
+    pub fn set_exports(&self, exports: impl IntoIterator<Item = (String, String)>) {
+        self.later().by_hooks = exports.into_iter().collect();
+    }
+
+    /// Whether hooks export anything.
+    pub fn has_exports(&self) -> bool {
+        !self.later().by_hooks.is_empty()
+    }
 }
 
 /// Says of a path whether it belongs to some set. Asked from several threads at once, for every file a
@@ -118,83 +217,81 @@ impl Default for Limits {
 impl Workspace {
     /// A workspace rooted (and standing) at `root`.
     pub fn new(root: PathBuf, ledger: Ledger) -> Self {
+        let place = AgentPlace { cwd: root.clone(), ..AgentPlace::default() };
         Self {
-            cwd: Mutex::new(root.clone()),
             output_dir: root.join(".lathe-output"),
             root,
-            extra_dirs: Mutex::default(),
             ledger,
-            child_env: Vec::new(),
-            later_env: Mutex::default(),
+            env: Arc::default(),
             plan_file: None,
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),
-            seen: SeenFiles::default(),
+            place: Arc::new(Mutex::new(Arc::new(place))),
         }
+    }
+
+    /// The same workspace, with its place in other hands.
+    pub fn with_place(self, place: Arc<dyn PlaceHolder>) -> Self {
+        Self { place, ..self }
+    }
+
+    /// The place as it is now.
+    pub fn place(&self) -> Arc<AgentPlace> {
+        self.place.place()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut AgentPlace)) {
+        let mut change = Some(change);
+        self.place.change_place(&mut |place| {
+            if let Some(change) = change.take() {
+                change(place);
+            }
+        });
     }
 
     /// Where the shell stands now.
     pub fn cwd(&self) -> PathBuf {
-        self.cwd.lock().expect("cwd lock").clone()
+        self.place().cwd.clone()
     }
 
     /// Moves the shell.
     pub fn set_cwd(&self, cwd: PathBuf) {
-        *self.cwd.lock().expect("cwd lock") = cwd;
-    }
-
-    fn later_env(&self) -> MutexGuard<'_, LaterEnv> {
-        self.later_env.lock().expect("environment lock")
-    }
-
-    /// Sets variables for the children to come.
-    pub fn set_child_env(&self, variables: impl IntoIterator<Item = (String, String)>) {
-        // A name with `=` or a zero byte cannot be told to any process.
-        let sound = |(name, value): &(String, String)| {
-            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
-        };
-        self.later_env().by_host.extend(variables.into_iter().filter(sound));
-    }
-
-    /// The environment of children without what hooks export.
-    pub fn base_env(&self) -> Vec<(String, String)> {
-        let later = self.later_env();
-        let mut env = later.base.as_ref().unwrap_or(&self.child_env).clone();
-        lay_over(&mut env, &later.by_host);
-        env
-    }
-
-    /// The whole environment of a child that starts now.
-    pub fn env_of_child(&self) -> Vec<(String, String)> {
-        let mut env = self.base_env();
-        lay_over(&mut env, &self.later_env().by_hooks);
-        env
-    }
-
-    /// Settings changed: children begin with this from now on.
-    pub fn set_base_env(&self, env: Vec<(String, String)>) {
-        self.later_env().base = Some(env);
-    }
-
-    /// What hooks export now, in the place of what they exported before.
-    pub fn set_exports(&self, exports: impl IntoIterator<Item = (String, String)>) {
-        self.later_env().by_hooks = exports.into_iter().collect();
-    }
-
-    /// Whether hooks export anything.
-    pub fn has_exports(&self) -> bool {
-        !self.later_env().by_hooks.is_empty()
+        self.change(|place| place.cwd = cwd);
     }
 
     /// Changes the further directories.
     pub fn change_dirs(&self, removed: &[PathBuf], added: &[PathBuf]) {
-        let mut dirs = self.extra_dirs.lock().expect("extra_dirs lock");
-        dirs.retain(|dir| !removed.contains(dir));
-        for dir in added {
-            if !dirs.contains(dir) {
-                dirs.push(dir.clone());
-            }
+        self.change(|place| place.change_directories(removed, added));
+    }
+
+    pub(crate) fn file_seen(&self, path: &Path) -> Option<Seen> {
+        self.place().files_read.get(path)
+    }
+
+    pub(crate) fn record_file(&self, path: PathBuf, seen: Seen) {
+        self.change(|place| place.files_read.record(path, seen));
+    }
+
+    /// Notes that the model has read a file by other means: a shell command that showed it (`cat`, `sed -n`),
+    /// or an attachment. Nothing happens if it cannot be opened.
+    pub fn note_read(&self, path: &Path, shown: Shown) {
+        if let Some((path, seen)) = seen::look_at(path, shown) {
+            self.record_file(path, seen);
         }
+    }
+
+    /// Notes that the model has read a file as it was at `mtime_ms` (milliseconds since 1970). A file that
+    /// has changed since counts as unread.
+    pub fn note_read_at(&self, path: &Path, mtime_ms: f64) {
+        let Ok(path) = crate::files::real::follow(path) else { return };
+        if seen::is_unchanged_since(&path, mtime_ms) {
+            self.note_read(&path, Shown::Whole);
+        }
+    }
+
+    /// Forgets every file: the conversation that knew them is gone.
+    pub fn forget_files(&self) {
+        self.change(|place| place.files_read.clear());
     }
 
     /// A path of a tool input: relative ones are meant from where the shell stands.

@@ -114,7 +114,7 @@ fn write(path: &str, content: &str, context: &ToolContext) -> Result<ToolOutput,
     };
     let stamp = target.replace(bytes, expected).map_err(failed)?;
     let seen = Seen::of_bytes(View::Whole, stamp, bytes);
-    context.workspace.seen.record(target.path.clone(), seen);
+    context.workspace.record_file(target.path.clone(), seen);
     Ok(output(path, content, before))
 }
 
@@ -134,7 +134,7 @@ fn may_overwrite(
     }
     let refused = |why: &str| Err(ToolFailure::Rejected(why.to_owned()));
     let required = context.workspace.limits.read_before_edit == ReadBeforeEdit::Required;
-    match context.workspace.seen.get(&target.path) {
+    match context.workspace.file_seen(&target.path) {
         None if required || is_notebook(path) => refused(NOT_READ),
         None => Ok(()),
         Some(seen) if !current(&seen) => {

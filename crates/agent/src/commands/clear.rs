@@ -7,48 +7,47 @@ use lathe_protocol::system::BackgroundTasksChanged;
 use lathe_protocol::{ContentBlock, Outbound};
 
 use super::{CommandEnd, Invocation};
-use crate::history::History;
 use crate::turn::{Outcome, Turn};
 
 /// Clears the conversation. An argument names the session that is left behind.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
-    let shared = turn.shared.clone();
-    shared.end_conversation("clear").await;
+    let agent = turn.agent.handle.clone();
+    agent.end_conversation("clear").await;
     if !call.args.is_empty() {
-        shared.journal().title(&call.args);
+        agent.session.files.title(&agent.frames.session_id(), &call.args);
     }
-    let uuid = call.uuid(&shared);
-    let reset_id = shared.frames.uuid();
-    shared
+    let uuid = call.uuid(turn.agent);
+    let reset_id = agent.frames.uuid();
+    agent
+        .session
         .emit(ConversationReset {
             new_conversation_id: reset_id.clone(),
             trigger: Some("clear".to_owned()),
             user_message_uuid: Some(uuid.clone()),
-            timestamp: Some(shared.frames.now()),
+            timestamp: Some(agent.frames.now()),
             uuid: reset_id,
-            session_id: shared.frames.session_id(),
+            session_id: agent.frames.session_id(),
             ..ConversationReset::default()
         })
         .await;
     let tasks = BackgroundTasksChanged {
-        session_id: shared.frames.session_id(),
-        uuid: shared.frames.uuid(),
+        session_id: agent.frames.session_id(),
+        uuid: agent.frames.uuid(),
         ..BackgroundTasksChanged::default()
     };
-    shared.emit(Outbound::system(tasks)).await;
-    shared.begin_anew(&shared.frames.uuid());
-    *turn.history = History::default();
-    if let Some(preamble) = shared.preamble() {
-        turn.history.add_user_text(&preamble);
+    agent.session.emit(Outbound::system(tasks)).await;
+    turn.agent.begin_anew(&agent.frames.uuid());
+    if let Some(preamble) = turn.agent.instructions.preamble() {
+        turn.agent.history.add_user_text(&preamble);
     }
-    shared.announce_instructions(&turn.cancel).await;
-    let opening = shared.start_conversation("clear", &turn.cancel).await;
-    turn.history.add_notes(&opening.notes);
+    turn.agent.announce_instructions(&turn.cancel).await;
+    let opening = agent.start_conversation("clear", &turn.cancel).await;
+    turn.agent.history.add_notes(&opening.notes);
     turn.show_init(&call.prompt).await;
     if let Some(words) = opening.first_words {
-        turn.history.add_user_text(&words);
-        turn.say_as_user(shared.frames.user(vec![ContentBlock::text(&words)])).await;
+        turn.agent.history.add_user_text(&words);
+        turn.say_as_user(agent.frames.user(vec![ContentBlock::text(&words)])).await;
     }
-    turn.record_command(call, "clear", &uuid, (&shared.frames.uuid(), ""));
+    turn.record_command(call, "clear", &uuid, (&agent.frames.uuid(), ""));
     Outcome::Command(CommandEnd { name: Some("clear"), cleared: true, ..CommandEnd::default() })
 }

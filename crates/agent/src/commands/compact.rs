@@ -11,20 +11,21 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
     let instructions = (!call.args.is_empty()).then_some(call.args.as_str());
     let compacted = turn.compact(Cause::Asked, instructions).await;
     turn.show_init(&call.prompt).await;
-    let shared = turn.shared.clone();
+    let agent = turn.agent.handle.clone();
     let (note, is_error) = match compacted {
         Compacted::Done(told) => {
-            shared.emit(Outbound::system(told.boundary)).await;
-            shared.emit(told.summary).await;
+            agent.session.emit(Outbound::system(told.boundary)).await;
+            agent.session.emit(told.summary).await;
             ("Compacted ".to_owned(), false)
         }
         Compacted::Nothing => ("There is nothing to compact yet.".to_owned(), false),
         Compacted::Failed(why) => (format!("The conversation was not compacted: {why}"), true),
         Compacted::Interrupted => return Outcome::Interrupted(Phase::Streaming),
     };
-    let frame = shared.frames.command_output(&note);
-    turn.record_command(call, "compact", &call.uuid(&shared), (&frame.uuid, &note));
-    shared.emit(frame).await;
+    let frame = agent.frames.command_output(&note);
+    let uuid = call.uuid(turn.agent);
+    turn.record_command(call, "compact", &uuid, (&frame.uuid, &note));
+    agent.session.emit(frame).await;
     // A compaction that worked says so by its frames; the result of one that did not is the reason.
     let text = if is_error { note } else { String::new() };
     Outcome::Command(CommandEnd { name: Some("compact"), text, is_error, cleared: false })

@@ -7,40 +7,40 @@ use serde_json::{Value, json};
 
 use super::table::{Builtin, Kind};
 use super::{CommandEnd, Invocation};
+use crate::agent::AgentHandle;
 use crate::compact::policy::{CompactPolicy, Switch};
 use crate::context::ContextReport;
 use crate::control;
-use crate::shared::Shared;
 use crate::turn::{Outcome, Turn};
 
 /// Answers a command that needs a terminal.
 pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
     let text = format!("/{} isn't available in this environment.", call.name);
     turn.show_init(&call.prompt).await;
-    let mut frame = turn.shared.frames.command_answer(&text);
+    let mut frame = turn.agent.handle.frames.command_answer(&text);
     frame.local_command_outcome = Some(json!({"kind": "unavailable_headless"}));
-    turn.shared.emit(frame).await;
+    turn.session.emit(frame).await;
     Outcome::Command(CommandEnd { text, ..CommandEnd::default() })
 }
 
 /// Answers one of ours.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation, command: &Builtin) -> Outcome {
-    let shared = turn.shared.clone();
+    let agent = turn.agent.handle.clone();
     let mut context = None;
     let answer = match command.kind {
         Kind::Context => {
-            shared.note_context(turn.history.size());
-            let report = ContextReport::of(&shared);
+            agent.publish_size(turn.agent.history.size());
+            let report = ContextReport::of(&agent);
             context = Some(report.for_frame());
             Ok(report.for_people())
         }
-        Kind::Usage => Ok(control::cost_text(&shared)),
+        Kind::Usage => Ok(control::cost_text(&agent)),
         Kind::Model => model(turn, &call.args).await,
-        Kind::Effort => effort(&shared, &call.args),
-        Kind::Rename => control::rename(&shared, &call.args)
+        Kind::Effort => effort(&agent, &call.args),
+        Kind::Rename => control::rename(&agent, &call.args)
             .await
             .map(|()| format!("The session is now called {:?}.", call.args.trim())),
-        Kind::Autocompact => autocompact(&shared, &call.args),
+        Kind::Autocompact => autocompact(&agent, &call.args),
         Kind::Clear | Kind::Compact => Ok(String::new()),
     };
     let (text, is_error) = match answer {
@@ -51,26 +51,27 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation, command: &Builti
     Outcome::Command(CommandEnd { name: Some(command.name), text, is_error, cleared: false })
 }
 
-async fn show(turn: &Turn<'_>, call: &Invocation, name: &str, text: &str, context: Option<Value>) {
-    let shared = turn.shared;
+async fn show(turn: &mut Turn<'_>, call: &Invocation, name: &str, text: &str, context: Option<Value>) {
+    let agent = turn.agent.handle.clone();
     turn.show_init(&call.prompt).await;
-    let mut frame = shared.frames.command_answer(text);
+    let mut frame = agent.frames.command_answer(text);
     frame.local_command_run = Some(json!({"command": name, "args": call.args}));
     frame.context_usage = context;
-    turn.record_command(call, name, &call.uuid(shared), (&frame.uuid, text));
-    shared.emit(frame).await;
+    let uuid = call.uuid(turn.agent);
+    turn.record_command(call, name, &uuid, (&frame.uuid, text));
+    agent.session.emit(frame).await;
 }
 
 async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String> {
     if name.is_empty() {
-        return Ok(format!("The model is {}.", turn.shared.choice().id));
+        return Ok(format!("The model is {}.", turn.agent.handle.choice().id));
     }
-    let switched = control::switch_model(turn.shared, name, &turn.cancel).await;
+    let switched = control::switch_model(&turn.agent.handle, name, &turn.cancel).await;
     switched.map(|id| format!("Set model to {id}"))
 }
 
-fn effort(shared: &Arc<Shared>, level: &str) -> Result<String, String> {
-    let mut choice = shared.choice();
+fn effort(agent: &Arc<AgentHandle>, level: &str) -> Result<String, String> {
+    let choice = agent.choice();
     let capabilities = lathe_models::catalog::capabilities(&choice.id);
     let takes = || match capabilities.efforts {
         [] => format!("{} has no effort levels", choice.id),
@@ -82,34 +83,37 @@ fn effort(shared: &Arc<Shared>, level: &str) -> Result<String, String> {
             Ok(format!("The effort is {now}; {}.", takes()))
         }
         "auto" => {
-            choice.effort = None;
+            agent.change_choice(|choice| choice.effort = None);
             Ok("The effort is left to the model's default.".to_owned())
         }
         level if capabilities.efforts.contains(&level) => {
-            choice.effort = Some(level.to_owned());
+            agent.change_choice(|choice| choice.effort = Some(level.to_owned()));
             Ok(format!("Set effort to {level}"))
         }
         level => Err(format!("There is no effort level {level:?}: {}.", takes())),
     }
 }
 
-fn autocompact(shared: &Arc<Shared>, wanted: &str) -> Result<String, String> {
+fn autocompact(agent: &Arc<AgentHandle>, wanted: &str) -> Result<String, String> {
     let window = {
-        let choice = shared.choice();
+        let choice = agent.choice();
         lathe_models::catalog::context_window(&choice.id, &choice.betas)
     };
-    let mut compaction = shared.compaction();
-    let policy = &mut compaction.policy;
-    match wanted {
-        "" => {}
-        "auto" => (policy.window, policy.automatic) = (None, Switch::On),
+    let target = match wanted {
+        "" => None,
+        "auto" => Some(None),
         tokens => match tokens.replace(['_', ','], "").parse::<u64>() {
-            Ok(tokens) => {
-                (policy.window, policy.automatic) = (Some(CompactPolicy::clamp_window(tokens)), Switch::On);
-            }
+            Ok(tokens) => Some(Some(CompactPolicy::clamp_window(tokens))),
             Err(_) => return Err(format!("{wanted:?} is neither \"auto\" nor a number of tokens.")),
         },
-    }
+    };
+    let policy = agent.change(|view| {
+        let policy = &mut view.compact.policy;
+        if let Some(target) = target {
+            (policy.window, policy.automatic) = (target, Switch::On);
+        }
+        *policy
+    });
     let limits = policy.limits(window);
     Ok(if policy.is_automatic() {
         format!(

@@ -90,7 +90,7 @@ impl Turn<'_> {
 
     /// Folds an answer that nobody sees.
     async fn listen(&mut self, request: &Arc<ModelRequest>, answer: &mut Answer) -> Result<(), GaveUp> {
-        let model = self.shared.model.clone();
+        let model = self.session.model.clone();
         let mut stream = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(GaveUp::Interrupted),
@@ -113,7 +113,7 @@ impl Turn<'_> {
     /// The last resort when streams keep breaking.
     async fn whole_summary(&mut self, request: &Arc<ModelRequest>) -> Result<Answer, GaveUp> {
         let began = Instant::now();
-        let model = self.shared.model.clone();
+        let model = self.session.model.clone();
         let whole = tokio::select! {
             biased;
             () = self.cancel.cancelled() => return Err(GaveUp::Interrupted),
@@ -129,7 +129,7 @@ impl Turn<'_> {
         let ms = began.elapsed().as_millis() as u64;
         self.stats.api_ms += ms;
         let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
-        let mut totals = self.shared.totals();
+        let mut totals = self.session.totals();
         totals.add_api_ms(ms);
         totals.add(model, &answer.usage);
     }

@@ -1,7 +1,6 @@
 //! Puts a summary in the place of what it stands for: how the conversation begins from now on, whether that is
 //! smaller, and what is written down and told about it. Nothing here asks anybody.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_protocol::reminder::system_reminder;
@@ -12,11 +11,11 @@ use serde_json::{Value, json};
 use super::restore::Restored;
 use super::summary::{self, Wording};
 use super::{Cause, Told, Trigger, Trouble};
+use crate::agent::Agent;
 use crate::estimate::{BYTES_PER_TOKEN, block_tokens, text_tokens};
 use crate::history::Tail;
 use crate::instructions::preamble_of;
 use crate::journal::Boundary;
-use crate::shared::Shared;
 use crate::turn::Turn;
 
 /// A summary that the user asked for may be so long, however short the conversation is.
@@ -28,7 +27,7 @@ const RESTORED_TOKENS: u64 = 20_000;
 impl Turn<'_> {
     /// The text that stands for what was said, with the request under way word for word.
     fn replacement(&self, summary: &str, wording: Wording, trigger: Trigger, tail: &Tail) -> String {
-        let path = self.shared.journal().path().map(|path| path.display().to_string());
+        let path = self.session.files.path().map(|path| path.display().to_string());
         let mut text = summary::replacement(summary, wording, path.as_deref());
         if trigger == Trigger::Auto && !tail.ends_with_prompt {
             let most = (self.limits().threshold / 10 * BYTES_PER_TOKEN) as usize;
@@ -54,16 +53,19 @@ impl Turn<'_> {
         before: u64,
     ) -> Result<Head, Trouble> {
         let trigger = cause.trigger();
-        let todos = self.shared.compaction().todos.clone();
-        let restored =
-            Restored::collect(self.shared, todos.as_ref(), RESTORED_TOKENS.min(self.limits().threshold / 10));
-        let memory = self.shared.instructions.read_again(LoadReason::Compact);
+        let todos = self.agent.compaction.todos.clone();
+        let restored = Restored::collect(
+            &self.agent.handle,
+            todos.as_ref(),
+            RESTORED_TOKENS.min(self.limits().threshold / 10),
+        );
+        let memory = self.agent.instructions.read_again(LoadReason::Compact);
         let preamble = memory.as_ref().and_then(preamble_of);
         let next = match trigger {
             Trigger::Auto if !tail.ends_with_prompt => Wording::WorkGoesOn,
             Trigger::Auto | Trigger::Manual => Wording::UserSpeaks,
         };
-        let (overhead, old) = (self.shared.overhead_tokens(), self.history.size().messages);
+        let (overhead, old) = (self.agent.handle.overhead_tokens(), self.agent.history.size().messages);
         for (wording, restored) in
             [(next, restored), (next, Restored::default()), (Wording::Bare, Restored::default())]
         {
@@ -71,7 +73,7 @@ impl Turn<'_> {
             let texts = [preamble.clone(), Some(text.clone()), restored.text.clone()];
             let blocks: Vec<Value> =
                 texts.into_iter().flatten().map(|text| json!({"type": "text", "text": text})).collect();
-            let new = blocks.iter().map(block_tokens).sum::<u64>() + self.history.tokens_from(tail);
+            let new = blocks.iter().map(block_tokens).sum::<u64>() + self.agent.history.tokens_from(tail);
             let shrinks = match cause {
                 // Nothing was full: like is compared with like.
                 Cause::Asked => {
@@ -93,8 +95,8 @@ impl Turn<'_> {
 
     /// Puts it all in place: the conversation, the file, what is known of files.
     pub(super) fn commit(&mut self, new: Replacement) -> Told {
-        let shared = self.shared.clone();
-        let size = self.history.size();
+        let agent = self.agent.handle.clone();
+        let size = self.agent.history.size();
         let mut blocks = new.head.blocks;
         let mut notes: Vec<String> = new.head.restored.text.iter().cloned().collect();
         if !new.notes.is_empty() {
@@ -102,13 +104,11 @@ impl Turn<'_> {
             blocks.push(json!({"type": "text", "text": note}));
             notes.push(note);
         }
-        let dropped = {
-            let mut compaction = shared.compaction();
-            compaction.memory.succeeded(new.before.saturating_sub(new.head.after));
-            compaction.memory.dropped_tokens
-        };
+        let memory = &mut self.agent.compaction.memory;
+        memory.succeeded(new.before.saturating_sub(new.head.after));
+        let dropped = memory.dropped_tokens;
         let told = Told {
-            summary: shared.frames.summary(&new.head.text, new.cause.trigger()),
+            summary: agent.frames.summary(&new.head.text, new.cause.trigger()),
             boundary: CompactBoundary {
                 compact_metadata: CompactMetadata {
                     trigger: new.cause.trigger().wire_name().to_owned(),
@@ -118,26 +118,26 @@ impl Turn<'_> {
                     cumulative_dropped_tokens: Some(dropped),
                     ..CompactMetadata::default()
                 },
-                uuid: shared.frames.uuid(),
-                session_id: shared.frames.session_id(),
+                uuid: agent.frames.uuid(),
+                session_id: agent.frames.session_id(),
                 ..CompactBoundary::default()
             },
         };
-        let told = write_down(&shared, told, &new.tail, &notes);
-        self.history.compact(blocks, &new.tail);
-        new.head.restored.note_seen(&shared);
-        shared.totals().forget_last();
-        shared.instructions.put(new.head.memory);
-        shared.note_context(self.history.size());
+        let told = write_down(self.agent, told, &new.tail, &notes);
+        self.agent.history.compact(blocks, &new.tail);
+        new.head.restored.note_seen(&agent);
+        agent.session.totals().forget_last();
+        self.agent.replace_instructions(new.head.memory);
+        agent.publish_size(self.agent.history.size());
         told
     }
 }
 
 /// Writes boundary, summary and notes into the session's file, and completes the frame with what only the
 /// file knows.
-fn write_down(shared: &Arc<Shared>, mut told: Told, tail: &Tail, notes: &[String]) -> Told {
-    let now = shared.frames.now();
-    let mut journal = shared.journal();
+fn write_down(agent: &mut Agent, mut told: Told, tail: &Tail, notes: &[String]) -> Told {
+    let (handle, journal) = (&agent.handle, &mut agent.journal);
+    let now = handle.frames.now();
     let kept = tail.record.as_deref().map(|head| journal.records_from(head)).unwrap_or_default();
     if let (Some(head), Some(last)) = (kept.first(), kept.last()) {
         let anchor_uuid = told.summary.uuid.clone();
@@ -167,7 +167,7 @@ fn write_down(shared: &Arc<Shared>, mut told: Told, tail: &Tail, notes: &[String
         summary: &told.summary,
     });
     for note in notes {
-        journal.note(&shared.frames.uuid(), &now, note);
+        journal.note(&handle.frames.uuid(), &now, note);
     }
     told
 }

@@ -7,8 +7,8 @@ use lathe_tools::Shown;
 use serde_json::Value;
 
 use super::summary::todo_text;
+use crate::agent::AgentHandle;
 use crate::estimate::{BYTES_PER_TOKEN, text_tokens};
-use crate::shared::Shared;
 
 /// Files that come back.
 const MAX_FILES: usize = 5;
@@ -25,16 +25,16 @@ pub(super) struct Restored {
 
 impl Restored {
     /// Reads the files that were at hand last. All together they take `max_tokens` at most.
-    pub fn collect(shared: &Shared, todos: Option<&Value>, max_tokens: u64) -> Self {
+    pub fn collect(agent: &AgentHandle, todos: Option<&Value>, max_tokens: u64) -> Self {
         let mut restored = Self::default();
         let mut parts: Vec<String> = todos.and_then(todo_text).into_iter().collect();
         let mut left = max_tokens;
-        for path in shared.workspace.seen.recent(MAX_FILES) {
+        for path in agent.workspace.place().files_read.recent(MAX_FILES) {
             let bytes = left.min(FILE_TOKENS) * BYTES_PER_TOKEN;
-            if bytes == 0 || shared.permissions().read_denied(&path) {
+            if bytes == 0 || agent.session.permissions().read_denied(&path) {
                 continue;
             }
-            let Some(excerpt) = shared.workspace.seen.current_text(&path, bytes as usize) else { continue };
+            let Some(excerpt) = lathe_tools::current_text(&path, bytes as usize) else { continue };
             left = left.saturating_sub(text_tokens(excerpt.text.len()));
             let cut = match excerpt.shown {
                 Shown::Whole => "",
@@ -50,12 +50,11 @@ impl Restored {
     }
 
     /// The model has forgotten every file but these.
-    pub fn note_seen(&self, shared: &Shared) {
-        let seen = &shared.workspace.seen;
-        seen.clear();
+    pub fn note_seen(&self, agent: &AgentHandle) {
+        agent.workspace.forget_files();
         // The newest last, so that it stays the newest.
         for (path, shown) in self.files.iter().rev() {
-            seen.note_read(path, *shown);
+            agent.workspace.note_read(path, *shown);
         }
     }
 }

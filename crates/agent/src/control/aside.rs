@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Reply;
-use crate::shared::Shared;
+use crate::agent::AgentHandle;
 
 /// What stands in front of a side question.
 const SIDE_NOTE: &str = "The user asks the following aside, while the work above goes on \
@@ -34,7 +34,7 @@ const MAX_TITLE_CHARS: usize = 80;
 
 /// A request that is being answered, for the frames about it.
 struct Asking<'a> {
-    shared: &'a Shared,
+    agent: &'a AgentHandle,
     id: &'a str,
     withdraw: &'a CancellationToken,
     progress: Progress,
@@ -55,7 +55,7 @@ enum Failed {
 
 /// Answers `side_question`.
 pub(super) async fn question(
-    shared: Arc<Shared>,
+    agent: Arc<AgentHandle>,
     id: String,
     body: SideQuestionRequest,
     withdraw: CancellationToken,
@@ -63,9 +63,9 @@ pub(super) async fn question(
     if body.question.trim().is_empty() {
         return Reply::Error("side_question: the question is empty".to_owned());
     }
-    let asking = Asking { shared: &shared, id: &id, withdraw: &withdraw, progress: Progress::Shown };
+    let asking = Asking { agent: &agent, id: &id, withdraw: &withdraw, progress: Progress::Shown };
     asking.tell(ControlRequestProgress { status: "started".to_owned(), ..asking.frame() }).await;
-    match asking.ask(side_request(&shared, &body.question)).await {
+    match asking.ask(side_request(&agent, &body.question)).await {
         Ok(text) => Reply::Success(json!({"response": text, "synthetic": false})),
         Err(Failed::Withdrawn) => Reply::Error("side_question: it was taken back".to_owned()),
         Err(Failed::Model(error)) => Reply::Error(format!("side_question: {}", error.message)),
@@ -75,37 +75,36 @@ pub(super) async fn question(
 /// Answers `generate_session_title`. A title is a nicety: where none can be made it is null, and the log
 /// says why.
 pub(super) async fn title(
-    shared: Arc<Shared>,
+    agent: Arc<AgentHandle>,
     id: String,
     body: GenerateSessionTitleRequest,
     withdraw: CancellationToken,
 ) -> Reply {
-    let asking = Asking { shared: &shared, id: &id, withdraw: &withdraw, progress: Progress::Quiet };
-    let title = match asking.ask(title_request(&shared, &body.description)).await {
+    let asking = Asking { agent: &agent, id: &id, withdraw: &withdraw, progress: Progress::Quiet };
+    let title = match asking.ask(title_request(&agent, &body.description)).await {
         Ok(text) => as_title(&text),
         Err(Failed::Withdrawn) => {
             return Reply::Error("generate_session_title: it was taken back".to_owned());
         }
         Err(Failed::Model(error)) => {
-            shared.host.log(&format!("no session title could be made: {}", error.message));
+            agent.session.process.host.log(&format!("no session title could be made: {}", error.message));
             None
         }
     };
     if let (Some(title), Some(true)) = (&title, body.persist) {
-        shared.journal().title(title);
-        shared.emit(shared.frames.title_changed(title)).await;
+        agent.session.set_title(title).await;
     }
     Reply::Success(json!({"title": title}))
 }
 
 /// The conversation as it stands, with the question behind it. The tools stay named, because the
 /// conversation refers to them, and may not be called.
-fn side_request(shared: &Shared, question: &str) -> ModelRequest {
-    let choice = shared.choice().clone();
+fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
+    let choice = agent.choice().as_ref().clone();
     let model = catalog::capabilities(&choice.id);
-    let mut messages = shared.conversation();
+    let mut messages = agent.conversation();
     messages.extend(user_message(&[&system_reminder(SIDE_NOTE), question]));
-    let tools = shared.tools().api_json();
+    let tools = agent.tools().api_json();
     let mut extra_body = choice.extra_body;
     if tools.trim() != "[]" {
         extra_body.insert("tool_choice".to_owned(), json!({"type": "none"}));
@@ -113,7 +112,7 @@ fn side_request(shared: &Shared, question: &str) -> ModelRequest {
     ModelRequest {
         model: choice.id,
         max_tokens: choice.max_output_tokens.unwrap_or(model.max_output_tokens),
-        system: shared.system_prompt().parts(),
+        system: agent.system_prompt().parts(),
         tools,
         messages,
         thinking: Thinking::Disabled,
@@ -126,10 +125,10 @@ fn side_request(shared: &Shared, question: &str) -> ModelRequest {
     }
 }
 
-fn title_request(shared: &Shared, description: &str) -> ModelRequest {
-    let choice = shared.choice().clone();
+fn title_request(agent: &AgentHandle, description: &str) -> ModelRequest {
+    let choice = agent.choice().as_ref().clone();
     ModelRequest {
-        model: shared.catalog.small_fast(),
+        model: agent.session.process.catalog.small_fast(),
         max_tokens: TITLE_TOKENS,
         system: Vec::new(),
         tools: "[]".into(),
@@ -167,14 +166,16 @@ impl Asking<'_> {
             let error = tokio::select! {
                 biased;
                 () = self.withdraw.cancelled() => return Err(Failed::Withdrawn),
-                answer = self.shared.ask_model_once(&request) => match answer {
+                answer = self.agent.session.ask_model_once(&request) => match answer {
                     Ok(text) => return Ok(text),
                     Err(error) => error,
                 },
             };
             attempt += 1;
-            let jitter = self.shared.host.random();
-            let RetryDecision::Retry { delay } = self.shared.retry.decide(attempt, &error, jitter) else {
+            let jitter = self.agent.session.process.host.random();
+            let RetryDecision::Retry { delay } =
+                self.agent.session.process.retry.decide(attempt, &error, jitter)
+            else {
                 return Err(Failed::Model(error));
             };
             self.tell_retry(attempt, delay, &error).await;
@@ -188,8 +189,8 @@ impl Asking<'_> {
     fn frame(&self) -> ControlRequestProgress {
         ControlRequestProgress {
             request_id: self.id.to_owned(),
-            uuid: self.shared.frames.uuid(),
-            session_id: self.shared.frames.session_id(),
+            uuid: self.agent.frames.uuid(),
+            session_id: self.agent.frames.session_id(),
             ..ControlRequestProgress::default()
         }
     }
@@ -198,7 +199,7 @@ impl Asking<'_> {
         self.tell(ControlRequestProgress {
             status: "api_retry".to_owned(),
             attempt: Some(attempt.into()),
-            max_retries: Some(self.shared.retry.max_retries.into()),
+            max_retries: Some(self.agent.session.process.retry.max_retries.into()),
             retry_delay_ms: Some(delay.as_millis() as f64),
             error_status: Some(error.status),
             ..self.frame()
@@ -208,7 +209,7 @@ impl Asking<'_> {
 
     async fn tell(&self, frame: ControlRequestProgress) {
         if self.progress == Progress::Shown {
-            self.shared.emit(Outbound::System(SystemMessage::ControlRequestProgress(frame))).await;
+            self.agent.session.emit(Outbound::System(SystemMessage::ControlRequestProgress(frame))).await;
         }
     }
 }

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Reply;
+use crate::agent::AgentHandle;
 use crate::context::ContextReport;
-use crate::shared::Shared;
 
 /// How full the window is.
-pub(super) fn usage(shared: &Arc<Shared>) -> Reply {
-    let mut report = ContextReport::of(shared).for_hosts();
-    report["apiUsage"] = api_usage(shared);
+pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
+    let mut report = ContextReport::of(agent).for_hosts();
+    report["apiUsage"] = api_usage(agent);
     Reply::Success(report)
 }
 
 /// What the last answer used, by the API's own count.
-fn api_usage(shared: &Shared) -> Value {
-    shared.totals().last_usage().map_or(Value::Null, |usage| {
+fn api_usage(agent: &AgentHandle) -> Value {
+    agent.session.totals().last_usage().map_or(Value::Null, |usage| {
         json!({
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,

@@ -9,32 +9,33 @@ use lathe_tools::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
 use serde_json::{Value, json};
 
 use super::Reply;
+use crate::agent::AgentHandle;
 use crate::commands;
 use crate::introduction::{Introduction, without_effect};
+use crate::prompt::SystemPrompt;
 use crate::session::TurnHandle;
-use crate::shared::Shared;
 
 /// Takes in what the host brings and answers with what there is. May be repeated: the last one counts.
 pub(super) async fn answer(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     id: &str,
     body: &InitializeRequest,
     turn: Option<&TurnHandle>,
 ) -> Reply {
     if let Some(schema) = &body.json_schema
-        && let Err(error) = take_schema(shared, schema)
+        && let Err(error) = take_schema(agent, schema)
     {
         return Reply::Error(format!("jsonSchema is not a valid JSON Schema: {error}"));
     }
-    take_prompt(shared, body);
-    *shared.introduction() = Introduction::of(body);
+    take_prompt(agent, body);
+    let before = std::mem::replace(&mut *agent.session.introduction(), Introduction::of(body));
     if let Some(Some(matchers)) = &body.hooks {
-        let warnings = shared.hooks.register_callbacks(matchers);
+        let warnings = agent.session.hooks.register_callbacks(matchers);
         for warning in warnings {
-            shared.emit(shared.frames.note("hook_ignored", &warning.to_string())).await;
+            agent.session.emit(agent.frames.note("hook_ignored", &warning.to_string())).await;
         }
     }
-    let pending = shared.questions.pending_permissions();
+    let pending = agent.session.questions.pending_permissions();
     let state = match turn {
         Some(_) if !pending.is_empty() => "requires_action",
         Some(_) => "running",
@@ -42,43 +43,45 @@ pub(super) async fn answer(
     };
     let success = ControlSuccess {
         request_id: id.to_owned(),
-        response: Some(response(shared, body, state)),
+        response: Some(response(agent, body, state)),
         pending_permission_requests: Some(pending),
         pending_user_dialog_requests: Some(Vec::new()),
         ..ControlSuccess::default()
     };
-    shared.emit(lathe_protocol::ControlResponse::from(success)).await;
+    agent.session.emit(lathe_protocol::ControlResponse::from(success)).await;
     if let Some(text) = without_effect(body) {
-        shared.emit(shared.frames.note("initialize_ignored", &text)).await;
+        agent.session.emit(agent.frames.note("initialize_ignored", &text)).await;
     }
     if let Some(title) = &body.title {
-        shared.journal().title(title);
-        shared.emit(shared.frames.title_changed(title)).await;
+        agent.session.set_title(title).await;
     }
-    if shared.note_initialized() {
+    if before.is_done {
         let tasks = BackgroundTasksChanged {
-            session_id: shared.frames.session_id(),
-            uuid: shared.frames.uuid(),
+            session_id: agent.frames.session_id(),
+            uuid: agent.frames.uuid(),
             ..BackgroundTasksChanged::default()
         };
-        shared.emit(lathe_protocol::Outbound::system(tasks)).await;
+        agent.session.emit(lathe_protocol::Outbound::system(tasks)).await;
     }
     Reply::Sent
 }
 
 /// The shape of answers that the host wants. Most hosts also give it on the command line, where it was read.
-fn take_schema(shared: &Shared, schema: &Value) -> Result<(), BadSchema> {
-    let known = shared.tool(STRUCTURED_OUTPUT);
+fn take_schema(agent: &AgentHandle, schema: &Value) -> Result<(), BadSchema> {
+    let known = agent.tool(STRUCTURED_OUTPUT);
     if schema.is_null() || known.is_some_and(|tool| tool.input_schema() == schema) {
         return Ok(());
     }
-    shared.add_tool(Arc::new(StructuredOutput::new(schema.clone())?));
+    agent.add_tool(Arc::new(StructuredOutput::new(schema.clone())?));
     Ok(())
 }
 
 /// The system prompt as the host wants it: parts that take the place of ours, or text behind it.
-fn take_prompt(shared: &Shared, body: &InitializeRequest) {
-    let mut prompt = shared.system_prompt();
+fn take_prompt(agent: &AgentHandle, body: &InitializeRequest) {
+    agent.change(|view| change_prompt(Arc::make_mut(&mut view.system), body));
+}
+
+fn change_prompt(prompt: &mut SystemPrompt, body: &InitializeRequest) {
     match &body.system_prompt {
         Some(Value::String(text)) => prompt.choice.replace = Some(text.clone()),
         Some(Value::Array(parts)) => {
@@ -95,27 +98,27 @@ fn take_prompt(shared: &Shared, body: &InitializeRequest) {
     }
 }
 
-fn response(shared: &Shared, body: &InitializeRequest, state: &str) -> Value {
+fn response(agent: &AgentHandle, body: &InitializeRequest, state: &str) -> Value {
     let mut response = json!({
-        "commands": commands::listing(shared),
+        "commands": commands::listing(agent),
         "agents": agents(body),
-        "output_style": shared.init.output_style,
-        "available_output_styles": shared.output_styles,
-        "models": shared.catalog.choices(),
+        "output_style": agent.session.init.output_style,
+        "available_output_styles": agent.session.output_styles,
+        "models": agent.session.process.catalog.choices(),
         "account": {
             "tokenSource": "none",
-            "apiKeySource": shared.init.api_key_source,
+            "apiKeySource": agent.session.init.api_key_source,
             "apiProvider": "firstParty",
         },
         "hook_on_failure_supported": true,
         "analytics_disabled": true,
-        "claude_code_version": shared.init.claude_code_version,
+        "claude_code_version": agent.session.init.claude_code_version,
         "pid": std::process::id(),
-        "current_permission_mode": shared.permissions().mode().as_str(),
+        "current_permission_mode": agent.session.permissions().mode().as_str(),
         "session_state": state,
         "fast_mode_state": "off",
         "fast_mode_disabled_reason": "sdk_opt_in_required",
-        "capabilities": shared.init.capabilities,
+        "capabilities": agent.session.init.capabilities,
     });
     if let Some(Some(_)) = &body.hooks {
         response["hooks_applied"] = json!(true);

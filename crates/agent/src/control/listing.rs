@@ -9,7 +9,7 @@ use lathe_protocol::HookEvent;
 use serde_json::{Value, json};
 
 use super::Reply;
-use crate::shared::Shared;
+use crate::agent::AgentHandle;
 
 /// Events whose hooks may be limited to a subject, such as the name of a tool.
 const WITH_MATCHER: [HookEvent; 20] = [
@@ -36,9 +36,10 @@ const WITH_MATCHER: [HookEvent; 20] = [
 ];
 
 /// Answers `list_permission_rules`: the rules of files, of the command line and of the session itself.
-pub(super) fn permission_rules(shared: &Arc<Shared>) -> Reply {
-    let of_files = shared.settings.permission_rules();
-    let rules: Vec<Value> = shared
+pub(super) fn permission_rules(agent: &Arc<AgentHandle>) -> Reply {
+    let of_files = agent.session.settings.permission_rules();
+    let rules: Vec<Value> = agent
+        .session
         .permissions()
         .rules()
         .map(|(behavior, source, rule)| {
@@ -55,8 +56,8 @@ pub(super) fn permission_rules(shared: &Arc<Shared>) -> Reply {
         .collect();
     let mut state = json!({
         "rules": rules,
-        "workspaceDirectories": directories(shared, &of_files["workspaceDirectories"]),
-        "originalCwd": shared.workspace.root.display().to_string(),
+        "workspaceDirectories": directories(agent, &of_files["workspaceDirectories"]),
+        "originalCwd": agent.workspace.root.display().to_string(),
         "managedOnly": of_files["managedOnly"] == true,
     });
     if let Some(errors) = of_files.get("errors") {
@@ -66,16 +67,16 @@ pub(super) fn permission_rules(shared: &Arc<Shared>) -> Reply {
 }
 
 /// The folders beyond the working folder, and who added each.
-fn directories(shared: &Shared, of_files: &Value) -> Vec<Value> {
+fn directories(agent: &AgentHandle, of_files: &Value) -> Vec<Value> {
     let listed: Vec<Value> = of_files.as_array().cloned().unwrap_or_default();
     let same = |a: &Path, b: &str| {
         let b = Path::new(b);
         a == b || b.canonicalize().is_ok_and(|b| a == b)
     };
-    let given = shared.init.additional_directories.iter().flatten();
+    let given = agent.session.init.additional_directories.iter().flatten();
     let given: Vec<&str> = given.map(String::as_str).collect();
-    let root = shared.workspace.root.clone();
-    let engine = shared.permissions();
+    let root = agent.workspace.root.clone();
+    let engine = agent.session.permissions();
     let added = engine.working_dirs().filter(|dir| {
         let in_files = listed.iter().any(|known| same(dir, known["path"].as_str().unwrap_or("")));
         *dir != root && !in_files
@@ -88,8 +89,8 @@ fn directories(shared: &Shared, of_files: &Value) -> Vec<Value> {
 }
 
 /// Answers `get_hooks_listing`.
-pub(super) fn hooks(shared: &Arc<Shared>) -> Reply {
-    let hooks = shared.hooks.listing();
+pub(super) fn hooks(agent: &Arc<AgentHandle>) -> Reply {
+    let hooks = agent.session.hooks.listing();
     let mut events: Vec<&str> = Vec::new();
     for hook in &hooks {
         if !events.contains(&hook.event.as_str()) {
@@ -107,9 +108,9 @@ pub(super) fn hooks(shared: &Arc<Shared>) -> Reply {
         "eventCatalog": catalog,
         "policy": {
             "disabledByPolicy": false,
-            "managedOnly": shared.hooks.only_managed(),
+            "managedOnly": agent.session.hooks.only_managed(),
             "pluginOnly": false,
-            "allDisabled": shared.hooks.none_runs(),
+            "allDisabled": agent.session.hooks.none_runs(),
             "policyHookCount": managed,
         },
     }))

@@ -8,8 +8,8 @@ use lathe_protocol::control::{McpSetServersRequest, ReadFileRequest};
 use serde_json::{Value, json};
 
 use super::Reply;
+use crate::agent::AgentHandle;
 use crate::introduction::NO_MCP;
-use crate::shared::Shared;
 
 /// Bytes of a file that a host may read at once.
 const MAX_READ_BYTES: u64 = 16 * 1024 * 1024;
@@ -21,21 +21,21 @@ const MAX_SUGGESTIONS: usize = 20;
 const MAX_LOOKED_AT: usize = 5000;
 
 /// What is set, by whom, and what it comes to.
-pub(super) fn settings(shared: &Arc<Shared>) -> Reply {
-    let mut listing = shared.settings.listing();
-    let choice = shared.choice();
+pub(super) fn settings(agent: &Arc<AgentHandle>) -> Reply {
+    let mut listing = agent.session.settings.listing();
+    let choice = agent.choice();
     listing["applied"] = json!({"model": choice.id, "effort": choice.effort});
     Reply::Success(listing)
 }
 
 /// What the session cost, for people.
-pub(super) fn cost(shared: &Arc<Shared>) -> Reply {
-    Reply::Success(json!({"text": cost_text(shared)}))
+pub(super) fn cost(agent: &Arc<AgentHandle>) -> Reply {
+    Reply::Success(json!({"text": cost_text(agent)}))
 }
 
 /// The same as text.
-pub(crate) fn cost_text(shared: &Arc<Shared>) -> String {
-    let totals = shared.totals();
+pub(crate) fn cost_text(agent: &Arc<AgentHandle>) -> String {
+    let totals = agent.session.totals();
     let mut text = format!("Total cost: ${:.4}", totals.cost_usd());
     for (model, usage) in totals.model_usage() {
         text.push_str(&format!(
@@ -51,13 +51,13 @@ pub(crate) fn cost_text(shared: &Arc<Shared>) -> String {
 }
 
 /// What the session cost, for programs.
-pub(super) fn usage(shared: &Arc<Shared>) -> Reply {
-    let totals = shared.totals();
+pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
+    let totals = agent.session.totals();
     Reply::Success(json!({
         "session": {
             "total_cost_usd": totals.cost_usd(),
             "total_api_duration_ms": totals.api_ms(),
-            "total_duration_ms": shared.host.now_ms().saturating_sub(shared.started_ms),
+            "total_duration_ms": agent.session.process.host.now_ms().saturating_sub(agent.session.started_ms),
             "total_lines_added": 0,
             "total_lines_removed": 0,
             "model_usage": totals.model_usage(),
@@ -70,17 +70,17 @@ pub(super) fn usage(shared: &Arc<Shared>) -> Reply {
 }
 
 /// Which program this is.
-pub(super) fn version(shared: &Arc<Shared>) -> Reply {
+pub(super) fn version(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({
-        "version": shared.init.claude_code_version,
+        "version": agent.session.init.claude_code_version,
         "buildTime": null,
-        "lathe_version": shared.init.extra.get("lathe_version"),
+        "lathe_version": agent.session.init.extra.get("lathe_version"),
     }))
 }
 
 /// Files below the working folder whose path holds the query.
-pub(super) fn file_suggestions(shared: &Arc<Shared>, query: &str) -> Reply {
-    let cwd = shared.workspace.cwd();
+pub(super) fn file_suggestions(agent: &Arc<AgentHandle>, query: &str) -> Reply {
+    let cwd = agent.workspace.cwd();
     let query = query.to_lowercase();
     let mut found = Vec::new();
     let mut folders = vec![cwd.clone()];
@@ -111,12 +111,12 @@ pub(super) fn file_suggestions(shared: &Arc<Shared>, query: &str) -> Reply {
 }
 
 /// A file that the session itself could read without asking.
-pub(super) fn read_file(shared: &Arc<Shared>, body: &ReadFileRequest) -> Reply {
-    let cwd = shared.workspace.cwd();
+pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Reply {
+    let cwd = agent.workspace.cwd();
     let path = cwd.join(&body.path);
     let input = json!({"file_path": path.display().to_string()});
     let call = Call { tool: "Read", input: &input, cwd: &cwd, ..Call::default() };
-    let judged = shared.permissions().judge(&call);
+    let judged = agent.session.permissions().judge(&call);
     let (Decision::Allow(_), Some(place)) = (judged.decision, judged.place) else {
         return Reply::Error(format!("read denied: {}", body.path));
     };

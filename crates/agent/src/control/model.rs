@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Reply;
+use crate::agent::AgentHandle;
 use crate::beside::Beside;
-use crate::shared::Shared;
 
 /// How long the API keeps a prefix, in milliseconds.
 const FIVE_MINUTES_MS: u64 = 5 * 60 * 1000;
@@ -30,49 +30,49 @@ struct Switch {
 
 /// Answers `set_model`: at once where no hook has a say, otherwise beside the turn.
 pub(super) async fn set(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     beside: &mut Beside,
     id: String,
     body: SetModelRequest,
 ) -> Option<Reply> {
     let wanted = body.model.flatten().filter(|name| !name.is_empty());
-    if !hooked(shared) && !beside.is_changing() {
-        let resolved = apply(shared, &switch_to(shared, wanted.as_deref())).await;
+    if !hooked(agent) && !beside.is_changing() {
+        let resolved = apply(agent, &switch_to(agent, wanted.as_deref())).await;
         return Some(Reply::Success(json!({"model": resolved})));
     }
-    let (shared, request) = (shared.clone(), id.clone());
+    let (agent, request) = (agent.clone(), id.clone());
     beside.change(id, |withdraw| async move {
         // Only now: a change before this one has been made.
-        let switch = switch_to(&shared, wanted.as_deref());
-        if let Some(refused) = refusal(&shared, &request, &switch, &withdraw).await {
+        let switch = switch_to(&agent, wanted.as_deref());
+        if let Some(refused) = refusal(&agent, &request, &switch, &withdraw).await {
             return refused;
         }
-        let resolved = apply(&shared, &switch).await;
-        shared.emit(ControlResponse::success(request, json!({"model": resolved}))).await;
-        tell_hooks(&shared, &switch, &withdraw).await;
+        let resolved = apply(&agent, &switch).await;
+        agent.session.emit(ControlResponse::success(request, json!({"model": resolved}))).await;
+        tell_hooks(&agent, &switch, &withdraw).await;
         Reply::Sent
     });
     None
 }
 
 /// Changes the model because a setting did. Settings are not asked about, but hooks hear of it.
-pub(super) async fn follow_setting(shared: &Arc<Shared>, wanted: Option<&str>) {
-    apply(shared, &switch_to(shared, wanted)).await;
+pub(super) async fn follow_setting(agent: &Arc<AgentHandle>, wanted: Option<&str>) {
+    apply(agent, &switch_to(agent, wanted)).await;
 }
 
 /// Changes the model by a command, which tells of it itself: the id of the model that answers from now on, or
 /// what a hook has against it.
 pub(crate) async fn switch(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     name: &str,
     withdraw: &CancellationToken,
 ) -> Result<String, String> {
-    let switch = switch_to(shared, Some(name));
-    if let Some(reason) = objection(shared, &switch, withdraw).await {
+    let switch = switch_to(agent, Some(name));
+    if let Some(reason) = objection(agent, &switch, withdraw).await {
         return Err(blocked(&reason));
     }
-    shared.choice().id.clone_from(&switch.to);
-    tell_hooks(shared, &switch, withdraw).await;
+    agent.change_choice(|choice| choice.id.clone_from(&switch.to));
+    tell_hooks(agent, &switch, withdraw).await;
     Ok(switch.to)
 }
 
@@ -80,36 +80,36 @@ fn blocked(reason: &str) -> String {
     format!("Model switch blocked by a PreModelSwitch hook: {reason}")
 }
 
-fn hooked(shared: &Shared) -> bool {
-    shared.listens(&HookEvent::PreModelSwitch) || shared.listens(&HookEvent::PostModelSwitch)
+fn hooked(agent: &AgentHandle) -> bool {
+    agent.session.listens(&HookEvent::PreModelSwitch) || agent.session.listens(&HookEvent::PostModelSwitch)
 }
 
-fn switch_to(shared: &Shared, wanted: Option<&str>) -> Switch {
+fn switch_to(agent: &AgentHandle, wanted: Option<&str>) -> Switch {
     let to = match wanted {
-        None | Some("default") => shared.first_model.clone(),
-        Some(name) => shared.catalog.resolve(name, Phase::Working),
+        None | Some("default") => agent.session.first_model.clone(),
+        Some(name) => agent.session.process.catalog.resolve(name, Phase::Working),
     };
-    Switch { from: shared.choice().id.clone(), to, requested: json!(wanted) }
+    Switch { from: agent.choice().id.clone(), to, requested: json!(wanted) }
 }
 
 /// Makes the change and shows it, if it is one.
-async fn apply(shared: &Arc<Shared>, switch: &Switch) -> String {
-    shared.choice().id.clone_from(&switch.to);
+async fn apply(agent: &Arc<AgentHandle>, switch: &Switch) -> String {
+    agent.change_choice(|choice| choice.id.clone_from(&switch.to));
     if switch.from != switch.to {
         let text = format!("Set model to {}", switch.to);
-        shared.emit(shared.frames.command_output(&text)).await;
+        agent.session.emit(agent.frames.command_output(&text)).await;
     }
     switch.to.clone()
 }
 
 /// The answer when a hook is against it, or the host took its wish back.
 async fn refusal(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     id: &str,
     switch: &Switch,
     withdraw: &CancellationToken,
 ) -> Option<Reply> {
-    let reason = objection(shared, switch, withdraw).await;
+    let reason = objection(agent, switch, withdraw).await;
     if withdraw.is_cancelled() {
         return Some(Reply::Error("set_model: it was taken back".to_owned()));
     }
@@ -120,17 +120,21 @@ async fn refusal(
         ..ControlError::default()
     };
     error.extra.insert("model".to_owned(), json!(switch.from));
-    shared.emit(ControlResponse::from(error)).await;
+    agent.session.emit(ControlResponse::from(error)).await;
     Some(Reply::Sent)
 }
 
 /// What a hook has against it.
-async fn objection(shared: &Arc<Shared>, switch: &Switch, withdraw: &CancellationToken) -> Option<String> {
+async fn objection(
+    agent: &Arc<AgentHandle>,
+    switch: &Switch,
+    withdraw: &CancellationToken,
+) -> Option<String> {
     if switch.from == switch.to {
         return None;
     }
-    let event = HookEventInput::PreModelSwitch(facts(shared, switch));
-    let outcome = shared.fire(event, None, withdraw).await;
+    let event = HookEventInput::PreModelSwitch(facts(agent, switch));
+    let outcome = agent.fire(event, None, withdraw).await;
     let denied = outcome.permission.as_ref().filter(|said| said.behavior == HookPermissionDecision::Deny);
     match (denied, outcome.block()) {
         (Some(verdict), _) => {
@@ -141,24 +145,24 @@ async fn objection(shared: &Arc<Shared>, switch: &Switch, withdraw: &Cancellatio
     }
 }
 
-async fn tell_hooks(shared: &Arc<Shared>, switch: &Switch, withdraw: &CancellationToken) {
+async fn tell_hooks(agent: &Arc<AgentHandle>, switch: &Switch, withdraw: &CancellationToken) {
     if switch.from != switch.to {
-        let event = HookEventInput::PostModelSwitch(facts(shared, switch));
-        let outcome = shared.fire(event, None, withdraw).await;
-        shared.say_later(outcome.contexts.iter().map(ContextText::line));
+        let event = HookEventInput::PostModelSwitch(facts(agent, switch));
+        let outcome = agent.fire(event, None, withdraw).await;
+        agent.session.say_later(outcome.contexts.iter().map(ContextText::line));
     }
 }
 
 /// What the change means: the new model has to read the whole conversation once.
-fn facts(shared: &Shared, switch: &Switch) -> ModelSwitchInput {
-    let tokens = shared.totals().context_tokens();
-    let ttl = shared.choice().cache;
+fn facts(agent: &AgentHandle, switch: &Switch) -> ModelSwitchInput {
+    let tokens = agent.session.totals().context_tokens();
+    let ttl = agent.choice().cache;
     let (name, keeps_ms) = match ttl {
         CacheTtl::Off => (None, 0),
         CacheTtl::FiveMinutes => (Some("5m"), FIVE_MINUTES_MS),
         CacheTtl::OneHour => (Some("1h"), ONE_HOUR_MS),
     };
-    let age = shared.last_request_ms().map(|at| shared.host.now_ms().saturating_sub(at));
+    let age = agent.last_request_ms().map(|at| agent.session.process.host.now_ms().saturating_sub(at));
     let mut usage = Usage { cache_creation_input_tokens: tokens, ..Usage::default() };
     if ttl == CacheTtl::OneHour {
         usage.extra.insert("cache_creation".to_owned(), json!({"ephemeral_1h_input_tokens": tokens}));

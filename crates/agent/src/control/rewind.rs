@@ -6,14 +6,14 @@ use lathe_protocol::control::{RewindFilesRequest, RewindFilesResponse};
 use serde_json::json;
 
 use super::Reply;
+use crate::agent::AgentHandle;
 use crate::checkpoints::{DryRun, Moment, NoRewind};
-use crate::shared::Shared;
 
 /// Goes back, or says what that would change. A dry run never fails: it says that it cannot be done.
-pub(super) fn files(shared: &Arc<Shared>, body: &RewindFilesRequest) -> Reply {
+pub(super) fn files(agent: &Arc<AgentHandle>, body: &RewindFilesRequest) -> Reply {
     let dry = if body.dry_run == Some(true) { DryRun::Yes } else { DryRun::No };
-    let (session, now) = (shared.frames.session_id(), shared.frames.now());
-    let outcome = match &shared.checkpoints {
+    let (session, now) = (agent.frames.session_id(), agent.frames.now());
+    let outcome = match &agent.session.checkpoints {
         Some(checkpoints) => {
             checkpoints.rewind(&body.user_message_id, dry, Moment { session: &session, now: &now })
         }

@@ -15,7 +15,7 @@ use std::time::Duration;
 use lathe_exec::{RunLimits, Spec};
 use lathe_protocol::HookEvent;
 
-use crate::shared::Shared;
+use crate::agent::AgentHandle;
 
 /// How long the files may take to be read.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -74,33 +74,37 @@ fn make(dir: &Path, path: &Path, empty: bool) -> io::Result<()> {
     Ok(())
 }
 
-impl Shared {
+impl AgentHandle {
     /// Takes over what hooks have exported. A file that cannot be read leaves things as they were.
     pub(crate) async fn take_env_files(self: &Arc<Self>) {
-        let files = self.env_files.paths();
+        let files = self.session.env_files.paths();
         let has_any = files.iter().any(|file| fs::metadata(file).is_ok_and(|meta| meta.len() > 0));
-        if !has_any && !self.workspace.has_exports() {
+        if !has_any && !self.workspace.env.has_exports() {
             return;
         }
         match self.read_exports(&files).await {
-            Ok(exports) => self.workspace.set_exports(exports),
+            Ok(exports) => self.workspace.env.set_exports(exports),
             Err(why) => {
                 let text = format!("what hooks wrote to CLAUDE_ENV_FILE is not used: {why}");
-                self.emit(self.frames.note("hook_env_file", &text)).await;
+                self.session.emit(self.frames.note("hook_env_file", &text)).await;
             }
         }
     }
 
     async fn read_exports(&self, files: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
-        let before = self.workspace.base_env();
+        let before = self.workspace.env.without_exports();
         let mut spec = Spec::new("/bin/bash", self.workspace.cwd());
         spec.args = vec!["-c".into(), READ_ALL.into(), "bash".into()];
         spec.args.extend(files.iter().map(|file| file.clone().into_os_string()));
         spec.env.clone_from(&before);
         spec.label = "CLAUDE_ENV_FILE".to_owned();
         let limits = RunLimits { timeout: Some(TIMEOUT), ..RunLimits::default() };
-        let finished =
-            self.workspace.ledger.run(spec, limits, &self.stop).await.map_err(|error| error.to_string())?;
+        let finished = self
+            .workspace
+            .ledger
+            .run(spec, limits, &self.session.stop)
+            .await
+            .map_err(|error| error.to_string())?;
         if !finished.exit.is_success() {
             return Err(format!("{:?}: {}", finished.exit, finished.stderr.to_text().trim()));
         }

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use std::sync::Arc;
 
-use crate::shared::Shared;
+use crate::agent::AgentHandle;
 
 /// Further files are not watched.
 const MAX_WATCHED: usize = 1000;
@@ -61,14 +61,14 @@ impl FileWatch {
     }
 }
 
-impl Shared {
+impl AgentHandle {
     /// Tells the hooks about files that have changed since the last look.
     pub(crate) async fn look_at_files(self: &Arc<Self>, cancel: &CancellationToken) {
-        if !self.listens(&HookEvent::FileChanged) {
+        if !self.session.listens(&HookEvent::FileChanged) {
             return;
         }
-        self.watch.add_paths(&self.hooks.watched_names(), &self.workspace.cwd());
-        for (path, event) in self.watch.changes() {
+        self.session.watch.add_paths(&self.session.hooks.watched_names(), &self.workspace.cwd());
+        for (path, event) in self.session.watch.changes() {
             let input = FileChangedInput {
                 file_path: path.display().to_string(),
                 event: event.to_owned(),

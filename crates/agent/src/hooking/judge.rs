@@ -13,7 +13,7 @@ use lathe_models::retry::RetryDecision;
 use lathe_models::{CacheTtl, ErrorKind, ModelRequest, Role, SystemPart, Thinking, WireMessage};
 use serde_json::json;
 
-use crate::shared::Shared;
+use crate::services::SessionServices;
 
 /// Longer verdicts are cut: a reason is a sentence.
 const MAX_TOKENS: u32 = 2048;
@@ -36,25 +36,25 @@ You cannot open files or run commands here. If you cannot judge without that, an
 add \"needs_tools\": true.";
 
 /// Asks the models of a session.
-pub struct Judge(pub Weak<Shared>);
+pub struct Judge(pub Weak<SessionServices>);
 
 impl Prompter for Judge {
     fn ask<'a>(&'a self, question: PromptQuestion<'a>) -> BoxFuture<'a, Result<String, PromptError>> {
         Box::pin(async move {
-            let Some(shared) = self.0.upgrade() else {
+            let Some(agent) = self.0.upgrade() else {
                 return Err(PromptError::Failed("the session is over".to_owned()));
             };
             tokio::select! {
                 biased;
                 () = question.cancel.cancelled() => Err(PromptError::Failed("it was broken off".to_owned())),
                 () = tokio::time::sleep(question.timeout) => Err(PromptError::TimedOut),
-                answer = shared.judge(&question) => answer,
+                answer = agent.judge(&question) => answer,
             }
         })
     }
 }
 
-impl Shared {
+impl SessionServices {
     async fn judge(&self, question: &PromptQuestion<'_>) -> Result<String, PromptError> {
         if self.over_budget() {
             return Err(PromptError::Failed("the spending limit is reached".to_owned()));
@@ -73,7 +73,7 @@ impl Shared {
                 continue;
             }
             attempt += 1;
-            match self.retry.decide(attempt, &error, self.host.random()) {
+            match self.process.retry.decide(attempt, &error, self.process.host.random()) {
                 RetryDecision::Retry { delay } => tokio::time::sleep(delay).await,
                 RetryDecision::GiveUp => return Err(PromptError::Failed(error.to_string())),
             }
@@ -81,9 +81,9 @@ impl Shared {
     }
 
     fn question(&self, question: &PromptQuestion<'_>) -> Result<ModelRequest, PromptError> {
-        let choice = self.choice().clone();
+        let choice = self.main.view().choice.as_ref().clone();
         let model = match question.model {
-            Some(name) => self.catalog.resolve(name, Phase::Working),
+            Some(name) => self.process.catalog.resolve(name, Phase::Working),
             None => choice.id,
         };
         let block = json!({"type": "text", "text": question.prompt});

@@ -14,7 +14,8 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::shared::Shared;
+use crate::agent::AgentHandle;
+use crate::services::SessionServices;
 
 /// More is not kept for a model that is not asked anything.
 const MAX_NOTES: usize = 256;
@@ -80,21 +81,24 @@ impl Late {
     }
 }
 
-impl Shared {
+impl AgentHandle {
     /// Runs the hooks of an event that nothing waits for. What they want the model to know goes with the next
     /// request.
     pub(crate) fn fire_aside(self: &Arc<Self>, event: HookEventInput) {
-        if !self.listens(&event.tag().into()) {
+        let session = &self.session;
+        if !session.listens(&event.tag().into()) {
             return;
         }
-        let shared = self.clone();
-        let cancel = self.late.ended.child_token();
-        self.late.side.spawn(async move {
-            let outcome = shared.fire(event, None, &cancel).await;
-            shared.late.add(outcome.contexts.iter().map(ContextText::line));
+        let agent = self.clone();
+        let cancel = session.late.ended.child_token();
+        session.late.side.spawn(async move {
+            let outcome = agent.fire(event, None, &cancel).await;
+            agent.session.late.add(outcome.contexts.iter().map(ContextText::line));
         });
     }
+}
 
+impl SessionServices {
     /// Keeps texts for the next request.
     pub(crate) fn say_later(&self, lines: impl IntoIterator<Item = String>) {
         self.late.add(lines);

@@ -10,8 +10,9 @@ use lathe_protocol::hooks::{
 };
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::{Agent, AgentHandle};
 use crate::config::Setup;
-use crate::shared::Shared;
+use crate::services::SessionServices;
 
 /// What hooks want a conversation to begin with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,10 +23,10 @@ pub struct Opening {
     pub first_words: Option<String>,
 }
 
-impl Shared {
+impl Agent {
     /// Everything that happens before the first prompt.
     pub(crate) async fn begin(
-        self: &Arc<Self>,
+        &mut self,
         source: &str,
         setup: Option<Setup>,
         cancel: &CancellationToken,
@@ -33,17 +34,34 @@ impl Shared {
         let mut notes = Vec::new();
         if let Some(setup) = setup {
             let input = SetupInput { trigger: setup.trigger().to_owned(), ..SetupInput::default() };
-            let outcome = self.fire(HookEventInput::Setup(input), None, cancel).await;
+            let outcome = self.handle.fire(HookEventInput::Setup(input), None, cancel).await;
             notes.extend(outcome.contexts.iter().map(ContextText::line));
         }
         self.announce_instructions(cancel).await;
-        let mut opening = self.start_conversation(source, cancel).await;
+        let mut opening = self.handle.start_conversation(source, cancel).await;
         notes.append(&mut opening.notes);
         // What is there now is what later looks are compared with.
-        self.look_at_files(cancel).await;
+        self.handle.look_at_files(cancel).await;
         Opening { notes, ..opening }
     }
 
+    /// CwdChanged, if the shell stands elsewhere than hooks last heard.
+    pub(crate) async fn tell_cwd(&mut self, cancel: &CancellationToken) {
+        let now = self.handle.workspace.cwd();
+        if now == self.cwd_told {
+            return;
+        }
+        let before = std::mem::replace(&mut self.cwd_told, now.clone());
+        let input = CwdChangedInput {
+            old_cwd: before.display().to_string(),
+            new_cwd: now.display().to_string(),
+            ..CwdChangedInput::default()
+        };
+        self.handle.fire(HookEventInput::CwdChanged(input), None, cancel).await;
+    }
+}
+
+impl AgentHandle {
     /// SessionStart: a conversation begins, for whatever reason.
     pub(crate) async fn start_conversation(
         self: &Arc<Self>,
@@ -53,11 +71,11 @@ impl Shared {
         let input = SessionStartInput {
             source: source.to_owned(),
             model: Some(self.choice().id.clone()),
-            session_title: self.journal().current_title(),
+            session_title: self.session.files.current_title(),
             ..SessionStartInput::default()
         };
         let outcome = self.fire(HookEventInput::SessionStart(input), None, cancel).await;
-        self.take_title(outcome.session_start.session_title.as_deref()).await;
+        self.session.take_title(outcome.session_start.session_title.as_deref()).await;
         Opening {
             notes: outcome.contexts.iter().map(ContextText::line).collect(),
             first_words: outcome.session_start.initial_user_message,
@@ -70,30 +88,19 @@ impl Shared {
         self.fire(HookEventInput::SessionEnd(input), None, &CancellationToken::new()).await
     }
 
-    /// A hook names the session.
-    pub(crate) async fn take_title(&self, title: Option<&str>) {
-        let Some(title) = title.map(str::trim).filter(|title| !title.is_empty()) else { return };
-        self.journal().title(title);
-        self.emit(self.frames.title_changed(title)).await;
-    }
-
-    /// CwdChanged, if the shell stands elsewhere than hooks last heard.
-    pub(crate) async fn tell_cwd(self: &Arc<Self>, cancel: &CancellationToken) {
-        let now = self.workspace.cwd();
-        let Some(before) = self.cwd_told(&now) else { return };
-        let input = CwdChangedInput {
-            old_cwd: before.display().to_string(),
-            new_cwd: now.display().to_string(),
-            ..CwdChangedInput::default()
-        };
-        self.fire(HookEventInput::CwdChanged(input), None, cancel).await;
-    }
-
     /// Between two rounds, and before a turn: follows what has changed around the session. Returns what the
     /// model should know.
     pub(crate) async fn catch_up(self: &Arc<Self>, cancel: &CancellationToken) -> Vec<String> {
         self.follow_settings(cancel).await;
         self.look_at_files(cancel).await;
-        self.take_late().await
+        self.session.take_late().await
+    }
+}
+
+impl SessionServices {
+    /// A hook names the session.
+    pub(crate) async fn take_title(&self, title: Option<&str>) {
+        let Some(title) = title.map(str::trim).filter(|title| !title.is_empty()) else { return };
+        self.set_title(title).await;
     }
 }

@@ -15,18 +15,18 @@ use lathe_protocol::{HookCallbackRequest, PermissionBehavior};
 use serde_json::Value;
 
 use crate::ask::AskError;
-use crate::shared::Shared;
+use crate::services::SessionServices;
 
 /// How often a host that is still thinking about a hook is shown that the session waits for it.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// Asks the host for its hooks.
-pub struct HostCallbacks(pub Weak<Shared>);
+pub struct HostCallbacks(pub Weak<SessionServices>);
 
 impl Callbacks for HostCallbacks {
     fn call<'a>(&'a self, call: CallbackCall<'a>) -> BoxFuture<'a, Result<Value, CallbackError>> {
         Box::pin(async move {
-            let Some(shared) = self.0.upgrade() else { return Err(CallbackError::Closed) };
+            let Some(session) = self.0.upgrade() else { return Err(CallbackError::Closed) };
             let request = HookCallbackRequest {
                 callback_id: call.callback_id.to_owned(),
                 input: call.input.clone(),
@@ -36,8 +36,8 @@ impl Callbacks for HostCallbacks {
             let event = call.input["hook_event_name"].as_str().unwrap_or("");
             let answer = tokio::select! {
                 biased;
-                answer = shared.ask(request, call.cancel, Some(call.timeout)) => answer,
-                () = beat(&shared, event, call.tool_use_id) => Err(AskError::Closed),
+                answer = session.ask(request, call.cancel, Some(call.timeout)) => answer,
+                () = beat(&session, event, call.tool_use_id) => Err(AskError::Closed),
             };
             answer.map_err(|error| match error {
                 AskError::Closed => CallbackError::Closed,
@@ -50,13 +50,13 @@ impl Callbacks for HostCallbacks {
 }
 
 /// Shows every now and then that a hook keeps the session waiting. Never ends by itself.
-async fn beat(shared: &Shared, event: &str, tool_use_id: &str) {
+async fn beat(session: &SessionServices, event: &str, tool_use_id: &str) {
     let id = format!("hook-{event}-{tool_use_id}");
     let mut count = 0;
     loop {
         tokio::time::sleep(HEARTBEAT).await;
         let elapsed = HEARTBEAT * (count + 1);
-        shared.emit(shared.frames.heartbeat(event, &id, count, elapsed)).await;
+        session.emit(session.frames.heartbeat(event, &id, count, elapsed)).await;
         count += 1;
     }
 }

@@ -17,9 +17,9 @@ impl Turn<'_> {
             session_crons: Some(Vec::new()),
             ..StopInput::default()
         };
-        let outcome = self.shared.fire(HookEventInput::Stop(event), None, &self.cancel).await;
+        let outcome = self.agent.handle.fire(HookEventInput::Stop(event), None, &self.cancel).await;
         if let Some(stop) = &outcome.stop {
-            self.shared.tell_stop(stop).await;
+            self.session.tell_stop(stop).await;
             return Some(Ending::StopHookPrevented);
         }
         let notes: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
@@ -30,32 +30,31 @@ impl Turn<'_> {
         self.stats.stop_blocks += 1;
         for block in &outcome.blocks {
             let feedback = block.feedback();
-            self.history.add_user_text(&feedback);
-            let frame = self.shared.frames.synthetic_user(&feedback);
+            self.agent.history.add_user_text(&feedback);
+            let frame = self.agent.handle.frames.synthetic_user(&feedback);
             self.say_as_user(frame).await;
         }
-        self.history.add_notes(&notes);
-        self.shared.write_notes(&notes);
+        self.agent.tell_model(&notes);
         self.tell_of_block(&outcome).await
     }
 
     /// Tells people of the first block of a stop hook, and of the one that is not heeded any more.
     async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<Ending> {
-        let (frames, blocks) = (&self.shared.frames, self.stats.stop_blocks);
+        let (frames, blocks) = (&self.agent.handle.frames, self.stats.stop_blocks);
         // A note is no error.
         if blocks == 1 && !outcome.blocks.is_empty() {
             let text = "A stop hook keeps the turn from ending";
-            self.shared.emit(frames.notification("stop-hook-error", text, "immediate")).await;
+            self.session.emit(frames.notification("stop-hook-error", text, "immediate")).await;
         }
-        if blocks <= self.shared.limits.max_stop_blocks {
+        if blocks <= self.agent.limits.max_stop_blocks {
             return None;
         }
         let text = format!(
             "Stop hooks kept this turn from ending {blocks} times in a row; it ends now. A hook can look at \
              stop_hook_active and let go; CLAUDE_CODE_STOP_HOOK_BLOCK_CAP sets the limit."
         );
-        self.shared.emit(frames.warning(&text)).await;
-        self.shared.emit(frames.notification("stop-hook-block-cap", &text, "high")).await;
+        self.session.emit(frames.warning(&text)).await;
+        self.session.emit(frames.notification("stop-hook-block-cap", &text, "high")).await;
         Some(Ending::StopHookCap)
     }
 }

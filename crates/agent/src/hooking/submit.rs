@@ -8,8 +8,8 @@ use lathe_protocol::InboundUser;
 use lathe_protocol::hooks::{HookEventInput, UserPromptSubmitInput};
 use tokio_util::sync::CancellationToken;
 
+use crate::agent::AgentHandle;
 use crate::journal::Words;
-use crate::shared::Shared;
 
 /// What became of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Submitted {
     pub const UNTOUCHED: Self = Self::Accepted { contexts: Vec::new(), words: Words::Shown };
 }
 
-impl Shared {
+impl AgentHandle {
     /// Lets the hooks see a prompt.
     pub(crate) async fn submit_to_hooks(
         self: &Arc<Self>,
@@ -53,11 +53,11 @@ impl Shared {
         }
         let input = UserPromptSubmitInput {
             prompt: prompt.message.content.text(),
-            session_title: self.journal().current_title(),
+            session_title: self.session.files.current_title(),
             ..UserPromptSubmitInput::default()
         };
         let outcome = self.fire(HookEventInput::UserPromptSubmit(input), None, cancel).await;
-        self.take_title(outcome.prompt.session_title.as_deref()).await;
+        self.session.take_title(outcome.prompt.session_title.as_deref()).await;
         read(&outcome)
     }
 }

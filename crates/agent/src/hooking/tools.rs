@@ -11,7 +11,7 @@ use lathe_protocol::hooks::{
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::shared::Shared;
+use crate::agent::AgentHandle;
 use crate::toolrun::{Answered, ToolCall};
 
 /// What hooks add to the answer of a call, whatever becomes of it.
@@ -25,9 +25,9 @@ pub struct Said {
 
 impl Said {
     /// What hooks said, and why the turn ends if it does.
-    async fn of(shared: &Shared, outcome: &Outcome) -> Self {
+    async fn of(agent: &AgentHandle, outcome: &Outcome) -> Self {
         if let Some(stop) = &outcome.stop {
-            shared.tell_stop(stop).await;
+            agent.session.tell_stop(stop).await;
         }
         Self {
             notes: outcome.contexts.iter().map(ContextText::line).collect(),
@@ -62,12 +62,12 @@ impl Before {
 
 /// `PreToolUse`.
 pub async fn before(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     call: &ToolCall,
     input: Value,
     cancel: &CancellationToken,
 ) -> Before {
-    if !shared.listens(&HookEvent::PreToolUse) {
+    if !agent.session.listens(&HookEvent::PreToolUse) {
         return Before { input, verdict: None, said: Said::default() };
     }
     let event = PreToolUseInput {
@@ -76,21 +76,21 @@ pub async fn before(
         tool_use_id: call.id.clone(),
         ..PreToolUseInput::default()
     };
-    let outcome = shared.fire(HookEventInput::PreToolUse(event), Some(&call.id), cancel).await;
-    let said = Said::of(shared, &outcome).await;
+    let outcome = agent.fire(HookEventInput::PreToolUse(event), Some(&call.id), cancel).await;
+    let said = Said::of(agent, &outcome).await;
     Before { input: outcome.updated_input.unwrap_or(input), verdict: outcome.permission, said }
 }
 
 /// `PostToolUse` or `PostToolUseFailure`.
 pub async fn after(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     mut answered: Answered,
     duration_ms: u64,
     cancel: &CancellationToken,
 ) -> Answered {
     let failed = answered.block["is_error"] == true;
     let heard = if failed { HookEvent::PostToolUseFailure } else { HookEvent::PostToolUse };
-    if !shared.listens(&heard) {
+    if !agent.session.listens(&heard) {
         return answered;
     }
     let call = &answered.call;
@@ -114,8 +114,8 @@ pub async fn after(
             ..PostToolUseInput::default()
         })
     };
-    let outcome = shared.fire_unseen(event, Some(&call.id.clone()), cancel).await;
-    let said = Said::of(shared, &outcome).await;
+    let outcome = agent.fire_unseen(event, Some(&call.id.clone()), cancel).await;
+    let said = Said::of(agent, &outcome).await;
     answered.notices = outcome.notices();
     answered.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
     answered.notes.extend(said.notes);
@@ -128,13 +128,13 @@ pub async fn after(
 
 /// `PostToolBatch`: all calls of one answer have been answered.
 pub async fn after_batch(
-    shared: &Arc<Shared>,
+    agent: &Arc<AgentHandle>,
     tool_calls: Vec<BatchedCall>,
     cancel: &CancellationToken,
 ) -> Said {
     let event = PostToolBatchInput { tool_calls, ..PostToolBatchInput::default() };
-    let outcome = shared.fire(HookEventInput::PostToolBatch(event), None, cancel).await;
-    let mut said = Said::of(shared, &outcome).await;
+    let outcome = agent.fire(HookEventInput::PostToolBatch(event), None, cancel).await;
+    let mut said = Said::of(agent, &outcome).await;
     said.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
     said.stops |= !outcome.blocks.is_empty();
     said

@@ -3,7 +3,6 @@
 
 use lathe_protocol::UserMessage;
 use lathe_protocol::message::UserTurn;
-use lathe_transcript::Names;
 use lathe_transcript::record::{
     AttachmentBody, CompactMetadata, Link, PreservedMessages, PreservedSegment, SystemBody, UserBody,
 };
@@ -126,8 +125,7 @@ impl Journal {
         self.follow(uuid);
     }
 
-    /// Another session begins, in a file of its own beside the old one. The host's copy of the old one must
-    /// have been handed over before.
+    /// Another session begins, in a file of its own beside the old one.
     pub fn begin_anew(&mut self, session_id: &str) {
         self.envelope.session_id = session_id.to_owned();
         (self.last, self.answer_record) = (None, None);
@@ -135,20 +133,9 @@ impl Journal {
         self.last_prompt.clear();
         self.prompt_id.clear();
         self.turn_index = 0;
-        (self.announced, self.title) = (None, None);
-        self.names = Names::default();
-        if let Some(mirror) = &mut self.mirror {
-            mirror.path.set_file_name(format!("{session_id}.jsonl"));
-        }
+        self.announced = None;
         self.block = (String::new(), 0);
-        let Some(writer) = &self.writer else { return };
-        match writer.beside(session_id) {
-            Ok(next) => self.writer = Some(next),
-            Err(error) => {
-                self.writer = None;
-                self.troubles.push(format!("the session is not saved any more: {error}"));
-            }
-        }
+        self.files.begin_anew(session_id);
     }
 }
 
@@ -261,6 +248,6 @@ mod tests {
         let second = std::fs::read_to_string(dir.path().join("t.jsonl")).unwrap();
         assert!(second.contains("\"parentUuid\":null") && second.contains("\"sessionId\":\"t\""), "{second}");
         assert!(!std::fs::read_to_string(&path).unwrap().contains("second"));
-        assert!(journal.take_troubles().is_empty());
+        assert!(journal.files().take_troubles().is_empty());
     }
 }

@@ -14,10 +14,11 @@ use lathe_agent::access::{NoSettings, SettingsAccess};
 use lathe_agent::checkpoints::CheckpointsConfig;
 use lathe_agent::host::Host;
 use lathe_agent::journal::Journal;
+use lathe_agent::process::ProcessServices;
 use lathe_agent::prompt::SystemPrompt;
 use lathe_agent::{
-    Beginning, CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig,
-    SessionEnd, Setup as SetupHooks, Signals, SlashCommands, TurnLimits,
+    AgentConfig, Beginning, CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface,
+    SessionConfig, SessionEnd, Setup as SetupHooks, Signals, SlashCommands, TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_hooks::HookSource;
@@ -27,7 +28,7 @@ use lathe_permissions::{Engine, EngineConfig, RuleSource};
 use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode};
 use lathe_scripted::{Script, ScriptedModel};
 use lathe_settings::memory::Memory;
-use lathe_tools::{StructuredOutput, ToolSet, Workspace, builtin_tools, interactive_tools};
+use lathe_tools::{ChildEnvironment, StructuredOutput, ToolSet, Workspace, builtin_tools, interactive_tools};
 use lathe_transcript::record::Envelope;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -88,6 +89,7 @@ pub struct Setup {
     pub cwd: PathBuf,
     pub mode: PermissionMode,
     pub limits: TurnLimits,
+    pub max_budget_usd: Option<f64>,
     pub frames: FrameOptions,
     pub surface: PromptSurface,
     pub max_retries: u32,
@@ -129,6 +131,7 @@ impl Setup {
             cwd: cwd.canonicalize().expect("the folder exists"),
             mode: PermissionMode::BypassPermissions,
             limits: TurnLimits::default(),
+            max_budget_usd: None,
             frames: FrameOptions::default(),
             surface: PromptSurface::None,
             max_retries: 2,
@@ -158,7 +161,8 @@ impl Setup {
     pub fn config(self) -> SessionConfig {
         let session_id = "5e55104e-0000-4000-8000-000000000000".to_owned();
         let mut workspace = Workspace::new(self.cwd.clone(), Ledger::default());
-        workspace.child_env = vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())];
+        let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
+        workspace.env = Arc::new(ChildEnvironment::new(vec![path]));
         workspace.output_dir = self.cwd.join(".outputs");
         if self.must_read_first {
             workspace.limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
@@ -186,45 +190,50 @@ impl Setup {
             assert!(permissions.add_rules(behavior, RuleSource::CliArg, [rule]).is_empty(), "a sound rule");
         }
         SessionConfig {
-            host: Arc::new(CountingHost(AtomicU64::default(), self.log)),
+            process: Arc::new(ProcessServices {
+                host: Arc::new(CountingHost(AtomicU64::default(), self.log)),
+                catalog: lathe_models::catalog::Catalog::default(),
+                retry,
+            }),
+            known_tools: tools.names().map(str::to_owned).collect(),
+            main: AgentConfig {
+                choice: ModelChoice {
+                    id: "claude-opus-5-5".to_owned(),
+                    fallbacks: self.fallbacks,
+                    thinking: None,
+                    effort: None,
+                    max_output_tokens: None,
+                    betas: Vec::new(),
+                    cache: CacheTtl::FiveMinutes,
+                    extra_body: serde_json::Map::new(),
+                    user_id: None,
+                },
+                tools,
+                workspace,
+                system: SystemPrompt::default(),
+                limits: self.limits,
+                compaction: self.compaction,
+                journal: self.journal.unwrap_or_else(|| {
+                    Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() })
+                }),
+                memory: self.memory,
+            },
+            max_budget_usd: self.max_budget_usd,
             model: Arc::new(Listening {
                 model: ScriptedModel::new(self.script).expect("the script is sound"),
                 heard: self.heard,
             }),
-            choice: ModelChoice {
-                id: "claude-opus-5-5".to_owned(),
-                fallbacks: self.fallbacks,
-                thinking: None,
-                effort: None,
-                max_output_tokens: None,
-                betas: Vec::new(),
-                cache: CacheTtl::FiveMinutes,
-                extra_body: serde_json::Map::new(),
-                user_id: None,
-            },
-            retry,
-            known_tools: tools.names().map(str::to_owned).collect(),
-            tools,
-            workspace: Arc::new(workspace),
             permissions,
-            system: SystemPrompt::default(),
-            limits: self.limits,
             frames: self.frames,
             surface: self.surface,
-            catalog: lathe_models::catalog::Catalog::default(),
             settings: self.settings,
             hooks: HooksConfig { registered: vec![(HookSource::User, hooks)], ..self.hooking },
             output_styles: vec!["default".to_owned()],
             init: Init { output_style: "default".to_owned(), ..Init::default() },
-            memory: self.memory,
             setup: self.setup,
             checkpoints: self.checkpoints,
             slash_commands: self.slash_commands,
-            compaction: self.compaction,
             beginning: self.beginning,
-            journal: self.journal.unwrap_or_else(|| {
-                Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() })
-            }),
             session_id,
         }
     }

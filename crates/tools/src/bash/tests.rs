@@ -7,10 +7,10 @@ use crate::support::{Folder, Seen, names};
 
 fn folder() -> Folder {
     Folder::with(|workspace| {
-        workspace.child_env = vec![
+        workspace.env = std::sync::Arc::new(crate::ChildEnvironment::new(vec![
             ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
             ("HOME".into(), "/nonexistent".into()),
-        ];
+        ]));
     })
 }
 
@@ -83,7 +83,7 @@ async fn cwd_is_kept_inside_and_reset_outside() {
     assert_eq!(seen.text(), format!("Exit code 1\nx\n{notice}"));
 
     let other = tempfile::tempdir().unwrap();
-    folder.context.workspace.extra_dirs.lock().unwrap().push(other.path().to_owned());
+    folder.context.workspace.change_dirs(&[], &[other.path().to_owned()]);
     let seen = bash(&folder, &format!("cd {}; pwd -P", other.path().display())).await.ok();
     assert!(!seen.text().contains("reset"), "{seen:?}");
     assert_eq!(folder.context.workspace.cwd(), other.path().canonicalize().unwrap());

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::Arc;
 
 use super::open::{Stamp, open_regular};
 use super::real;
@@ -18,15 +18,10 @@ const MAX_FILES: usize = 4096;
 /// Size up to which a file that a shell command showed is looked at again for its hash.
 const MAX_NOTED_BYTES: u64 = 1 << 20;
 
-/// The files that one agent has read or written.
-#[derive(Default)]
-pub struct SeenFiles {
-    inner: Mutex<Inner>,
-}
-
-#[derive(Default)]
-struct Inner {
-    files: HashMap<PathBuf, (u64, Seen)>,
+/// The files that one agent has read or written. A copy shares the entries until one of the two changes.
+#[derive(Debug, Clone, Default)]
+pub struct FilesRead {
+    files: Arc<HashMap<PathBuf, (u64, Seen)>>,
     /// Counts up with every entry that is touched.
     clock: u64,
 }
@@ -81,88 +76,74 @@ fn hash_of(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-impl SeenFiles {
-    pub(crate) fn record(&self, path: PathBuf, seen: Seen) {
-        let mut inner = self.inner.lock().expect("seen files lock");
-        inner.clock += 1;
-        let clock = inner.clock;
-        inner.files.insert(path, (clock, seen));
-        if inner.files.len() > MAX_FILES {
-            let oldest = inner.files.iter().min_by_key(|(_, (clock, _))| *clock);
+impl FilesRead {
+    pub(crate) fn record(&mut self, path: PathBuf, seen: Seen) {
+        self.clock += 1;
+        let files = Arc::make_mut(&mut self.files);
+        files.insert(path, (self.clock, seen));
+        if files.len() > MAX_FILES {
+            let oldest = files.iter().min_by_key(|(_, (clock, _))| *clock);
             if let Some(path) = oldest.map(|(path, _)| path.clone()) {
-                inner.files.remove(&path);
+                files.remove(&path);
             }
         }
     }
 
     pub(crate) fn get(&self, path: &Path) -> Option<Seen> {
-        let inner = self.inner.lock().expect("seen files lock");
-        inner.files.get(path).map(|(_, seen)| *seen)
-    }
-
-    /// Notes that the model has read a file as it was at `mtime_ms` (milliseconds since 1970). A file that
-    /// has changed since counts as unread.
-    pub fn note_read_at(&self, path: &Path, mtime_ms: f64) {
-        let Ok(path) = real::follow(path) else { return };
-        let modified = path.symlink_metadata().and_then(|metadata| metadata.modified());
-        let since_epoch = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
-        // Hosts round the time down or to the nearest millisecond.
-        if since_epoch.is_some_and(|time| time.as_secs_f64() * 1000.0 < mtime_ms + 1.0) {
-            self.note_read(&path, Shown::Whole);
-        }
-    }
-
-    /// Notes that the model has read a file by other means: a shell command that showed it (`cat`, `sed -n`),
-    /// or an attachment. Nothing happens if it cannot be opened.
-    pub fn note_read(&self, path: &Path, shown: Shown) {
-        let Ok(path) = real::follow(path) else { return };
-        let Ok(opened) = open_regular(&path) else { return };
-        let mut bytes = Vec::new();
-        let whole = shown == Shown::Whole
-            && opened.stamp.size <= MAX_NOTED_BYTES
-            && std::io::Read::read_to_end(
-                &mut std::io::Read::take(&opened.file, MAX_NOTED_BYTES),
-                &mut bytes,
-            )
-            .is_ok();
-        let seen = if whole {
-            Seen::of_bytes(View::Whole, opened.stamp, &bytes)
-        } else {
-            Seen::of_part(opened.stamp)
-        };
-        self.record(path, seen);
+        self.files.get(path).map(|(_, seen)| *seen)
     }
 
     /// The files touched last, newest first: what is worth giving back after a compaction.
     pub fn recent(&self, count: usize) -> Vec<PathBuf> {
-        let inner = self.inner.lock().expect("seen files lock");
         let mut files: Vec<(u64, &PathBuf)> =
-            inner.files.iter().map(|(path, (clock, _))| (*clock, path)).collect();
+            self.files.iter().map(|(path, (clock, _))| (*clock, path)).collect();
         files.sort_unstable_by_key(|(clock, _)| std::cmp::Reverse(*clock));
         files.into_iter().take(count).map(|(_, path)| path.clone()).collect()
     }
 
-    /// The text of a file as it is now, up to `max_bytes` of it and only whole lines of a longer one. None
-    /// for what is no text, or no file any more.
-    pub fn current_text(&self, path: &Path, max_bytes: usize) -> Option<Excerpt> {
-        let opened = open_regular(path).ok()?;
-        let mut bytes = Vec::new();
-        let mut limited = std::io::Read::take(&opened.file, max_bytes as u64 + 1);
-        std::io::Read::read_to_end(&mut limited, &mut bytes).ok()?;
-        let shown = if bytes.len() > max_bytes { Shown::Part } else { Shown::Whole };
-        if shown == Shown::Part {
-            bytes.truncate(max_bytes);
-            let end = bytes.iter().rposition(|byte| *byte == b'\n')?;
-            bytes.truncate(end + 1);
-        }
-        let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
-        Some(Excerpt { text, shown })
-    }
-
     /// Forgets everything: the context that knew the files is gone.
-    pub fn clear(&self) {
-        self.inner.lock().expect("seen files lock").files.clear();
+    pub fn clear(&mut self) {
+        self.files = Arc::default();
     }
+}
+
+/// Whether a file is still what it was at `mtime_ms` (milliseconds since 1970).
+pub(crate) fn is_unchanged_since(path: &Path, mtime_ms: f64) -> bool {
+    let modified = path.symlink_metadata().and_then(|metadata| metadata.modified());
+    let since_epoch = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    // Hosts round the time down or to the nearest millisecond.
+    since_epoch.is_some_and(|time| time.as_secs_f64() * 1000.0 < mtime_ms + 1.0)
+}
+
+/// A file as the model knows it now that it was shown by other means than Read. None if it cannot be opened.
+pub(crate) fn look_at(path: &Path, shown: Shown) -> Option<(PathBuf, Seen)> {
+    let path = real::follow(path).ok()?;
+    let opened = open_regular(&path).ok()?;
+    let mut bytes = Vec::new();
+    let whole = shown == Shown::Whole
+        && opened.stamp.size <= MAX_NOTED_BYTES
+        && std::io::Read::read_to_end(&mut std::io::Read::take(&opened.file, MAX_NOTED_BYTES), &mut bytes)
+            .is_ok();
+    let seen =
+        if whole { Seen::of_bytes(View::Whole, opened.stamp, &bytes) } else { Seen::of_part(opened.stamp) };
+    Some((path, seen))
+}
+
+/// The text of a file as it is now, up to `max_bytes` of it and only whole lines of a longer one. None
+/// for what is no text, or no file any more.
+pub fn current_text(path: &Path, max_bytes: usize) -> Option<Excerpt> {
+    let opened = open_regular(path).ok()?;
+    let mut bytes = Vec::new();
+    let mut limited = std::io::Read::take(&opened.file, max_bytes as u64 + 1);
+    std::io::Read::read_to_end(&mut limited, &mut bytes).ok()?;
+    let shown = if bytes.len() > max_bytes { Shown::Part } else { Shown::Whole };
+    if shown == Shown::Part {
+        bytes.truncate(max_bytes);
+        let end = bytes.iter().rposition(|byte| *byte == b'\n')?;
+        bytes.truncate(end + 1);
+    }
+    let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'))?;
+    Some(Excerpt { text, shown })
 }
 
 /// Some of a file.
@@ -195,7 +176,7 @@ mod tests {
         let file = dir.path().join("f");
         std::fs::write(&file, "x").unwrap();
         let stamp = open_regular(&real::follow(&file).unwrap()).unwrap().stamp;
-        let seen = SeenFiles::default();
+        let mut seen = FilesRead::default();
         for n in 0..=MAX_FILES {
             seen.record(PathBuf::from(n.to_string()), Seen::of_part(stamp));
         }
@@ -214,8 +195,7 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             path
         };
-        let seen = SeenFiles::default();
-        let excerpt = |path: &Path, max| seen.current_text(path, max).map(|found| (found.text, found.shown));
+        let excerpt = |path: &Path, max| current_text(path, max).map(|found| (found.text, found.shown));
         let file = write("f", b"one\ntwo\nthree");
         assert_eq!(excerpt(&file, 13), Some(("one\ntwo\nthree".to_owned(), Shown::Whole)));
         assert_eq!(excerpt(&file, 10), Some(("one\ntwo\n".to_owned(), Shown::Part)));
@@ -230,14 +210,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().canonicalize().unwrap().join("f");
         std::fs::write(&file, "x").unwrap();
-        let seen = SeenFiles::default();
-        seen.note_read(&file, Shown::Whole);
+        let mut seen = FilesRead::default();
+        let (path, looked_at) = look_at(&file, Shown::Whole).unwrap();
+        seen.record(path, looked_at);
         let entry = seen.get(&file).unwrap();
         assert_eq!(entry.view, View::Whole);
         let stamp = open_regular(&real::follow(&file).unwrap()).unwrap().stamp;
         assert!(entry.is_current(&stamp, b"x"));
         assert!(!entry.is_current(&stamp, b"y"));
-        seen.note_read(&dir.path().join("none"), Shown::Part);
+        assert_eq!(look_at(&dir.path().join("none"), Shown::Part), None);
         assert_eq!(seen.recent(9), [file]);
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn read(
         .map(|(index, cell)| described(cell, index, language))
         .collect();
     let seen = Seen::of_bytes(View::Whole, opened.stamp, &bytes);
-    context.workspace.seen.record(path.to_owned(), seen);
+    context.workspace.record_file(path.to_owned(), seen);
     Ok(ToolOutput {
         content: Content::Blocks(blocks(&cells)),
         is_error: None,

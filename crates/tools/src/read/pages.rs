@@ -75,7 +75,7 @@ async fn render(bytes: Vec<u8>, pages: Pages, dir: &Path, context: &ToolContext)
     let number = |page: u32| OsString::from(page.to_string());
     spec.args = ["-jpeg", "-r", RESOLUTION, "-f"].map(OsString::from).to_vec();
     spec.args.extend([number(pages.first), "-l".into(), number(pages.last), "-".into(), "page".into()]);
-    spec.env = context.workspace.env_of_child();
+    spec.env = context.workspace.env.of_child();
     spec.stdin = StdinSource::Bytes(Bytes::from(bytes));
     let limits = RunLimits { timeout: Some(TIME), ..RunLimits::default() };
     let finished = match context.workspace.ledger.run(spec, limits, &context.cancel).await {

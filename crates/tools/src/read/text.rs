@@ -102,7 +102,7 @@ pub(super) async fn read(
     })?;
     let all_of_it = wanted.first == 0 && scan.lines == scan.total_lines;
     let seen = if all_of_it { Seen::of_bytes(View::Whole, stamp, &scan.bytes) } else { Seen::of_part(stamp) };
-    context.workspace.seen.record(path.to_owned(), seen);
+    context.workspace.record_file(path.to_owned(), seen);
     Ok(output(&request, &scan))
 }
 

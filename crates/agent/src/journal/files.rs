@@ -1,0 +1,236 @@
+//! The files a session is written to: its own, and one for each agent that works below it. Every record of
+//! the session passes through here, so what goes wrong with a disk is reported once, and a host that keeps
+//! its own copy (`--session-mirror`) gets the records of all files in the order in which they were written.
+//!
+//! Which record follows which is the business of [`super::Journal`], one for each agent.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lathe_protocol::event::TranscriptMirror;
+use lathe_transcript::record::{Line, SideRecord};
+use lathe_transcript::{Names, TranscriptError, TranscriptWriter};
+use serde_json::Value;
+
+/// Records in one frame of the mirror.
+const MIRROR_BATCH: usize = 500;
+
+/// Which of the session's files a record belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionFile {
+    /// The session's own: the conversation of its main agent.
+    Main,
+    /// The file of an agent below it, by the agent's id.
+    OfAgent(String),
+}
+
+/// The files of a session.
+pub struct SessionFiles {
+    /// Written by the turn of each agent and by host requests that name the session; read by whoever sends
+    /// frames, for the mirror.
+    state: Mutex<FilesState>,
+}
+
+#[derive(Default)]
+struct FilesState {
+    main: Option<TranscriptWriter>,
+    /// Open while their agent works.
+    agents: BTreeMap<String, TranscriptWriter>,
+    /// The name the session has now.
+    title: Option<String>,
+    /// What lists of sessions are to find in the file.
+    names: Names,
+    troubles: Vec<String>,
+    mirror: Option<Mirror>,
+}
+
+/// The records that the host has not got yet, oldest first.
+struct Mirror {
+    /// Where the host believes the session's own file to be.
+    main: PathBuf,
+    waiting: VecDeque<(PathBuf, Value)>,
+}
+
+impl SessionFiles {
+    /// A session that writes to `main`; without it, a session that is not kept.
+    pub fn new(main: Option<TranscriptWriter>) -> Self {
+        Self { state: Mutex::new(FilesState { main, ..FilesState::default() }) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, FilesState> {
+        // A panic under the lock can at worst have left a record out; the session goes on.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands every record to the host as well, as part of the file at `path`, beginning with `copied`.
+    pub fn mirror(&self, path: &Path, copied: Vec<Value>) {
+        let waiting = copied.into_iter().map(|record| (path.to_owned(), record)).collect();
+        self.state().mirror = Some(Mirror { main: path.to_owned(), waiting });
+    }
+
+    /// Adds the file of an agent that begins to work. Without a writer its records are not kept.
+    pub fn open_agent(&self, agent_id: &str, writer: Result<TranscriptWriter, TranscriptError>) {
+        let mut state = self.state();
+        match writer {
+            Ok(writer) => drop(state.agents.insert(agent_id.to_owned(), writer)),
+            Err(error) => state.troubles.push(format!("agent {agent_id} is not saved: {error}")),
+        }
+    }
+
+    /// An agent has ended: its file is closed.
+    pub fn close_agent(&self, agent_id: &str) {
+        let mut state = self.state();
+        if let Some(mut writer) = state.agents.remove(agent_id)
+            && let Err(error) = writer.end_turn()
+        {
+            state.troubles.push(error.to_string());
+        }
+    }
+
+    /// Whether anybody keeps the records of this session.
+    pub fn are_kept(&self) -> bool {
+        let state = self.state();
+        state.main.is_some() || state.mirror.is_some()
+    }
+
+    /// Writes a record.
+    pub fn append(&self, file: &SessionFile, line: Result<Line, TranscriptError>) {
+        self.state().append(file, line);
+    }
+
+    /// Writes a fact beside the conversation.
+    pub fn side(&self, record: &SideRecord) {
+        self.append(&SessionFile::Main, Line::of(record));
+    }
+
+    /// The name a person gave the session.
+    pub fn title(&self, session_id: &str, title: &str) {
+        let record = SideRecord::custom_title(session_id, title);
+        let mut state = self.state();
+        state.title = Some(title.to_owned());
+        state.append(&SessionFile::Main, Line::of(&record));
+    }
+
+    /// The names that the session has from an earlier run; a title that this one was given counts instead.
+    pub fn known_as(&self, title: Option<String>, tag: Option<String>) {
+        let mut state = self.state();
+        state.title = state.title.take().or(title);
+        if let Some(path) = state.main.as_ref().map(TranscriptWriter::path) {
+            state.names = Names::of_session(path, state.title.clone(), tag);
+        }
+    }
+
+    /// The name the session has now, as far as this run knows it.
+    pub fn current_title(&self) -> Option<String> {
+        self.state().title.clone()
+    }
+
+    /// The turn is over: repeats the session's names where lists would not find them any more, and makes
+    /// sure that what was written is there.
+    pub fn end_turn(&self, session_id: &str) {
+        let mut state = self.state();
+        if let Some(path) = state.main.as_ref().map(|writer| writer.path().to_owned()) {
+            // A file that cannot be read now may be at the end of the next turn; nothing else hangs on it.
+            let due = state.names.out_of_sight(&path, session_id).unwrap_or_default();
+            for record in due {
+                state.append(&SessionFile::Main, Line::of(&record));
+            }
+        }
+        let failure = state.main.as_mut().and_then(|writer| writer.end_turn().err());
+        state.troubles.extend(failure.map(|error| error.to_string()));
+    }
+
+    /// Notes something for the host to hear about.
+    pub fn report(&self, troubles: impl Iterator<Item = String>) {
+        self.state().troubles.extend(troubles);
+    }
+
+    /// What went wrong since the last look, for the host to hear about.
+    pub fn take_troubles(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().troubles)
+    }
+
+    /// The session's own file, where there is one.
+    pub fn path(&self) -> Option<PathBuf> {
+        self.state().main.as_ref().map(|writer| writer.path().to_owned())
+    }
+
+    /// The next records that the host has not got yet, all of one file.
+    pub fn take_mirrored(&self) -> Option<TranscriptMirror> {
+        let mut state = self.state();
+        let waiting = &mut state.mirror.as_mut()?.waiting;
+        let (path, _) = waiting.front()?;
+        let path = path.clone();
+        let batch = waiting.iter().take(MIRROR_BATCH).take_while(|(of, _)| *of == path).count();
+        Some(TranscriptMirror {
+            file_path: path.display().to_string(),
+            entries: waiting.drain(..batch).map(|(_, record)| record).collect(),
+            ..TranscriptMirror::default()
+        })
+    }
+
+    /// Another session begins, in a file of its own beside the old one. The host's copy of the old one must
+    /// have been handed over before.
+    pub fn begin_anew(&self, session_id: &str) {
+        let mut state = self.state();
+        state.title = None;
+        state.names = Names::default();
+        if let Some(mirror) = &mut state.mirror {
+            mirror.main.set_file_name(format!("{session_id}.jsonl"));
+        }
+        let Some(writer) = &state.main else { return };
+        match writer.beside(session_id) {
+            Ok(next) => state.main = Some(next),
+            Err(error) => {
+                state.main = None;
+                state.troubles.push(format!("the session is not saved any more: {error}"));
+            }
+        }
+    }
+
+    /// The run is over: a last try for what waits for room on the disk. What is lost if that fails.
+    pub fn close(&self) -> Option<String> {
+        let mut state = self.state();
+        let writer = state.main.as_mut()?;
+        let failure = writer.end_turn().err();
+        match (writer.held(), failure) {
+            (0, None) => None,
+            (0, Some(error)) => Some(format!("the end of this session was not saved: {error}")),
+            (held, _) => Some(format!(
+                "{held} record(s) of this session were not saved: until its end there was no room for them on \
+                 the filesystem of {}",
+                writer.path().display()
+            )),
+        }
+    }
+}
+
+impl FilesState {
+    fn append(&mut self, file: &SessionFile, line: Result<Line, TranscriptError>) {
+        let writer = match file {
+            SessionFile::Main => self.main.as_mut(),
+            SessionFile::OfAgent(id) => self.agents.get_mut(id),
+        };
+        if let (Some(mirror), Ok(line)) = (&mut self.mirror, &line) {
+            let path = match file {
+                SessionFile::Main => mirror.main.clone(),
+                SessionFile::OfAgent(id) => agent_file(&mirror.main, id),
+            };
+            mirror.waiting.extend(serde_json::from_str(line.json()).ok().map(|record| (path, record)));
+        }
+        let Some(writer) = writer else { return };
+        match line.and_then(|line| writer.append(&line)) {
+            Ok(_) => {}
+            Err(error @ TranscriptError::NoSpace { .. }) => self
+                .troubles
+                .push(format!("{error}: the session goes on, and is saved as soon as there is room")),
+            Err(error) => self.troubles.push(format!("the session is not saved any more: {error}")),
+        }
+    }
+}
+
+/// `<session>.jsonl` → `<session>/subagents/agent-<id>.jsonl`.
+pub fn agent_file(main: &Path, agent_id: &str) -> PathBuf {
+    main.with_extension("").join("subagents").join(format!("agent-{agent_id}.jsonl"))
+}
