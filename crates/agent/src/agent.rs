@@ -51,6 +51,14 @@ pub enum AgentIdentity {
 }
 
 impl AgentIdentity {
+    /// Who asks the model, in one word.
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Main => "main",
+            Self::Child(child) => &child.agent_type,
+        }
+    }
+
     /// What an agent below another is known by; none for the main one.
     pub fn child(&self) -> Option<&ChildIdentity> {
         match self {
@@ -260,6 +268,12 @@ impl Agent {
     pub(crate) fn main(session: Arc<SessionServices>, config: AgentConfig) -> Self {
         let cell = session.main.clone();
         Self::with_identity(session, AgentIdentity::Main, cell, config)
+    }
+
+    /// An agent that a call of another one starts.
+    pub(crate) fn child(session: Arc<SessionServices>, identity: ChildIdentity, config: AgentConfig) -> Self {
+        let cell = Arc::new(AgentCell::new(AgentView::of(&config)));
+        Self::with_identity(session, AgentIdentity::Child(identity), cell, config)
     }
 
     fn with_identity(

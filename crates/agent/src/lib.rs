@@ -13,6 +13,7 @@ pub mod ask;
 mod beside;
 mod calls;
 pub mod checkpoints;
+pub mod child;
 pub mod commands;
 pub mod compact;
 pub mod config;

@@ -74,7 +74,8 @@ pub async fn permit(
         Decision::Ask(asked) => {
             let host = agent.session.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
             let root = agent.workspace.root.clone();
-            let question = Question { call, input: &input, asked: &asked, place, root };
+            let agent_id = agent.identity.child().map(|child| child.agent_id.clone());
+            let question = Question { call, input: &input, asked: &asked, place, root, agent_id };
             match settle(agent, &question, host, cancel).await {
                 Some(permitted) => permitted,
                 None if agent.session.surface == PromptSurface::Closed && mode != PermissionMode::DontAsk => {
@@ -106,6 +107,8 @@ struct Question<'a> {
     place: Option<PathBuf>,
     /// The project, for short names.
     root: PathBuf,
+    /// Who asks; none for the main agent.
+    agent_id: Option<String>,
 }
 
 impl Question<'_> {
@@ -285,6 +288,7 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
         blocked_path: asked.blocked_path.as_ref().map(|path| path.display().to_string()),
         decision_reason: asked.reason.text(),
         decision_reason_type: asked.reason.wire_type().map(str::to_owned),
+        agent_id: question.agent_id.clone(),
         requires_user_interaction: asked.requires_user_interaction.then_some(true),
         description,
         ..CanUseToolRequest::default()

@@ -25,7 +25,7 @@ pub fn build(turn: &mut Turn<'_>) -> ModelRequest {
         betas: choice.betas,
         cache: choice.cache,
         extra_body: choice.extra_body,
-        agent: "main".into(),
+        agent: turn.agent.handle.identity.label().into(),
     }
 }
 

@@ -12,6 +12,7 @@ use lathe_models::retry::RetryDecision;
 use lathe_models::{ErrorKind, ModelError, ModelEvent, ModelRequest, StreamEvent};
 use serde_json::{Value, json};
 
+use crate::agent::AgentIdentity;
 use crate::answer::Answer;
 use crate::calls::Calls;
 use crate::decide::{Ending, RoundEnd, StopReason};
@@ -434,7 +435,9 @@ impl Turn<'_> {
         let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
         let mut totals = self.session.totals();
         totals.add(model, &answer.usage);
-        totals.note_last(&answer.usage);
+        if self.agent.handle.identity == AgentIdentity::Main {
+            totals.note_last(&answer.usage);
+        }
     }
 }
 

@@ -11,6 +11,7 @@ use lathe_hooks::{HookEngine, Services};
 use lathe_models::Model;
 use lathe_permissions::Engine;
 use lathe_protocol::{Init, Outbound};
+use lathe_transcript::record::Envelope;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -42,6 +43,8 @@ pub struct SessionServices {
     pub frames: Frames,
     /// Where the session is written down.
     pub files: Arc<SessionFiles>,
+    /// What every record of the session carries.
+    pub envelope: Envelope,
     /// Names of tools that exist, whether this session has them or not.
     pub known_tools: Vec<String>,
     pub options: FrameOptions,
@@ -103,6 +106,7 @@ impl SessionServices {
             model,
             main: cell,
             files: main.journal.files().clone(),
+            envelope: main.journal.envelope().clone(),
             known_tools,
             options: frames,
             max_budget_usd,

@@ -13,7 +13,7 @@ use lathe_tools::STRUCTURED_OUTPUT;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, AgentIdentity};
 use crate::announce::prompt_blocks;
 use crate::answer::Answer;
 use crate::commands::{self, CommandEnd};
@@ -220,6 +220,10 @@ impl<'a> Turn<'a> {
 
     /// Between two rounds: what has changed around the session, and prompts that came in the meantime.
     async fn pause(&mut self) {
+        // Prompts and news are for the agent that the user talks to.
+        if self.agent.handle.identity != AgentIdentity::Main {
+            return;
+        }
         let notes = self.agent.handle.catch_up(&self.cancel).await;
         self.agent.tell_model(&notes);
         self.let_prompts_join().await;

@@ -230,6 +230,11 @@ impl Workspace {
         }
     }
 
+    /// The same workspace at another place, which nobody else looks at.
+    pub fn with_own_place(self, place: AgentPlace) -> Self {
+        self.with_place(Arc::new(Mutex::new(Arc::new(place))))
+    }
+
     /// The same workspace, with its place in other hands.
     pub fn with_place(self, place: Arc<dyn PlaceHolder>) -> Self {
         Self { place, ..self }

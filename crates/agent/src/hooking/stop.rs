@@ -2,7 +2,7 @@
 //! as the user's words or with a note, but not for ever.
 
 use lathe_hooks::{ContextText, Outcome};
-use lathe_protocol::hooks::{HookEventInput, StopInput};
+use lathe_protocol::hooks::{HookEventInput, StopInput, SubagentStopInput};
 
 use crate::decide::Ending;
 use crate::turn::Turn;
@@ -10,14 +10,8 @@ use crate::turn::Turn;
 impl Turn<'_> {
     /// Lets the stop hooks have their say. None: the turn goes on.
     pub(crate) async fn ask_stop_hooks(&mut self) -> Option<Ending> {
-        let event = StopInput {
-            stop_hook_active: self.stats.stop_blocks > 0,
-            last_assistant_message: Some(self.stats.last_text.clone()),
-            background_tasks: Some(Vec::new()),
-            session_crons: Some(Vec::new()),
-            ..StopInput::default()
-        };
-        let outcome = self.agent.handle.fire(HookEventInput::Stop(event), None, &self.cancel).await;
+        let event = self.stop_event();
+        let outcome = self.agent.handle.fire(event, None, &self.cancel).await;
         if let Some(stop) = &outcome.stop {
             self.session.tell_stop(stop).await;
             return Some(Ending::StopHookPrevented);
@@ -36,6 +30,27 @@ impl Turn<'_> {
         }
         self.agent.tell_model(&notes);
         self.tell_of_block(&outcome).await
+    }
+
+    fn stop_event(&self) -> HookEventInput {
+        let (active, text) = (self.stats.stop_blocks > 0, self.stats.last_text.clone());
+        match self.agent.handle.identity.child() {
+            None => HookEventInput::Stop(StopInput {
+                stop_hook_active: active,
+                last_assistant_message: Some(text),
+                background_tasks: Some(Vec::new()),
+                session_crons: Some(Vec::new()),
+                ..StopInput::default()
+            }),
+            Some(child) => HookEventInput::SubagentStop(SubagentStopInput {
+                stop_hook_active: active,
+                agent_transcript_path: self.session.files.agent_path(&child.agent_id).unwrap_or_default(),
+                last_assistant_message: Some(text),
+                background_tasks: Some(Vec::new()),
+                session_crons: Some(Vec::new()),
+                ..SubagentStopInput::default()
+            }),
+        }
     }
 
     /// Tells people of the first block of a stop hook, and of the one that is not heeded any more.

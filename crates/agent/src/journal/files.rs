@@ -156,6 +156,11 @@ impl SessionFiles {
         self.state().main.as_ref().map(|writer| writer.path().to_owned())
     }
 
+    /// The file of an agent below the main one, as text, where there is one.
+    pub fn agent_path(&self, agent_id: &str) -> Option<String> {
+        self.state().agents.get(agent_id).map(|writer| writer.path().display().to_string())
+    }
+
     /// The next records that the host has not got yet, all of one file.
     pub fn take_mirrored(&self) -> Option<TranscriptMirror> {
         let mut state = self.state();
