@@ -4,6 +4,7 @@
 //! here. A complaint names the file and what to do. Notes are printed too and fail nothing.
 
 mod budget;
+mod cells;
 mod crates;
 mod exceptions;
 mod flags;
@@ -64,6 +65,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
         ("forbidden text", forbidden::check(&files, &repo.root)),
         ("flags", flags::check(&files)),
         ("reminders", reminders::check(&files)),
+        ("shared cells", cells::check(&files)),
         ("budgets", budget::check(&files, fs::metadata(binary).ok().map(|found| found.len()))),
     ];
     let mut totals = Totals::default();

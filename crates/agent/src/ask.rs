@@ -34,6 +34,7 @@ pub enum AskError {
 /// The open questions of a session.
 #[derive(Default)]
 pub struct Questions {
+    /// Written by whoever asks the host and by the lines that answer; read by `initialize`.
     state: Mutex<State>,
 }
 

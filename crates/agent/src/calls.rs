@@ -16,7 +16,8 @@ use crate::toolrun::{Answered, CallEnd, ToolCall};
 pub struct Calls {
     pub schedule: Schedule<ToolCall>,
     pub running: FuturesUnordered<BoxFuture<'static, (CallEnd, Access)>>,
-    /// Tells the calls whether there are several of them.
+    /// Tells the calls whether there are several of them. Written by the turn as the answer streams in; read by
+    /// calls that a hook wants to defer.
     pub siblings: watch::Sender<Siblings>,
     /// The call that a hook put off.
     pub deferred: Option<ToolCall>,

@@ -49,6 +49,7 @@ pub struct CheckpointsConfig {
 /// The checkpoints of one session.
 pub struct Checkpoints {
     config: CheckpointsConfig,
+    /// Written by prompts and by calls that change files; read by `rewind_files`.
     state: Mutex<State>,
 }
 

@@ -37,7 +37,8 @@ const READ_ALL: &str =
 pub struct EnvFiles {
     /// A folder of this session; none where nothing can be kept.
     dir: Option<PathBuf>,
-    /// Set once what an earlier run left there is gone.
+    /// Set once what an earlier run left there is gone. Written by the first event that has a file; read by the
+    /// later ones.
     cleared: OnceLock<()>,
 }
 

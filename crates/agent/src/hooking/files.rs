@@ -22,6 +22,7 @@ const MAX_WATCHED: usize = 1000;
 /// The files of a session that somebody waits for.
 #[derive(Debug, Default)]
 pub struct FileWatch {
+    /// Written by hooks that name files, of any agent; read by the look between two rounds.
     files: Mutex<BTreeMap<PathBuf, Option<Stamp>>>,
 }
 

@@ -23,6 +23,7 @@ const MAX_NOTES: usize = 256;
 /// Texts that wait for the next request, and the events that run beside the session.
 #[derive(Debug, Default)]
 pub struct Late {
+    /// Written by hooks that end after their event; read by the main agent between rounds, and while it is idle.
     waiting: Mutex<Waiting>,
     side: TaskTracker,
     ended: CancellationToken,
