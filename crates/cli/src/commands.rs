@@ -11,7 +11,7 @@ mod sessions;
 
 use std::process::ExitCode;
 
-use crate::env::Env;
+use lathe_launch::env::Env;
 
 /// A command of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,25 +1,15 @@
 //! `lathe`: a coding agent as one small program. This file only finds out what was asked for; a run is
-//! `plan.rs` → `start.rs` → `run.rs`, every other command is a file in `commands/`.
+//! `plan.rs` → `lathe_launch::start` → `run.rs`, every other command is a file in `commands/`.
 #![allow(clippy::disallowed_macros, reason = "the command line program prints")]
 
 mod args;
-mod children;
-mod client;
 mod commands;
 mod descriptors;
-mod env;
-mod ground;
-mod host;
-mod live;
 mod pipe;
 mod plan;
 mod print;
 mod progress;
-mod retention;
 mod run;
-mod sessions;
-mod settings;
-mod start;
 mod stdin;
 mod stdio;
 mod stdout;
@@ -27,15 +17,11 @@ mod stdout;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
+use lathe_launch::env::Env;
+use lathe_launch::options::StartError;
+use lathe_launch::{LATHE_VERSION, PROTOCOL_VERSION};
+
 use args::Args;
-use env::Env;
-use plan::StartError;
-
-/// The protocol level that clients gate features on.
-pub const PROTOCOL_VERSION: &str = "2.1.325";
-
-/// Our own version.
-pub const LATHE_VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn main() -> ExitCode {
     let child_limits = descriptors::raise_limit();

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 
 use lathe_agent::prompt::PromptChoice;
 use lathe_agent::{PromptSurface, Setup};
+use lathe_launch::env::Env;
+use lathe_launch::options::{Autocompact, Resume, SessionOptions, StartError, ToolChoice, root_refusal};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use lathe_transcript::is_session_id;
 use serde_json::Value;
 
 use crate::args::{Args, ArgsError, FLAGS, State, invalid};
-use crate::env::Env;
 
 /// How frames leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,105 +32,19 @@ pub enum InputFormat {
     StreamJson,
 }
 
-/// Which built-in tools there are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolChoice {
-    Default,
-    Only(Vec<String>),
-}
-
-/// Which session goes on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resume {
-    /// None: a new one begins.
-    No,
-    /// The newest of the folder, or a new one.
-    Newest,
-    /// The one with this id or title, up to a record, if that drops no more than one turn.
-    Named { name: String, at: Option<String>, drops_turn: Option<String> },
-}
-
-/// When the conversation is compacted by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Autocompact {
-    /// As the model's window has it.
-    Auto,
-    /// As if the window had so many tokens.
-    Window(u64),
-}
-
 /// Everything a run was asked to be.
 #[derive(Debug, Clone)]
 pub struct RunPlan {
-    /// The command line as it was given: it tells which client this is.
-    pub words: Vec<String>,
     pub output: OutputFormat,
     pub input: InputFormat,
     /// Whether the first line of input must be the host's introduction.
     pub await_initialize: bool,
-    pub partial_messages: bool,
-    pub replay_prompts: bool,
-    pub hook_events: bool,
-    /// Who answers permission questions.
-    pub surface: PromptSurface,
     /// The prompt on the command line.
     pub prompt: Option<String>,
-    pub model: Option<String>,
-    pub fallback_models: Vec<String>,
-    pub thinking: Option<Thinking>,
-    pub effort: Option<String>,
-    pub betas: Vec<String>,
-    pub max_turns: Option<u32>,
-    pub max_budget_usd: Option<f64>,
-    /// The shape of answers, as JSON Schema.
-    pub json_schema: Option<Value>,
-    pub system_prompt: PromptChoice,
-    pub tools: ToolChoice,
-    pub allowed_tools: Vec<String>,
-    pub disallowed_tools: Vec<String>,
-    pub permission_mode: Option<PermissionMode>,
-    /// Whether a later switch to bypass is allowed.
-    pub bypass_available: bool,
-    /// Whether it is refused whoever asks for it: to root, outside of a sandbox.
-    pub bypass_is_refused: bool,
-    pub add_dirs: Vec<PathBuf>,
-    pub settings: Option<String>,
-    /// `--managed-settings`: limits of the program that started us.
-    pub managed_settings: Option<String>,
-    pub setting_sources: Option<Vec<String>>,
-    pub session_id: Option<String>,
-    /// The session that goes on.
-    pub resume: Resume,
-    /// Go on in a copy.
-    pub fork: bool,
-    pub persist: bool,
-    /// Hand every record of the session to the host as well.
-    pub mirror: bool,
-    pub name: Option<String>,
-    /// Setup hooks that run first.
-    pub setup: Option<Setup>,
-    /// Whether `/name` may be a command.
-    pub slash_commands: bool,
-    pub autocompact: Option<Autocompact>,
+    /// What the session itself is asked to be.
+    pub session: SessionOptions,
     /// Things worth saying on stderr before the run.
     pub warnings: Vec<String>,
-}
-
-/// A run that cannot start: the text goes to stderr and the exit code is 1.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartError {
-    pub message: String,
-    /// `startup_failure_reason`, for the failures that have a name.
-    pub reason: Option<&'static str>,
-    /// The session that was asked for, where the failure is also told as a result.
-    pub session: Option<String>,
-}
-
-impl StartError {
-    /// A failure without a name of its own.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), reason: None, session: None }
-    }
 }
 
 impl From<ArgsError> for StartError {
@@ -146,11 +61,8 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
     let mut warnings = Vec::new();
     let effort = effort(args, &mut warnings);
     let session_id = session_id(args)?;
-    Ok(RunPlan {
+    let session = SessionOptions {
         words: args.words.clone(),
-        output,
-        input,
-        await_initialize: args.has("await-initialize"),
         partial_messages: args.has("include-partial-messages"),
         replay_prompts: args.has("replay-user-messages"),
         hook_events: args.has("include-hook-events"),
@@ -159,7 +71,6 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
             (_, Some("stdio")) => PromptSurface::Host,
             (_, _) => PromptSurface::None,
         },
-        prompt: args.positional.first().cloned(),
         model: args.value("model").map(str::to_owned),
         fallback_models: list(args.value("fallback-model")),
         thinking: thinking(args)?,
@@ -188,6 +99,13 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         setup: setup(args),
         slash_commands: !args.has("disable-slash-commands"),
         autocompact: autocompact(args)?,
+    };
+    Ok(RunPlan {
+        output,
+        input,
+        await_initialize: args.has("await-initialize"),
+        prompt: args.positional.first().cloned(),
+        session,
         warnings,
     })
 }
@@ -259,17 +177,6 @@ fn permission_mode(
 /// Nobody skips permissions with all the rights of the machine, unless it is a machine made for it.
 fn bypass_is_refused(env: &Env, is_root: bool) -> bool {
     is_root && !env.is_on("IS_SANDBOX")
-}
-
-/// What is said to those who try.
-pub fn root_refusal() -> StartError {
-    StartError {
-        message:
-            "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
-                .to_owned(),
-        reason: Some("bypass_root"),
-        session: None,
-    }
 }
 
 fn thinking(args: &Args) -> Result<Option<Thinking>, StartError> {
@@ -458,8 +365,8 @@ mod tests {
 
     #[test]
     fn limits_are_checked() {
-        assert_eq!(plan(&["--max-turns", "0"]).unwrap().max_turns, None);
-        assert_eq!(plan(&["--max-turns=3"]).unwrap().max_turns, Some(3));
+        assert_eq!(plan(&["--max-turns", "0"]).unwrap().session.max_turns, None);
+        assert_eq!(plan(&["--max-turns=3"]).unwrap().session.max_turns, Some(3));
         assert_eq!(
             complaint(&["--max-budget-usd", "-1"]),
             "error: option '--max-budget-usd <amount>' argument '-1' is invalid. --max-budget-usd must be a positive number greater than 0"
@@ -468,10 +375,10 @@ mod tests {
 
     #[test]
     fn tools_can_be_none_some_or_all() {
-        assert_eq!(plan(&["--tools", ""]).unwrap().tools, ToolChoice::Only(vec![]));
-        assert_eq!(plan(&["--tools", "default"]).unwrap().tools, ToolChoice::Default);
+        assert_eq!(plan(&["--tools", ""]).unwrap().session.tools, ToolChoice::Only(vec![]));
+        assert_eq!(plan(&["--tools", "default"]).unwrap().session.tools, ToolChoice::Default);
         let some = ToolChoice::Only(vec!["Bash".into(), "Read".into()]);
-        assert_eq!(plan(&["--tools", "Bash,Read"]).unwrap().tools, some);
+        assert_eq!(plan(&["--tools", "Bash,Read"]).unwrap().session.tools, some);
     }
 
     #[test]
@@ -496,6 +403,6 @@ mod tests {
     fn session_ids_are_uuids() {
         assert_eq!(complaint(&["--session-id", "x"]), "Error: Invalid session ID. Must be a valid UUID.");
         let id = "00000000-0000-4000-8000-00000000ABCD";
-        assert_eq!(plan(&["--session-id", id]).unwrap().session_id.as_deref(), Some(id));
+        assert_eq!(plan(&["--session-id", id]).unwrap().session.session_id.as_deref(), Some(id));
     }
 }

@@ -8,16 +8,17 @@ use std::time::Duration;
 
 use lathe_agent::host::Host;
 use lathe_agent::{SessionEnd, Setup, Signals};
+use lathe_launch::env::Env;
+use lathe_launch::host::RealHost;
+use lathe_launch::options::{Resume, StartError};
+use lathe_launch::start;
 use lathe_protocol::{Outbound, ResultMessage, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::env::Env;
-use crate::host::RealHost;
-use crate::plan::{InputFormat, OutputFormat, Resume, RunPlan, StartError};
+use crate::plan::{InputFormat, OutputFormat, RunPlan};
 use crate::print;
 use crate::progress::Progress;
-use crate::start;
 use crate::stdin::{FatalInput, FirstLine, prompt_line, read_lines, read_text, swallow_first_lines};
 use crate::stdout::{Written, write_frames};
 
@@ -62,7 +63,7 @@ pub fn run(plan: RunPlan, env: Env) -> ExitCode {
 
 async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     if plan.input == InputFormat::Text
-        && plan.setup != Some(Setup::InitOnly)
+        && plan.session.setup != Some(Setup::InitOnly)
         && let Err(message) = complete_prompt(&mut plan).await
     {
         eprintln!("{message}");
@@ -72,14 +73,15 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     let (output, input, prompt) = (plan.output, plan.input, plan.prompt.clone());
     let first = if plan.await_initialize { FirstLine::Initialize } else { FirstLine::Any };
     let tells_failures = env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS");
-    let start = match start::session_config(&plan, env).await {
+    let start = match start::session_config(&plan.session, env).await {
         Ok(start) => start,
         Err(error) => {
             refuse(&error, output, input);
             return ExitCode::FAILURE;
         }
     };
-    let asks_nothing = input == InputFormat::Text && prompt.is_none() && plan.setup != Some(Setup::InitOnly);
+    let asks_nothing =
+        input == InputFormat::Text && prompt.is_none() && plan.session.setup != Some(Setup::InitOnly);
     if asks_nothing && !start.session.beginning.has_deferred_call() {
         eprintln!(
             "Error: No deferred tool marker found in the resumed session: there is no call to take up. Give a \
@@ -233,7 +235,7 @@ async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
         (Some(prompt), piped) => format!("{prompt}\n{piped}"),
         (None, piped) => piped.to_owned(),
     };
-    if prompt.trim().is_empty() && plan.resume != Resume::No {
+    if prompt.trim().is_empty() && plan.session.resume != Resume::No {
         // The session may have a call to take up.
         plan.prompt = None;
         return Ok(());

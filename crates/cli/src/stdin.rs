@@ -5,12 +5,12 @@ use std::io;
 use std::time::Duration;
 
 use lathe_agent::host::Host;
+use lathe_launch::host::RealHost;
 use lathe_protocol::inbound::LineError;
 use lathe_protocol::message::UserTurn;
 use lathe_protocol::{Inbound, InboundUser};
 use tokio::sync::mpsc;
 
-use crate::host::RealHost;
 use crate::pipe;
 use crate::stdio::Stream;
 

@@ -5,10 +5,10 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use lathe_launch::client;
+use lathe_launch::env::Env;
 use lathe_models::credentials::{Candidate, Found, Search};
 
-use crate::client;
-use crate::env::Env;
 use crate::print;
 
 /// Runs the command.

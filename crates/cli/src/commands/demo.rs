@@ -6,16 +6,16 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use lathe_agent::Signals;
+use lathe_launch::env::Env;
+use lathe_launch::start;
 use lathe_protocol::{Outbound, PermissionMode, ResultMessage};
 use lathe_scripted::builtin::{DEMO_PROMPT, demo_files};
 use tokio::sync::mpsc;
 
 use crate::args::Args;
-use crate::env::Env;
 use crate::plan::{self, RunPlan};
 use crate::print;
 use crate::progress::Progress;
-use crate::start;
 use crate::stdin::prompt_line;
 
 /// Runs the command.
@@ -41,13 +41,14 @@ fn demo_plan(env: &Env) -> anyhow::Result<RunPlan> {
     let args = Args::parse(words).context("failed to read the demo's own flags")?;
     let mut plan = plan::make(&args, env, false).map_err(|error| anyhow::anyhow!(error.message))?;
     // The folder is ours, holds nothing but the demo, and the commands are those of our own script.
-    plan.permission_mode = Some(PermissionMode::AcceptEdits);
-    plan.allowed_tools = vec!["Bash".to_owned()];
+    plan.session.permission_mode = Some(PermissionMode::AcceptEdits);
+    plan.session.allowed_tools = vec!["Bash".to_owned()];
     Ok(plan)
 }
 
 async fn run_session(plan: &RunPlan, env: Env) -> anyhow::Result<Box<ResultMessage>> {
-    let start = start::session_config(plan, env).await.map_err(|error| anyhow::anyhow!(error.message))?;
+    let start =
+        start::session_config(&plan.session, env).await.map_err(|error| anyhow::anyhow!(error.message))?;
     let (frames, mut frames_out) = mpsc::channel(64);
     let (lines, lines_in) = mpsc::channel(1);
     lines.send(prompt_line(DEMO_PROMPT.to_owned())).await.context("failed to hand over the prompt")?;

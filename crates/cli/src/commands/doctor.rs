@@ -7,6 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use lathe_exec::Ledger;
+use lathe_launch::env::Env;
+use lathe_launch::{LATHE_VERSION, PROTOCOL_VERSION, client, live, settings};
 use lathe_models::ErrorKind;
 use lathe_models::anthropic::DEFAULT_BASE_URL;
 use lathe_models::credentials::Search;
@@ -15,8 +17,7 @@ use lathe_settings::styles::Styles;
 use lathe_settings::{CheckStatus, SettingsStack, checks};
 
 use crate::args::Args;
-use crate::env::Env;
-use crate::{LATHE_VERSION, PROTOCOL_VERSION, client, live, plan, print, settings};
+use crate::{plan, print};
 
 /// Runs the command.
 pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
@@ -28,7 +29,7 @@ pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
     let mut report = Report { worst: CheckStatus::Ok };
     let mut env = env.clone();
     let mut helper = None;
-    match settings::load(&plan, &env) {
+    match settings::load(&plan.session, &env) {
         Ok((loaded, _)) => {
             let stack = loaded.stack();
             for (name, value) in stack.env() {

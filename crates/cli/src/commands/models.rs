@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use lathe_exec::Ledger;
+use lathe_launch::client;
+use lathe_launch::env::Env;
 use lathe_models::catalog::{ModelInfo, known_models};
 use lathe_models::credentials::{Found, Search};
 
-use crate::client;
-use crate::env::Env;
 use crate::print;
 
 /// Runs the command.

@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use lathe_launch::env::Env;
+use lathe_launch::ground;
 use lathe_permissions::{Call, Engine};
 use lathe_protocol::PermissionMode;
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::env::Env;
-use crate::{ground, plan, print};
+use crate::{plan, print};
 
 const USAGE: &str = "\
 usage: lathe permissions explain [OPTIONS] TOOL INPUT
@@ -37,7 +38,8 @@ pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
     let Asked { flags, tool, input, timed } = read(rest)?;
     let args = Args::parse(flags)?;
     let plan = plan::make(&args, env, false).map_err(|error| anyhow::anyhow!(error.message))?;
-    let engine = ground::permission_engine(&plan, env).map_err(|error| anyhow::anyhow!(error.message))?;
+    let engine =
+        ground::permission_engine(&plan.session, env).map_err(|error| anyhow::anyhow!(error.message))?;
     let cwd = env.cwd.clone().context("the working directory is gone")?;
     let call = Call { tool: &tool, input: &input, cwd: &cwd, ..Call::default() };
     print::line(format!("call:     {tool} {input}"));

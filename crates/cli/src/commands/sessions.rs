@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use lathe_agent::host::iso_time;
+use lathe_launch::env::Env;
 use lathe_transcript::{
     ExportFormat, Page, Report, Scope, SessionInfo, Sessions, TranscriptError, export, verify,
 };
 
-use crate::env::Env;
 use crate::print;
 
 const USAGE: &str = "\

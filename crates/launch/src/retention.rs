@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use lathe_transcript::sweep;
 
 use crate::env::Env;
-use crate::plan::RunPlan;
+use crate::options::SessionOptions as RunPlan;
 
 /// Days that a session is kept unless the settings say otherwise.
 const DEFAULT_DAYS: u64 = 30;

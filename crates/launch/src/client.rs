@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
 use crate::host::RealHost;
-use crate::plan::StartError;
+use crate::options::StartError;
 
 /// How long `apiKeyHelper` may take.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);

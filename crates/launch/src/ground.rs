@@ -12,7 +12,7 @@ use lathe_protocol::{PermissionBehavior, PermissionMode, Settings};
 use crate::children::Children;
 use crate::env::Env;
 use crate::live::{self, LiveSettings, RulesInForce};
-use crate::plan::{self, RunPlan, StartError};
+use crate::options::{self, SessionOptions as RunPlan, StartError};
 use crate::settings::{self, RunSettings};
 
 /// The model when nobody names one.
@@ -118,7 +118,7 @@ pub fn permissions(
         return Err(StartError::new("Error: the settings of this machine forbid to skip permissions"));
     }
     if bypass && plan.bypass_is_refused {
-        return Err(plan::root_refusal());
+        return Err(options::root_refusal());
     }
     let mut working_dirs = vec![ground.cwd.clone()];
     working_dirs.extend(ground.extra_dirs());

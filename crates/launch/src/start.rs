@@ -31,7 +31,7 @@ use crate::env::Env;
 use crate::ground::{DEFAULT_MODEL, Ground, permissions, plan_dir, warn};
 use crate::host::RealHost;
 use crate::live::{self, RulesInForce};
-use crate::plan::{RunPlan, StartError, ToolChoice};
+use crate::options::{SessionOptions as RunPlan, StartError, ToolChoice};
 use crate::retention::Retention;
 use crate::sessions::{self, OpenSession};
 use crate::settings::{self, Instructions, RunSettings};

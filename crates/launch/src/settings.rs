@@ -9,7 +9,7 @@ use lathe_settings::{ManagedFiles, SettingsError, SettingsStack, Severity, Sourc
 use serde_json::Value;
 
 use crate::env::Env;
-use crate::plan::{RunPlan, StartError};
+use crate::options::{SessionOptions as RunPlan, StartError};
 
 /// The settings of a session.
 #[derive(Clone)]

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::children::Children;
 use crate::env::Env;
 use crate::ground::existing_dirs;
-use crate::plan::Autocompact;
+use crate::options::Autocompact;
 use crate::settings::RunSettings;
 
 /// The settings of a running session.

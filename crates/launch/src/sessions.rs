@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::PROTOCOL_VERSION;
 use crate::env::Env;
-use crate::plan::{Resume, RunPlan, StartError};
+use crate::options::{Resume, SessionOptions as RunPlan, StartError};
 
 /// A session that is open for writing.
 pub struct OpenSession {
