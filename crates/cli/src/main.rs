@@ -1,5 +1,5 @@
 //! `lathe`: a coding agent as one small program. This file only finds out what was asked for; a run is
-//! `plan.rs` → `lathe_launch::start` → `run.rs`, every other command is a file in `commands/`.
+//! `plan.rs` → `lathe_launch::prepare` → `run.rs`, every other command is a file in `commands/`.
 #![allow(clippy::disallowed_macros, reason = "the command line program prints")]
 
 mod args;
@@ -9,7 +9,9 @@ mod pipe;
 mod plan;
 mod print;
 mod progress;
+mod refusal;
 mod run;
+mod scripts;
 mod stdin;
 mod stdio;
 mod stdout;
@@ -18,10 +20,10 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use lathe_launch::env::Env;
-use lathe_launch::options::StartError;
 use lathe_launch::{LATHE_VERSION, PROTOCOL_VERSION};
 
 use args::Args;
+use refusal::StartError;
 
 fn main() -> ExitCode {
     let child_limits = descriptors::raise_limit();

@@ -5,14 +5,16 @@ use std::path::PathBuf;
 
 use lathe_agent::prompt::PromptChoice;
 use lathe_agent::{PromptSurface, Setup};
+use lathe_launch::LaunchError;
 use lathe_launch::env::Env;
-use lathe_launch::options::{Autocompact, Resume, SessionOptions, StartError, ToolChoice, root_refusal};
+use lathe_launch::options::{Autocompact, Resume, SessionOptions, ToolChoice};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use lathe_transcript::is_session_id;
 use serde_json::Value;
 
-use crate::args::{Args, ArgsError, FLAGS, State, invalid};
+use crate::args::{Args, FLAGS, State, invalid};
+use crate::refusal::StartError;
 
 /// How frames leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,12 +47,6 @@ pub struct RunPlan {
     pub session: SessionOptions,
     /// Things worth saying on stderr before the run.
     pub warnings: Vec<String>,
-}
-
-impl From<ArgsError> for StartError {
-    fn from(error: ArgsError) -> Self {
-        Self::new(error.0)
-    }
 }
 
 /// Makes the plan.
@@ -169,7 +165,7 @@ fn permission_mode(
     let bypass = mode == Some(PermissionMode::BypassPermissions);
     let available = bypass || args.has("allow-dangerously-skip-permissions");
     if available && bypass_is_refused(env, is_root) {
-        return Err(root_refusal());
+        return Err(LaunchError::BypassAsRoot.into());
     }
     Ok((mode, available))
 }

@@ -6,12 +6,11 @@ use std::future::pending;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lathe_agent::host::Host;
 use lathe_agent::{SessionEnd, Setup, Signals};
+use lathe_launch::ModelSource;
 use lathe_launch::env::Env;
-use lathe_launch::host::RealHost;
-use lathe_launch::options::{Resume, StartError};
-use lathe_launch::start;
+use lathe_launch::host::{fresh_uuid, now_ms};
+use lathe_launch::options::Resume;
 use lathe_protocol::{Outbound, ResultMessage, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -19,6 +18,8 @@ use tokio::sync::mpsc;
 use crate::plan::{InputFormat, OutputFormat, RunPlan};
 use crate::print;
 use crate::progress::Progress;
+use crate::refusal::{StartError, warnings_to_stderr};
+use crate::scripts;
 use crate::stdin::{FatalInput, FirstLine, prompt_line, read_lines, read_text, swallow_first_lines};
 use crate::stdout::{Written, write_frames};
 
@@ -73,27 +74,28 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     let (output, input, prompt) = (plan.output, plan.input, plan.prompt.clone());
     let first = if plan.await_initialize { FirstLine::Initialize } else { FirstLine::Any };
     let tells_failures = env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS");
-    let start = match start::session_config(&plan.session, env).await {
-        Ok(start) => start,
+    let model = ModelSource::Lookup(&scripts::look_up);
+    let mut prepared = match lathe_launch::prepare(&plan.session, env, model, &warnings_to_stderr()) {
+        Ok(prepared) => prepared,
         Err(error) => {
-            refuse(&error, output, input);
+            refuse(&error.into(), output, input);
             return ExitCode::FAILURE;
         }
     };
     let asks_nothing =
         input == InputFormat::Text && prompt.is_none() && plan.session.setup != Some(Setup::InitOnly);
-    if asks_nothing && !start.session.beginning.has_deferred_call() {
+    if asks_nothing && !prepared.has_deferred_call() {
         eprintln!(
             "Error: No deferred tool marker found in the resumed session: there is no call to take up. Give a \
              prompt to go on with the conversation."
         );
         return ExitCode::FAILURE;
     }
-    let scratch = start.scratch;
+    let retention = prepared.retention.take();
     let (frames, frames_out) = mpsc::channel(FRAME_QUEUE);
     let (lines, lines_in) = mpsc::channel(LINE_QUEUE);
     let signals = Signals::default();
-    let session = lathe_agent::run(start.session, lines_in, frames, signals.clone());
+    let session = prepared.run(lines_in, frames, signals.clone());
     let writer = write_frames(output, frames_out, progress);
     let feeder = async {
         match (input, prompt) {
@@ -113,13 +115,9 @@ async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
     {
         print::line(startup_failure(message, reason));
     }
-    if let Some(dir) = scratch {
-        // What nobody wanted to keep; most runs never made it.
-        drop(std::fs::remove_dir_all(dir));
-    }
-    if let (RunEnd::Session(_), Some(retention)) = (&end, start.retention) {
+    if let (RunEnd::Session(_), Some(retention)) = (&end, retention) {
         // Everything has been said: from here on nobody waits for this process.
-        retention.sweep_if_due(RealHost.now_ms());
+        retention.sweep_if_due(now_ms());
     }
     exit_code(end)
 }
@@ -258,7 +256,7 @@ fn refused_result(message: &str, session: &str) -> String {
         errors: Some(vec![message.to_owned()]),
         usage: Usage::default().result_shape(),
         session_id: session.to_owned(),
-        uuid: RealHost.uuid(),
+        uuid: fresh_uuid(),
         result_index: Some(0),
         ..ResultMessage::default()
     };
@@ -273,8 +271,8 @@ pub fn startup_failure(message: &str, reason: &str) -> String {
         errors: Some(vec![message.to_owned()]),
         startup_failure_reason: Some(reason.to_owned()),
         usage: Usage::default().result_shape(),
-        session_id: RealHost.uuid(),
-        uuid: RealHost.uuid(),
+        session_id: fresh_uuid(),
+        uuid: fresh_uuid(),
         result_index: Some(0),
         ..ResultMessage::default()
     };

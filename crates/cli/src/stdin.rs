@@ -4,14 +4,14 @@ use std::borrow::Cow;
 use std::io;
 use std::time::Duration;
 
-use lathe_agent::host::Host;
-use lathe_launch::host::RealHost;
+use lathe_launch::LaunchWarning;
 use lathe_protocol::inbound::LineError;
 use lathe_protocol::message::UserTurn;
 use lathe_protocol::{Inbound, InboundUser};
 use tokio::sync::mpsc;
 
 use crate::pipe;
+use crate::refusal::warnings_to_stderr;
 use crate::stdio::Stream;
 
 /// One line may be this long: images and whole files travel in them.
@@ -155,7 +155,8 @@ impl Lines {
         self.check_first(&line)?;
         check_prompt(&line)?;
         if matches!(text, Cow::Owned(_)) {
-            RealHost.log("a line on stdin is not valid UTF-8; the bytes that are not were replaced");
+            let text = "a line on stdin is not valid UTF-8; the bytes that are not were replaced";
+            warnings_to_stderr()(LaunchWarning::Running(text.to_owned()));
         }
         // The session is gone: nobody wants the line any more, which is no error of the input.
         let _ = self.to.send(line).await;

@@ -1,11 +1,10 @@
-//! The model behind a run: a script, or the Messages API with the credential and the address that the
-//! environment and the settings name.
+//! The model behind a session: one that the caller brings, or the Messages API with the credential and the address that
+//! the environment and the settings name.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lathe_agent::host::Host;
 use lathe_exec::{Ledger, RunLimits, Spec};
 use lathe_models::anthropic::{
     AnthropicClient, ClientConfig, Credential, CustomHeaders, DEFAULT_BASE_URL, DEFAULT_HELPER_TTL,
@@ -19,12 +18,15 @@ use lathe_models::credentials::{
 use lathe_models::retry::{DEFAULT_MAX_RETRIES, RetryPolicy};
 use lathe_models::web::WebClient;
 use lathe_models::{ErrorKind, Model, ModelError, Secret};
-use lathe_scripted::ScriptedModel;
 use tokio_util::sync::CancellationToken;
 
 use crate::env::Env;
-use crate::host::RealHost;
-use crate::options::StartError;
+use crate::error::LaunchError;
+use crate::host;
+use crate::warning::LaunchWarning;
+
+/// The model when nobody names one.
+pub const DEFAULT_MODEL: &str = "default";
 
 /// How long `apiKeyHelper` may take.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -32,33 +34,63 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 /// What a run asks, and where its key came from.
 pub struct ChosenModel {
     pub model: Arc<dyn Model>,
+    /// The name that the catalogue resolves to the id of requests.
+    pub name: String,
     /// `apiKeySource` of the init frame.
     pub key_source: String,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<LaunchWarning>,
 }
 
-/// The model that `name` means: `script:FILE`, or a model of the API.
+/// Who answers the requests of a session.
+#[derive(Default)]
+pub enum ModelSource<'a> {
+    /// The Messages API. Options, environment and settings name the model.
+    #[default]
+    Api,
+    /// This model, under the name that options, environment and settings give.
+    Value(Arc<dyn Model>),
+    /// The caller is asked what the name means: a name of its own (`script:FILE`) becomes a model, under the default
+    /// name; any other is a name of the API. It is told the environment as settings make it, and asked once: settings
+    /// may name the model, too.
+    Lookup(&'a dyn Fn(&str, &Env) -> ModelLookup),
+}
+
+/// What a caller makes of the name of a model; none leaves it to the API.
+pub type ModelLookup = Result<Option<Arc<dyn Model>>, Box<dyn std::error::Error + Send + Sync>>;
+
+impl ModelSource<'_> {
+    /// A model that the caller brings along; none is a name of the API.
+    fn brought_along(self, name: &str, env: &Env) -> Result<Option<ChosenModel>, LaunchError> {
+        let (model, name) = match self {
+            Self::Api => return Ok(None),
+            Self::Value(model) => (model, name),
+            Self::Lookup(look_up) => match look_up(name, env).map_err(LaunchError::ModelLookup)? {
+                Some(model) => (model, DEFAULT_MODEL),
+                None => return Ok(None),
+            },
+        };
+        let (name, key_source) = (name.to_owned(), "none".to_owned());
+        Ok(Some(ChosenModel { model, name, key_source, warnings: Vec::new() }))
+    }
+}
+
+/// The model that `name` means.
 pub fn choose(
-    name: &str,
+    source: ModelSource<'_>,
+    name: String,
     env: &Env,
     helper: Option<String>,
     ledger: &Ledger,
-) -> Result<ChosenModel, StartError> {
-    if let Some(script) = name.strip_prefix("script:") {
-        let model =
-            ScriptedModel::load(script).map_err(|error| StartError::new(format!("Error: {error}")))?;
-        return Ok(ChosenModel {
-            model: Arc::new(model.with_betas(beta_policy(env))),
-            key_source: "none".to_owned(),
-            warnings: Vec::new(),
-        });
+) -> Result<ChosenModel, LaunchError> {
+    if let Some(chosen) = source.brought_along(&name, env)? {
+        return Ok(chosen);
     }
     let found = credentials(env, helper, Search::FirstUsable);
     let key_source = found.chosen().map_or("none", |candidate| candidate.origin.wire_name());
     let credential =
         found.chosen().map_or(Credential::None, |candidate| self::credential(&candidate.found, env, ledger));
     let (client, warnings) = api_client(env, credential)?;
-    Ok(ChosenModel { model: Arc::new(client), key_source: key_source.to_owned(), warnings })
+    Ok(ChosenModel { model: Arc::new(client), name, key_source: key_source.to_owned(), warnings })
 }
 
 /// What was found, as the client takes it.
@@ -72,7 +104,10 @@ pub fn credential(found: &Found, env: &Env, ledger: &Ledger) -> Credential {
 }
 
 /// A client for the API as the environment describes it, and what is odd about that description.
-pub fn api_client(env: &Env, credential: Credential) -> Result<(AnthropicClient, Vec<String>), StartError> {
+pub fn api_client(
+    env: &Env,
+    credential: Credential,
+) -> Result<(AnthropicClient, Vec<LaunchWarning>), LaunchError> {
     let base = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
     let mut config = ClientConfig::new(base, credential);
     config.custom_headers = CustomHeaders::parse(env.get("ANTHROPIC_CUSTOM_HEADERS").unwrap_or(""));
@@ -85,13 +120,13 @@ pub fn api_client(env: &Env, credential: Credential) -> Result<(AnthropicClient,
     let idle = millis("CLAUDE_BYTE_STREAM_IDLE_TIMEOUT_MS").or(millis("CLAUDE_STREAM_IDLE_TIMEOUT_MS"));
     timeouts.idle = idle.unwrap_or(timeouts.idle);
     timeouts.first_byte = idle.map_or(timeouts.first_byte, |idle| idle.max(Duration::from_secs(1)));
-    let warnings = config.custom_headers.warnings.iter().map(|text| format!("Warning: {text}")).collect();
-    let client = AnthropicClient::new(config).map_err(|error| StartError::new(format!("Error: {error}")))?;
+    let warnings = config.custom_headers.warnings.iter().cloned().map(LaunchWarning::CustomHeader).collect();
+    let client = AnthropicClient::new(config)?;
     Ok((client, warnings))
 }
 
 /// Whether betas may be sent that the user did not name.
-fn beta_policy(env: &Env) -> BetaPolicy {
+pub fn beta_policy(env: &Env) -> BetaPolicy {
     if env.is_on("CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS") {
         BetaPolicy::OnlyGiven
     } else {
@@ -128,7 +163,7 @@ pub fn credentials(env: &Env, helper: Option<String>, search: Search) -> Resolut
         claude_api_key: secret("CLAUDE_API_KEY"),
         claude_code_oauth_token: secret("CLAUDE_CODE_OAUTH_TOKEN"),
         api_key_helper: helper,
-        now_ms: RealHost.now_ms(),
+        now_ms: host::now_ms(),
     };
     resolve(&inputs, &HomeFiles(env), search)
 }

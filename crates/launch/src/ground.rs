@@ -1,6 +1,5 @@
 //! Where a session will stand: the folder, what settings say of it, and the rules that follow. The first thing a start
 //! finds out, and all that `permissions explain` needs of it.
-#![allow(clippy::disallowed_macros, reason = "warnings of the start go to stderr")]
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,13 +9,13 @@ use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_ru
 use lathe_protocol::{PermissionBehavior, PermissionMode, Settings};
 
 use crate::children::Children;
+use crate::client::DEFAULT_MODEL;
 use crate::env::Env;
+use crate::error::LaunchError;
 use crate::live::{self, LiveSettings, RulesInForce};
-use crate::options::{self, SessionOptions as RunPlan, StartError};
+use crate::options::SessionOptions as RunPlan;
 use crate::settings::{self, RunSettings};
-
-/// The model when nobody names one.
-pub const DEFAULT_MODEL: &str = "default";
+use crate::warning::{LaunchWarning, WarningSink};
 
 /// Where a session will stand: what the settings of the place say, and the environment with their variables.
 pub struct Ground {
@@ -36,9 +35,9 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn find(plan: &RunPlan, process: Env) -> Result<Self, StartError> {
-        let (settings, warnings) = settings::load(plan, &process)?;
-        warn(&warnings);
+    pub fn find(plan: &RunPlan, process: Env, warnings: &WarningSink) -> Result<Self, LaunchError> {
+        let (settings, found) = settings::load(plan, &process)?;
+        found.into_iter().for_each(|warning| warnings(warning));
         let (wanted, variables) = {
             let stack = settings.stack();
             (stack.effective(), stack.env())
@@ -47,11 +46,7 @@ impl Ground {
         for (name, value) in &variables {
             env.set(name, value);
         }
-        let cwd = env.cwd.clone().ok_or_else(|| StartError {
-            message: "Error: the working directory does not exist any more".to_owned(),
-            reason: Some("cwd_unavailable"),
-            session: None,
-        })?;
+        let cwd = env.cwd.clone().ok_or(LaunchError::NoWorkingDirectory)?;
         let flag_dirs = existing_dirs(&plan.add_dirs, &cwd);
         let settings_dirs = existing_dirs(&settings_dirs(&settings), &cwd);
         Ok(Self { process, env, variables, settings, wanted, cwd, flag_dirs, settings_dirs })
@@ -82,11 +77,6 @@ impl Ground {
     }
 }
 
-/// Tells a person.
-pub fn warn(warnings: &[String]) {
-    warnings.iter().for_each(|warning| eprintln!("{warning}"));
-}
-
 /// The further directories that exist; the others are passed over, as clients expect.
 pub fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
     dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
@@ -97,8 +87,8 @@ fn settings_dirs(settings: &RunSettings) -> Vec<PathBuf> {
 }
 
 /// The engine alone, for those who only want to know what it would say.
-pub fn permission_engine(plan: &RunPlan, env: &Env) -> Result<Engine, StartError> {
-    permissions(plan, &Ground::find(plan, env.clone())?, None)
+pub fn permission_engine(plan: &RunPlan, env: &Env, warnings: &WarningSink) -> Result<Engine, LaunchError> {
+    permissions(plan, &Ground::find(plan, env.clone(), warnings)?, None, warnings)
 }
 
 /// The rules and the mode: those of the settings files, then those of the command line. A resumed session goes on
@@ -107,18 +97,19 @@ pub fn permissions(
     plan: &RunPlan,
     ground: &Ground,
     saved_mode: Option<PermissionMode>,
-) -> Result<Engine, StartError> {
+    warnings: &WarningSink,
+) -> Result<Engine, LaunchError> {
     let (env, stack) = (&ground.env, ground.settings.stack());
     let mode = plan.permission_mode.or(saved_mode).or(stack.default_mode()).unwrap_or_default();
     if let Some(warning) = mode_warning(mode) {
-        eprintln!("Warning: {warning}");
+        warnings(LaunchWarning::PermissionMode(warning));
     }
     let bypass = mode == PermissionMode::BypassPermissions;
     if bypass && stack.bypass_is_disabled() {
-        return Err(StartError::new("Error: the settings of this machine forbid to skip permissions"));
+        return Err(LaunchError::BypassForbidden);
     }
     if bypass && plan.bypass_is_refused {
-        return Err(options::root_refusal());
+        return Err(LaunchError::BypassAsRoot);
     }
     let mut working_dirs = vec![ground.cwd.clone()];
     working_dirs.extend(ground.extra_dirs());
@@ -132,9 +123,9 @@ pub fn permissions(
         plan_dir: plan_dir(ground),
         ..EngineConfig::default()
     });
-    let mut warnings = Vec::new();
+    let mut misread = Vec::new();
     for (behavior, source, rule) in stack.permission_rules() {
-        warnings.extend(engine.add_rules(behavior, source, [rule]));
+        misread.extend(engine.add_rules(behavior, source, [rule]));
     }
     let lists = [
         (PermissionBehavior::Allow, &plan.allowed_tools),
@@ -142,9 +133,9 @@ pub fn permissions(
     ];
     for (behavior, lists) in lists {
         let rules = lists.iter().flat_map(|list| parse_rule_list(list));
-        warnings.extend(engine.add_rules(behavior, RuleSource::CliArg, rules));
+        misread.extend(engine.add_rules(behavior, RuleSource::CliArg, rules));
     }
-    warnings.iter().for_each(|warning| eprintln!("Warning: {warning}"));
+    misread.into_iter().for_each(|warning| warnings(LaunchWarning::Rule(Box::new(warning))));
     Ok(engine)
 }
 

@@ -1,21 +1,42 @@
-//! Time and ids of the real world, and the log.
+//! Time and ids of the real world, and the way out of a session's log.
 #![allow(clippy::disallowed_methods, reason = "this is where wall time and fresh ids come from")]
-#![allow(clippy::disallowed_macros, reason = "the log of a run is stderr")]
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use lathe_agent::host::Host;
 
+use crate::warning::{LaunchWarning, WarningSink};
+
 /// The machine we run on.
-pub struct RealHost;
+pub struct RealHost {
+    /// Gets the lines of the log.
+    warnings: WarningSink,
+}
+
+impl RealHost {
+    /// A host whose log goes to `warnings`.
+    pub fn new(warnings: WarningSink) -> Self {
+        Self { warnings }
+    }
+}
+
+/// A new UUID, as text.
+pub fn fresh_uuid() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+/// Wall time, milliseconds since the Unix epoch.
+pub fn now_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+}
 
 impl Host for RealHost {
     fn uuid(&self) -> String {
-        uuid::Uuid::new_v4().to_string()
+        fresh_uuid()
     }
 
     fn now_ms(&self) -> u64 {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
+        now_ms()
     }
 
     fn random(&self) -> f64 {
@@ -25,6 +46,6 @@ impl Host for RealHost {
     }
 
     fn log(&self, line: &str) {
-        eprintln!("lathe: {line}");
+        (self.warnings)(LaunchWarning::Running(line.to_owned()));
     }
 }

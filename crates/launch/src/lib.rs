@@ -1,20 +1,32 @@
-//! Assembly: turns a folder, its settings, an environment and options into a session that can run.
+//! Assembly: turns options, an environment and a folder with its settings into a session that can run.
 //!
-//! `ground.rs` finds the folder, its settings and its rules; `start.rs` fills in the configuration that the
-//! loop takes. Flags stay with the program that has them.
+//! [`prepare`] does all of it: `ground.rs` finds the folder, its settings and its rules, `sessions.rs` opens the
+//! session's file, `client.rs` finds the model, and `start.rs` fills in the configuration that the loop takes. Nothing
+//! is printed and nothing of the process is read: errors and warnings are values, flags belong to the program that has
+//! them.
 #![allow(missing_docs, reason = "fields that say what they are; modules and types are documented")]
 
-pub mod children;
+mod children;
 pub mod client;
 pub mod env;
+mod error;
 pub mod ground;
 pub mod host;
 pub mod live;
 pub mod options;
-pub mod retention;
-pub mod sessions;
+mod retention;
+mod sessions;
 pub mod settings;
-pub mod start;
+mod start;
+mod warning;
+
+pub use client::ModelSource;
+pub use error::LaunchError;
+pub use host::RealHost;
+pub use options::SessionOptions;
+pub use retention::Retention;
+pub use start::{PreparedSession, prepare};
+pub use warning::{LaunchWarning, WarningSink};
 
 /// The protocol level that clients gate features on.
 pub const PROTOCOL_VERSION: &str = "2.1.325";

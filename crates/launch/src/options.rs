@@ -83,31 +83,3 @@ pub struct SessionOptions {
     pub slash_commands: bool,
     pub autocompact: Option<Autocompact>,
 }
-
-/// A run that cannot start: the text goes to stderr and the exit code is 1.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StartError {
-    pub message: String,
-    /// `startup_failure_reason`, for the failures that have a name.
-    pub reason: Option<&'static str>,
-    /// The session that was asked for, where the failure is also told as a result.
-    pub session: Option<String>,
-}
-
-impl StartError {
-    /// A failure without a name of its own.
-    pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), reason: None, session: None }
-    }
-}
-
-/// What is said to those who try.
-pub fn root_refusal() -> StartError {
-    StartError {
-        message:
-            "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons"
-                .to_owned(),
-        reason: Some("bypass_root"),
-        session: None,
-    }
-}

@@ -1,6 +1,5 @@
 //! Old sessions go (`cleanupPeriodDays`), once a day at most and only when a run is over, so that no start
 //! ever waits for it. What is deleted and what must stay is decided in `transcript::retention`.
-#![allow(clippy::disallowed_macros, reason = "a setting without effect is named on stderr")]
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -9,6 +8,7 @@ use lathe_transcript::sweep;
 
 use crate::env::Env;
 use crate::options::SessionOptions as RunPlan;
+use crate::warning::{LaunchWarning, WarningSink};
 
 /// Days that a session is kept unless the settings say otherwise.
 const DEFAULT_DAYS: u64 = 30;
@@ -26,12 +26,9 @@ pub struct Retention {
 
 impl Retention {
     /// What a run does about old sessions; one that leaves no session of its own leaves the others alone.
-    pub fn of(plan: &RunPlan, env: &Env, days: Option<u64>) -> Option<Self> {
+    pub fn of(plan: &RunPlan, env: &Env, days: Option<u64>, warnings: &WarningSink) -> Option<Self> {
         if days == Some(0) {
-            eprintln!(
-                "Warning: cleanupPeriodDays is 0, which would delete every session: none is deleted. \
-                 --no-session-persistence runs without saving one."
-            );
+            warnings(LaunchWarning::CleanupDisabled);
             return None;
         }
         let config_dir = env.config_dir().filter(|_| plan.persist)?;

@@ -2,7 +2,6 @@
 //!
 //! What cannot be written is a warning, what cannot be read is a refusal: a run must not pretend to go on
 //! with a conversation it does not have.
-#![allow(clippy::disallowed_macros, reason = "warnings of the start go to stderr")]
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +19,9 @@ use serde_json::Value;
 
 use crate::PROTOCOL_VERSION;
 use crate::env::Env;
-use crate::options::{Resume, SessionOptions as RunPlan, StartError};
+use crate::error::LaunchError;
+use crate::options::{Resume, SessionOptions as RunPlan};
+use crate::warning::{LaunchWarning, WarningSink};
 
 /// A session that is open for writing.
 pub struct OpenSession {
@@ -40,11 +41,17 @@ impl OpenSession {
 }
 
 /// Opens the session that a plan asks for.
-pub fn open(plan: &RunPlan, env: &Env, cwd: &Path, host: &dyn Host) -> Result<OpenSession, StartError> {
-    let opening = Opening { plan, env, cwd, host, config_dir: env.config_dir() };
+pub fn open(
+    plan: &RunPlan,
+    env: &Env,
+    cwd: &Path,
+    host: &dyn Host,
+    warnings: &WarningSink,
+) -> Result<OpenSession, LaunchError> {
+    let opening = Opening { plan, env, cwd, host, warnings, config_dir: env.config_dir() };
     let Some(config_dir) = &opening.config_dir else {
         if plan.persist {
-            eprintln!("Warning: HOME is not set, so this session is not saved");
+            warnings(LaunchWarning::NoHome);
         }
         return match &plan.resume {
             Resume::Named { name, .. } => Err(opening.not_found(name)),
@@ -74,12 +81,13 @@ struct Opening<'a> {
     env: &'a Env,
     cwd: &'a Path,
     host: &'a dyn Host,
+    warnings: &'a WarningSink,
     config_dir: Option<PathBuf>,
 }
 
 impl Opening<'_> {
     /// The file of a session, by its id, from any folder, or by its title.
-    fn find(&self, sessions: &Sessions, name: &str) -> Result<PathBuf, StartError> {
+    fn find(&self, sessions: &Sessions, name: &str) -> Result<PathBuf, LaunchError> {
         if is_session_id(name) {
             let found = sessions.find_by_id_anywhere(self.cwd, name);
             return found.map(|paths| paths.transcript()).map_err(|_| self.not_found(name));
@@ -87,17 +95,12 @@ impl Opening<'_> {
         sessions.find_by_title(self.cwd, name).map(|info| info.path).ok_or_else(|| self.not_found(name))
     }
 
-    /// The refusal of a session that is not there; programs match how it begins.
-    fn not_found(&self, name: &str) -> StartError {
+    /// The refusal of a session that is not there.
+    fn not_found(&self, name: &str) -> LaunchError {
         if is_session_id(name) {
-            let message = format!("No conversation found with session ID: {name}");
-            return StartError { message, reason: None, session: Some(name.to_owned()) };
+            return LaunchError::UnknownSession { id: name.to_owned() };
         }
-        let message = format!(
-            "Error: --resume requires a valid session ID or session title when used with --print: {name:?} is \
-             neither the UUID of a session nor the title of one (`lathe sessions list --all` shows them)"
-        );
-        StartError { message, reason: None, session: Some(self.host.uuid()) }
+        LaunchError::UnknownTitle { title: name.to_owned() }
     }
 
     /// The id of a session that is not a resumed one.
@@ -106,9 +109,9 @@ impl Opening<'_> {
     }
 
     /// Takes a session up where it ended, in its own file or in a copy.
-    fn go_on(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, StartError> {
+    fn go_on(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, LaunchError> {
         let paths = SessionPaths::of_transcript(source);
-        let failed = |error| refusal(&error, paths.session_id());
+        let failed = |error| refusal(error, paths.session_id());
         if self.plan.fork {
             let resumed = self.load(source, at)?;
             return self.go_on_in_a_copy(source, resumed, at);
@@ -126,12 +129,12 @@ impl Opening<'_> {
     }
 
     /// The conversation of a session. Damage is no reason to refuse it, unless there is nothing else.
-    fn load(&self, source: &Path, at: ResumeAt<'_>) -> Result<Resumed, StartError> {
+    fn load(&self, source: &Path, at: ResumeAt<'_>) -> Result<Resumed, LaunchError> {
         let id = SessionPaths::of_transcript(source).session_id().to_owned();
-        let resumed = load_for_resume(source, at).map_err(|error| refusal(&error, &id))?;
+        let resumed = load_for_resume(source, at).map_err(|error| refusal(error, &id))?;
         if resumed.last_uuid.is_none() && !resumed.warnings.is_empty() {
-            let warnings: Vec<String> = resumed.warnings.iter().map(ToString::to_string).collect();
-            eprintln!("Warning: {}: {}", source.display(), warnings.join("; "));
+            let damage = resumed.warnings.iter().map(ToString::to_string).collect();
+            (self.warnings)(LaunchWarning::DamagedSession { path: source.to_owned(), damage });
             return Err(self.not_found(&id));
         }
         Ok(resumed)
@@ -142,7 +145,7 @@ impl Opening<'_> {
         source: &Path,
         resumed: Resumed,
         at: ResumeAt<'_>,
-    ) -> Result<OpenSession, StartError> {
+    ) -> Result<OpenSession, LaunchError> {
         let id = self.new_id();
         // Names stay with the one they were given to.
         let beginning = Beginning::Forked(Box::new(Resumed { title: None, tag: None, ..resumed }));
@@ -155,14 +158,14 @@ impl Opening<'_> {
         let plan = ForkPlan { session_id: &id, dir: dir.as_deref(), up_to, ids: ForkIds::Keep };
         let copy = || fork(source, plan);
         let path = match self.plan.persist {
-            true => self.unless_unwritable(copy()).map_err(|error| refusal(&error, &id))?,
+            true => self.unless_unwritable(copy()).map_err(|error| refusal(error, &id))?,
             false => None,
         };
         let Some(path) = path.map(|paths| paths.transcript()) else {
             return Ok(OpenSession { beginning, ..self.unsaved(id) });
         };
         let journal = self.writable(&path, &id, TranscriptWriter::open_existing);
-        let journal = journal.map_err(|error| refusal(&error, &id))?;
+        let journal = journal.map_err(|error| refusal(error, &id))?;
         let journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
         if let Some(config_dir) = &self.config_dir {
             let from = SessionPaths::of_transcript(source);
@@ -174,7 +177,7 @@ impl Opening<'_> {
     }
 
     /// A new session. A folder that cannot be written is a warning: the session runs without being kept.
-    fn new_session(&self, config_dir: &Path) -> Result<OpenSession, StartError> {
+    fn new_session(&self, config_dir: &Path) -> Result<OpenSession, LaunchError> {
         let id = self.new_id();
         if !self.plan.persist {
             return Ok(self.unsaved(id));
@@ -187,11 +190,11 @@ impl Opening<'_> {
         };
         let journal = match self.writable(&path, &id, make) {
             Err(TranscriptError::AlreadyExists { .. } | TranscriptError::Locked { .. }) => {
-                return Err(StartError::new(format!("Error: Session ID {id} is already in use.")));
+                return Err(LaunchError::SessionIdInUse { id });
             }
             Err(error) => {
                 // A place where nothing can be made, not even the folder.
-                eprintln!("Warning: this session is not saved: {error}");
+                (self.warnings)(LaunchWarning::NotSaved(error));
                 None
             }
             Ok(journal) => journal,
@@ -226,7 +229,7 @@ impl Opening<'_> {
                 | TranscriptError::BadSessionId(_)),
             ) => Err(error),
             Err(error) => {
-                eprintln!("Warning: this session is not saved: {error}");
+                (self.warnings)(LaunchWarning::NotSaved(error));
                 Ok(None)
             }
         }
@@ -255,26 +258,9 @@ impl Opening<'_> {
     }
 }
 
-/// Why a session cannot be taken up, as a result and on stderr.
-fn refusal(error: &TranscriptError, session: &str) -> StartError {
-    let message = match error {
-        TranscriptError::Locked { .. } => {
-            format!("Error: {error}; wait until it has ended, or go on in a copy with --fork-session")
-        }
-        TranscriptError::AlreadyExists { .. } => format!("Error: Session ID {session} is already in use."),
-        // These two are matched by programs.
-        TranscriptError::NoSuchMessage(_) | TranscriptError::DropsTurn { .. } => error.to_string(),
-        TranscriptError::NotFound { .. }
-        | TranscriptError::NoSpace { .. }
-        | TranscriptError::ReadOnly { .. }
-        | TranscriptError::Deleted { .. }
-        | TranscriptError::BacklogFull { .. }
-        | TranscriptError::Io { .. }
-        | TranscriptError::Json(_)
-        | TranscriptError::BadSessionId(_)
-        | TranscriptError::EmptyTitle => format!("Error: cannot take up session {session}: {error}"),
-    };
-    StartError { message, reason: None, session: Some(session.to_owned()) }
+/// Why a session cannot be taken up.
+fn refusal(error: TranscriptError, session: &str) -> LaunchError {
+    LaunchError::SessionFile { session: session.to_owned(), error }
 }
 
 /// The records of a file that was just written.

@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use lathe_settings::memory::{self, Memory, MemoryRequest, ReadCheck};
 use lathe_settings::styles::{DEFAULT_STYLE, OutputStyle, Styles};
-use lathe_settings::{ManagedFiles, SettingsError, SettingsStack, Severity, Sources, StackRequest};
+use lathe_settings::{ManagedFiles, Problem, SettingsStack, Severity, Sources, StackRequest};
 use serde_json::Value;
 
 use crate::env::Env;
-use crate::options::{SessionOptions as RunPlan, StartError};
+use crate::error::LaunchError;
+use crate::options::SessionOptions as RunPlan;
+use crate::warning::LaunchWarning;
 
 /// The settings of a session.
 #[derive(Clone)]
@@ -19,7 +21,7 @@ pub struct RunSettings {
 
 /// Reads the settings of a plan. Returns them with what a person should hear about them; settings that
 /// may forbid something and cannot be read stop the run.
-pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<String>), StartError> {
+pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<LaunchWarning>), LaunchError> {
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
     let mut request = StackRequest::new(cwd, ManagedFiles::of_platform(std::env::consts::OS));
     request.home = env.home().map(Into::into);
@@ -31,43 +33,32 @@ pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<String>), Sta
     request.flag.clone_from(&plan.settings);
     request.managed_json.clone_from(&plan.managed_settings);
     if let Some(sources) = &plan.setting_sources {
-        request.sources =
-            Sources::parse(sources.iter().map(String::as_str)).map_err(|error| refusal(&error))?;
+        request.sources = Sources::parse(sources.iter().map(String::as_str))?;
     }
-    let stack = SettingsStack::load(request).map_err(|error| refusal(&error))?;
+    let stack = SettingsStack::load(request)?;
     if let Some(failure) = stack.permission_failure() {
-        return Err(StartError {
-            message: format!("Error: {failure}"),
-            reason: Some(failure.reason),
-            session: None,
-        });
+        return Err(LaunchError::UnreadableRules(failure));
     }
     let problems = stack.problems().filter(|problem| problem.severity == Severity::Warning);
-    let mut warnings: Vec<String> = problems.map(|problem| format!("Warning: {problem}")).collect();
-    warnings.extend(stack.trust_warnings().map(str::to_owned));
+    let mut warnings: Vec<LaunchWarning> = problems.cloned().map(file_warning).collect();
+    warnings.extend(stack.trust_warnings().map(|text| LaunchWarning::Withheld(text.to_owned())));
     warnings.extend(without_sandbox(&stack.effective_json()["sandbox"])?);
     Ok((RunSettings { stack: Arc::new(Mutex::new(stack)) }, warnings))
 }
 
 /// A sandbox that is asked for and is not there is said, or stops the run where the settings want that.
-fn without_sandbox(wanted: &Value) -> Result<Option<String>, StartError> {
+fn without_sandbox(wanted: &Value) -> Result<Option<LaunchWarning>, LaunchError> {
     if wanted["enabled"] != true {
         return Ok(None);
     }
-    let what = "settings ask for a sandbox, and lathe has none yet";
     if wanted["failIfUnavailable"] == true {
-        let hint = "hint: run lathe in a container, or take `sandbox.enabled` out of the settings";
-        return Err(StartError {
-            message: format!("Error: {what}\n{hint}"),
-            reason: Some("sandbox_required_unavailable"),
-            session: None,
-        });
+        return Err(LaunchError::SandboxRequired);
     }
-    Ok(Some(format!("Warning: {what}: commands run without one, under the permission rules alone")))
+    Ok(Some(LaunchWarning::NoSandbox))
 }
 
-fn refusal(error: &SettingsError) -> StartError {
-    StartError::new(format!("Error: {error}"))
+fn file_warning(problem: Problem) -> LaunchWarning {
+    LaunchWarning::File(Box::new(problem))
 }
 
 /// What the model is told before the first prompt, and in which style it answers.
@@ -76,7 +67,7 @@ pub struct Instructions {
     pub memory: Memory,
     pub style: Option<OutputStyle>,
     pub style_names: Vec<String>,
-    pub warnings: Vec<String>,
+    pub warnings: Vec<LaunchWarning>,
 }
 
 /// Reads memory files and output styles. `may_read` keeps out what a rule denies.
@@ -85,15 +76,11 @@ pub fn instructions(env: &Env, stack: &SettingsStack, may_read: ReadCheck) -> In
     let styles = Styles::load(&stack.style_request());
     let wanted = stack.effective();
     let name = wanted.output_style.as_deref().unwrap_or(DEFAULT_STYLE);
-    let mut warnings: Vec<String> = memory
-        .problems()
-        .iter()
-        .chain(&styles.problems)
-        .map(|problem| format!("Warning: {problem}"))
-        .collect();
+    let mut warnings: Vec<LaunchWarning> =
+        memory.problems().iter().chain(&styles.problems).cloned().map(file_warning).collect();
     let style = styles.find(name).cloned();
     if style.is_none() {
-        warnings.push(format!("Warning: there is no output style {name:?}; the default one is used"));
+        warnings.push(LaunchWarning::UnknownStyle { name: name.to_owned() });
     }
     Instructions {
         memory,

@@ -1,4 +1,4 @@
-//! From a plan to a session: finds the folder, the model, the tools and the rules, and fills in the
+//! From options to a session: finds the folder, the model, the tools and the rules, and fills in the
 //! configuration that the loop takes. Nothing is read here that the run does not need.
 
 use std::path::{Path, PathBuf};
@@ -11,53 +11,95 @@ use lathe_agent::host::{Host, iso_time};
 use lathe_agent::process::ProcessServices;
 use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
 use lathe_agent::{
-    AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig,
-    SlashCommands, StateFrames, TurnLimits,
+    AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd,
+    Signals, SlashCommands, StateFrames, TurnLimits,
 };
 use lathe_exec::Ledger;
 use lathe_hooks::HookLimit;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::Engine;
-use lathe_protocol::{Init, Settings};
+use lathe_protocol::{Inbound, Init, Outbound, Settings};
 use lathe_tools::{
     ChildEnvironment, Selection, StructuredOutput, Tool, ToolSet, Workspace, builtin_tools, interactive_tools,
 };
 use lathe_transcript::SessionPaths;
+use tokio::sync::mpsc;
 
 use crate::children::Children;
-use crate::client;
+use crate::client::{self, ModelSource};
 use crate::env::Env;
-use crate::ground::{DEFAULT_MODEL, Ground, permissions, plan_dir, warn};
+use crate::error::LaunchError;
+use crate::ground::{Ground, permissions, plan_dir};
 use crate::host::RealHost;
 use crate::live::{self, RulesInForce};
-use crate::options::{SessionOptions as RunPlan, StartError, ToolChoice};
+use crate::options::{SessionOptions as RunPlan, ToolChoice};
 use crate::retention::Retention;
 use crate::sessions::{self, OpenSession};
 use crate::settings::{self, Instructions, RunSettings};
+use crate::warning::WarningSink;
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
 
 /// A session that can run, and what is to be done when it has.
-pub struct Start {
-    pub session: SessionConfig,
+pub struct PreparedSession {
+    /// What the loop takes.
+    pub config: SessionConfig,
+    /// What is to be done about old sessions when this one has ended.
     pub retention: Option<Retention>,
     /// A folder that goes with the run, of a session that is not saved.
-    pub scratch: Option<PathBuf>,
+    scratch: ScratchFolder,
 }
 
-/// Builds the session of a plan.
-pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartError> {
-    let host: Arc<dyn Host> = Arc::new(RealHost);
-    let ground = Ground::find(plan, env)?;
+impl PreparedSession {
+    /// Whether there is something to do before the first prompt: a call that a hook put off in the session that goes
+    /// on.
+    pub fn has_deferred_call(&self) -> bool {
+        self.config.beginning.has_deferred_call()
+    }
+
+    /// Runs the session until its inbox is closed and everything in it is done, or until a signal ends it. Dropping the
+    /// future ends it too.
+    pub async fn run(
+        self,
+        inbox: mpsc::Receiver<Inbound>,
+        out: mpsc::Sender<Outbound>,
+        signals: Signals,
+    ) -> SessionEnd {
+        let _removed_at_the_end = self.scratch;
+        lathe_agent::run(self.config, inbox, out, signals).await
+    }
+}
+
+/// The folder of a session that is not saved. It is removed with this value; most sessions never make it.
+struct ScratchFolder(Option<PathBuf>);
+
+impl Drop for ScratchFolder {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.0 {
+            // What nobody wanted to keep; where it was never made there is nothing to say.
+            drop(std::fs::remove_dir_all(dir));
+        }
+    }
+}
+
+/// Puts a session together. Reads files and may open the session's own, so it belongs on a thread that may wait.
+pub fn prepare(
+    plan: &RunPlan,
+    env: Env,
+    model: ModelSource<'_>,
+    warnings: &WarningSink,
+) -> Result<PreparedSession, LaunchError> {
+    let host: Arc<dyn Host> = Arc::new(RealHost::new(warnings.clone()));
+    let ground = Ground::find(plan, env, warnings)?;
     let (env, cwd, extra_dirs) = (&ground.env, &ground.cwd, ground.extra_dirs());
-    let session = sessions::open(plan, env, cwd, host.as_ref())?;
+    let session = sessions::open(plan, env, cwd, host.as_ref(), warnings)?;
     let session_id = session.id.clone();
     let ledger = Ledger::with_limits(env.child_limits);
-    let named = ground.model_name(plan);
-    let chosen = client::choose(&named, env, ground.wanted.api_key_helper.clone(), &ledger)?;
-    warn(&chosen.warnings);
-    let model_id = resolve_model(&named, env);
-    let mut permissions = permissions(plan, &ground, session.saved_mode())?;
+    let helper = ground.wanted.api_key_helper.clone();
+    let chosen = client::choose(model, ground.model_name(plan), env, helper, &ledger)?;
+    chosen.warnings.into_iter().for_each(|warning| warnings(warning));
+    let model_id = client::catalog(env).resolve(&chosen.name, Phase::Working);
+    let mut permissions = permissions(plan, &ground, session.saved_mode(), warnings)?;
     let tools = tools(plan, &permissions)?;
     let children = Children::new(ground.process.clone(), &session_id);
     let child_env = children.env(&ground.variables);
@@ -67,13 +109,13 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
     workspace.env = Arc::new(ChildEnvironment::new(child_env.tools));
     permissions.add_readable(&workspace.output_dir);
     let rules = RulesInForce::new(permissions.clone());
-    let instructions = settings::instructions(env, &ground.settings.stack(), rules.read_check());
-    warn(&instructions.warnings);
+    let mut instructions = settings::instructions(env, &ground.settings.stack(), rules.read_check());
+    std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
     if let Some(name) = plan.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
         session.journal.files().title(&session_id, name);
     }
-    let retention = Retention::of(plan, env, ground.wanted.cleanup_period_days);
-    let session = SessionConfig {
+    let retention = Retention::of(plan, env, ground.wanted.cleanup_period_days, warnings);
+    let config = SessionConfig {
         init: init_facts(&ground, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
         slash_commands: if plan.slash_commands { SlashCommands::On } else { SlashCommands::Off },
@@ -112,13 +154,7 @@ pub async fn session_config(plan: &RunPlan, env: Env) -> Result<Start, StartErro
         beginning: session.beginning,
         settings: Arc::new(ground.into_live(plan, children, rules)),
     };
-    Ok(Start { session, retention, scratch })
-}
-
-/// The id behind a name; a script stands in for the default model.
-fn resolve_model(name: &str, env: &Env) -> String {
-    let name = if name.starts_with("script:") { DEFAULT_MODEL } else { name };
-    client::catalog(env).resolve(name, Phase::Working)
+    Ok(PreparedSession { config, retention, scratch })
 }
 
 fn model_choice(plan: &RunPlan, env: &Env, wanted: &Settings, id: String) -> ModelChoice {
@@ -174,7 +210,7 @@ fn all_tools(plan: &RunPlan) -> Vec<Arc<dyn Tool>> {
 }
 
 /// The tools of the session: those the plan names, without those that a bare deny takes away.
-fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, StartError> {
+fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, LaunchError> {
     let all = ToolSet::new(all_tools(plan));
     let chosen = match &plan.tools {
         ToolChoice::Default => all,
@@ -187,10 +223,7 @@ fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, StartError> {
         .collect();
     let chosen = chosen.select(Selection::Except(&removed));
     let Some(schema) = &plan.json_schema else { return Ok(chosen) };
-    let structured = StructuredOutput::new(schema.clone()).map_err(|error| {
-        StartError::new(format!("Error: --json-schema is not a valid JSON Schema: {error}"))
-    })?;
-    Ok(chosen.with(Arc::new(structured)))
+    Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
 }
 
 fn workspace(ground: &Ground, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
@@ -260,12 +293,12 @@ fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> 
 
 /// The folder for everything of this session that is not its transcript: beside it, so that both go together.
 /// A session that is not saved has one that goes with the run, under a name that nobody can know before.
-fn own_dir(session: &OpenSession, host: &dyn Host) -> (PathBuf, Option<PathBuf>) {
+fn own_dir(session: &OpenSession, host: &dyn Host) -> (PathBuf, ScratchFolder) {
     match session.journal.files().path() {
-        Some(transcript) => (SessionPaths::of_transcript(&transcript).dir(), None),
+        Some(transcript) => (SessionPaths::of_transcript(&transcript).dir(), ScratchFolder(None)),
         None => {
             let dir = std::env::temp_dir().join(format!("lathe-{}", host.uuid()));
-            (dir.clone(), Some(dir))
+            (dir.clone(), ScratchFolder(Some(dir)))
         }
     }
 }

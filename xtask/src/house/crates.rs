@@ -39,7 +39,7 @@ const ROOMS: &[Room] = &[
         name: "agent",
         may_use: MayUse::AllBut(&["scripted", "launch", "sdk", "gateway", "cli", "testkit"]),
     },
-    Room { name: "launch", may_use: MayUse::AllBut(&["sdk", "gateway", "cli", "testkit"]) },
+    Room { name: "launch", may_use: MayUse::AllBut(&["scripted", "sdk", "gateway", "cli", "testkit"]) },
     Room { name: "sdk", may_use: MayUse::These(&["launch", "agent", "protocol"]) },
     Room { name: "gateway", may_use: MayUse::These(&["sdk", "protocol"]) },
     Room { name: "cli", may_use: MayUse::AllBut(&["testkit"]) },
@@ -141,6 +141,8 @@ mod tests {
             ["protocol must not depend on models (see the table in ARCHITECTURE.md)"]
         );
         assert_eq!(complaints("lathe-agent", ours("lathe-scripted", Value::Null)).len(), 1);
+        assert_eq!(complaints("lathe-agent", ours("lathe-launch", Value::Null)).len(), 1);
+        assert_eq!(complaints("lathe-launch", ours("lathe-scripted", Value::Null)).len(), 1);
         assert_eq!(complaints("lathe-cli", ours("lathe-testkit", Value::Null)).len(), 1);
         assert_eq!(complaints("lathe-exec", ours("lathe-permissions", json!("build"))).len(), 1);
     }

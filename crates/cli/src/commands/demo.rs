@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use lathe_agent::Signals;
+use lathe_launch::ModelSource;
 use lathe_launch::env::Env;
-use lathe_launch::start;
 use lathe_protocol::{Outbound, PermissionMode, ResultMessage};
 use lathe_scripted::builtin::{DEMO_PROMPT, demo_files};
 use tokio::sync::mpsc;
@@ -16,6 +16,8 @@ use crate::args::Args;
 use crate::plan::{self, RunPlan};
 use crate::print;
 use crate::progress::Progress;
+use crate::refusal::{StartError, warnings_to_stderr};
+use crate::scripts;
 use crate::stdin::prompt_line;
 
 /// Runs the command.
@@ -47,8 +49,9 @@ fn demo_plan(env: &Env) -> anyhow::Result<RunPlan> {
 }
 
 async fn run_session(plan: &RunPlan, env: Env) -> anyhow::Result<Box<ResultMessage>> {
-    let start =
-        start::session_config(&plan.session, env).await.map_err(|error| anyhow::anyhow!(error.message))?;
+    let model = ModelSource::Lookup(&scripts::look_up);
+    let prepared = lathe_launch::prepare(&plan.session, env, model, &warnings_to_stderr())
+        .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;
     let (frames, mut frames_out) = mpsc::channel(64);
     let (lines, lines_in) = mpsc::channel(1);
     lines.send(prompt_line(DEMO_PROMPT.to_owned())).await.context("failed to hand over the prompt")?;
@@ -65,8 +68,7 @@ async fn run_session(plan: &RunPlan, env: Env) -> anyhow::Result<Box<ResultMessa
         progress.end();
         result
     };
-    let (_, result) =
-        tokio::join!(lathe_agent::run(start.session, lines_in, frames, Signals::default()), watch);
+    let (_, result) = tokio::join!(prepared.run(lines_in, frames, Signals::default()), watch);
     result.context("the session ended without a result")
 }
 

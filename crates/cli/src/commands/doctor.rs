@@ -17,6 +17,7 @@ use lathe_settings::styles::Styles;
 use lathe_settings::{CheckStatus, SettingsStack, checks};
 
 use crate::args::Args;
+use crate::refusal::StartError;
 use crate::{plan, print};
 
 /// Runs the command.
@@ -40,7 +41,7 @@ pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
         }
         Err(error) => {
             let hint = "correct the file; until then every run stops, because what it forbids is not known";
-            report.say("settings", CheckStatus::Fail, &error.message, Some(hint));
+            report.say("settings", CheckStatus::Fail, &StartError::from(error).message, Some(hint));
         }
     }
     report.shell(&env);
@@ -177,7 +178,7 @@ impl Report {
             Ok((client, _)) => client,
             Err(error) => {
                 let hint = "correct ANTHROPIC_BASE_URL or the proxy variables";
-                return self.say("model", CheckStatus::Fail, &error.message, Some(hint));
+                return self.say("model", CheckStatus::Fail, &error.to_string(), Some(hint));
             }
         };
         match client.list_models().await {

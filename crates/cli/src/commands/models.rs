@@ -11,6 +11,7 @@ use lathe_models::catalog::{ModelInfo, known_models};
 use lathe_models::credentials::{Found, Search};
 
 use crate::print;
+use crate::refusal::StartError;
 
 /// Runs the command.
 pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
@@ -46,6 +47,6 @@ async fn list(env: &Env) -> (Vec<ModelInfo>, String) {
             Ok(models) => (models, "as the API lists them".to_owned()),
             Err(error) => (known_models(), format!("built-in list: the API could not be asked: {error}")),
         },
-        Err(error) => (known_models(), format!("built-in list: {}", error.message)),
+        Err(error) => (known_models(), format!("built-in list: {}", StartError::from(error).message)),
     }
 }

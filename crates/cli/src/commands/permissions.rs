@@ -13,6 +13,7 @@ use lathe_protocol::PermissionMode;
 use serde_json::{Value, json};
 
 use crate::args::Args;
+use crate::refusal::{StartError, warnings_to_stderr};
 use crate::{plan, print};
 
 const USAGE: &str = "\
@@ -38,8 +39,8 @@ pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
     let Asked { flags, tool, input, timed } = read(rest)?;
     let args = Args::parse(flags)?;
     let plan = plan::make(&args, env, false).map_err(|error| anyhow::anyhow!(error.message))?;
-    let engine =
-        ground::permission_engine(&plan.session, env).map_err(|error| anyhow::anyhow!(error.message))?;
+    let engine = ground::permission_engine(&plan.session, env, &warnings_to_stderr())
+        .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;
     let cwd = env.cwd.clone().context("the working directory is gone")?;
     let call = Call { tool: &tool, input: &input, cwd: &cwd, ..Call::default() };
     print::line(format!("call:     {tool} {input}"));

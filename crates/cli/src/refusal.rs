@@ -1,0 +1,166 @@
+//! What the program says when there is no session, and what it says beside one: errors and warnings of `launch` in the
+//! words of the command line. Programs match some of these texts.
+
+use std::sync::Arc;
+
+use lathe_launch::host::fresh_uuid;
+use lathe_launch::{LaunchError, LaunchWarning, WarningSink};
+use lathe_transcript::TranscriptError;
+
+use crate::args::ArgsError;
+
+/// A run that cannot start: the text goes to stderr and the exit code is 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StartError {
+    pub message: String,
+    /// `startup_failure_reason`, for the failures that have a name.
+    pub reason: Option<&'static str>,
+    /// The session that was asked for, where the failure is also told as a result.
+    pub session: Option<String>,
+}
+
+impl StartError {
+    /// A failure without a name of its own.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), reason: None, session: None }
+    }
+
+    fn with_reason(message: impl Into<String>, reason: &'static str) -> Self {
+        Self { reason: Some(reason), ..Self::new(message) }
+    }
+
+    fn of_session(message: impl Into<String>, session: impl Into<String>) -> Self {
+        Self { session: Some(session.into()), ..Self::new(message) }
+    }
+}
+
+impl From<ArgsError> for StartError {
+    fn from(error: ArgsError) -> Self {
+        Self::new(error.0)
+    }
+}
+
+impl From<LaunchError> for StartError {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            LaunchError::NoWorkingDirectory => {
+                Self::with_reason(format!("Error: {error}"), "cwd_unavailable")
+            }
+            LaunchError::UnreadableRules(failure) => {
+                Self::with_reason(format!("Error: {failure}"), failure.reason)
+            }
+            LaunchError::SandboxRequired => {
+                let hint = "hint: run lathe in a container, or take `sandbox.enabled` out of the settings";
+                Self::with_reason(format!("Error: {error}\n{hint}"), "sandbox_required_unavailable")
+            }
+            LaunchError::BypassAsRoot => Self::with_reason(
+                "--dangerously-skip-permissions cannot be used with root/sudo privileges for security reasons",
+                "bypass_root",
+            ),
+            LaunchError::UnknownSession { id } => {
+                Self::of_session(format!("No conversation found with session ID: {id}"), id)
+            }
+            LaunchError::UnknownTitle { title } => {
+                let message = format!(
+                    "Error: --resume requires a valid session ID or session title when used with --print: \
+                     {title:?} is neither the UUID of a session nor the title of one (`lathe sessions list --all` \
+                     shows them)"
+                );
+                Self::of_session(message, fresh_uuid())
+            }
+            LaunchError::SessionIdInUse { id } => Self::new(in_use(&id)),
+            LaunchError::SessionFile { session, error } => {
+                Self::of_session(session_file(&error, &session), session)
+            }
+            LaunchError::AnswerSchema(error) => {
+                Self::new(format!("Error: --json-schema is not a valid JSON Schema: {error}"))
+            }
+            LaunchError::Settings(_)
+            | LaunchError::BypassForbidden
+            | LaunchError::ApiClient(_)
+            | LaunchError::ModelLookup(_) => Self::new(format!("Error: {error}")),
+        }
+    }
+}
+
+fn in_use(id: &str) -> String {
+    format!("Error: Session ID {id} is already in use.")
+}
+
+/// Why a session cannot be taken up.
+fn session_file(error: &TranscriptError, session: &str) -> String {
+    match error {
+        TranscriptError::Locked { .. } => {
+            format!("Error: {error}; wait until it has ended, or go on in a copy with --fork-session")
+        }
+        TranscriptError::AlreadyExists { .. } => in_use(session),
+        // These two are matched by programs.
+        TranscriptError::NoSuchMessage(_) | TranscriptError::DropsTurn { .. } => error.to_string(),
+        TranscriptError::NotFound { .. }
+        | TranscriptError::NoSpace { .. }
+        | TranscriptError::ReadOnly { .. }
+        | TranscriptError::Deleted { .. }
+        | TranscriptError::BacklogFull { .. }
+        | TranscriptError::Io { .. }
+        | TranscriptError::Json(_)
+        | TranscriptError::BadSessionId(_)
+        | TranscriptError::EmptyTitle => format!("Error: cannot take up session {session}: {error}"),
+    }
+}
+
+/// Writes the warnings of a session to stderr, each as a line of its own.
+#[allow(clippy::disallowed_macros, reason = "warnings of a run go to stderr")]
+pub fn warnings_to_stderr() -> WarningSink {
+    Arc::new(|warning| eprintln!("{}", warning_text(&warning)))
+}
+
+fn warning_text(warning: &LaunchWarning) -> String {
+    match warning {
+        // Written as whole sentences where they are made.
+        LaunchWarning::Withheld(text) => text.clone(),
+        LaunchWarning::Running(line) => format!("lathe: {line}"),
+        LaunchWarning::CleanupDisabled => {
+            format!("Warning: {warning}. --no-session-persistence runs without saving one.")
+        }
+        LaunchWarning::File(_)
+        | LaunchWarning::NoSandbox
+        | LaunchWarning::UnknownStyle { .. }
+        | LaunchWarning::PermissionMode(_)
+        | LaunchWarning::Rule(_)
+        | LaunchWarning::CustomHeader(_)
+        | LaunchWarning::NoHome
+        | LaunchWarning::NotSaved(_)
+        | LaunchWarning::DamagedSession { .. } => format!("Warning: {warning}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_that_programs_match_keep_their_words() {
+        let unknown = StartError::from(LaunchError::UnknownSession { id: "x".to_owned() });
+        assert_eq!(unknown.message, "No conversation found with session ID: x");
+        assert_eq!(unknown.session.as_deref(), Some("x"));
+        let root = StartError::from(LaunchError::BypassAsRoot);
+        assert_eq!(root.reason, Some("bypass_root"));
+        assert!(root.message.starts_with("--dangerously-skip-permissions cannot be used with root"));
+        let taken = StartError::from(LaunchError::SessionIdInUse { id: "y".to_owned() });
+        assert_eq!((taken.message.as_str(), taken.session), ("Error: Session ID y is already in use.", None));
+    }
+
+    #[test]
+    fn warnings_say_what_they_are() {
+        assert_eq!(
+            warning_text(&LaunchWarning::NoHome),
+            "Warning: HOME is not set, so this session is not saved"
+        );
+        assert_eq!(warning_text(&LaunchWarning::Running("x".to_owned())), "lathe: x");
+        assert_eq!(
+            warning_text(&LaunchWarning::CleanupDisabled),
+            "Warning: cleanupPeriodDays is 0, which would delete every session: none is deleted. \
+             --no-session-persistence runs without saving one."
+        );
+    }
+}

@@ -1,0 +1,18 @@
+//! Models by a name that is ours: `script:FILE` and the built-in scripts. Every other name is one of the API.
+
+use std::sync::Arc;
+
+use lathe_launch::client::{ModelLookup, beta_policy};
+use lathe_launch::env::Env;
+use lathe_scripted::ScriptedModel;
+
+/// The scripted model that a name stands for, if it stands for one.
+pub fn look_up(name: &str, env: &Env) -> ModelLookup {
+    match name.strip_prefix("script:") {
+        Some(script) => {
+            let model = ScriptedModel::load(script)?.with_betas(beta_policy(env));
+            Ok(Some(Arc::new(model)))
+        }
+        None => Ok(None),
+    }
+}
