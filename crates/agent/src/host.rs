@@ -12,6 +12,9 @@ pub trait Host: Send + Sync {
     /// A number in `0.0..1.0`, for jitter.
     fn random(&self) -> f64;
 
+    /// The process that the session runs in, where that may be known.
+    fn process_id(&self) -> Option<u32>;
+
     /// A line for whoever looks after the program (stderr of the CLI): something went wrong that the
     /// conversation itself may not show. A clean run logs nothing.
     fn log(&self, line: &str);

@@ -11,7 +11,7 @@ mod sessions;
 
 use std::process::ExitCode;
 
-use lathe_launch::env::Env;
+use lathe_launch::LaunchEnvironment;
 
 /// A command of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,8 +40,10 @@ pub fn find(words: &[String]) -> Option<Command> {
     }
 }
 
-/// Runs a command with the words behind its name.
-pub fn run(command: Command, words: &[String], env: Env) -> ExitCode {
+/// Runs a command with the words behind its name. What a command says about a session holds for a user who is not root:
+/// the one thing that root may not do is refused by the run itself.
+pub fn run(command: Command, words: &[String], env: LaunchEnvironment) -> ExitCode {
+    let env = LaunchEnvironment { is_root: false, ..env };
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod descriptors;
+mod environment;
 mod pipe;
 mod plan;
 mod print;
@@ -19,17 +20,16 @@ mod stdout;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
-use lathe_launch::env::Env;
-use lathe_launch::{LATHE_VERSION, PROTOCOL_VERSION};
+use lathe_launch::{LATHE_VERSION, LaunchEnvironment, PROTOCOL_VERSION};
 
 use args::Args;
 use refusal::StartError;
 
 fn main() -> ExitCode {
     let child_limits = descriptors::raise_limit();
-    let words: Vec<String> = std::env::args_os().skip(1).map(|w| w.to_string_lossy().into_owned()).collect();
+    let words = environment::words();
     if let Some(command) = commands::find(&words) {
-        return commands::run(command, &words[1..], Env::read(child_limits));
+        return commands::run(command, &words[1..], environment::read(child_limits));
     }
     match Args::parse(words) {
         Ok(args) if args.has("version") => {
@@ -40,13 +40,13 @@ fn main() -> ExitCode {
             print::line(commands::help().trim_end());
             ExitCode::SUCCESS
         }
-        Ok(args) => headless(&args, Env::read(child_limits)),
+        Ok(args) => headless(&args, environment::read(child_limits)),
         Err(error) => refuse(&StartError::from(error), None),
     }
 }
 
 /// A run with a prompt.
-fn headless(args: &Args, env: Env) -> ExitCode {
+fn headless(args: &Args, env: LaunchEnvironment) -> ExitCode {
     if !args.has("print") && std::io::stdout().is_terminal() {
         eprintln!(
             "lathe works without a terminal session: give it a prompt with -p, or drive it with stream-json.\n\
@@ -54,15 +54,14 @@ fn headless(args: &Args, env: Env) -> ExitCode {
         );
         return ExitCode::FAILURE;
     }
-    let is_root = rustix::process::geteuid().is_root();
-    match plan::make(args, &env, is_root) {
+    match plan::make(args, &env) {
         Ok(plan) => run::run(plan, env),
         Err(error) => refuse(&error, Some((args, &env))),
     }
 }
 
 /// Says why a run cannot start. Hosts that asked for it get the same as a result.
-fn refuse(error: &StartError, run: Option<(&Args, &Env)>) -> ExitCode {
+fn refuse(error: &StartError, run: Option<(&Args, &LaunchEnvironment)>) -> ExitCode {
     eprintln!("{}", error.message);
     if let (Some(reason), Some((args, env))) = (error.reason, run)
         && env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS")

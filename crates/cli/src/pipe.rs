@@ -2,6 +2,8 @@
 //! it works and must be waited for; a program that spawned us and forgot the pipe must not. The kernel
 //! knows which it is: the writer is either a process of its own, or only our ancestors.
 
+#![allow(clippy::disallowed_methods, reason = "the search for writers starts at this process")]
+
 use std::os::fd::AsFd;
 use std::path::Path;
 

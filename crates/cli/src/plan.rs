@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use lathe_agent::prompt::PromptChoice;
 use lathe_agent::{PromptSurface, Setup};
-use lathe_launch::LaunchError;
-use lathe_launch::env::Env;
 use lathe_launch::options::{Autocompact, Resume, SessionOptions, ToolChoice};
+use lathe_launch::{LaunchEnvironment, LaunchError};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use lathe_transcript::is_session_id;
@@ -50,14 +49,15 @@ pub struct RunPlan {
 }
 
 /// Makes the plan.
-pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError> {
+pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError> {
     refuse_unready(args)?;
     let (output, input) = formats(args)?;
-    let (permission_mode, bypass_available) = permission_mode(args, env, is_root)?;
+    let (permission_mode, bypass_available) = permission_mode(args, env)?;
     let mut warnings = Vec::new();
     let effort = effort(args, &mut warnings);
     let session_id = session_id(args)?;
     let session = SessionOptions {
+        cwd: None,
         words: args.words.clone(),
         partial_messages: args.has("include-partial-messages"),
         replay_prompts: args.has("replay-user-messages"),
@@ -81,7 +81,6 @@ pub fn make(args: &Args, env: &Env, is_root: bool) -> Result<RunPlan, StartError
         disallowed_tools: strings(args.values("disallowedTools")),
         permission_mode,
         bypass_available,
-        bypass_is_refused: bypass_is_refused(env, is_root),
         add_dirs: args.values("add-dir").into_iter().map(PathBuf::from).collect(),
         settings: args.value("settings").map(str::to_owned),
         managed_settings: args.value("managed-settings").map(str::to_owned),
@@ -152,8 +151,7 @@ fn formats(args: &Args) -> Result<(OutputFormat, InputFormat), StartError> {
 
 fn permission_mode(
     args: &Args,
-    env: &Env,
-    is_root: bool,
+    env: &LaunchEnvironment,
 ) -> Result<(Option<PermissionMode>, bool), StartError> {
     const MODES: [&str; 7] =
         ["acceptEdits", "auto", "bypassPermissions", "manual", "dontAsk", "plan", "default"];
@@ -164,15 +162,10 @@ fn permission_mode(
     }
     let bypass = mode == Some(PermissionMode::BypassPermissions);
     let available = bypass || args.has("allow-dangerously-skip-permissions");
-    if available && bypass_is_refused(env, is_root) {
+    if available && env.refuses_bypass() {
         return Err(LaunchError::BypassAsRoot.into());
     }
     Ok((mode, available))
-}
-
-/// Nobody skips permissions with all the rights of the machine, unless it is a machine made for it.
-fn bypass_is_refused(env: &Env, is_root: bool) -> bool {
-    is_root && !env.is_on("IS_SANDBOX")
 }
 
 fn thinking(args: &Args) -> Result<Option<Thinking>, StartError> {
@@ -340,7 +333,7 @@ mod tests {
 
     fn plan(words: &[&str]) -> Result<RunPlan, StartError> {
         let args = Args::parse(words.iter().map(|word| (*word).to_owned())).unwrap();
-        make(&args, &Env::default(), false)
+        make(&args, &LaunchEnvironment::default())
     }
 
     fn complaint(words: &[&str]) -> String {
@@ -380,11 +373,10 @@ mod tests {
     #[test]
     fn root_may_not_skip_permissions_outside_a_sandbox() {
         let args = Args::parse(["--dangerously-skip-permissions".to_owned()]).unwrap();
-        let error = make(&args, &Env::default(), true).unwrap_err();
-        assert_eq!(error.reason, Some("bypass_root"));
-        let mut env = Env::default();
+        let mut env = LaunchEnvironment { is_root: true, ..LaunchEnvironment::default() };
+        assert_eq!(make(&args, &env).unwrap_err().reason, Some("bypass_root"));
         env.set("IS_SANDBOX", "1");
-        assert!(make(&args, &env, true).is_ok());
+        assert!(make(&args, &env).is_ok());
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Printing for people who may stop reading: `lathe models | head -1` is no failure.
 
+#![allow(clippy::disallowed_methods, reason = "whoever stops reading ends the program")]
+
 use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};
 

@@ -7,10 +7,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use lathe_agent::{SessionEnd, Setup, Signals};
-use lathe_launch::ModelSource;
-use lathe_launch::env::Env;
 use lathe_launch::host::{fresh_uuid, now_ms};
 use lathe_launch::options::Resume;
+use lathe_launch::{LaunchEnvironment, ModelSource};
 use lathe_protocol::{Outbound, ResultMessage, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -45,7 +44,7 @@ enum RunEnd {
 }
 
 /// Runs a plan and gives the exit code.
-pub fn run(plan: RunPlan, env: Env) -> ExitCode {
+pub fn run(plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     for warning in &plan.warnings {
         eprintln!("{warning}");
     }
@@ -62,7 +61,7 @@ pub fn run(plan: RunPlan, env: Env) -> ExitCode {
     code
 }
 
-async fn run_plan(mut plan: RunPlan, env: Env) -> ExitCode {
+async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     if plan.input == InputFormat::Text
         && plan.session.setup != Some(Setup::InitOnly)
         && let Err(message) = complete_prompt(&mut plan).await

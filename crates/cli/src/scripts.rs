@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use lathe_launch::LaunchEnvironment;
 use lathe_launch::client::{ModelLookup, beta_policy};
-use lathe_launch::env::Env;
 use lathe_scripted::ScriptedModel;
 
 /// The scripted model that a name stands for, if it stands for one.
-pub fn look_up(name: &str, env: &Env) -> ModelLookup {
+pub fn look_up(name: &str, env: &LaunchEnvironment) -> ModelLookup {
     match name.strip_prefix("script:") {
         Some(script) => {
             let model = ScriptedModel::load(script)?.with_betas(beta_policy(env));

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use lathe_agent::access::SessionEnv;
 
 use crate::LATHE_VERSION;
-use crate::env::Env;
+use crate::env::LaunchEnvironment as Env;
 
 /// Makes the environments of one session's children.
 pub struct Children {
@@ -33,14 +33,15 @@ impl Children {
     pub fn env(&self, settings: &BTreeMap<String, String>) -> SessionEnv {
         let mut child = self.process_with(settings);
         let entrypoint = child.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned();
-        let pid = std::process::id().to_string();
+        if let Some(pid) = child.pid {
+            child.set("CLAUDE_PID", &pid.to_string());
+        }
         for (name, value) in [
             ("CLAUDECODE", "1"),
             ("CLAUDE_CODE_CHILD_SESSION", "1"),
             ("CLAUDE_CODE_ENTRYPOINT", &entrypoint),
             ("CLAUDE_CODE_SESSION_ID", &self.session_id),
             ("CLAUDE_CODE_SESSION_ATTENDED", "0"),
-            ("CLAUDE_PID", &pid),
             ("AI_AGENT", &format!("lathe_{LATHE_VERSION}_agent")),
             ("GIT_EDITOR", "true"),
         ] {

@@ -20,7 +20,7 @@ use lathe_models::web::WebClient;
 use lathe_models::{ErrorKind, Model, ModelError, Secret};
 use tokio_util::sync::CancellationToken;
 
-use crate::env::Env;
+use crate::env::LaunchEnvironment as Env;
 use crate::error::LaunchError;
 use crate::host;
 use crate::warning::LaunchWarning;

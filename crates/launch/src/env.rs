@@ -1,27 +1,36 @@
-//! The environment of the process, read once, here and nowhere else.
-#![allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+//! The world that a session is launched into, as a value: variables, folders and the process. Whoever launches fills it
+//! in, from its own process or by hand; an empty one is fine, and leaves out what it does not know.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use lathe_exec::ChildLimits;
 
-/// A copy of the environment as it was at the start.
+/// Where temporary files go when nobody says.
+const DEFAULT_TEMP_DIR: &str = "/tmp";
+
+/// What a session may know of the world. A copy costs little: the variables are shared until one is set.
 #[derive(Debug, Clone, Default)]
-pub struct Env {
-    variables: BTreeMap<String, String>,
-    /// Where the program was started; none when that folder is gone.
+pub struct LaunchEnvironment {
+    /// What children inherit, and what many settings can be made with.
+    pub variables: Arc<BTreeMap<String, String>>,
+    /// The folder to work in, unless the options name one; none when it is gone.
     pub cwd: Option<PathBuf>,
+    /// Where temporary files go.
+    pub temp_dir: Option<PathBuf>,
+    /// The process that hosts and children are told of.
+    pub pid: Option<u32>,
+    /// Whether the process has all the rights of the machine, with which permissions may not be skipped.
+    pub is_root: bool,
     /// Limits that the program raised for itself, as children get them.
     pub child_limits: ChildLimits,
 }
 
-impl Env {
-    /// Reads the process environment. Names and values that are no UTF-8 are taken as closely as can be.
-    pub fn read(child_limits: ChildLimits) -> Self {
-        let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
-        let variables = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value))).collect();
-        Self { variables, cwd: std::env::current_dir().ok(), child_limits }
+impl LaunchEnvironment {
+    /// An environment with these variables and nothing else.
+    pub fn with_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { variables: Arc::new(variables.into_iter().collect()), ..Self::default() }
     }
 
     /// A variable that is set and not empty.
@@ -41,7 +50,7 @@ impl Env {
 
     /// Sets a variable in this copy (settings may do that).
     pub fn set(&mut self, name: &str, value: &str) {
-        self.variables.insert(name.to_owned(), value.to_owned());
+        Arc::make_mut(&mut self.variables).insert(name.to_owned(), value.to_owned());
     }
 
     /// Everything, for children.
@@ -61,5 +70,45 @@ impl Env {
             Some(dir) => Some(self.cwd.as_deref().unwrap_or(Path::new("")).join(dir)),
             None => Some(self.home()?.join(".claude")),
         }
+    }
+
+    /// Where temporary files go.
+    pub fn temp_dir(&self) -> &Path {
+        self.temp_dir.as_deref().unwrap_or(Path::new(DEFAULT_TEMP_DIR))
+    }
+
+    /// Whether permissions may not be skipped, whoever asks for it: with all the rights of the machine, unless it is a
+    /// machine made for it.
+    pub fn refuses_bypass(&self) -> bool {
+        self.is_root && !self.is_on("IS_SANDBOX")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_environment_knows_no_place_but_the_usual_one_for_temporary_files() {
+        let nothing = LaunchEnvironment::default();
+        assert_eq!((nothing.home(), nothing.config_dir()), (None, None));
+        assert_eq!(nothing.temp_dir(), Path::new("/tmp"));
+    }
+
+    #[test]
+    fn setting_a_variable_leaves_other_copies_alone() {
+        let first = LaunchEnvironment::with_variables([("A".to_owned(), "1".to_owned())]);
+        let mut second = first.clone();
+        second.set("A", "2");
+        assert_eq!((first.get("A"), second.get("A")), (Some("1"), Some("2")));
+    }
+
+    #[test]
+    fn root_skips_permissions_only_in_a_sandbox() {
+        let mut root = LaunchEnvironment { is_root: true, ..LaunchEnvironment::default() };
+        assert!(root.refuses_bypass());
+        root.set("IS_SANDBOX", "1");
+        assert!(!root.refuses_bypass());
+        assert!(!LaunchEnvironment::default().refuses_bypass());
     }
 }

@@ -10,7 +10,7 @@ use lathe_protocol::{PermissionBehavior, PermissionMode, Settings};
 
 use crate::children::Children;
 use crate::client::DEFAULT_MODEL;
-use crate::env::Env;
+use crate::env::LaunchEnvironment as Env;
 use crate::error::LaunchError;
 use crate::live::{self, LiveSettings, RulesInForce};
 use crate::options::SessionOptions as RunPlan;
@@ -35,7 +35,13 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn find(plan: &RunPlan, process: Env, warnings: &WarningSink) -> Result<Self, LaunchError> {
+    pub fn find(plan: &RunPlan, mut process: Env, warnings: &WarningSink) -> Result<Self, LaunchError> {
+        if let Some(named) = &plan.cwd {
+            let named = process.cwd.unwrap_or_default().join(named);
+            // A relative path without a folder to start from would be looked up from where the process stands.
+            let named = Some(named).filter(|dir| dir.is_absolute());
+            process.cwd = named.and_then(|dir| dir.canonicalize().ok()).filter(|dir| dir.is_dir());
+        }
         let (settings, found) = settings::load(plan, &process)?;
         found.into_iter().for_each(|warning| warnings(warning));
         let (wanted, variables) = {
@@ -108,7 +114,7 @@ pub fn permissions(
     if bypass && stack.bypass_is_disabled() {
         return Err(LaunchError::BypassForbidden);
     }
-    if bypass && plan.bypass_is_refused {
+    if (bypass || plan.bypass_available) && ground.process.refuses_bypass() {
         return Err(LaunchError::BypassAsRoot);
     }
     let mut working_dirs = vec![ground.cwd.clone()];

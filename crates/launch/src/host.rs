@@ -9,14 +9,15 @@ use crate::warning::{LaunchWarning, WarningSink};
 
 /// The machine we run on.
 pub struct RealHost {
+    process_id: Option<u32>,
     /// Gets the lines of the log.
     warnings: WarningSink,
 }
 
 impl RealHost {
-    /// A host whose log goes to `warnings`.
-    pub fn new(warnings: WarningSink) -> Self {
-        Self { warnings }
+    /// A host in this process, whose log goes to `warnings`.
+    pub fn new(process_id: Option<u32>, warnings: WarningSink) -> Self {
+        Self { process_id, warnings }
     }
 }
 
@@ -43,6 +44,10 @@ impl Host for RealHost {
         let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
         // The top bits of a v4 UUID are all random; 32 of them are plenty for jitter.
         (high >> 32) as f64 / f64::from(u32::MAX)
+    }
+
+    fn process_id(&self) -> Option<u32> {
+        self.process_id
     }
 
     fn log(&self, line: &str) {

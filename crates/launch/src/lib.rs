@@ -8,7 +8,7 @@
 
 mod children;
 pub mod client;
-pub mod env;
+mod env;
 mod error;
 pub mod ground;
 pub mod host;
@@ -21,6 +21,7 @@ mod start;
 mod warning;
 
 pub use client::ModelSource;
+pub use env::LaunchEnvironment;
 pub use error::LaunchError;
 pub use host::RealHost;
 pub use options::SessionOptions;

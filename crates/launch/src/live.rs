@@ -16,7 +16,7 @@ use lathe_settings::{Changed, HookSwitch, SettingsStack, Source};
 use serde_json::{Value, json};
 
 use crate::children::Children;
-use crate::env::Env;
+use crate::env::LaunchEnvironment as Env;
 use crate::ground::existing_dirs;
 use crate::options::Autocompact;
 use crate::settings::RunSettings;

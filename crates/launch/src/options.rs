@@ -35,51 +35,108 @@ pub enum Autocompact {
     Window(u64),
 }
 
-/// Everything a session was asked to be.
+/// Everything a session was asked to be. Where an option is not given, settings and the environment decide, then the
+/// defaults of the program.
 #[derive(Debug, Clone)]
 pub struct SessionOptions {
-    /// The command line as it was given: it tells which client this is.
+    /// The folder to work in; none is the environment's.
+    pub cwd: Option<PathBuf>,
+    /// The command line of the client, by which old generations are known; empty for callers without one.
     pub words: Vec<String>,
+    /// Whether the host gets the model's answer piece by piece.
     pub partial_messages: bool,
+    /// Whether the host gets a copy of each prompt as an acknowledgement.
     pub replay_prompts: bool,
+    /// Whether the host gets what becomes of hooks.
     pub hook_events: bool,
     /// Who answers permission questions.
     pub surface: PromptSurface,
+    /// The name of the model.
     pub model: Option<String>,
+    /// Models to turn to when that one is overloaded, in order.
     pub fallback_models: Vec<String>,
     pub thinking: Option<Thinking>,
     pub effort: Option<String>,
+    /// Further betas of requests.
     pub betas: Vec<String>,
+    /// Answers per prompt.
     pub max_turns: Option<u32>,
+    /// US dollars for the whole session.
     pub max_budget_usd: Option<f64>,
     /// The shape of answers, as JSON Schema.
     pub json_schema: Option<Value>,
     pub system_prompt: PromptChoice,
     pub tools: ToolChoice,
+    /// Rules that allow, each a list as people write it.
     pub allowed_tools: Vec<String>,
+    /// Rules that deny, each a list as people write it.
     pub disallowed_tools: Vec<String>,
     pub permission_mode: Option<PermissionMode>,
     /// Whether a later switch to bypass is allowed.
     pub bypass_available: bool,
-    /// Whether it is refused whoever asks for it: to root, outside of a sandbox.
-    pub bypass_is_refused: bool,
+    /// Further directories to work in.
     pub add_dirs: Vec<PathBuf>,
+    /// Settings above all files but managed ones: a path or JSON.
     pub settings: Option<String>,
-    /// `--managed-settings`: limits of the program that started us.
+    /// Limits of the program that launches the session, as JSON.
     pub managed_settings: Option<String>,
+    /// Which settings files count: any of `user`, `project`, `local`; none means all.
     pub setting_sources: Option<Vec<String>>,
+    /// The id of a new session, a UUID.
     pub session_id: Option<String>,
     /// The session that goes on.
     pub resume: Resume,
     /// Go on in a copy.
     pub fork: bool,
+    /// Whether the session is written to a file.
     pub persist: bool,
     /// Hand every record of the session to the host as well.
     pub mirror: bool,
+    /// The title of the session.
     pub name: Option<String>,
     /// Setup hooks that run first.
     pub setup: Option<Setup>,
     /// Whether `/name` may be a command.
     pub slash_commands: bool,
     pub autocompact: Option<Autocompact>,
+}
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        Self {
+            cwd: None,
+            words: Vec::new(),
+            partial_messages: false,
+            replay_prompts: false,
+            hook_events: false,
+            surface: PromptSurface::None,
+            model: None,
+            fallback_models: Vec::new(),
+            thinking: None,
+            effort: None,
+            betas: Vec::new(),
+            max_turns: None,
+            max_budget_usd: None,
+            json_schema: None,
+            system_prompt: PromptChoice::default(),
+            tools: ToolChoice::Default,
+            allowed_tools: Vec::new(),
+            disallowed_tools: Vec::new(),
+            permission_mode: None,
+            bypass_available: false,
+            add_dirs: Vec::new(),
+            settings: None,
+            managed_settings: None,
+            setting_sources: None,
+            session_id: None,
+            resume: Resume::No,
+            fork: false,
+            persist: true,
+            mirror: false,
+            name: None,
+            setup: None,
+            slash_commands: true,
+            autocompact: None,
+        }
+    }
 }

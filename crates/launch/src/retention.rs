@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use lathe_transcript::sweep;
 
-use crate::env::Env;
+use crate::env::LaunchEnvironment as Env;
 use crate::options::SessionOptions as RunPlan;
 use crate::warning::{LaunchWarning, WarningSink};
 

@@ -18,7 +18,7 @@ use lathe_transcript::{
 use serde_json::Value;
 
 use crate::PROTOCOL_VERSION;
-use crate::env::Env;
+use crate::env::LaunchEnvironment as Env;
 use crate::error::LaunchError;
 use crate::options::{Resume, SessionOptions as RunPlan};
 use crate::warning::{LaunchWarning, WarningSink};

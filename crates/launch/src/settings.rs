@@ -8,7 +8,7 @@ use lathe_settings::styles::{DEFAULT_STYLE, OutputStyle, Styles};
 use lathe_settings::{ManagedFiles, Problem, SettingsStack, Severity, Sources, StackRequest};
 use serde_json::Value;
 
-use crate::env::Env;
+use crate::env::LaunchEnvironment as Env;
 use crate::error::LaunchError;
 use crate::options::SessionOptions as RunPlan;
 use crate::warning::LaunchWarning;

@@ -28,7 +28,7 @@ use tokio::sync::mpsc;
 
 use crate::children::Children;
 use crate::client::{self, ModelSource};
-use crate::env::Env;
+use crate::env::LaunchEnvironment as Env;
 use crate::error::LaunchError;
 use crate::ground::{Ground, permissions, plan_dir};
 use crate::host::RealHost;
@@ -89,7 +89,7 @@ pub fn prepare(
     model: ModelSource<'_>,
     warnings: &WarningSink,
 ) -> Result<PreparedSession, LaunchError> {
-    let host: Arc<dyn Host> = Arc::new(RealHost::new(warnings.clone()));
+    let host: Arc<dyn Host> = Arc::new(RealHost::new(env.pid, warnings.clone()));
     let ground = Ground::find(plan, env, warnings)?;
     let (env, cwd, extra_dirs) = (&ground.env, &ground.cwd, ground.extra_dirs());
     let session = sessions::open(plan, env, cwd, host.as_ref(), warnings)?;
@@ -103,7 +103,7 @@ pub fn prepare(
     let tools = tools(plan, &permissions)?;
     let children = Children::new(ground.process.clone(), &session_id);
     let child_env = children.env(&ground.variables);
-    let (own_dir, scratch) = own_dir(&session, host.as_ref());
+    let (own_dir, scratch) = own_dir(&session, &ground.process, host.as_ref());
     let mut workspace = workspace(&ground, &session_id, &model_id, ledger);
     workspace.output_dir = own_dir.join("tool-results");
     workspace.env = Arc::new(ChildEnvironment::new(child_env.tools));
@@ -293,11 +293,11 @@ fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> 
 
 /// The folder for everything of this session that is not its transcript: beside it, so that both go together.
 /// A session that is not saved has one that goes with the run, under a name that nobody can know before.
-fn own_dir(session: &OpenSession, host: &dyn Host) -> (PathBuf, ScratchFolder) {
+fn own_dir(session: &OpenSession, process: &Env, host: &dyn Host) -> (PathBuf, ScratchFolder) {
     match session.journal.files().path() {
         Some(transcript) => (SessionPaths::of_transcript(&transcript).dir(), ScratchFolder(None)),
         None => {
-            let dir = std::env::temp_dir().join(format!("lathe-{}", host.uuid()));
+            let dir = process.temp_dir().join(format!("lathe-{}", host.uuid()));
             (dir.clone(), ScratchFolder(Some(dir)))
         }
     }

@@ -1,6 +1,10 @@
 //! How long decisions take, with 10 rules and with 1,000. Run it with `--release`; prints one line a call:
 //! the median in microseconds for each of the two, and their ratio.
-#![allow(clippy::disallowed_macros, reason = "an example prints")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example prints and takes an argument"
+)]
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;

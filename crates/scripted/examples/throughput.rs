@@ -2,7 +2,11 @@
 //! with `cargo run --release -p lathe-scripted --example throughput [CONNECTIONS] [REQUESTS]`. Server and
 //! clients share one thread each, so `taskset -c 0` around it gives the figure for one core.
 
-#![allow(clippy::disallowed_macros, reason = "an example prints what it measured")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "an example takes arguments and prints what it measured"
+)]
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -113,7 +113,7 @@ fn response(agent: &AgentHandle, body: &InitializeRequest, state: &str) -> Value
         "hook_on_failure_supported": true,
         "analytics_disabled": true,
         "claude_code_version": agent.session.init.claude_code_version,
-        "pid": std::process::id(),
+        "pid": agent.session.process.host.process_id(),
         "current_permission_mode": agent.session.permissions().mode().as_str(),
         "session_state": state,
         "fast_mode_state": "off",

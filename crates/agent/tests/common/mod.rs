@@ -53,6 +53,10 @@ impl Host for CountingHost {
         0.5
     }
 
+    fn process_id(&self) -> Option<u32> {
+        Some(4711)
+    }
+
     fn log(&self, line: &str) {
         self.1.lock().expect("nothing panics here").push(line.to_owned());
     }

@@ -5,14 +5,13 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use lathe_launch::client;
-use lathe_launch::env::Env;
+use lathe_launch::{LaunchEnvironment, client};
 use lathe_models::credentials::{Candidate, Found, Search};
 
 use crate::print;
 
 /// Runs the command.
-pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
+pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["status"] | [] => {}
         other => bail!("unknown command 'auth {}'\nhint: lathe auth status", other.join(" ")),

@@ -6,8 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use lathe_agent::Signals;
-use lathe_launch::ModelSource;
-use lathe_launch::env::Env;
+use lathe_launch::{LaunchEnvironment, ModelSource};
 use lathe_protocol::{Outbound, PermissionMode, ResultMessage};
 use lathe_scripted::builtin::{DEMO_PROMPT, demo_files};
 use tokio::sync::mpsc;
@@ -21,7 +20,7 @@ use crate::scripts;
 use crate::stdin::prompt_line;
 
 /// Runs the command.
-pub async fn run(words: &[String], mut env: Env) -> anyhow::Result<ExitCode> {
+pub async fn run(words: &[String], env: LaunchEnvironment) -> anyhow::Result<ExitCode> {
     if !words.is_empty() {
         bail!("the demo takes no arguments\nhint: lathe demo");
     }
@@ -30,25 +29,26 @@ pub async fn run(words: &[String], mut env: Env) -> anyhow::Result<ExitCode> {
         std::fs::write(folder.path().join(name), content)
             .with_context(|| format!("failed to write {name}"))?;
     }
-    env.cwd = Some(folder.path().canonicalize().context("failed to find the temporary folder")?);
     print::line(format!("In {} there is a small program with a failing test.", folder.path().display()));
     print::line(format!("Prompt: {DEMO_PROMPT}\n"));
-    let result = run_session(&demo_plan(&env)?, env).await?;
+    let mut plan = demo_plan(&env)?;
+    plan.session.cwd = Some(folder.path().to_owned());
+    let result = run_session(&plan, env).await?;
     report(&result);
     Ok(if result.is_error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn demo_plan(env: &Env) -> anyhow::Result<RunPlan> {
+fn demo_plan(env: &LaunchEnvironment) -> anyhow::Result<RunPlan> {
     let words = ["--model", "script:demo", "--no-session-persistence"].map(str::to_owned);
     let args = Args::parse(words).context("failed to read the demo's own flags")?;
-    let mut plan = plan::make(&args, env, false).map_err(|error| anyhow::anyhow!(error.message))?;
+    let mut plan = plan::make(&args, env).map_err(|error| anyhow::anyhow!(error.message))?;
     // The folder is ours, holds nothing but the demo, and the commands are those of our own script.
     plan.session.permission_mode = Some(PermissionMode::AcceptEdits);
     plan.session.allowed_tools = vec!["Bash".to_owned()];
     Ok(plan)
 }
 
-async fn run_session(plan: &RunPlan, env: Env) -> anyhow::Result<Box<ResultMessage>> {
+async fn run_session(plan: &RunPlan, env: LaunchEnvironment) -> anyhow::Result<Box<ResultMessage>> {
     let model = ModelSource::Lookup(&scripts::look_up);
     let prepared = lathe_launch::prepare(&plan.session, env, model, &warnings_to_stderr())
         .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;

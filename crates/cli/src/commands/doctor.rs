@@ -7,8 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use lathe_exec::Ledger;
-use lathe_launch::env::Env;
-use lathe_launch::{LATHE_VERSION, PROTOCOL_VERSION, client, live, settings};
+use lathe_launch::{LATHE_VERSION, LaunchEnvironment, PROTOCOL_VERSION, client, live, settings};
 use lathe_models::ErrorKind;
 use lathe_models::anthropic::DEFAULT_BASE_URL;
 use lathe_models::credentials::Search;
@@ -21,11 +20,11 @@ use crate::refusal::StartError;
 use crate::{plan, print};
 
 /// Runs the command.
-pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
+pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     if !words.is_empty() {
         bail!("doctor takes no arguments\nhint: lathe doctor");
     }
-    let plan = plan::make(&Args::default(), env, false).map_err(|error| anyhow::anyhow!(error.message))?;
+    let plan = plan::make(&Args::default(), env).map_err(|error| anyhow::anyhow!(error.message))?;
     print::line(format!("lathe {LATHE_VERSION} (protocol {PROTOCOL_VERSION})"));
     let mut report = Report { worst: CheckStatus::Ok };
     let mut env = env.clone();
@@ -71,7 +70,7 @@ impl Report {
     }
 
     /// Everything that people write.
-    fn files(&mut self, stack: &SettingsStack, env: &Env) {
+    fn files(&mut self, stack: &SettingsStack, env: &LaunchEnvironment) {
         let memory = settings::memory_of(env, stack, ReadCheck::default());
         for check in checks(stack, &memory, &Styles::load(&stack.style_request())) {
             self.say(check.name, check.status, &check.detail, check.hint.as_deref());
@@ -98,7 +97,7 @@ impl Report {
     }
 
     /// What the machine could enforce, and that nothing does yet.
-    fn sandbox(&mut self, stack: &SettingsStack, env: &Env) {
+    fn sandbox(&mut self, stack: &SettingsStack, env: &LaunchEnvironment) {
         let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
         let namespaces = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
         let offers: Vec<&str> = [
@@ -122,7 +121,7 @@ impl Report {
         }
     }
 
-    fn shell(&mut self, env: &Env) {
+    fn shell(&mut self, env: &LaunchEnvironment) {
         let shell = env.get("CLAUDE_CODE_SHELL").map_or_else(|| PathBuf::from("/bin/bash"), PathBuf::from);
         if shell.is_file() {
             self.say("shell", CheckStatus::Ok, &shell.display().to_string(), None);
@@ -138,7 +137,7 @@ impl Report {
     }
 
     /// Whether sessions can be kept.
-    fn sessions(&mut self, env: &Env) {
+    fn sessions(&mut self, env: &LaunchEnvironment) {
         let Some(config) = env.config_dir() else {
             let hint = "set HOME or CLAUDE_CONFIG_DIR, or use --no-session-persistence";
             return self.say(
@@ -163,7 +162,7 @@ impl Report {
         }
     }
 
-    async fn credential_and_model(&mut self, env: &Env, helper: Option<String>) {
+    async fn credential_and_model(&mut self, env: &LaunchEnvironment, helper: Option<String>) {
         let found = client::credentials(env, helper, Search::FirstUsable);
         let Some(candidate) = found.chosen() else {
             let hint = "set ANTHROPIC_API_KEY; lathe auth status lists what was looked at";
@@ -218,7 +217,7 @@ fn what_to_do(kind: ErrorKind, origin: &str) -> String {
 }
 
 /// A program of the search path.
-fn in_path(name: &str, env: &Env) -> Option<PathBuf> {
+fn in_path(name: &str, env: &LaunchEnvironment) -> Option<PathBuf> {
     let path = env.get("PATH").unwrap_or("");
     path.split(':').map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())
 }

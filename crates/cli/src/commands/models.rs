@@ -5,8 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use lathe_exec::Ledger;
-use lathe_launch::client;
-use lathe_launch::env::Env;
+use lathe_launch::{LaunchEnvironment, client};
 use lathe_models::catalog::{ModelInfo, known_models};
 use lathe_models::credentials::{Found, Search};
 
@@ -14,7 +13,7 @@ use crate::print;
 use crate::refusal::StartError;
 
 /// Runs the command.
-pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
+pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let json = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => false,
         ["--json"] => true,
@@ -34,7 +33,7 @@ pub async fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
 }
 
 /// The list and where it comes from.
-async fn list(env: &Env) -> (Vec<ModelInfo>, String) {
+async fn list(env: &LaunchEnvironment) -> (Vec<ModelInfo>, String) {
     let found = client::credentials(env, None, Search::FirstUsable);
     let credential = match found.chosen().map(|candidate| &candidate.found) {
         Some(Found::Helper(_) | Found::Unusable(_)) | None => {

@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use lathe_launch::env::Env;
-use lathe_launch::ground;
+use lathe_launch::{LaunchEnvironment, ground};
 use lathe_permissions::{Call, Engine};
 use lathe_protocol::PermissionMode;
 use serde_json::{Value, json};
@@ -31,14 +30,14 @@ the pattern of Glob, the address of WebFetch, the name of a skill or of a kind o
 const TIMED: usize = 501;
 
 /// Runs the command.
-pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
+pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let [explain, rest @ ..] = words else { bail!("a command is missing\n{USAGE}") };
     if explain != "explain" {
         bail!("unknown command 'permissions {explain}'\n{USAGE}");
     }
     let Asked { flags, tool, input, timed } = read(rest)?;
     let args = Args::parse(flags)?;
-    let plan = plan::make(&args, env, false).map_err(|error| anyhow::anyhow!(error.message))?;
+    let plan = plan::make(&args, env).map_err(|error| anyhow::anyhow!(error.message))?;
     let engine = ground::permission_engine(&plan.session, env, &warnings_to_stderr())
         .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;
     let cwd = env.cwd.clone().context("the working directory is gone")?;

@@ -1,6 +1,10 @@
 //! `lathe sessions list|show|verify|export`: session files, for people. Nothing here changes a file; what a
 //! file says is read in `transcript`, here it is only laid out.
-#![allow(clippy::disallowed_macros, reason = "commands print")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "commands print, and end when nobody reads"
+)]
 
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -8,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use lathe_agent::host::iso_time;
-use lathe_launch::env::Env;
+use lathe_launch::LaunchEnvironment;
 use lathe_transcript::{
     ExportFormat, Page, Report, Scope, SessionInfo, Sessions, TranscriptError, export, verify,
 };
@@ -28,7 +32,7 @@ verify  whether the file is whole and what a resume would make of it; exit code 
 export  the conversation as JSON lines, or as Markdown";
 
 /// Runs the command.
-pub fn run(words: &[String], env: &Env) -> anyhow::Result<ExitCode> {
+pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let (flags, names): (Vec<&str>, Vec<&str>) =
         words.iter().map(String::as_str).partition(|word| word.starts_with("--"));
     let has = |flag: &str| flags.contains(&flag);
@@ -67,7 +71,7 @@ struct Place {
 }
 
 impl Place {
-    fn new(env: &Env) -> anyhow::Result<Self> {
+    fn new(env: &LaunchEnvironment) -> anyhow::Result<Self> {
         let config_dir = env.config_dir().context("HOME is not set, so there are no sessions")?;
         let cwd = env.cwd.clone().context("the working directory is gone")?;
         Ok(Self { sessions: Sessions::new(&config_dir), config_dir, cwd })

@@ -1,6 +1,7 @@
 //! Real commands, and the search for survivors: every command of a test carries a cookie in its environment,
 //! and whoever in `/proc` still has it is alive.
 #![allow(dead_code, reason = "each test binary uses a part of it")]
+#![allow(clippy::disallowed_methods, reason = "a cookie that no other test process has")]
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};

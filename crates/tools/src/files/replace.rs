@@ -162,6 +162,7 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
+    #[allow(clippy::disallowed_methods, reason = "only part of a name that no other process takes")]
     fn create(target: &'a Target, expected: Expected<'_>) -> Result<Self, FileError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // A new file gets what the umask leaves; one that replaces another is private until it has the

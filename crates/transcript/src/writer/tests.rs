@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "the holder of a lock is this process")]
+
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
