@@ -143,7 +143,7 @@ pub struct HooksConfig {
     /// Where hooks may leave variables for commands; a folder of this session alone.
     pub env_dir: Option<PathBuf>,
     /// The way out for HTTP hooks.
-    pub web: WebClient,
+    pub web: Arc<WebClient>,
     /// How many hook processes the program runs at the same time; sessions of one program share it.
     pub limit: HookLimit,
 }

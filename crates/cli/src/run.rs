@@ -9,7 +9,7 @@ use std::time::Duration;
 use lathe_agent::{SessionEnd, Setup, Signals};
 use lathe_launch::host::{fresh_uuid, now_ms};
 use lathe_launch::options::Resume;
-use lathe_launch::{LaunchEnvironment, ModelSource};
+use lathe_launch::{LaunchEnvironment, ModelSource, SharedServices};
 use lathe_protocol::{Outbound, ResultMessage, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -74,7 +74,13 @@ async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     let first = if plan.await_initialize { FirstLine::Initialize } else { FirstLine::Any };
     let tells_failures = env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS");
     let model = ModelSource::Lookup(&scripts::look_up);
-    let mut prepared = match lathe_launch::prepare(&plan.session, env, model, &warnings_to_stderr()) {
+    let mut prepared = match lathe_launch::prepare(
+        &plan.session,
+        env,
+        model,
+        &SharedServices::default(),
+        &warnings_to_stderr(),
+    ) {
         Ok(prepared) => prepared,
         Err(error) => {
             refuse(&error.into(), output, input);

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::env::LaunchEnvironment as Env;
 use crate::error::LaunchError;
 use crate::host;
+use crate::services::SharedServices;
 use crate::warning::LaunchWarning;
 
 /// The model when nobody names one.
@@ -81,6 +82,7 @@ pub fn choose(
     env: &Env,
     helper: Option<String>,
     ledger: &Ledger,
+    services: &SharedServices,
 ) -> Result<ChosenModel, LaunchError> {
     if let Some(chosen) = source.brought_along(&name, env)? {
         return Ok(chosen);
@@ -89,8 +91,9 @@ pub fn choose(
     let key_source = found.chosen().map_or("none", |candidate| candidate.origin.wire_name());
     let credential =
         found.chosen().map_or(Credential::None, |candidate| self::credential(&candidate.found, env, ledger));
-    let (client, warnings) = api_client(env, credential)?;
-    Ok(ChosenModel { model: Arc::new(client), name, key_source: key_source.to_owned(), warnings })
+    let config = api_config(env, credential);
+    let warnings = header_warnings(&config);
+    Ok(ChosenModel { model: services.api_client(config)?, name, key_source: key_source.to_owned(), warnings })
 }
 
 /// What was found, as the client takes it.
@@ -103,11 +106,13 @@ pub fn credential(found: &Found, env: &Env, ledger: &Ledger) -> Credential {
     }
 }
 
-/// A client for the API as the environment describes it, and what is odd about that description.
-pub fn api_client(
-    env: &Env,
-    credential: Credential,
-) -> Result<(AnthropicClient, Vec<LaunchWarning>), LaunchError> {
+/// A client for the API as the environment describes it, for one who asks it and is no session.
+pub fn api_client(env: &Env, credential: Credential) -> Result<AnthropicClient, LaunchError> {
+    Ok(AnthropicClient::new(api_config(env, credential))?)
+}
+
+/// How the environment describes the way to the API.
+fn api_config(env: &Env, credential: Credential) -> ClientConfig {
     let base = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
     let mut config = ClientConfig::new(base, credential);
     config.custom_headers = CustomHeaders::parse(env.get("ANTHROPIC_CUSTOM_HEADERS").unwrap_or(""));
@@ -120,9 +125,12 @@ pub fn api_client(
     let idle = millis("CLAUDE_BYTE_STREAM_IDLE_TIMEOUT_MS").or(millis("CLAUDE_STREAM_IDLE_TIMEOUT_MS"));
     timeouts.idle = idle.unwrap_or(timeouts.idle);
     timeouts.first_byte = idle.map_or(timeouts.first_byte, |idle| idle.max(Duration::from_secs(1)));
-    let warnings = config.custom_headers.warnings.iter().cloned().map(LaunchWarning::CustomHeader).collect();
-    let client = AnthropicClient::new(config)?;
-    Ok((client, warnings))
+    config
+}
+
+/// What is odd about the headers that every request gets.
+fn header_warnings(config: &ClientConfig) -> Vec<LaunchWarning> {
+    config.custom_headers.warnings.iter().cloned().map(LaunchWarning::CustomHeader).collect()
 }
 
 /// Whether betas may be sent that the user did not name.
@@ -135,8 +143,8 @@ pub fn beta_policy(env: &Env) -> BetaPolicy {
 }
 
 /// The way out to addresses of HTTP hooks.
-pub fn web_client(env: &Env) -> WebClient {
-    WebClient::new(proxies(env), extra_ca_file(env))
+pub fn web_client(env: &Env, services: &SharedServices) -> Arc<WebClient> {
+    services.web_client(proxies(env), extra_ca_file(env))
 }
 
 fn extra_ca_file(env: &Env) -> Option<PathBuf> {

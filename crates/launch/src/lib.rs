@@ -15,6 +15,7 @@ pub mod host;
 pub mod live;
 pub mod options;
 mod retention;
+mod services;
 mod sessions;
 pub mod settings;
 mod start;
@@ -26,6 +27,7 @@ pub use error::LaunchError;
 pub use host::RealHost;
 pub use options::SessionOptions;
 pub use retention::Retention;
+pub use services::SharedServices;
 pub use start::{PreparedSession, prepare};
 pub use warning::{LaunchWarning, WarningSink};
 

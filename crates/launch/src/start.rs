@@ -15,7 +15,6 @@ use lathe_agent::{
     Signals, SlashCommands, StateFrames, TurnLimits,
 };
 use lathe_exec::Ledger;
-use lathe_hooks::HookLimit;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::Engine;
@@ -35,8 +34,9 @@ use crate::host::RealHost;
 use crate::live::{self, RulesInForce};
 use crate::options::{SessionOptions as RunPlan, ToolChoice};
 use crate::retention::Retention;
+use crate::services::SharedServices;
 use crate::sessions::{self, OpenSession};
-use crate::settings::{self, Instructions, RunSettings};
+use crate::settings::{self, Instructions};
 use crate::warning::WarningSink;
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
 
@@ -87,6 +87,7 @@ pub fn prepare(
     plan: &RunPlan,
     env: Env,
     model: ModelSource<'_>,
+    services: &SharedServices,
     warnings: &WarningSink,
 ) -> Result<PreparedSession, LaunchError> {
     let host: Arc<dyn Host> = Arc::new(RealHost::new(env.pid, warnings.clone()));
@@ -96,7 +97,7 @@ pub fn prepare(
     let session_id = session.id.clone();
     let ledger = Ledger::with_limits(env.child_limits);
     let helper = ground.wanted.api_key_helper.clone();
-    let chosen = client::choose(model, ground.model_name(plan), env, helper, &ledger)?;
+    let chosen = client::choose(model, ground.model_name(plan), env, helper, &ledger, services)?;
     chosen.warnings.into_iter().for_each(|warning| warnings(warning));
     let model_id = client::catalog(env).resolve(&chosen.name, Phase::Working);
     let mut permissions = permissions(plan, &ground, session.saved_mode(), warnings)?;
@@ -145,7 +146,7 @@ pub fn prepare(
         }),
         session_id,
         known_tools: all_tools(plan).iter().map(|tool| tool.name().to_owned()).collect(),
-        hooks: hooks_config(env, &ground.settings, child_env.hooks, &own_dir),
+        hooks: hooks_config(&ground, services, child_env.hooks, &own_dir),
         permissions,
         setup: plan.setup,
         max_budget_usd: plan.max_budget_usd,
@@ -261,19 +262,19 @@ fn turn_limits(plan: &RunPlan, env: &Env) -> TurnLimits {
 
 /// The hooks of the settings files, and what they need.
 fn hooks_config(
-    env: &Env,
-    settings: &RunSettings,
+    ground: &Ground,
+    services: &SharedServices,
     variables: Vec<(String, String)>,
     own_dir: &Path,
 ) -> HooksConfig {
-    let stack = settings.stack();
+    let (env, stack) = (&ground.env, ground.settings.stack());
     HooksConfig {
         registered: live::hooks_of(&stack),
         options: live::hook_options(&stack, live::session_end_budget(env)),
         env: variables,
         env_dir: Some(own_dir.join("hook-env")),
-        web: client::web_client(env),
-        limit: HookLimit::default(),
+        web: client::web_client(env, services),
+        limit: services.hook_limit(),
     }
 }
 

@@ -2,7 +2,7 @@
 //! callbacks, the rule language for `if`, the way out for HTTP hooks. Models are asked in `judge.rs`.
 
 use std::path::PathBuf;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -87,7 +87,7 @@ impl RuleMatcher for IfRules {
 }
 
 /// Posts what HTTP hooks are told.
-pub struct WebHooks(pub WebClient);
+pub struct WebHooks(pub Arc<WebClient>);
 
 impl HttpPoster for WebHooks {
     fn post<'a>(&'a self, post: HttpPost<'a>) -> BoxFuture<'a, Result<HttpReply, HttpError>> {

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use lathe_agent::Signals;
-use lathe_launch::{LaunchEnvironment, ModelSource};
+use lathe_launch::{LaunchEnvironment, ModelSource, SharedServices};
 use lathe_protocol::{Outbound, PermissionMode, ResultMessage};
 use lathe_scripted::builtin::{DEMO_PROMPT, demo_files};
 use tokio::sync::mpsc;
@@ -50,8 +50,9 @@ fn demo_plan(env: &LaunchEnvironment) -> anyhow::Result<RunPlan> {
 
 async fn run_session(plan: &RunPlan, env: LaunchEnvironment) -> anyhow::Result<Box<ResultMessage>> {
     let model = ModelSource::Lookup(&scripts::look_up);
-    let prepared = lathe_launch::prepare(&plan.session, env, model, &warnings_to_stderr())
-        .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;
+    let prepared =
+        lathe_launch::prepare(&plan.session, env, model, &SharedServices::default(), &warnings_to_stderr())
+            .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;
     let (frames, mut frames_out) = mpsc::channel(64);
     let (lines, lines_in) = mpsc::channel(1);
     lines.send(prompt_line(DEMO_PROMPT.to_owned())).await.context("failed to hand over the prompt")?;

@@ -174,7 +174,7 @@ impl Report {
         let credential = client::credential(&candidate.found, env, &Ledger::with_limits(env.child_limits));
         let address = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
         let client = match client::api_client(env, credential) {
-            Ok((client, _)) => client,
+            Ok(client) => client,
             Err(error) => {
                 let hint = "correct ANTHROPIC_BASE_URL or the proxy variables";
                 return self.say("model", CheckStatus::Fail, &error.to_string(), Some(hint));

@@ -42,7 +42,7 @@ async fn list(env: &LaunchEnvironment) -> (Vec<ModelInfo>, String) {
         Some(found) => client::credential(found, env, &Ledger::with_limits(env.child_limits)),
     };
     match client::api_client(env, credential) {
-        Ok((api, _)) => match api.list_models().await {
+        Ok(api) => match api.list_models().await {
             Ok(models) => (models, "as the API lists them".to_owned()),
             Err(error) => (known_models(), format!("built-in list: the API could not be asked: {error}")),
         },

@@ -18,8 +18,8 @@ pub const DEFAULT_BASE_URL: &str = "https://api.anthropic.com";
 /// How long a helper's key is used before the helper is asked again.
 pub const DEFAULT_HELPER_TTL: Duration = Duration::from_secs(300);
 
-/// Everything a client needs.
-#[derive(Debug, Clone)]
+/// Everything a client needs. Equal configurations make clients that can stand for each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientConfig {
     /// The address before `/v1/messages`.
     pub base_url: String,
@@ -71,7 +71,7 @@ impl ClientConfig {
 }
 
 /// Who pays for a request.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
     /// Nobody: every request fails before anything is sent, unless a custom header authorises it.
     None,
@@ -92,6 +92,15 @@ pub struct HelperCredential {
     /// How long it is used before it is fetched again.
     pub ttl: Duration,
 }
+
+impl PartialEq for HelperCredential {
+    /// Only the very same source gives the same key.
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.source, &other.source) && self.ttl == other.ttl
+    }
+}
+
+impl Eq for HelperCredential {}
 
 impl fmt::Debug for HelperCredential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -140,7 +149,7 @@ impl Default for Timeouts {
 }
 
 /// Proxies, as the environment names them. Loopback addresses are always reached directly.
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct ProxyConfig {
     /// For `http://` addresses (`http_proxy`).
     pub http: Option<String>,

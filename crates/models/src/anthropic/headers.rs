@@ -3,7 +3,7 @@
 use reqwest::header::{self, HeaderName, HeaderValue};
 
 /// Headers as `ANTHROPIC_CUSTOM_HEADERS` has them, and what was wrong with the text.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CustomHeaders {
     headers: Vec<(HeaderName, HeaderValue)>,
     /// Lines that were left out, for whoever shows warnings. Values are not repeated: they may be secret.
