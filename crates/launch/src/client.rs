@@ -27,13 +27,13 @@ use crate::services::SharedServices;
 use crate::warning::LaunchWarning;
 
 /// The model when nobody names one.
-pub const DEFAULT_MODEL: &str = "default";
+pub(crate) const DEFAULT_MODEL: &str = "default";
 
 /// How long `apiKeyHelper` may take.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What a run asks, and where its key came from.
-pub struct ChosenModel {
+pub(crate) struct ChosenModel {
     pub model: Arc<dyn Model>,
     /// The name that the catalogue resolves to the id of requests.
     pub name: String,
@@ -76,7 +76,7 @@ impl ModelSource<'_> {
 }
 
 /// The model that `name` means.
-pub fn choose(
+pub(crate) fn choose(
     source: ModelSource<'_>,
     name: String,
     env: &Env,
@@ -143,7 +143,7 @@ pub fn beta_policy(env: &Env) -> BetaPolicy {
 }
 
 /// The way out to addresses of HTTP hooks.
-pub fn web_client(env: &Env, services: &SharedServices) -> Arc<WebClient> {
+pub(crate) fn web_client(env: &Env, services: &SharedServices) -> Arc<WebClient> {
     services.web_client(proxies(env), extra_ca_file(env))
 }
 
@@ -223,7 +223,7 @@ async fn run_helper(ledger: &Ledger, spec: Spec) -> Result<Secret, ModelError> {
 }
 
 /// Names of models as the environment redefines them.
-pub fn catalog(env: &Env) -> Catalog {
+pub(crate) fn catalog(env: &Env) -> Catalog {
     let name = |variable: &str| env.get(variable).map(str::to_owned);
     Catalog::new(ModelOverrides {
         default: name("ANTHROPIC_DEFAULT_MODEL"),
@@ -245,7 +245,7 @@ pub fn catalog(env: &Env) -> Catalog {
 }
 
 /// How often a failed request is sent again.
-pub fn retry_policy(env: &Env) -> RetryPolicy {
+pub(crate) fn retry_policy(env: &Env) -> RetryPolicy {
     let retries = env.number("CLAUDE_CODE_MAX_RETRIES").map_or(DEFAULT_MAX_RETRIES, |n| n.min(100) as u32);
     let mut policy = RetryPolicy::with_max_retries(retries);
     if env.is_on("CLAUDE_CODE_RETRY_WATCHDOG") {

@@ -4,15 +4,14 @@
 //! session's file, `client.rs` finds the model, and `start.rs` fills in the configuration that the loop takes. Nothing
 //! is printed and nothing of the process is read: errors and warnings are values, flags belong to the program that has
 //! them.
-#![allow(missing_docs, reason = "fields that say what they are; modules and types are documented")]
 
 mod children;
 pub mod client;
 mod env;
 mod error;
-pub mod ground;
+mod ground;
 pub mod host;
-pub mod live;
+mod live;
 pub mod options;
 mod retention;
 mod services;
@@ -24,12 +23,18 @@ mod warning;
 pub use client::ModelSource;
 pub use env::LaunchEnvironment;
 pub use error::LaunchError;
+pub use ground::permission_engine;
 pub use host::RealHost;
+pub use live::hooks_of;
 pub use options::SessionOptions;
 pub use retention::Retention;
 pub use services::SharedServices;
 pub use start::{PreparedSession, prepare};
 pub use warning::{LaunchWarning, WarningSink};
+
+// What options and a running session are made of, for callers that know no other crate of ours.
+pub use lathe_agent::prompt::PromptChoice;
+pub use lathe_agent::{PromptSurface, SessionEnd, Setup, Signals};
 
 /// The protocol level that clients gate features on.
 pub const PROTOCOL_VERSION: &str = "2.1.325";

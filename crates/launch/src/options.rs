@@ -11,7 +11,9 @@ use serde_json::Value;
 /// Which built-in tools there are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolChoice {
+    /// All that suit the session.
     Default,
+    /// Those with these names.
     Only(Vec<String>),
 }
 
@@ -23,10 +25,17 @@ pub enum Resume {
     /// The newest of the folder, or a new one.
     Newest,
     /// The one with this id or title, up to a record, if that drops no more than one turn.
-    Named { name: String, at: Option<String>, drops_turn: Option<String> },
+    Named {
+        /// Its id or title.
+        name: String,
+        /// The id of the last record that counts.
+        at: Option<String>,
+        /// The id of the prompt whose turn may be dropped by that, and no other.
+        drops_turn: Option<String>,
+    },
 }
 
-/// When the conversation is compacted by itself.
+/// When the conversation is compacted without being asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Autocompact {
     /// As the model's window has it.
@@ -55,7 +64,9 @@ pub struct SessionOptions {
     pub model: Option<String>,
     /// Models to turn to when that one is overloaded, in order.
     pub fallback_models: Vec<String>,
+    /// How the model thinks.
     pub thinking: Option<Thinking>,
+    /// How hard it tries.
     pub effort: Option<String>,
     /// Further betas of requests.
     pub betas: Vec<String>,
@@ -65,12 +76,15 @@ pub struct SessionOptions {
     pub max_budget_usd: Option<f64>,
     /// The shape of answers, as JSON Schema.
     pub json_schema: Option<Value>,
+    /// What stands in place of the system prompt, or behind it.
     pub system_prompt: PromptChoice,
+    /// Which built-in tools there are.
     pub tools: ToolChoice,
     /// Rules that allow, each a list as people write it.
     pub allowed_tools: Vec<String>,
     /// Rules that deny, each a list as people write it.
     pub disallowed_tools: Vec<String>,
+    /// The permission mode to begin in.
     pub permission_mode: Option<PermissionMode>,
     /// Whether a later switch to bypass is allowed.
     pub bypass_available: bool,
@@ -98,6 +112,7 @@ pub struct SessionOptions {
     pub setup: Option<Setup>,
     /// Whether `/name` may be a command.
     pub slash_commands: bool,
+    /// When the conversation is compacted.
     pub autocompact: Option<Autocompact>,
 }
 

@@ -62,7 +62,7 @@ fn file_warning(problem: Problem) -> LaunchWarning {
 }
 
 /// What the model is told before the first prompt, and in which style it answers.
-pub struct Instructions {
+pub(crate) struct Instructions {
     /// Memory files.
     pub memory: Memory,
     pub style: Option<OutputStyle>,
@@ -71,7 +71,7 @@ pub struct Instructions {
 }
 
 /// Reads memory files and output styles. `may_read` keeps out what a rule denies.
-pub fn instructions(env: &Env, stack: &SettingsStack, may_read: ReadCheck) -> Instructions {
+pub(crate) fn instructions(env: &Env, stack: &SettingsStack, may_read: ReadCheck) -> Instructions {
     let memory = memory_of(env, stack, may_read);
     let styles = Styles::load(&stack.style_request());
     let wanted = stack.effective();

@@ -1,13 +1,12 @@
 //! `lathe doctor`: looks at everything a run depends on and says what to do about what is wrong. Nothing is
 //! changed, and nobody is asked but the model's own address.
-#![allow(clippy::disallowed_macros, reason = "commands print")]
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
 use lathe_exec::Ledger;
-use lathe_launch::{LATHE_VERSION, LaunchEnvironment, PROTOCOL_VERSION, client, live, settings};
+use lathe_launch::{LATHE_VERSION, LaunchEnvironment, PROTOCOL_VERSION, client, hooks_of, settings};
 use lathe_models::ErrorKind;
 use lathe_models::anthropic::DEFAULT_BASE_URL;
 use lathe_models::credentials::Search;
@@ -81,7 +80,7 @@ impl Report {
 
     fn hooks(&mut self, stack: &SettingsStack) {
         let mut count = 0;
-        for (source, hooks) in live::hooks_of(stack) {
+        for (source, hooks) in hooks_of(stack) {
             count += hooks.values().flatten().map(|group| group.hooks.len()).sum::<usize>();
             for warning in lathe_hooks::check(&source, &hooks) {
                 let hint = "the hook does nothing as it is written";

@@ -1,12 +1,11 @@
 //! `lathe permissions explain`: what would become of a call, which rule decides, and what the command was
 //! taken apart into.
-#![allow(clippy::disallowed_macros, reason = "commands print")]
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use lathe_launch::{LaunchEnvironment, ground};
+use lathe_launch::{LaunchEnvironment, permission_engine};
 use lathe_permissions::{Call, Engine};
 use lathe_protocol::PermissionMode;
 use serde_json::{Value, json};
@@ -38,7 +37,7 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
     let Asked { flags, tool, input, timed } = read(rest)?;
     let args = Args::parse(flags)?;
     let plan = plan::make(&args, env).map_err(|error| anyhow::anyhow!(error.message))?;
-    let engine = ground::permission_engine(&plan.session, env, &warnings_to_stderr())
+    let engine = permission_engine(&plan.session, env, &warnings_to_stderr())
         .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;
     let cwd = env.cwd.clone().context("the working directory is gone")?;
     let call = Call { tool: &tool, input: &input, cwd: &cwd, ..Call::default() };
