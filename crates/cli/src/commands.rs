@@ -1,5 +1,4 @@
 //! The commands besides a headless run, one file each.
-#![allow(clippy::disallowed_macros, reason = "commands print")]
 
 mod auth;
 mod demo;
@@ -12,6 +11,8 @@ mod sessions;
 use std::process::ExitCode;
 
 use lathe_launch::LaunchEnvironment;
+
+use crate::print;
 
 /// A command of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub fn run(command: Command, words: &[String], env: LaunchEnvironment) -> ExitCo
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start the event loop: {error}");
+            print::note(format!("error: cannot start the event loop: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -66,7 +67,7 @@ pub fn run(command: Command, words: &[String], env: LaunchEnvironment) -> ExitCo
     match outcome {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            print::note(format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,5 @@
 //! `lathe`: a coding agent as one small program. This file only finds out what was asked for; a run is
 //! `plan.rs` → `lathe_launch::prepare` → `run.rs`, every other command is a file in `commands/`.
-#![allow(clippy::disallowed_macros, reason = "the command line program prints")]
 
 mod args;
 mod commands;
@@ -12,12 +11,11 @@ mod print;
 mod progress;
 mod refusal;
 mod run;
-mod scripts;
+mod session;
 mod stdin;
 mod stdio;
 mod stdout;
 
-use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use lathe_launch::{LATHE_VERSION, LaunchEnvironment, PROTOCOL_VERSION};
@@ -47,10 +45,10 @@ fn main() -> ExitCode {
 
 /// A run with a prompt.
 fn headless(args: &Args, env: LaunchEnvironment) -> ExitCode {
-    if !args.has("print") && std::io::stdout().is_terminal() {
-        eprintln!(
+    if !args.has("print") && rustix::termios::isatty(rustix::stdio::stdout()) {
+        print::note(
             "lathe works without a terminal session: give it a prompt with -p, or drive it with stream-json.\n\
-             hint: lathe -p \"what does this project do?\"   (lathe --help shows the rest)"
+             hint: lathe -p \"what does this project do?\"   (lathe --help shows the rest)",
         );
         return ExitCode::FAILURE;
     }
@@ -62,7 +60,7 @@ fn headless(args: &Args, env: LaunchEnvironment) -> ExitCode {
 
 /// Says why a run cannot start. Hosts that asked for it get the same as a result.
 fn refuse(error: &StartError, run: Option<(&Args, &LaunchEnvironment)>) -> ExitCode {
-    eprintln!("{}", error.message);
+    print::note(&error.message);
     if let (Some(reason), Some((args, env))) = (error.reason, run)
         && env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS")
         && args.value("output-format") == Some("stream-json")

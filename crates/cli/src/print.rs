@@ -1,5 +1,6 @@
-//! Printing for people who may stop reading: `lathe models | head -1` is no failure.
-
+//! Printing: data on stdout, for readers who may stop reading (`lathe models | head -1` is no failure), and everything
+//! else on stderr. Modules that print without this one say so at their top, each for itself.
+#![allow(clippy::disallowed_macros, reason = "this module prints")]
 #![allow(clippy::disallowed_methods, reason = "whoever stops reading ends the program")]
 
 use std::fmt::Display;
@@ -12,4 +13,9 @@ pub fn line(text: impl Display) {
         let code = if error.kind() == ErrorKind::BrokenPipe { 0 } else { 1 };
         std::process::exit(code);
     }
+}
+
+/// Prints a line for a person, on stderr.
+pub fn note(text: impl Display) {
+    eprintln!("{text}");
 }

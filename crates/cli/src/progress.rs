@@ -1,6 +1,6 @@
 //! What a person at a terminal sees of a `text` run while it is under way: a line per tool call and a
 //! spinner line for what is going on now. All of it on stderr, and nothing when stderr is no terminal.
-#![allow(clippy::disallowed_macros, reason = "progress is for people, on stderr")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "progress is for people, on stderr")]
 
 use std::io::IsTerminal;
 

@@ -8,6 +8,7 @@ use lathe_launch::{LaunchError, LaunchWarning, WarningSink};
 use lathe_transcript::TranscriptError;
 
 use crate::args::ArgsError;
+use crate::print;
 
 /// A run that cannot start: the text goes to stderr and the exit code is 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,9 +110,8 @@ fn session_file(error: &TranscriptError, session: &str) -> String {
 }
 
 /// Writes the warnings of a session to stderr, each as a line of its own.
-#[allow(clippy::disallowed_macros, reason = "warnings of a run go to stderr")]
 pub fn warnings_to_stderr() -> WarningSink {
-    Arc::new(|warning| eprintln!("{}", warning_text(&warning)))
+    Arc::new(|warning| print::note(warning_text(&warning)))
 }
 
 fn warning_text(warning: &LaunchWarning) -> String {

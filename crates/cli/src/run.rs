@@ -1,15 +1,14 @@
 //! A headless run: the session in the middle, the standard streams on both sides, signals above, and the
 //! exit code at the end.
-#![allow(clippy::disallowed_macros, reason = "diagnostics of a run go to stderr")]
 
 use std::future::pending;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use lathe_agent::{SessionEnd, Setup, Signals};
+use lathe_launch::LaunchEnvironment;
 use lathe_launch::host::{fresh_uuid, now_ms};
 use lathe_launch::options::Resume;
-use lathe_launch::{LaunchEnvironment, ModelSource, SharedServices};
 use lathe_protocol::{Outbound, ResultMessage, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -17,8 +16,8 @@ use tokio::sync::mpsc;
 use crate::plan::{InputFormat, OutputFormat, RunPlan};
 use crate::print;
 use crate::progress::Progress;
-use crate::refusal::{StartError, warnings_to_stderr};
-use crate::scripts;
+use crate::refusal::StartError;
+use crate::session;
 use crate::stdin::{FatalInput, FirstLine, prompt_line, read_lines, read_text, swallow_first_lines};
 use crate::stdout::{Written, write_frames};
 
@@ -46,12 +45,12 @@ enum RunEnd {
 /// Runs a plan and gives the exit code.
 pub fn run(plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     for warning in &plan.warnings {
-        eprintln!("{warning}");
+        print::note(warning);
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("Error: cannot start the event loop: {error}");
+            print::note(format!("Error: cannot start the event loop: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -66,33 +65,26 @@ async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
         && plan.session.setup != Some(Setup::InitOnly)
         && let Err(message) = complete_prompt(&mut plan).await
     {
-        eprintln!("{message}");
+        print::note(message);
         return ExitCode::FAILURE;
     }
     let progress = if plan.output == OutputFormat::Text { Progress::on_terminal() } else { Progress::off() };
     let (output, input, prompt) = (plan.output, plan.input, plan.prompt.clone());
     let first = if plan.await_initialize { FirstLine::Initialize } else { FirstLine::Any };
     let tells_failures = env.is_on("CLAUDE_CODE_STARTUP_FAILURE_RESULTS");
-    let model = ModelSource::Lookup(&scripts::look_up);
-    let mut prepared = match lathe_launch::prepare(
-        &plan.session,
-        env,
-        model,
-        &SharedServices::default(),
-        &warnings_to_stderr(),
-    ) {
+    let mut prepared = match session::prepare(&plan.session, env) {
         Ok(prepared) => prepared,
         Err(error) => {
-            refuse(&error.into(), output, input);
+            refuse(&error, output, input);
             return ExitCode::FAILURE;
         }
     };
     let asks_nothing =
         input == InputFormat::Text && prompt.is_none() && plan.session.setup != Some(Setup::InitOnly);
     if asks_nothing && !prepared.has_deferred_call() {
-        eprintln!(
+        print::note(
             "Error: No deferred tool marker found in the resumed session: there is no call to take up. Give a \
-             prompt to go on with the conversation."
+             prompt to go on with the conversation.",
         );
         return ExitCode::FAILURE;
     }
@@ -129,7 +121,7 @@ async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
 
 /// Says why there is no session, to people and to programs.
 fn refuse(error: &StartError, output: OutputFormat, input: InputFormat) {
-    eprintln!("{}", error.message);
+    print::note(&error.message);
     if let Some(session) = &error.session {
         let result = refused_result(&error.message, session);
         match output {
@@ -217,11 +209,11 @@ fn exit_code(end: RunEnd) -> ExitCode {
         RunEnd::Session(SessionEnd { last_was_error: true, interrupted: false }) => ExitCode::FAILURE,
         RunEnd::Session(_) | RunEnd::ReaderGone => ExitCode::SUCCESS,
         RunEnd::OutputFailed(error) => {
-            eprintln!("Error: cannot write to stdout: {error}");
+            print::note(format!("Error: cannot write to stdout: {error}"));
             ExitCode::FAILURE
         }
         RunEnd::FatalInput(FatalInput { message, .. }) => {
-            eprintln!("{message}");
+            print::note(message);
             ExitCode::FAILURE
         }
         RunEnd::Killed(code) => ExitCode::from(code),

@@ -1,6 +1,5 @@
 //! Frames out: takes the one stream of frames a session makes and writes it in the format that was
 //! asked for. The only place that writes to stdout during a run.
-#![allow(clippy::disallowed_macros, reason = "warnings of a run go to stderr")]
 
 use std::io;
 
@@ -8,6 +7,7 @@ use lathe_protocol::{Outbound, ResultMessage, SystemMessage};
 use tokio::sync::mpsc;
 
 use crate::plan::OutputFormat;
+use crate::print;
 use crate::progress::Progress;
 use crate::stdio::Stream;
 
@@ -96,7 +96,7 @@ impl Page {
             && note.level == "warning"
             && note.prevent_continuation.is_none()
         {
-            eprintln!("Warning: {}", note.content);
+            print::note(format!("Warning: {}", note.content));
         }
         match self.format {
             OutputFormat::Json => {

@@ -1,6 +1,5 @@
 //! `lathe auth status`: which credential a run would use, and why the others are passed over. Secrets
 //! are never shown whole.
-#![allow(clippy::disallowed_macros, reason = "commands print")]
 
 use std::process::ExitCode;
 

@@ -1,12 +1,11 @@
 //! `lathe demo`: the whole loop on the embedded scripted model. Lays out a small program with a failing
 //! test in a temporary folder and lets the agent mend it; no key, no network, nothing left behind.
-#![allow(clippy::disallowed_macros, reason = "commands print")]
 
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use lathe_agent::Signals;
-use lathe_launch::{LaunchEnvironment, ModelSource, SharedServices};
+use lathe_launch::LaunchEnvironment;
 use lathe_protocol::{Outbound, PermissionMode, ResultMessage};
 use lathe_scripted::builtin::{DEMO_PROMPT, demo_files};
 use tokio::sync::mpsc;
@@ -15,8 +14,7 @@ use crate::args::Args;
 use crate::plan::{self, RunPlan};
 use crate::print;
 use crate::progress::Progress;
-use crate::refusal::{StartError, warnings_to_stderr};
-use crate::scripts;
+use crate::session;
 use crate::stdin::prompt_line;
 
 /// Runs the command.
@@ -49,10 +47,7 @@ fn demo_plan(env: &LaunchEnvironment) -> anyhow::Result<RunPlan> {
 }
 
 async fn run_session(plan: &RunPlan, env: LaunchEnvironment) -> anyhow::Result<Box<ResultMessage>> {
-    let model = ModelSource::Lookup(&scripts::look_up);
-    let prepared =
-        lathe_launch::prepare(&plan.session, env, model, &SharedServices::default(), &warnings_to_stderr())
-            .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;
+    let prepared = session::prepare(&plan.session, env).map_err(|error| anyhow::anyhow!(error.message))?;
     let (frames, mut frames_out) = mpsc::channel(64);
     let (lines, lines_in) = mpsc::channel(1);
     lines.send(prompt_line(DEMO_PROMPT.to_owned())).await.context("failed to hand over the prompt")?;

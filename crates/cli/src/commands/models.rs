@@ -1,5 +1,4 @@
 //! `lathe models`: the models that the key at hand may use, or the built-in list where nobody can be asked.
-#![allow(clippy::disallowed_macros, reason = "commands print")]
 
 use std::process::ExitCode;
 
@@ -28,7 +27,7 @@ pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<Ex
         let window = model.context_window.map_or("?".to_owned(), |tokens| format!("{}k", tokens / 1000));
         print::line(format!("{:<28} {:<24} {window:>6} tokens", model.id, model.display_name));
     }
-    eprintln!("({source})");
+    print::note(format!("({source})"));
     Ok(ExitCode::SUCCESS)
 }
 
