@@ -5,6 +5,7 @@
 //! whole. The closing line is read by programs; its form is fixed by a test in `totals.rs`.
 
 mod conformance;
+mod embed;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

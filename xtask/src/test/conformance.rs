@@ -1,7 +1,8 @@
-//! The official SDKs, driven against the built `lathe`: the folders below `conformance/`.
+//! Programs of others: the folders below `conformance/`. Most are the official SDKs, driven against the built `lathe`.
 //!
 //! A folder with a `package.json` is run by node's own test runner, one with a `requirements.txt` by Python's
-//! `unittest`; both learn the program from `LATHE_BIN`. What they need is installed into the folder's
+//! `unittest`; both learn the program from `LATHE_BIN`. One with a `Cargo.toml` holds programs that have the library
+//! instead of the program (`embed.rs`). What they need is installed into the folder's
 //! `node_modules` and into a venv below `target/`, and only again when the list of requirements changes.
 //! Where node or Python is missing the folder is left out and named; under `CI=true` that is a failure,
 //! because nobody reads a skip there.
@@ -12,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::embed;
 use crate::Outcome;
 use crate::repo::Repo;
 use crate::totals::{self, Totals};
@@ -25,11 +27,12 @@ enum Missing {
     Fails,
 }
 
-/// The two kinds of folders.
+/// The kinds of folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Node,
     Python,
+    Rust,
 }
 
 /// Runs every folder below `conformance/`.
@@ -46,6 +49,7 @@ pub fn run(repo: &Repo, binary: &Path) -> Result<Totals> {
         let program = match kind {
             Kind::Node => "node",
             Kind::Python => "python3",
+            Kind::Rust => "cargo",
         };
         if !starts(program) {
             sum += left_out(&name, program, missing);
@@ -55,6 +59,7 @@ pub fn run(repo: &Repo, binary: &Path) -> Result<Totals> {
         let result = match kind {
             Kind::Node => node(&folder, binary),
             Kind::Python => python(&folder, binary, &repo.target_dir().join("conformance").join(&name)),
+            Kind::Rust => embed::run(repo, &folder),
         };
         // What went wrong in one folder says nothing about the next.
         sum += result.unwrap_or_else(|error| {
@@ -76,6 +81,8 @@ fn folders(parent: &Path) -> Result<Vec<(PathBuf, Kind)>> {
             found.push((folder, Kind::Node));
         } else if folder.join("requirements.txt").is_file() {
             found.push((folder, Kind::Python));
+        } else if folder.join("Cargo.toml").is_file() {
+            found.push((folder, Kind::Rust));
         }
     }
     found.sort_by(|a, b| a.0.cmp(&b.0));
@@ -191,13 +198,18 @@ mod tests {
     #[test]
     fn folders_are_known_by_what_they_hold() {
         let dir = tempfile::tempdir().unwrap();
-        for (path, kind) in [("b-ts", "package.json"), ("a-py", "requirements.txt"), ("docs", "README.md")] {
+        for (path, kind) in [
+            ("c-rs", "Cargo.toml"),
+            ("b-ts", "package.json"),
+            ("a-py", "requirements.txt"),
+            ("docs", "README.md"),
+        ] {
             fs::create_dir(dir.path().join(path)).unwrap();
             fs::write(dir.path().join(path).join(kind), "").unwrap();
         }
         let found = folders(dir.path()).unwrap();
         let kinds: Vec<Kind> = found.iter().map(|(_, kind)| *kind).collect();
-        assert_eq!(kinds, [Kind::Python, Kind::Node]);
+        assert_eq!(kinds, [Kind::Python, Kind::Node, Kind::Rust]);
         assert!(folders(&dir.path().join("nowhere")).unwrap().is_empty());
     }
 
