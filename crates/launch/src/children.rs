@@ -6,22 +6,22 @@ use std::collections::BTreeMap;
 use lathe_agent::access::SessionEnv;
 
 use crate::LATHE_VERSION;
-use crate::env::LaunchEnvironment as Env;
+use crate::env::LaunchEnvironment;
 
 /// Makes the environments of one session's children.
 pub struct Children {
     /// As the process was started, without what settings set.
-    process: Env,
+    process: LaunchEnvironment,
     session_id: String,
 }
 
 impl Children {
-    pub fn new(process: Env, session_id: &str) -> Self {
+    pub fn new(process: LaunchEnvironment, session_id: &str) -> Self {
         Self { process, session_id: session_id.to_owned() }
     }
 
     /// The environment of the process with these variables of settings.
-    pub fn process_with(&self, settings: &BTreeMap<String, String>) -> Env {
+    pub fn process_with(&self, settings: &BTreeMap<String, String>) -> LaunchEnvironment {
         let mut env = self.process.clone();
         for (name, value) in settings {
             env.set(name, value);
@@ -53,6 +53,6 @@ impl Children {
     }
 }
 
-fn listed(env: &Env) -> Vec<(String, String)> {
+fn listed(env: &LaunchEnvironment) -> Vec<(String, String)> {
     env.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

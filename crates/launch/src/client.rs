@@ -20,7 +20,7 @@ use lathe_models::web::WebClient;
 use lathe_models::{ErrorKind, Model, ModelError, Secret};
 use tokio_util::sync::CancellationToken;
 
-use crate::env::LaunchEnvironment as Env;
+use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::host;
 use crate::services::SharedServices;
@@ -53,7 +53,7 @@ pub enum ModelSource<'a> {
     /// The caller is asked what the name means: a name of its own (`script:FILE`) becomes a model, under the default
     /// name; any other is a name of the API. It is told the environment as settings make it, and asked once: settings
     /// may name the model, too.
-    Lookup(&'a dyn Fn(&str, &Env) -> ModelLookup),
+    Lookup(&'a dyn Fn(&str, &LaunchEnvironment) -> ModelLookup),
 }
 
 /// What a caller makes of the name of a model; none leaves it to the API.
@@ -61,7 +61,7 @@ pub type ModelLookup = Result<Option<Arc<dyn Model>>, Box<dyn std::error::Error 
 
 impl ModelSource<'_> {
     /// A model that the caller brings along; none is a name of the API.
-    fn brought_along(self, name: &str, env: &Env) -> Result<Option<ChosenModel>, LaunchError> {
+    fn brought_along(self, name: &str, env: &LaunchEnvironment) -> Result<Option<ChosenModel>, LaunchError> {
         let (model, name) = match self {
             Self::Api => return Ok(None),
             Self::Value(model) => (model, name),
@@ -79,7 +79,7 @@ impl ModelSource<'_> {
 pub(crate) fn choose(
     source: ModelSource<'_>,
     name: String,
-    env: &Env,
+    env: &LaunchEnvironment,
     helper: Option<String>,
     ledger: &Ledger,
     services: &SharedServices,
@@ -97,7 +97,7 @@ pub(crate) fn choose(
 }
 
 /// What was found, as the client takes it.
-pub fn credential(found: &Found, env: &Env, ledger: &Ledger) -> Credential {
+pub fn credential(found: &Found, env: &LaunchEnvironment, ledger: &Ledger) -> Credential {
     match found {
         Found::ApiKey(key) => Credential::ApiKey(key.clone()),
         Found::Bearer(token) => Credential::Bearer(token.clone()),
@@ -107,12 +107,12 @@ pub fn credential(found: &Found, env: &Env, ledger: &Ledger) -> Credential {
 }
 
 /// A client for the API as the environment describes it, for one who asks it and is no session.
-pub fn api_client(env: &Env, credential: Credential) -> Result<AnthropicClient, LaunchError> {
+pub fn api_client(env: &LaunchEnvironment, credential: Credential) -> Result<AnthropicClient, LaunchError> {
     Ok(AnthropicClient::new(api_config(env, credential))?)
 }
 
 /// How the environment describes the way to the API.
-fn api_config(env: &Env, credential: Credential) -> ClientConfig {
+fn api_config(env: &LaunchEnvironment, credential: Credential) -> ClientConfig {
     let base = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
     let mut config = ClientConfig::new(base, credential);
     config.custom_headers = CustomHeaders::parse(env.get("ANTHROPIC_CUSTOM_HEADERS").unwrap_or(""));
@@ -134,7 +134,7 @@ fn header_warnings(config: &ClientConfig) -> Vec<LaunchWarning> {
 }
 
 /// Whether betas may be sent that the user did not name.
-pub fn beta_policy(env: &Env) -> BetaPolicy {
+pub fn beta_policy(env: &LaunchEnvironment) -> BetaPolicy {
     if env.is_on("CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS") {
         BetaPolicy::OnlyGiven
     } else {
@@ -143,16 +143,16 @@ pub fn beta_policy(env: &Env) -> BetaPolicy {
 }
 
 /// The way out to addresses of HTTP hooks.
-pub(crate) fn web_client(env: &Env, services: &SharedServices) -> Arc<WebClient> {
+pub(crate) fn web_client(env: &LaunchEnvironment, services: &SharedServices) -> Arc<WebClient> {
     services.web_client(proxies(env), extra_ca_file(env))
 }
 
-fn extra_ca_file(env: &Env) -> Option<PathBuf> {
+fn extra_ca_file(env: &LaunchEnvironment) -> Option<PathBuf> {
     env.get("NODE_EXTRA_CA_CERTS").or(env.get("SSL_CERT_FILE")).map(Into::into)
 }
 
 /// Proxies, in either spelling of their variables.
-fn proxies(env: &Env) -> ProxyConfig {
+fn proxies(env: &LaunchEnvironment) -> ProxyConfig {
     let either = |name: &str| env.get(&name.to_lowercase()).or_else(|| env.get(name)).map(str::to_owned);
     ProxyConfig {
         http: either("HTTP_PROXY").or_else(|| either("ALL_PROXY")),
@@ -162,7 +162,7 @@ fn proxies(env: &Env) -> ProxyConfig {
 }
 
 /// Looks for a credential. Files are read only as far as the search needs them.
-pub fn credentials(env: &Env, helper: Option<String>, search: Search) -> Resolution {
+pub fn credentials(env: &LaunchEnvironment, helper: Option<String>, search: Search) -> Resolution {
     let secret = |name: &str| env.get(name).map(Secret::new);
     let inputs = CredentialInputs {
         given: None,
@@ -176,7 +176,7 @@ pub fn credentials(env: &Env, helper: Option<String>, search: Search) -> Resolut
     resolve(&inputs, &HomeFiles(env), search)
 }
 
-struct HomeFiles<'a>(&'a Env);
+struct HomeFiles<'a>(&'a LaunchEnvironment);
 
 impl ReadCredentialFile for HomeFiles<'_> {
     fn read(&self, file: CredentialFile) -> Result<Option<String>, String> {
@@ -190,7 +190,7 @@ impl ReadCredentialFile for HomeFiles<'_> {
 }
 
 /// Runs the user's command for a key whenever one is needed.
-fn key_helper(command: &str, env: &Env, ledger: &Ledger) -> HelperCredential {
+fn key_helper(command: &str, env: &LaunchEnvironment, ledger: &Ledger) -> HelperCredential {
     let ttl = env.number("CLAUDE_CODE_API_KEY_HELPER_TTL_MS").map(Duration::from_millis);
     let (command, ledger) = (command.to_owned(), ledger.clone());
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
@@ -223,7 +223,7 @@ async fn run_helper(ledger: &Ledger, spec: Spec) -> Result<Secret, ModelError> {
 }
 
 /// Names of models as the environment redefines them.
-pub(crate) fn catalog(env: &Env) -> Catalog {
+pub(crate) fn catalog(env: &LaunchEnvironment) -> Catalog {
     let name = |variable: &str| env.get(variable).map(str::to_owned);
     Catalog::new(ModelOverrides {
         default: name("ANTHROPIC_DEFAULT_MODEL"),
@@ -245,7 +245,7 @@ pub(crate) fn catalog(env: &Env) -> Catalog {
 }
 
 /// How often a failed request is sent again.
-pub(crate) fn retry_policy(env: &Env) -> RetryPolicy {
+pub(crate) fn retry_policy(env: &LaunchEnvironment) -> RetryPolicy {
     let retries = env.number("CLAUDE_CODE_MAX_RETRIES").map_or(DEFAULT_MAX_RETRIES, |n| n.min(100) as u32);
     let mut policy = RetryPolicy::with_max_retries(retries);
     if env.is_on("CLAUDE_CODE_RETRY_WATCHDOG") {

@@ -10,19 +10,19 @@ use lathe_protocol::{PermissionBehavior, PermissionMode, Settings};
 
 use crate::children::Children;
 use crate::client::DEFAULT_MODEL;
-use crate::env::LaunchEnvironment as Env;
+use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::live::{self, LiveSettings, RulesInForce};
-use crate::options::SessionOptions as RunPlan;
+use crate::options::SessionOptions;
 use crate::settings::{self, RunSettings};
 use crate::warning::{LaunchWarning, WarningSink};
 
 /// Where a session will stand: what the settings of the place say, and the environment with their variables.
 pub struct Ground {
     /// As the process was started.
-    pub process: Env,
+    pub process: LaunchEnvironment,
     /// With the variables of settings.
-    pub env: Env,
+    pub env: LaunchEnvironment,
     pub variables: BTreeMap<String, String>,
     pub settings: RunSettings,
     /// What all settings say together.
@@ -35,14 +35,18 @@ pub struct Ground {
 }
 
 impl Ground {
-    pub fn find(plan: &RunPlan, mut process: Env, warnings: &WarningSink) -> Result<Self, LaunchError> {
-        if let Some(named) = &plan.cwd {
+    pub fn find(
+        options: &SessionOptions,
+        mut process: LaunchEnvironment,
+        warnings: &WarningSink,
+    ) -> Result<Self, LaunchError> {
+        if let Some(named) = &options.cwd {
             let named = process.cwd.unwrap_or_default().join(named);
             // A relative path without a folder to start from would be looked up from where the process stands.
             let named = Some(named).filter(|dir| dir.is_absolute());
             process.cwd = named.and_then(|dir| dir.canonicalize().ok()).filter(|dir| dir.is_dir());
         }
-        let (settings, found) = settings::load(plan, &process)?;
+        let (settings, found) = settings::load(options, &process)?;
         found.into_iter().for_each(|warning| warnings(warning));
         let (wanted, variables) = {
             let stack = settings.stack();
@@ -53,7 +57,7 @@ impl Ground {
             env.set(name, value);
         }
         let cwd = env.cwd.clone().ok_or(LaunchError::NoWorkingDirectory)?;
-        let flag_dirs = existing_dirs(&plan.add_dirs, &cwd);
+        let flag_dirs = existing_dirs(&options.add_dirs, &cwd);
         let settings_dirs = existing_dirs(&settings_dirs(&settings), &cwd);
         Ok(Self { process, env, variables, settings, wanted, cwd, flag_dirs, settings_dirs })
     }
@@ -64,19 +68,24 @@ impl Ground {
     }
 
     /// The name of the model, as somebody gave it.
-    pub fn model_name(&self, plan: &RunPlan) -> String {
-        let named = plan.model.as_deref().or_else(|| self.env.get("ANTHROPIC_MODEL"));
+    pub fn model_name(&self, options: &SessionOptions) -> String {
+        let named = options.model.as_deref().or_else(|| self.env.get("ANTHROPIC_MODEL"));
         named.or(self.wanted.model.as_deref()).unwrap_or(DEFAULT_MODEL).to_owned()
     }
 
-    pub fn into_live(self, plan: &RunPlan, children: Children, rules: RulesInForce) -> LiveSettings {
+    pub fn into_live(
+        self,
+        options: &SessionOptions,
+        children: Children,
+        rules: RulesInForce,
+    ) -> LiveSettings {
         LiveSettings {
             children,
             cwd: self.cwd,
             flag_dirs: self.flag_dirs,
             dirs: Mutex::new(self.settings_dirs),
             session_end_budget: live::session_end_budget(&self.env),
-            autocompact: plan.autocompact,
+            autocompact: options.autocompact,
             rules,
             settings: self.settings,
         }
@@ -93,20 +102,24 @@ fn settings_dirs(settings: &RunSettings) -> Vec<PathBuf> {
 }
 
 /// The engine alone, for those who only want to know what it would say.
-pub fn permission_engine(plan: &RunPlan, env: &Env, warnings: &WarningSink) -> Result<Engine, LaunchError> {
-    permissions(plan, &Ground::find(plan, env.clone(), warnings)?, None, warnings)
+pub fn permission_engine(
+    options: &SessionOptions,
+    env: &LaunchEnvironment,
+    warnings: &WarningSink,
+) -> Result<Engine, LaunchError> {
+    permissions(options, &Ground::find(options, env.clone(), warnings)?, None, warnings)
 }
 
 /// The rules and the mode: those of the settings files, then those of the command line. A resumed session goes on
 /// in its mode unless the command line names one.
 pub fn permissions(
-    plan: &RunPlan,
+    options: &SessionOptions,
     ground: &Ground,
     saved_mode: Option<PermissionMode>,
     warnings: &WarningSink,
 ) -> Result<Engine, LaunchError> {
     let (env, stack) = (&ground.env, ground.settings.stack());
-    let mode = plan.permission_mode.or(saved_mode).or(stack.default_mode()).unwrap_or_default();
+    let mode = options.permission_mode.or(saved_mode).or(stack.default_mode()).unwrap_or_default();
     if let Some(warning) = mode_warning(mode) {
         warnings(LaunchWarning::PermissionMode(warning));
     }
@@ -114,7 +127,7 @@ pub fn permissions(
     if bypass && stack.bypass_is_disabled() {
         return Err(LaunchError::BypassForbidden);
     }
-    if (bypass || plan.bypass_available) && ground.process.refuses_bypass() {
+    if (bypass || options.bypass_available) && ground.process.refuses_bypass() {
         return Err(LaunchError::BypassAsRoot);
     }
     let mut working_dirs = vec![ground.cwd.clone()];
@@ -124,7 +137,7 @@ pub fn permissions(
         working_dirs,
         home: env.home().map(Path::to_owned),
         config_dir: env.config_dir(),
-        bypass_available: (plan.bypass_available || bypass) && !stack.bypass_is_disabled(),
+        bypass_available: (options.bypass_available || bypass) && !stack.bypass_is_disabled(),
         managed_allow_only: stack.managed_rules_only(),
         plan_dir: plan_dir(ground),
         ..EngineConfig::default()
@@ -134,8 +147,8 @@ pub fn permissions(
         misread.extend(engine.add_rules(behavior, source, [rule]));
     }
     let lists = [
-        (PermissionBehavior::Allow, &plan.allowed_tools),
-        (PermissionBehavior::Deny, &plan.disallowed_tools),
+        (PermissionBehavior::Allow, &options.allowed_tools),
+        (PermissionBehavior::Deny, &options.disallowed_tools),
     ];
     for (behavior, lists) in lists {
         let rules = lists.iter().flat_map(|list| parse_rule_list(list));

@@ -16,7 +16,7 @@ use lathe_settings::{Changed, HookSwitch, SettingsStack, Source};
 use serde_json::{Value, json};
 
 use crate::children::Children;
-use crate::env::LaunchEnvironment as Env;
+use crate::env::LaunchEnvironment;
 use crate::ground::existing_dirs;
 use crate::options::Autocompact;
 use crate::settings::RunSettings;
@@ -119,7 +119,7 @@ pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>)
 }
 
 /// When the conversation is compacted: by the command line, the environment, then the settings.
-pub fn compaction(flag: Option<Autocompact>, env: &Env, wanted: &Settings) -> CompactPolicy {
+pub fn compaction(flag: Option<Autocompact>, env: &LaunchEnvironment, wanted: &Settings) -> CompactPolicy {
     let window = env.number("CLAUDE_CODE_AUTO_COMPACT_WINDOW").or(wanted.auto_compact_window);
     let percent = env.number("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE").filter(|percent| (1..=100).contains(percent));
     let off = env.is_on("DISABLE_AUTO_COMPACT") || wanted.auto_compact_enabled == Some(false);
@@ -136,7 +136,7 @@ pub fn compaction(flag: Option<Autocompact>, env: &Env, wanted: &Settings) -> Co
 }
 
 /// What all SessionEnd hooks together may take, if somebody says so.
-pub fn session_end_budget(env: &Env) -> Option<Duration> {
+pub fn session_end_budget(env: &LaunchEnvironment) -> Option<Duration> {
     env.number("CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS").map(Duration::from_millis)
 }
 

@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use lathe_transcript::sweep;
 
-use crate::env::LaunchEnvironment as Env;
-use crate::options::SessionOptions as RunPlan;
+use crate::env::LaunchEnvironment;
+use crate::options::SessionOptions;
 use crate::warning::{LaunchWarning, WarningSink};
 
 /// Days that a session is kept unless the settings say otherwise.
@@ -26,12 +26,17 @@ pub struct Retention {
 
 impl Retention {
     /// What a run does about old sessions; one that leaves no session of its own leaves the others alone.
-    pub fn of(plan: &RunPlan, env: &Env, days: Option<u64>, warnings: &WarningSink) -> Option<Self> {
+    pub fn of(
+        options: &SessionOptions,
+        env: &LaunchEnvironment,
+        days: Option<u64>,
+        warnings: &WarningSink,
+    ) -> Option<Self> {
         if days == Some(0) {
             warnings(LaunchWarning::CleanupDisabled);
             return None;
         }
-        let config_dir = env.config_dir().filter(|_| plan.persist)?;
+        let config_dir = env.config_dir().filter(|_| options.persist)?;
         Some(Self { config_dir, days: days.unwrap_or(DEFAULT_DAYS) })
     }
 

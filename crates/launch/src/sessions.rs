@@ -18,9 +18,9 @@ use lathe_transcript::{
 use serde_json::Value;
 
 use crate::PROTOCOL_VERSION;
-use crate::env::LaunchEnvironment as Env;
+use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
-use crate::options::{Resume, SessionOptions as RunPlan};
+use crate::options::{Resume, SessionOptions};
 use crate::warning::{LaunchWarning, WarningSink};
 
 /// A session that is open for writing.
@@ -40,26 +40,26 @@ impl OpenSession {
     }
 }
 
-/// Opens the session that a plan asks for.
+/// Opens the session that the options ask for.
 pub fn open(
-    plan: &RunPlan,
-    env: &Env,
+    options: &SessionOptions,
+    env: &LaunchEnvironment,
     cwd: &Path,
     host: &dyn Host,
     warnings: &WarningSink,
 ) -> Result<OpenSession, LaunchError> {
-    let opening = Opening { plan, env, cwd, host, warnings, config_dir: env.config_dir() };
+    let opening = Opening { options, env, cwd, host, warnings, config_dir: env.config_dir() };
     let Some(config_dir) = &opening.config_dir else {
-        if plan.persist {
+        if options.persist {
             warnings(LaunchWarning::NoHome);
         }
-        return match &plan.resume {
+        return match &options.resume {
             Resume::Named { name, .. } => Err(opening.not_found(name)),
             Resume::No | Resume::Newest => Ok(opening.unsaved(opening.new_id())),
         };
     };
     let sessions = Sessions::new(config_dir);
-    match &plan.resume {
+    match &options.resume {
         Resume::No => opening.new_session(config_dir),
         Resume::Newest => match sessions.newest_for_cwd(cwd) {
             Some(info) => opening.go_on(&info.path, ResumeAt::Latest),
@@ -77,8 +77,8 @@ pub fn open(
 
 /// What a session is opened from.
 struct Opening<'a> {
-    plan: &'a RunPlan,
-    env: &'a Env,
+    options: &'a SessionOptions,
+    env: &'a LaunchEnvironment,
     cwd: &'a Path,
     host: &'a dyn Host,
     warnings: &'a WarningSink,
@@ -105,20 +105,20 @@ impl Opening<'_> {
 
     /// The id of a session that is not a resumed one.
     fn new_id(&self) -> String {
-        self.plan.session_id.clone().unwrap_or_else(|| self.host.uuid())
+        self.options.session_id.clone().unwrap_or_else(|| self.host.uuid())
     }
 
     /// Takes a session up where it ended, in its own file or in a copy.
     fn go_on(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, LaunchError> {
         let paths = SessionPaths::of_transcript(source);
         let failed = |error| refusal(error, paths.session_id());
-        if self.plan.fork {
+        if self.options.fork {
             let resumed = self.load(source, at)?;
             return self.go_on_in_a_copy(source, resumed, at);
         }
         let id = paths.session_id().to_owned();
         // The lock comes first: what is loaded then is what the next record follows.
-        let journal = match self.plan.persist {
+        let journal = match self.options.persist {
             true => self.writable(source, &id, TranscriptWriter::open_existing).map_err(failed)?,
             false => None,
         };
@@ -155,9 +155,9 @@ impl Opening<'_> {
         };
         // It belongs to the folder it runs in, and is found there again.
         let dir = self.config_dir.as_ref().map(|dir| Sessions::new(dir).dir_of_copy(self.cwd, source));
-        let plan = ForkPlan { session_id: &id, dir: dir.as_deref(), up_to, ids: ForkIds::Keep };
-        let copy = || fork(source, plan);
-        let path = match self.plan.persist {
+        let fork_plan = ForkPlan { session_id: &id, dir: dir.as_deref(), up_to, ids: ForkIds::Keep };
+        let copy = || fork(source, fork_plan);
+        let path = match self.options.persist {
             true => self.unless_unwritable(copy()).map_err(|error| refusal(error, &id))?,
             false => None,
         };
@@ -172,19 +172,19 @@ impl Opening<'_> {
             let shared = share_copies(&config_dir.join("file-history"), from.session_id(), &id);
             journal.files().report(shared.err().into_iter());
         }
-        self.mirror(&journal, &path, if self.plan.mirror { records(&path) } else { Vec::new() });
+        self.mirror(&journal, &path, if self.options.mirror { records(&path) } else { Vec::new() });
         Ok(OpenSession { id, journal, beginning })
     }
 
     /// A new session. A folder that cannot be written is a warning: the session runs without being kept.
     fn new_session(&self, config_dir: &Path) -> Result<OpenSession, LaunchError> {
         let id = self.new_id();
-        if !self.plan.persist {
+        if !self.options.persist {
             return Ok(self.unsaved(id));
         }
         let path = SessionPaths::new(config_dir, self.cwd, &id).transcript();
         // An id that somebody chose may be chosen twice.
-        let make = match self.plan.session_id {
+        let make = match self.options.session_id {
             Some(_) => TranscriptWriter::claim,
             None => TranscriptWriter::create,
         };
@@ -237,7 +237,7 @@ impl Opening<'_> {
 
     /// Lets the host keep a copy, if it wants one.
     fn mirror(&self, journal: &Journal, path: &Path, copied: Vec<Value>) {
-        if self.plan.mirror && self.plan.persist {
+        if self.options.mirror && self.options.persist {
             journal.files().mirror(path, copied);
         }
     }

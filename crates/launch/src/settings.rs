@@ -8,9 +8,9 @@ use lathe_settings::styles::{DEFAULT_STYLE, OutputStyle, Styles};
 use lathe_settings::{ManagedFiles, Problem, SettingsStack, Severity, Sources, StackRequest};
 use serde_json::Value;
 
-use crate::env::LaunchEnvironment as Env;
+use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
-use crate::options::SessionOptions as RunPlan;
+use crate::options::SessionOptions;
 use crate::warning::LaunchWarning;
 
 /// The settings of a session.
@@ -19,9 +19,12 @@ pub struct RunSettings {
     stack: Arc<Mutex<SettingsStack>>,
 }
 
-/// Reads the settings of a plan. Returns them with what a person should hear about them; settings that
+/// Reads the settings that count for these options. Returns them with what a person should hear about them; settings that
 /// may forbid something and cannot be read stop the run.
-pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<LaunchWarning>), LaunchError> {
+pub fn load(
+    options: &SessionOptions,
+    env: &LaunchEnvironment,
+) -> Result<(RunSettings, Vec<LaunchWarning>), LaunchError> {
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
     let mut request = StackRequest::new(cwd, ManagedFiles::of_platform(std::env::consts::OS));
     request.home = env.home().map(Into::into);
@@ -30,9 +33,9 @@ pub fn load(plan: &RunPlan, env: &Env) -> Result<(RunSettings, Vec<LaunchWarning
         Some(dir) => Some(std::path::Path::new(dir).join(".claude.json")),
         None => env.home().map(|home| home.join(".claude.json")),
     };
-    request.flag.clone_from(&plan.settings);
-    request.managed_json.clone_from(&plan.managed_settings);
-    if let Some(sources) = &plan.setting_sources {
+    request.flag.clone_from(&options.settings);
+    request.managed_json.clone_from(&options.managed_settings);
+    if let Some(sources) = &options.setting_sources {
         request.sources = Sources::parse(sources.iter().map(String::as_str))?;
     }
     let stack = SettingsStack::load(request)?;
@@ -71,7 +74,11 @@ pub(crate) struct Instructions {
 }
 
 /// Reads memory files and output styles. `may_read` keeps out what a rule denies.
-pub(crate) fn instructions(env: &Env, stack: &SettingsStack, may_read: ReadCheck) -> Instructions {
+pub(crate) fn instructions(
+    env: &LaunchEnvironment,
+    stack: &SettingsStack,
+    may_read: ReadCheck,
+) -> Instructions {
     let memory = memory_of(env, stack, may_read);
     let styles = Styles::load(&stack.style_request());
     let wanted = stack.effective();
@@ -91,7 +98,7 @@ pub(crate) fn instructions(env: &Env, stack: &SettingsStack, may_read: ReadCheck
 }
 
 /// The memory files that settings lead to.
-pub fn memory_of(env: &Env, stack: &SettingsStack, may_read: ReadCheck) -> Memory {
+pub fn memory_of(env: &LaunchEnvironment, stack: &SettingsStack, may_read: ReadCheck) -> Memory {
     if env.is_on("CLAUDE_CODE_DISABLE_CLAUDE_MDS") {
         return memory::load(MemoryRequest { sources: Sources::NONE, ..MemoryRequest::default() });
     }

@@ -27,12 +27,12 @@ use tokio::sync::mpsc;
 
 use crate::children::Children;
 use crate::client::{self, ModelSource};
-use crate::env::LaunchEnvironment as Env;
+use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::ground::{Ground, permissions, plan_dir};
 use crate::host::RealHost;
 use crate::live::{self, RulesInForce};
-use crate::options::{SessionOptions as RunPlan, ToolChoice};
+use crate::options::{SessionOptions, ToolChoice};
 use crate::retention::Retention;
 use crate::services::SharedServices;
 use crate::sessions::{self, OpenSession};
@@ -84,24 +84,24 @@ impl Drop for ScratchFolder {
 
 /// Puts a session together. Reads files and may open the session's own, so it belongs on a thread that may wait.
 pub fn prepare(
-    plan: &RunPlan,
-    env: Env,
+    options: &SessionOptions,
+    env: LaunchEnvironment,
     model: ModelSource<'_>,
     services: &SharedServices,
     warnings: &WarningSink,
 ) -> Result<PreparedSession, LaunchError> {
     let host: Arc<dyn Host> = Arc::new(RealHost::new(env.pid, warnings.clone()));
-    let ground = Ground::find(plan, env, warnings)?;
+    let ground = Ground::find(options, env, warnings)?;
     let (env, cwd, extra_dirs) = (&ground.env, &ground.cwd, ground.extra_dirs());
-    let session = sessions::open(plan, env, cwd, host.as_ref(), warnings)?;
+    let session = sessions::open(options, env, cwd, host.as_ref(), warnings)?;
     let session_id = session.id.clone();
     let ledger = Ledger::with_limits(env.child_limits);
     let helper = ground.wanted.api_key_helper.clone();
-    let chosen = client::choose(model, ground.model_name(plan), env, helper, &ledger, services)?;
+    let chosen = client::choose(model, ground.model_name(options), env, helper, &ledger, services)?;
     chosen.warnings.into_iter().for_each(|warning| warnings(warning));
     let model_id = client::catalog(env).resolve(&chosen.name, Phase::Working);
-    let mut permissions = permissions(plan, &ground, session.saved_mode(), warnings)?;
-    let tools = tools(plan, &permissions)?;
+    let mut permissions = permissions(options, &ground, session.saved_mode(), warnings)?;
+    let tools = tools(options, &permissions)?;
     let children = Children::new(ground.process.clone(), &session_id);
     let child_env = children.env(&ground.variables);
     let (own_dir, scratch) = own_dir(&session, &ground.process, host.as_ref());
@@ -112,74 +112,85 @@ pub fn prepare(
     let rules = RulesInForce::new(permissions.clone());
     let mut instructions = settings::instructions(env, &ground.settings.stack(), rules.read_check());
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
-    if let Some(name) = plan.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
-        session.journal.files().title(&session_id, name);
-    }
-    let retention = Retention::of(plan, env, ground.wanted.cleanup_period_days, warnings);
+    entitle(&session, options);
+    let retention = Retention::of(options, env, ground.wanted.cleanup_period_days, warnings);
     let config = SessionConfig {
         init: init_facts(&ground, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
-        slash_commands: if plan.slash_commands { SlashCommands::On } else { SlashCommands::Off },
+        slash_commands: if options.slash_commands { SlashCommands::On } else { SlashCommands::Off },
         model: chosen.model,
-        checkpoints: checkpoints(plan, env, cwd, &session),
+        checkpoints: checkpoints(options, env, cwd, &session),
         main: AgentConfig {
             system: SystemPrompt {
                 style: instructions.style.map(|style| style.text).unwrap_or_default(),
-                ..system_prompt(plan, cwd, &extra_dirs, &model_id, host.as_ref())
+                ..system_prompt(options, cwd, &extra_dirs, &model_id, host.as_ref())
             },
             choice: ModelChoice {
                 // Requests of one session can be told to belong together, and nothing else about the user.
                 user_id: Some(session_id.clone()),
-                ..model_choice(plan, env, &ground.wanted, model_id)
+                ..model_choice(options, env, &ground.wanted, model_id)
             },
             tools,
             workspace,
-            limits: turn_limits(plan, env),
-            compaction: live::compaction(plan.autocompact, env, &ground.wanted),
+            limits: turn_limits(options, env),
+            compaction: live::compaction(options.autocompact, env, &ground.wanted),
             journal: session.journal,
             memory: Some(instructions.memory),
         },
-        process: Arc::new(ProcessServices {
-            host,
-            catalog: client::catalog(env),
-            retry: client::retry_policy(env),
-        }),
+        process: process_services(host, env),
         session_id,
-        known_tools: all_tools(plan).iter().map(|tool| tool.name().to_owned()).collect(),
+        known_tools: all_tools(options).iter().map(|tool| tool.name().to_owned()).collect(),
         hooks: hooks_config(&ground, services, child_env.hooks, &own_dir),
         permissions,
-        setup: plan.setup,
-        max_budget_usd: plan.max_budget_usd,
-        frames: frame_options(plan, env),
-        surface: plan.surface.clone(),
+        setup: options.setup,
+        max_budget_usd: options.max_budget_usd,
+        frames: frame_options(options, env),
+        surface: options.surface.clone(),
         beginning: session.beginning,
-        settings: Arc::new(ground.into_live(plan, children, rules)),
+        settings: Arc::new(ground.into_live(options, children, rules)),
     };
     Ok(PreparedSession { config, retention, scratch })
 }
 
-fn model_choice(plan: &RunPlan, env: &Env, wanted: &Settings, id: String) -> ModelChoice {
+fn process_services(host: Arc<dyn Host>, env: &LaunchEnvironment) -> Arc<ProcessServices> {
+    Arc::new(ProcessServices { host, catalog: client::catalog(env), retry: client::retry_policy(env) })
+}
+
+/// Writes the title that the options give.
+fn entitle(session: &OpenSession, options: &SessionOptions) {
+    if let Some(name) = options.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
+        session.journal.files().title(&session.id, name);
+    }
+}
+
+fn model_choice(
+    options: &SessionOptions,
+    env: &LaunchEnvironment,
+    wanted: &Settings,
+    id: String,
+) -> ModelChoice {
     let catalog = client::catalog(env);
-    let fallbacks = plan.fallback_models.iter().map(|name| catalog.resolve(name, Phase::Working)).collect();
+    let fallbacks =
+        options.fallback_models.iter().map(|name| catalog.resolve(name, Phase::Working)).collect();
     let extra_body = env.get("CLAUDE_CODE_EXTRA_BODY").and_then(|text| serde_json::from_str(text).ok());
     let max_output = env.number("CLAUDE_CODE_MAX_OUTPUT_TOKENS").filter(|tokens| *tokens > 0);
     let thinking = if env.is_on("CLAUDE_CODE_DISABLE_THINKING") {
         Some(lathe_models::Thinking::Disabled)
     } else {
         let tokens = env.number("MAX_THINKING_TOKENS");
-        plan.thinking.clone().or_else(|| tokens.map(|tokens| thinking_budget(tokens as u32)))
+        options.thinking.clone().or_else(|| tokens.map(|tokens| thinking_budget(tokens as u32)))
     };
     ModelChoice {
         id,
         fallbacks,
         thinking,
-        effort: plan
+        effort: options
             .effort
             .clone()
             .or_else(|| env.get("CLAUDE_CODE_EFFORT_LEVEL").map(str::to_owned))
             .or_else(|| wanted.effort_level.clone()),
         max_output_tokens: max_output.map(|tokens| tokens.min(u64::from(u32::MAX)) as u32),
-        betas: plan.betas.clone(),
+        betas: options.betas.clone(),
         cache: cache(env),
         extra_body: extra_body.unwrap_or_default(),
         user_id: None,
@@ -190,7 +201,7 @@ fn thinking_budget(tokens: u32) -> lathe_models::Thinking {
     if tokens == 0 { lathe_models::Thinking::Disabled } else { lathe_models::Thinking::Budget(tokens) }
 }
 
-fn cache(env: &Env) -> CacheTtl {
+fn cache(env: &LaunchEnvironment) -> CacheTtl {
     if env.is_on("DISABLE_PROMPT_CACHING") {
         CacheTtl::Off
     } else if env.is_on("ENABLE_PROMPT_CACHING_1H") && !env.is_on("FORCE_PROMPT_CACHING_5M") {
@@ -201,19 +212,19 @@ fn cache(env: &Env) -> CacheTtl {
 }
 
 /// Every tool there is for such a run. Those that ask somebody need somebody to ask.
-fn all_tools(plan: &RunPlan) -> Vec<Arc<dyn Tool>> {
+fn all_tools(options: &SessionOptions) -> Vec<Arc<dyn Tool>> {
     let mut all = builtin_tools();
-    if plan.surface == PromptSurface::Host {
+    if options.surface == PromptSurface::Host {
         all.extend(interactive_tools());
         all.sort_by(|a, b| a.name().cmp(b.name()));
     }
     all
 }
 
-/// The tools of the session: those the plan names, without those that a bare deny takes away.
-fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, LaunchError> {
-    let all = ToolSet::new(all_tools(plan));
-    let chosen = match &plan.tools {
+/// The tools of the session: those the options name, without those that a bare deny takes away.
+fn tools(options: &SessionOptions, permissions: &Engine) -> Result<ToolSet, LaunchError> {
+    let all = ToolSet::new(all_tools(options));
+    let chosen = match &options.tools {
         ToolChoice::Default => all,
         ToolChoice::Only(names) => all.select(Selection::Only(names)),
     };
@@ -223,7 +234,7 @@ fn tools(plan: &RunPlan, permissions: &Engine) -> Result<ToolSet, LaunchError> {
         .map(str::to_owned)
         .collect();
     let chosen = chosen.select(Selection::Except(&removed));
-    let Some(schema) = &plan.json_schema else { return Ok(chosen) };
+    let Some(schema) = &options.json_schema else { return Ok(chosen) };
     Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
 }
 
@@ -249,8 +260,8 @@ fn workspace(ground: &Ground, session_id: &str, model: &str, ledger: Ledger) -> 
     workspace
 }
 
-fn turn_limits(plan: &RunPlan, env: &Env) -> TurnLimits {
-    let mut limits = TurnLimits { max_rounds: plan.max_turns, ..TurnLimits::default() };
+fn turn_limits(options: &SessionOptions, env: &LaunchEnvironment) -> TurnLimits {
+    let mut limits = TurnLimits { max_rounds: options.max_turns, ..TurnLimits::default() };
     if let Some(cap) = env.number("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP") {
         limits.max_stop_blocks = cap.min(10_000) as u32;
     }
@@ -279,7 +290,12 @@ fn hooks_config(
 }
 
 /// Copies of the files that tools change, for hosts that asked to be able to go back.
-fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> Option<CheckpointsConfig> {
+fn checkpoints(
+    options: &SessionOptions,
+    env: &LaunchEnvironment,
+    cwd: &Path,
+    session: &OpenSession,
+) -> Option<CheckpointsConfig> {
     if !env.is_on("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING") {
         return None;
     }
@@ -288,13 +304,13 @@ fn checkpoints(plan: &RunPlan, env: &Env, cwd: &Path, session: &OpenSession) -> 
         dir: env.config_dir()?.join("file-history"),
         root: cwd.to_owned(),
         earlier: session.journal.files().path().filter(|_| goes_on),
-        lasting: plan.persist,
+        lasting: options.persist,
     })
 }
 
 /// The folder for everything of this session that is not its transcript: beside it, so that both go together.
 /// A session that is not saved has one that goes with the run, under a name that nobody can know before.
-fn own_dir(session: &OpenSession, process: &Env, host: &dyn Host) -> (PathBuf, ScratchFolder) {
+fn own_dir(session: &OpenSession, process: &LaunchEnvironment, host: &dyn Host) -> (PathBuf, ScratchFolder) {
     match session.journal.files().path() {
         Some(transcript) => (SessionPaths::of_transcript(&transcript).dir(), ScratchFolder(None)),
         None => {
@@ -305,7 +321,7 @@ fn own_dir(session: &OpenSession, process: &Env, host: &dyn Host) -> (PathBuf, S
 }
 
 fn system_prompt(
-    plan: &RunPlan,
+    options: &SessionOptions,
     cwd: &Path,
     extra_dirs: &[PathBuf],
     model: &str,
@@ -322,11 +338,11 @@ fn system_prompt(
         date: &date[..10],
         model,
     });
-    SystemPrompt { choice: plan.system_prompt.clone(), environment, style: String::new() }
+    SystemPrompt { choice: options.system_prompt.clone(), environment, style: String::new() }
 }
 
 /// Which frames the host wants, by its flags and by what it says of itself in the environment.
-fn frame_options(plan: &RunPlan, env: &Env) -> FrameOptions {
+fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOptions {
     let states = if env.is_on("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS") {
         StateFrames::Public
     } else if env.is_on("CLAUDE_CODE_SDK_READS_SESSION_STATE") {
@@ -335,15 +351,15 @@ fn frame_options(plan: &RunPlan, env: &Env) -> FrameOptions {
         StateFrames::None
     };
     FrameOptions {
-        partial_messages: plan.partial_messages,
-        hook_events: plan.hook_events,
-        replay_prompts: plan.replay_prompts,
+        partial_messages: options.partial_messages,
+        hook_events: options.hook_events,
+        replay_prompts: options.replay_prompts,
         states,
         era: Era::of(&ClientFacts {
             named: env.get("LATHE_CLIENT_ERA"),
             entrypoint: env.get("CLAUDE_CODE_ENTRYPOINT"),
             sdk_version: env.get("CLAUDE_AGENT_SDK_VERSION"),
-            words: &plan.words,
+            words: &options.words,
         }),
     }
 }
