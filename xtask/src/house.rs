@@ -13,6 +13,7 @@ mod header;
 mod reminders;
 mod scan;
 mod sizes;
+mod toolnames;
 
 use std::fs;
 use std::path::Path;
@@ -57,6 +58,7 @@ impl SourceFile {
 pub fn run(repo: &Repo) -> Result<Totals> {
     let files = text_files(repo)?;
     let exceptions = exceptions::parse(include_str!("../exceptions.txt"))?;
+    let tool_names = toolnames::parse(include_str!("../tool-names.txt"))?;
     let binary = repo.target_dir().join("release").join("lathe");
     let checks = [
         ("dependency directions", crates::check(&repo.metadata)?),
@@ -66,6 +68,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
         ("flags", flags::check(&files)),
         ("reminders", reminders::check(&files)),
         ("shared cells", cells::check(&files)),
+        ("tool names", toolnames::check(&files, &tool_names)),
         ("budgets", budget::check(&files, fs::metadata(binary).ok().map(|found| found.len()))),
     ];
     let mut totals = Totals::default();

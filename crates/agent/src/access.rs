@@ -4,7 +4,6 @@
 use std::path::PathBuf;
 
 use lathe_hooks::{EngineOptions, HookSource};
-use lathe_permissions::Engine;
 use lathe_protocol::PermissionUpdate;
 use lathe_protocol::settings::HooksSettings;
 use lathe_settings::Changed;
@@ -83,9 +82,6 @@ pub trait SettingsAccess: Send + Sync {
     fn current(&self) -> Option<Reloaded> {
         None
     }
-
-    /// The rules of the session are these now, whoever changed them.
-    fn rules_changed(&self, _engine: &Engine) {}
 
     /// The rules of the files, for `list_permission_rules`; null where there are none.
     fn permission_rules(&self) -> Value {

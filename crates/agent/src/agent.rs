@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use lathe_models::catalog::capabilities;
 use lathe_models::{ModelRequest, WireMessage};
+use lathe_permissions::PermissionScope;
 use lathe_protocol::PermissionMode;
 use lathe_settings::memory::{Memory, MemoryFile};
 use lathe_tools::{AgentPlace, PlaceHolder, Tool, ToolSet, Workspace};
@@ -103,6 +104,8 @@ pub struct AgentView {
     pub system: Arc<SystemPrompt>,
     /// Where it stands, and what it has seen there.
     pub place: Arc<AgentPlace>,
+    /// The mode it works in, and the directories it may work in.
+    pub scope: PermissionScope,
     /// The mode that planning interrupted.
     pub mode_before_plan: Option<PermissionMode>,
     /// When the conversation is compacted.
@@ -134,6 +137,7 @@ impl AgentView {
             choice: Arc::new(config.choice.clone()),
             system: Arc::new(config.system.clone()),
             place: config.workspace.place(),
+            scope: config.scope.clone(),
             mode_before_plan: None,
             compact: CompactChoice::new(config.compaction),
             prompt_id: None,
@@ -189,6 +193,11 @@ impl AgentHandle {
     /// Puts a changed view in the place of the one there is.
     pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
         self.cell.change(change)
+    }
+
+    /// The mode and the working directories.
+    pub fn scope(&self) -> PermissionScope {
+        self.view().scope.clone()
     }
 
     /// The tools the agent has now; a host may bring one along.

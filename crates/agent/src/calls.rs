@@ -3,6 +3,7 @@
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use lathe_protocol::CallSubject;
 use lathe_protocol::hooks::BatchedCall;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -10,11 +11,11 @@ use tokio::sync::watch;
 use crate::config::MAX_PARALLEL_CALLS;
 use crate::deferred::Siblings;
 use crate::schedule::{Access, Schedule};
-use crate::toolrun::{Answered, CallEnd, ToolCall};
+use crate::toolrun::{Answered, CallEnd, PreparedCall, ToolCall};
 
 /// The tool calls of one answer.
 pub struct Calls {
-    pub schedule: Schedule<ToolCall>,
+    pub schedule: Schedule<PreparedCall>,
     pub running: FuturesUnordered<BoxFuture<'static, (CallEnd, Access)>>,
     /// Tells the calls whether there are several of them. Written by the turn as the answer streams in; read by
     /// calls that a hook wants to defer.
@@ -54,9 +55,15 @@ impl Calls {
         self.answers.is_empty()
     }
 
-    pub fn add(&mut self, access: Access, call: ToolCall) {
+    pub fn add(&mut self, prepared: PreparedCall) {
+        let PreparedCall { call, tool } = &prepared;
+        let access = match (tool, call.description.subject()) {
+            // It is answered without being run.
+            (Err(_), CallSubject::Unknown) => Access::Shared,
+            _ => Access::of(&call.description),
+        };
         self.answers.push((call.id.clone(), None));
-        self.schedule.add(call, access);
+        self.schedule.add(prepared, access);
         if self.answers.len() > 1 {
             self.siblings.send_replace(Siblings::Some);
         }

@@ -103,6 +103,7 @@ impl AgentHandle {
             choice: self.choice_of_child(request.model.as_deref()),
             workspace: self.workspace_of_child(request.folder),
             tools: request.tools,
+            scope: self.scope(),
             system: SystemPrompt {
                 choice: PromptChoice { replace: Some(request.system_prompt), ..PromptChoice::default() },
                 ..SystemPrompt::default()

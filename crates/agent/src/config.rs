@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lathe_hooks::{EngineOptions, HookLimit, HookSource};
 use lathe_models::web::WebClient;
 use lathe_models::{CacheTtl, Model, Thinking};
-use lathe_permissions::Engine;
+use lathe_permissions::{Engine, PermissionScope};
 use lathe_protocol::Init;
 use lathe_protocol::settings::HooksSettings;
 use lathe_settings::memory::Memory;
@@ -64,6 +64,8 @@ pub struct AgentConfig {
     pub choice: ModelChoice,
     pub system: SystemPrompt,
     pub workspace: Workspace,
+    /// The mode it begins in, and the directories it may work in.
+    pub scope: PermissionScope,
     pub limits: TurnLimits,
     /// How the conversation is kept within the model's window.
     pub compaction: CompactPolicy,

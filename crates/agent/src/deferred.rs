@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
 use crate::decide::{Ending, RoundEnd};
-use crate::toolrun::{self, CallEnd, ToolCall};
+use crate::toolrun::{self, CallEnd, PreparedCall, Refused, ToolCall};
 use crate::turn::{Outcome, Phase, Turn};
 
 /// Whether a call is the only one of its answer, as far as is known while the answer streams in.
@@ -44,8 +44,9 @@ impl Turn<'_> {
     /// Runs a call that was put off before anything else is done; how the turn ends, if it ends with that.
     pub(crate) async fn take_up(&mut self, call: Option<ToolCall>) -> Option<Outcome> {
         let call = call?;
-        if self.agent.handle.tool(&call.name).is_none() {
-            self.stats.deferred = Some(call);
+        let call = PreparedCall::new(&self.agent.handle, call);
+        if let Err(Refused::NoTool) = &call.tool {
+            self.stats.deferred = Some(call.call);
             return Some(Outcome::Ended(Ending::DeferredUnavailable));
         }
         let (_known, alone) = watch::channel(Siblings::None);

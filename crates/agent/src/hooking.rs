@@ -20,13 +20,24 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use lathe_hooks::{HookEvents, HookFrame, Outcome, RunContext, StopRequest};
 use lathe_models::catalog;
+use lathe_permissions::DescribedCall;
 use lathe_protocol::hooks::{HookBase, HookEffort, HookEventInput};
 use lathe_protocol::system::Informational;
 use lathe_protocol::{HookEvent, HookInput, Outbound};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::{AgentHandle, AgentIdentity};
+use crate::hooking::services::CallRules;
 use crate::services::SessionServices;
+
+/// The call that an event is about.
+#[derive(Clone, Copy)]
+pub(crate) struct AboutCall<'a> {
+    /// Id of the `tool_use` block.
+    pub id: &'a str,
+    /// What a call with the input that hooks are told of is about.
+    pub description: &'a DescribedCall,
+}
 
 /// Shows the frames of command hooks.
 struct Frames {
@@ -49,10 +60,10 @@ impl AgentHandle {
     pub(crate) async fn fire(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
-        tool_use_id: Option<&str>,
+        about: Option<AboutCall<'_>>,
         cancel: &CancellationToken,
     ) -> Outcome {
-        let outcome = self.fire_unseen(event, tool_use_id, cancel).await;
+        let outcome = self.fire_unseen(event, about, cancel).await;
         for notice in outcome.notices() {
             self.session.show(notice).await;
         }
@@ -64,7 +75,7 @@ impl AgentHandle {
     pub(crate) async fn fire_unseen(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
-        tool_use_id: Option<&str>,
+        about: Option<AboutCall<'_>>,
         cancel: &CancellationToken,
     ) -> Outcome {
         let event = event.into();
@@ -82,9 +93,10 @@ impl AgentHandle {
             env: &env,
             env_file: env_file.as_deref(),
             spill_dir: Some(&self.workspace.output_dir),
-            tool_use_id,
+            tool_use_id: about.map(|about| about.id),
             cancel,
             events: Arc::new(Frames { agent: self.clone() }),
+            rules: &CallRules { rules: &self.session.if_rules, call: about.map(|about| about.description) },
         };
         // On the heap: events are fired from everywhere, and each place would carry all of this with it.
         let outcome = Box::pin(self.session.hooks.run(&input, context)).await;
@@ -112,7 +124,7 @@ impl AgentHandle {
             base.agent_id = Some(child.agent_id.clone());
             base.agent_type = Some(child.agent_type.clone());
         }
-        base.permission_mode = has_mode.then(|| self.session.permissions().mode().to_string());
+        base.permission_mode = has_mode.then(|| view.scope.mode().to_string());
         let wanted = has_effort.then(|| self.effort()).flatten();
         let model = catalog::capabilities(&view.choice.id);
         let level = wanted.and_then(|level| model.clamp_effort(&level).map(str::to_owned));

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::HookEventInput;
 use lathe_protocol::reminder::system_reminder;
-use lathe_settings::memory::{self, LoadReason, Memory, MemoryFile};
-use serde_json::Value;
+use lathe_settings::memory::{self, LoadReason, Memory, MemoryFile, ReadCheck};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
+use crate::services::SessionServices;
 use crate::toolrun::ToolCall;
 
 /// The memory of a conversation; none where it has no files.
@@ -26,8 +26,8 @@ impl Instructions {
     }
 
     /// The files as they are now, for a conversation that may begin anew.
-    pub fn read_again(&self, reason: LoadReason) -> Option<Memory> {
-        self.memory.as_ref().map(|memory| memory.read_again(reason))
+    pub fn read_again(&self, reason: LoadReason, may_read: ReadCheck) -> Option<Memory> {
+        self.memory.as_ref().map(|memory| memory.read_again(reason, may_read))
     }
 
     /// What a conversation begins with: the files that count from the start.
@@ -46,11 +46,21 @@ pub(crate) fn preamble_of(memory: &Memory) -> Option<String> {
     memory.text().map(|text| system_reminder(&text))
 }
 
+impl SessionServices {
+    /// Whether memory files may be read, by the rules as they are now.
+    pub(crate) fn read_check(&self) -> ReadCheck {
+        match self.permissions().read_filter() {
+            Some(is_denied) => ReadCheck(Arc::new(move |path| !is_denied(path))),
+            None => ReadCheck::default(),
+        }
+    }
+}
+
 impl Agent {
     /// The conversation that was told of them is gone: they are read again, and what lies further down is due
     /// again.
     pub(crate) fn begin_instructions_anew(&mut self) {
-        let read = self.instructions.read_again(LoadReason::SessionStart);
+        let read = self.instructions.read_again(LoadReason::SessionStart, self.handle.session.read_check());
         self.replace_instructions(read);
     }
 
@@ -90,10 +100,11 @@ impl Agent {
         call: &ToolCall,
         cancel: &CancellationToken,
     ) -> Option<String> {
-        let path = self.handle.workspace.resolve(touched(&call.name, &call.input)?);
+        let path = self.handle.workspace.resolve(call.description.subject().touched_file()?);
+        let may_read = self.handle.session.read_check();
         let memory = self.instructions.memory.as_mut()?;
         let known = memory.problems().len();
-        let files = memory.nested_for(&path);
+        let files = memory.nested_for(&path, may_read);
         let troubles: Vec<String> = memory.problems()[known..].iter().map(ToString::to_string).collect();
         for trouble in troubles {
             self.handle.session.emit(self.handle.frames.warning(&trouble)).await;
@@ -104,15 +115,6 @@ impl Agent {
         self.publish_instructions();
         self.announce(&files, cancel).await;
         Some(memory::texts(&files))
-    }
-}
-
-/// The file a call of a file tool is about.
-fn touched<'a>(tool: &str, input: &'a Value) -> Option<&'a str> {
-    match tool {
-        "Read" | "Edit" | "Write" => input["file_path"].as_str(),
-        "NotebookEdit" => input["notebook_path"].as_str(),
-        _ => None,
     }
 }
 
@@ -174,13 +176,5 @@ mod tests {
         ];
         let order: Vec<&Path> = imports_first(&files).iter().map(|file| file.path.as_path()).collect();
         assert_eq!(order, ["c", "b", "a", "d", "e"].map(Path::new));
-    }
-
-    #[test]
-    fn only_file_tools_touch_files() {
-        let input = serde_json::json!({"file_path": "x", "notebook_path": "y"});
-        assert_eq!(touched("Read", &input), Some("x"));
-        assert_eq!(touched("NotebookEdit", &input), Some("y"));
-        assert_eq!(touched("Bash", &input), None);
     }
 }

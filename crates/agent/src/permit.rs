@@ -1,13 +1,16 @@
 //! Whether a call may run: rules and mode first, then whoever can be asked. A question to the host is
 //! answered, refused, withdrawn or impossible; anything but a clear yes means the call does not run.
+//!
+//! Every judgement is made for the moment: rules, mode, directories, the folder the shell stands in and the disk are
+//! looked at when a call is about to run, and again when somebody has agreed to it or changed its input.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lathe_hooks::PermissionVerdict;
 use lathe_permissions::{
-    Asked, Call, Decision, Denied, HookVerdict, Judged, Reason, RuleSource, ShownAs, resolve_without_host,
-    resolve_without_surface,
+    Asked, Decision, Denied, HookVerdict, Judged, PermissionQuestion, Reason, RuleSource, ShownAs,
+    resolve_without_host, resolve_without_surface,
 };
 use lathe_protocol::control::{PermissionAllow, PermissionDeny};
 use lathe_protocol::hooks::{
@@ -16,42 +19,54 @@ use lathe_protocol::hooks::{
 };
 use lathe_protocol::message::PermissionDecisionMeta;
 use lathe_protocol::{
-    CanUseToolRequest, PermissionMode, PermissionResult, PermissionUpdate, PermissionUpdateDestination,
-    ToolResultMeta,
+    CallSubject, CanUseToolRequest, PermissionMode, PermissionResult, PermissionUpdate,
+    PermissionUpdateDestination, ToolResultMeta, UserQuestion,
 };
+use lathe_tools::Tool;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentHandle;
 use crate::ask::AskError;
 use crate::config::PromptSurface;
+use crate::hooking::AboutCall;
 use crate::hooking::tools::Before;
-use crate::planning;
-use crate::toolrun::ToolCall;
+use crate::toolrun::{DescribedInput, Refused, ToolCall};
 
 /// The outcome of asking whether a call may run.
 pub enum Permitted {
     /// It may, with this input, at this place on disk if it works on one.
-    Yes { input: Value, place: Option<PathBuf>, meta: ToolResultMeta },
+    Yes { input: DescribedInput, place: Option<PathBuf>, meta: ToolResultMeta },
     /// It may not; the model reads `text`, and the call counts as denied.
     No { text: String, meta: ToolResultMeta },
     /// It may not, and the turn is over.
     Stop { meta: ToolResultMeta },
     /// Refused like input that makes no sense, without counting as a denial.
     Senseless { text: String, meta: ToolResultMeta },
+    /// A hook or the host wrote an input that nobody can use.
+    InvalidInput(Refused),
 }
 
 /// Decides about one call: what the hooks said, the rules, and whoever can be asked.
 pub async fn permit(
     agent: &Arc<AgentHandle>,
+    tool: &dyn Tool,
     call: &ToolCall,
+    told: DescribedInput,
     before: Before,
     cancel: &CancellationToken,
 ) -> Permitted {
-    let Before { input, verdict, .. } = before;
+    let Before { updated_input, verdict, .. } = before;
     if let Some(refused) = verdict.as_ref().and_then(|verdict| refused_by_hook(call, verdict)) {
         return refused;
     }
+    let input = match updated_input {
+        Some(updated) if updated != told.value => match agent.look_over(tool, updated) {
+            Ok(input) => input,
+            Err(refused) => return Permitted::InvalidInput(refused),
+        },
+        Some(_) | None => told,
+    };
     let (Judged { decision, place }, mode) = judge(agent, call, &input);
     let (decision, by_hook) = match &verdict {
         Some(verdict) => after_verdict(decision, verdict, call),
@@ -59,7 +74,7 @@ pub async fn permit(
     };
     // Questions to a person are the one thing that a hook cannot just allow; it may answer them.
     let allows = verdict.as_ref().is_some_and(|said| said.behavior == HookPermissionDecision::Allow);
-    let answered = allows && planning::is_answered(&call.name, &input);
+    let answered = allows && *input.description.subject() == CallSubject::Question(UserQuestion::Answered);
     match decision {
         _ if cancel.is_cancelled() => Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
         Decision::Allow(allowed) => {
@@ -75,7 +90,7 @@ pub async fn permit(
             let host = agent.session.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
             let root = agent.workspace.root.clone();
             let agent_id = agent.identity.child().map(|child| child.agent_id.clone());
-            let question = Question { call, input: &input, asked: &asked, place, root, agent_id };
+            let question = Question { tool, call, input: &input, asked: &asked, place, root, agent_id };
             match settle(agent, &question, host, cancel).await {
                 Some(permitted) => permitted,
                 None if agent.session.surface == PromptSurface::Closed && mode != PermissionMode::DontAsk => {
@@ -100,8 +115,9 @@ fn standing(reason: &Reason) -> &'static str {
 
 /// A call that somebody has to agree to.
 struct Question<'a> {
+    tool: &'a dyn Tool,
     call: &'a ToolCall,
-    input: &'a Value,
+    input: &'a DescribedInput,
     asked: &'a Asked,
     /// The place on disk that the question is about.
     place: Option<PathBuf>,
@@ -125,11 +141,17 @@ impl Question<'_> {
 }
 
 /// What the rules say about a call, and the mode they say it in.
-fn judge(agent: &AgentHandle, call: &ToolCall, input: &Value) -> (Judged, PermissionMode) {
+fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judged, PermissionMode) {
     let cwd = agent.workspace.cwd();
-    let engine = agent.session.permissions();
-    let judged = engine.judge(&Call { tool: &call.name, input, cwd: &cwd, ..Call::default() });
-    (judged, engine.mode())
+    let scope = agent.scope();
+    let judged = agent.session.permissions().judge(&PermissionQuestion {
+        tool: &call.name,
+        input: &input.value,
+        call: &input.description,
+        cwd: &cwd,
+        scope: &scope,
+    });
+    (judged, scope.mode())
 }
 
 /// A hook that says no, or not now.
@@ -175,11 +197,12 @@ async fn settle(
     let hooks = async {
         let event = PermissionRequestInput {
             tool_name: call.name.clone(),
-            tool_input: input.clone(),
+            tool_input: input.value.clone(),
             permission_suggestions: (!asked.suggestions.is_empty()).then(|| asked.suggestions.clone()),
             ..PermissionRequestInput::default()
         };
-        let outcome = agent.fire(HookEventInput::PermissionRequest(event), Some(&call.id), cancel).await;
+        let about = AboutCall { id: &call.id, description: &input.description };
+        let outcome = agent.fire(HookEventInput::PermissionRequest(event), Some(about), cancel).await;
         outcome.permission_request.map(|verdict| verdict.decision)
     };
     if !host {
@@ -277,12 +300,12 @@ async fn ask_host(
 fn request(question: &Question<'_>) -> CanUseToolRequest {
     let Question { call, input, asked, .. } = *question;
     let about = ["command", "description", "file_path", "notebook_path", "url", "query"];
-    let description = about.iter().find_map(|key| input[*key].as_str());
+    let description = about.iter().find_map(|key| input.value[*key].as_str());
     let description = description.map(|text| question.short(text));
     CanUseToolRequest {
         tool_name: call.name.clone(),
         display_name: Some(call.name.clone()),
-        input: input.clone(),
+        input: input.value.clone(),
         tool_use_id: Some(call.id.clone()),
         permission_suggestions: (!asked.suggestions.is_empty()).then(|| asked.suggestions.clone()),
         blocked_path: asked.blocked_path.as_ref().map(|path| path.display().to_string()),
@@ -308,8 +331,9 @@ async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: Permi
     granted(agent, question, allow.updated_input, meta).await
 }
 
-/// Somebody agreed, perhaps to another input. That is another call: what a rule denies stays denied, whoever
-/// wrote it. An input that stayed as it was runs at the place that was asked about, wherever it leads by now.
+/// Somebody agreed, perhaps to another input. That is another call: it is validated and described like a new one,
+/// and what a rule denies stays denied, whoever wrote it. An input that stayed as it was runs at the place that was
+/// asked about, wherever it leads by now.
 async fn granted(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -317,27 +341,36 @@ async fn granted(
     meta: ToolResultMeta,
 ) -> Permitted {
     // No input, or an empty one, means: as it was.
-    let input = match updated {
-        Some(Value::Object(fields)) if !fields.is_empty() => Value::Object(fields),
-        Some(_) | None => question.input.clone(),
+    let changed = match updated {
+        Some(Value::Object(fields)) if !fields.is_empty() => Some(Value::Object(fields)),
+        Some(_) | None => None,
     };
-    let (judged, _) = judge(agent, question.call, &input);
+    let changed = changed.filter(|changed| *changed != question.input.value);
+    let changed = match changed.map(|changed| agent.look_over(question.tool, changed)).transpose() {
+        Ok(changed) => changed,
+        Err(refused) => return Permitted::InvalidInput(refused),
+    };
+    let (judged, _) = judge(agent, question.call, changed.as_ref().unwrap_or(question.input));
     if let Decision::Deny(denied) = judged.decision {
         return refuse(agent, question.call, denied).await;
     }
-    let place = if input == *question.input { question.place.clone() } else { judged.place };
+    let (input, place) = match changed {
+        Some(input) => (input, judged.place),
+        None => (question.input.clone(), question.place.clone()),
+    };
     Permitted::Yes { input, place, meta }
 }
 
 /// Applies an update to the session, and to the settings file it names.
 pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
-    let before = agent.session.permissions().mode();
-    let applied = agent.session.permissions().apply(update);
-    let mode = agent.session.permissions().mode();
+    let (applied, before, mode) = agent.change(|view| {
+        let before = view.scope.mode();
+        let applied = agent.session.permissions().apply(update, &mut view.scope);
+        (applied, before, view.scope.mode())
+    });
     if mode != before {
         agent.session.emit(agent.frames.mode_changed(mode.as_str())).await;
     }
-    agent.session.settings.rules_changed(&agent.session.permissions());
     let saved = if applied.is_ok() && names_a_file(update) {
         agent.session.settings.save_permission(update)
     } else {

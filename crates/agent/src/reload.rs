@@ -68,15 +68,15 @@ impl AgentHandle {
         self.workspace.env.set_base(env.tools);
         self.change(|view| view.compact.follow(compaction));
         let (warnings, mode) = {
-            let mut engine = self.session.permissions();
-            let before = engine.mode();
-            let warnings = replace_rules(&mut engine, rules);
-            engine.replace_directories(&directories.removed, &directories.added);
-            if bypass == BypassMode::Forbidden {
-                engine.forbid_bypass();
-            }
-            let mode = engine.mode();
-            self.session.settings.rules_changed(&engine);
+            let before = self.scope().mode();
+            let warnings = replace_rules(&mut self.session.permissions(), rules);
+            let mode = self.change(|view| {
+                view.scope.replace_directories(&directories.removed, &directories.added);
+                if bypass == BypassMode::Forbidden {
+                    view.scope.forbid_bypass();
+                }
+                view.scope.mode()
+            });
             (warnings, (mode != before).then_some(mode))
         };
         self.workspace.change_dirs(&directories.removed, &directories.added);

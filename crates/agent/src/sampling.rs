@@ -19,7 +19,7 @@ use crate::decide::{Ending, RoundEnd, StopReason};
 use crate::hooking;
 use crate::request;
 use crate::schedule::Access;
-use crate::toolrun::{self, CallEnd, ToolCall};
+use crate::toolrun::{self, CallEnd, FinishedBlock, PreparedCall};
 use crate::turn::{Outcome, Phase, Turn, answered};
 
 /// Overloads in a row after which the fallback model takes over.
@@ -151,11 +151,11 @@ impl Turn<'_> {
             self.estimate_thinking(delta).await;
         }
         if let Some(block) = finished {
-            let block = toolrun::in_own_form(&self.agent.handle, block);
-            answer.replace_last(&block);
-            let uuid = self.say_block(answer, &block, None).await;
-            if let Some(call) = ToolCall::from_block(&self.agent.handle, &block, uuid) {
-                calls.add(toolrun::access(&self.agent.handle, &call), call);
+            let finished = FinishedBlock::new(&self.agent.handle, block);
+            answer.replace_last(&finished.block);
+            let uuid = self.say_block(answer, &finished.block, None).await;
+            if let Some(call) = finished.into_call(uuid) {
+                calls.add(call);
                 self.start_calls(calls);
             }
         }
@@ -273,7 +273,7 @@ impl Turn<'_> {
 
     /// The provider stopped the answer for safety: what it asked for and has not begun is not done.
     async fn leave_out_waiting(&mut self, calls: &mut Calls) {
-        for call in calls.schedule.drain_waiting() {
+        for PreparedCall { call, .. } in calls.schedule.drain_waiting() {
             let answered =
                 toolrun::left_out(call, "The provider stopped this answer for safety; the call was not run.");
             self.say_tool_result(&answered).await;
@@ -414,10 +414,10 @@ impl Turn<'_> {
         let answer = Answer::from_complete(&whole.message, whole.request_id);
         self.count_usage(&answer);
         for block in answer.blocks.clone() {
-            let block = toolrun::in_own_form(&self.agent.handle, block);
-            let uuid = self.say_block(&answer, &block, answer.stop_reason.clone()).await;
-            if let Some(call) = ToolCall::from_block(&self.agent.handle, &block, uuid) {
-                calls.add(toolrun::access(&self.agent.handle, &call), call);
+            let finished = FinishedBlock::new(&self.agent.handle, block);
+            let uuid = self.say_block(&answer, &finished.block, answer.stop_reason.clone()).await;
+            if let Some(call) = finished.into_call(uuid) {
+                calls.add(call);
             }
         }
         self.complete(answer, calls).await

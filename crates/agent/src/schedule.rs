@@ -1,7 +1,13 @@
 //! Which tool calls of one answer may run now. Calls start in the order they were asked for: readers
 //! side by side up to a limit, a writer alone, and nobody overtakes.
+//!
+//! What a call is about is all that is looked at. Whether it may run is decided when it starts, so neither rules nor
+//! the disk are asked here.
 
 use std::collections::VecDeque;
+
+use lathe_permissions::DescribedCall;
+use lathe_protocol::{CallSubject, FileAccess, McpAccess, SessionAccess, UserQuestion};
 
 /// Waiting and running calls of one answer. `C` is whatever the caller needs to start a call.
 pub struct Schedule<C> {
@@ -16,6 +22,32 @@ pub struct Schedule<C> {
 pub enum Access {
     Shared,
     Exclusive,
+}
+
+impl Access {
+    /// Reads run side by side, everything that may change something runs alone.
+    pub fn of(call: &DescribedCall) -> Self {
+        match call.subject() {
+            CallSubject::Shell { .. } if call.is_reading_command() => Self::Shared,
+            CallSubject::File { access: FileAccess::Read | FileAccess::Search { .. }, .. }
+            | CallSubject::Host { .. }
+            | CallSubject::WebSearch { .. }
+            | CallSubject::McpTool { access: McpAccess::ReadOnly, .. }
+            // The calls of an agent are scheduled among themselves.
+            | CallSubject::Agent { .. }
+            | CallSubject::Question(UserQuestion::Open | UserQuestion::Answered)
+            | CallSubject::Session(SessionAccess::Reads) => Self::Shared,
+            CallSubject::Shell { .. }
+            | CallSubject::File { access: FileAccess::Write, .. }
+            | CallSubject::McpTool { access: McpAccess::MayChange, .. }
+            | CallSubject::Skill { .. }
+            | CallSubject::Question(UserQuestion::PlanApproval)
+            | CallSubject::Session(SessionAccess::Changes)
+            // It ends the task, so it waits for what was asked for before it.
+            | CallSubject::FinalAnswer
+            | CallSubject::Unknown => Self::Exclusive,
+        }
+    }
 }
 
 impl<C> Schedule<C> {

@@ -54,6 +54,8 @@ pub struct SessionServices {
     pub settings: Arc<dyn SettingsAccess>,
     /// The hooks of settings files and of the host.
     pub hooks: HookEngine,
+    /// The rule language for the `if` of hooks.
+    pub(crate) if_rules: IfRules,
     /// Files that hooks wait for.
     pub(crate) watch: FileWatch,
     /// Variables that hooks set.
@@ -116,6 +118,10 @@ impl SessionServices {
             env_files: EnvFiles::new(hooks.env_dir.clone()),
             late: Late::default(),
             hook_env: Mutex::new(hooks.env.as_slice().into()),
+            if_rules: IfRules {
+                root: main.workspace.root.clone(),
+                home: hooks.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| home.into()),
+            },
             hooks: hook_engine(this, &process, &main, hooks),
             process,
             first_model: main.choice.id.clone(),
@@ -245,10 +251,6 @@ fn hook_engine(
         ledger: main.workspace.ledger.clone(),
         limit: hooks.limit,
         new_id: Arc::new(move || ids.uuid()),
-        rules: Arc::new(IfRules {
-            root: main.workspace.root.clone(),
-            home: hooks.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| home.into()),
-        }),
         callbacks: Some(Arc::new(HostCallbacks(session.clone()))),
         prompter: Some(Arc::new(Judge(session.clone()))),
         http: Some(Arc::new(WebHooks(hooks.web))),

@@ -1,6 +1,7 @@
 //! The structured answer a turn owes when a JSON schema was given: whether it came, and how often it was
 //! wrong. The check itself is the tool's; what follows from it is decided in `decide.rs`.
 
+use lathe_protocol::CallSubject;
 use lathe_tools::STRUCTURED_OUTPUT;
 use serde_json::Value;
 
@@ -22,7 +23,7 @@ pub struct Structured {
 impl Structured {
     /// Takes note of an answered call, if it is one of these.
     pub fn note(&mut self, answered: &Answered) {
-        if answered.call.name != STRUCTURED_OUTPUT || answered.interrupted {
+        if *answered.call.description.subject() != CallSubject::FinalAnswer || answered.interrupted {
             return;
         }
         if answered.block["is_error"] == true {
@@ -37,7 +38,7 @@ impl Structured {
     /// What the result says when the answer was wrong too often.
     pub fn exhausted(&self) -> String {
         format!(
-            "Failed to provide valid structured output after {} attempts — last StructuredOutput error: {}",
+            "Failed to provide valid structured output after {} attempts — last {STRUCTURED_OUTPUT} error: {}",
             self.failures, self.last_fault
         )
     }

@@ -1,15 +1,18 @@
 //! The only way to a tool, for every caller: look-up → schema → input check → hooks → permission → call
 //! → hooks → instructions that became due → bounded result. The order of this file is the order in which things happen.
+//!
+//! A call is validated and described once, when its block is finished ([`FinishedBlock`]), and again only when a hook
+//! or the host has written another input. What is *decided* from the description is never kept: `permit.rs` looks at
+//! rules, mode, folder and disk when the call is about to run.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use lathe_permissions::DescribedCall;
 use lathe_protocol::system::Informational;
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
-use lathe_tools::{
-    Content, Effect, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput,
-};
+use lathe_tools::{Content, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput};
 use lathe_transcript::DeferredCall;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -20,37 +23,20 @@ use crate::answer::UNPARSED_INPUT;
 use crate::deferred::Siblings;
 use crate::hooking;
 use crate::permit::{Permitted, permit};
-use crate::planning;
-use crate::schedule::Access;
 
 /// A call as the model asked for it.
 #[derive(Debug, Clone)]
 pub struct ToolCall {
     pub id: String,
     pub name: String,
+    /// The input: in the tool's own form if it fits, else as it came.
     pub input: Value,
+    /// What a call with this input is about; unknown where no tool has looked at it.
+    pub description: DescribedCall,
     /// The record of the block that asked, which the result's record points back to.
     pub assistant_uuid: String,
     /// Whether a hook had put it off.
     pub was_deferred: bool,
-}
-
-impl ToolCall {
-    /// Reads a finished `tool_use` block. A name that the host gave to a tool stands for that tool.
-    pub fn from_block(agent: &AgentHandle, block: &Value, assistant_uuid: String) -> Option<Self> {
-        if block["type"] != "tool_use" {
-            return None;
-        }
-        let text = |key: &str| block[key].as_str().unwrap_or("");
-        let name = agent.session.introduction().tool(text("name")).to_owned();
-        Some(Self {
-            id: text("id").to_owned(),
-            name,
-            input: block["input"].clone(),
-            assistant_uuid,
-            was_deferred: false,
-        })
-    }
 }
 
 impl ToolCall {
@@ -60,22 +46,115 @@ impl ToolCall {
             id: call.tool_use_id,
             name: call.name,
             input: call.input,
+            description: DescribedCall::unknown(),
             assistant_uuid: call.assistant_uuid,
             was_deferred: true,
         }
     }
 }
 
-/// A finished block as it is shown and kept: the input of a call in the tool's own form, with numbers out
-/// of numeric strings and defaults filled in. Anything that does not fit its schema stays as it came.
-pub fn in_own_form(agent: &AgentHandle, mut block: Value) -> Value {
-    if block["type"] == "tool_use"
-        && let Some(tool) = block["name"].as_str().and_then(|name| agent.tool(name))
-        && let Ok(input) = tool.fit(block["input"].clone())
-    {
-        block["input"] = input;
+/// A call whose input has been looked over, and the tool that will carry it out.
+#[derive(Debug)]
+pub struct PreparedCall {
+    pub call: ToolCall,
+    /// Why it is answered without being run, if it is.
+    pub tool: Result<Arc<dyn Tool>, Refused>,
+}
+
+/// Why a call cannot run, whoever would permit it.
+#[derive(Debug)]
+pub enum Refused {
+    /// There is no tool of this name.
+    NoTool,
+    /// The input does not fit the schema.
+    Schema(InvalidInput),
+    /// The tool itself will not take it.
+    Tool(ToolFailure),
+}
+
+/// An input and what a call with it is about.
+#[derive(Debug, Clone)]
+pub struct DescribedInput {
+    pub value: Value,
+    pub description: DescribedCall,
+}
+
+impl PreparedCall {
+    /// Looks a call over: its tool, its schema, what it is about.
+    pub fn new(agent: &AgentHandle, mut call: ToolCall) -> Self {
+        let Some(tool) = agent.tool(&call.name) else { return Self { call, tool: Err(Refused::NoTool) } };
+        let fitted = fitting_input(tool.as_ref(), &call.input).map(|input| call.input = input);
+        call.description = agent.describe(tool.as_ref(), &call.input);
+        let checked = fitted.and_then(|()| tool.check(&call.input).map_err(Refused::Tool));
+        Self { tool: checked.map(|()| tool), call }
     }
-    block
+}
+
+/// The input in the tool's own form, with numbers out of numeric strings and defaults filled in.
+fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, Refused> {
+    if let Some(unparsed) = input.get(UNPARSED_INPUT) {
+        let raw = unparsed["raw"].as_str().unwrap_or("");
+        return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), raw)));
+    }
+    tool.fit(input.clone()).map_err(Refused::Schema)
+}
+
+/// A finished block of an answer. The call in it, if it is one, has been looked over.
+pub struct FinishedBlock {
+    /// As it is shown and kept: the input of a call in the tool's own form. Anything that does not fit its schema
+    /// stays as it came.
+    pub block: Value,
+    call: Option<PreparedCall>,
+}
+
+impl FinishedBlock {
+    /// Reads a block. A name that the host gave to a tool stands for that tool.
+    pub fn new(agent: &AgentHandle, mut block: Value) -> Self {
+        if block["type"] != "tool_use" {
+            return Self { block, call: None };
+        }
+        let text = |key: &str| block[key].as_str().unwrap_or("").to_owned();
+        let written = text("name");
+        let name = agent.session.introduction().tool(&written).to_owned();
+        let is_own_name = name == written;
+        let call = ToolCall {
+            id: text("id"),
+            name,
+            input: block["input"].clone(),
+            description: DescribedCall::unknown(),
+            // Known once the block has been written down.
+            assistant_uuid: String::new(),
+            was_deferred: false,
+        };
+        let prepared = PreparedCall::new(agent, call);
+        // Under a name of the host's, a call is shown as the model wrote it.
+        if let Some(shown) = block.get_mut("input").filter(|_| is_own_name) {
+            shown.clone_from(&prepared.call.input);
+        }
+        Self { block, call: Some(prepared) }
+    }
+
+    /// The call, once the block is on record.
+    pub fn into_call(self, assistant_uuid: String) -> Option<PreparedCall> {
+        let mut prepared = self.call?;
+        prepared.call.assistant_uuid = assistant_uuid;
+        Some(prepared)
+    }
+}
+
+impl AgentHandle {
+    /// What a call of a tool with this input is about.
+    fn describe(&self, tool: &dyn Tool, input: &Value) -> DescribedCall {
+        self.session.permissions().describe(tool.subject(input))
+    }
+
+    /// Validates and describes an input that a hook or the host has written, as was done with the model's own.
+    pub(crate) fn look_over(&self, tool: &dyn Tool, input: Value) -> Result<DescribedInput, Refused> {
+        let value = tool.fit(input).map_err(Refused::Schema)?;
+        tool.check(&value).map_err(Refused::Tool)?;
+        let description = self.describe(tool, &value);
+        Ok(DescribedInput { value, description })
+    }
 }
 
 /// What became of a call: always exactly one per call.
@@ -98,20 +177,6 @@ pub struct Answered {
     pub stops: bool,
 }
 
-/// Whether the call may run beside others. Only a call that will pass look-up and schema can be
-/// exclusive: anything else is answered without running.
-pub fn access(agent: &AgentHandle, call: &ToolCall) -> Access {
-    let Some(tool) = agent.tool(&call.name) else { return Access::Shared };
-    let read_only = match tool.effect(&call.input) {
-        Effect::ReadOnly => true,
-        Effect::Writes => false,
-        Effect::Shell(command) => {
-            agent.session.permissions().shell_is_read_only(&command, &agent.workspace.cwd())
-        }
-    };
-    if read_only { Access::Shared } else { Access::Exclusive }
-}
-
 /// How a call ended.
 #[derive(Debug)]
 pub enum CallEnd {
@@ -123,11 +188,11 @@ pub enum CallEnd {
 /// Runs one call through to its answer.
 pub async fn run(
     agent: Arc<AgentHandle>,
-    call: ToolCall,
+    prepared: PreparedCall,
     siblings: watch::Receiver<Siblings>,
     cancel: CancellationToken,
 ) -> CallEnd {
-    match permitted(&agent, call, siblings, &cancel).await {
+    match permitted(&agent, prepared, siblings, &cancel).await {
         Ok(permitted) => CallEnd::Answered(Box::new(execute(&agent, *permitted, &cancel).await)),
         Err(end) => end,
     }
@@ -136,11 +201,11 @@ pub async fn run(
 /// Everything that comes before the call itself; how the call ended, if it got no further.
 pub async fn permitted(
     agent: &Arc<AgentHandle>,
-    call: ToolCall,
+    prepared: PreparedCall,
     siblings: watch::Receiver<Siblings>,
     cancel: &CancellationToken,
 ) -> Result<Box<PermittedCall>, CallEnd> {
-    let ready = prepared(agent, call, siblings, cancel).await?;
+    let ready = told_to_hooks(agent, prepared, siblings, cancel).await?;
     let said = ready.before.said.clone();
     match decided(agent, ready, cancel).await {
         Ok(permitted) => Ok(Box::new(permitted)),
@@ -152,31 +217,29 @@ pub async fn permitted(
 struct Ready {
     tool: Arc<dyn Tool>,
     call: ToolCall,
+    /// The input as hooks were told of it.
+    told: DescribedInput,
     before: hooking::tools::Before,
 }
 
-/// Look-up, schema and the hooks that come first; how the call ended, if it got no further.
-async fn prepared(
+/// The hooks that come first; how the call ended, if it got no further.
+async fn told_to_hooks(
     agent: &Arc<AgentHandle>,
-    call: ToolCall,
+    prepared: PreparedCall,
     siblings: watch::Receiver<Siblings>,
     cancel: &CancellationToken,
 ) -> Result<Ready, CallEnd> {
     let ended = |answered: Answered| Err(CallEnd::Answered(Box::new(answered)));
+    let PreparedCall { call, tool } = prepared;
     if cancel.is_cancelled() {
         return ended(interrupted(call, None));
     }
-    let Some(tool) = agent.tool(&call.name) else {
-        let text = unknown_tool(agent, &call.name);
-        return ended(failed(call, ToolFailure::Rejected(text), None));
+    let tool = match tool {
+        Ok(tool) => tool,
+        Err(refused) => return ended(refuse_input(agent, call, refused)),
     };
-    let input = match checked_input(tool.as_ref(), &call) {
-        Ok(input) => input,
-        Err(Refused::Schema(invalid)) => return ended(invalid_input(call, &invalid)),
-        Err(Refused::Tool(failure)) => return ended(failed(call, failure, None)),
-    };
-    let input = planning::own_input(agent, tool.name(), input);
-    let mut before = hooking::tools::before(agent, &call, input, cancel).await;
+    let told = completed(agent, tool.as_ref(), &call);
+    let mut before = hooking::tools::before(agent, &call, &told, cancel).await;
     if before.puts_off() {
         match Siblings::known(siblings, cancel).await {
             Siblings::None => return Err(CallEnd::Deferred(Box::new(call))),
@@ -195,7 +258,15 @@ async fn prepared(
         // Hooks that were broken off have said nothing: the call must not run as if they had agreed.
         return ended(interrupted(call, None));
     }
-    Ok(Ready { tool, call, before })
+    Ok(Ready { tool, call, told, before })
+}
+
+/// The input of the model with what the tool and the session put in, or take out, before anybody sees it.
+fn completed(agent: &AgentHandle, tool: &dyn Tool, call: &ToolCall) -> DescribedInput {
+    let value = tool.complete_input(call.input.clone(), &agent.workspace);
+    let description =
+        if value == call.input { call.description.clone() } else { agent.describe(tool, &value) };
+    DescribedInput { value, description }
 }
 
 /// A call that may run.
@@ -214,32 +285,29 @@ async fn decided(
     ready: Ready,
     cancel: &CancellationToken,
 ) -> Result<PermittedCall, Box<Answered>> {
-    let Ready { tool, call, before } = ready;
+    let Ready { tool, call, told, before } = ready;
     let said = before.said.clone();
-    let (input, place, meta) = match permit(agent, &call, before, cancel).await {
+    let (input, place, meta) = match permit(agent, tool.as_ref(), &call, told, before, cancel).await {
         Permitted::Yes { input, place, meta } => (input, place, meta),
         Permitted::No { text, meta } => return Err(Box::new(denied(call, &text, meta))),
         Permitted::Stop { meta } => return Err(Box::new(stopped(call, meta))),
         Permitted::Senseless { text, meta } => {
             return Err(Box::new(failed(call, ToolFailure::Rejected(text), Some(meta))));
         }
-    };
-    // Hooks and hosts may have written another input.
-    let input = match valid_input(tool.as_ref(), input) {
-        Ok(input) => input,
-        Err(Refused::Schema(invalid)) => return Err(Box::new(invalid_input(call, &invalid))),
-        Err(Refused::Tool(failure)) => return Err(Box::new(failed(call, failure, None))),
+        Permitted::InvalidInput(refused) => return Err(Box::new(refuse_input(agent, call, refused))),
     };
     // From here on the call is what was permitted, which hooks and the host may have changed.
-    let call = ToolCall { input, ..call };
+    let call = ToolCall { input: input.value, description: input.description, ..call };
     let context = ToolContext {
         tool_use_id: call.id.clone(),
         cancel: cancel.clone(),
         workspace: agent.workspace.clone(),
+        session: agent.clone(),
         place,
         closed_paths: agent.session.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
     };
-    if let Some(path) = tool.changed_file(&call.input).and_then(|path| context.real_path(path).ok()) {
+    let changed = call.description.subject().changed_file();
+    if let Some(path) = changed.and_then(|path| context.real_path(path).ok()) {
         agent.session.checkpoint_file(&path, &call.assistant_uuid);
     }
     Ok(PermittedCall { tool, call, context, meta, said })
@@ -256,13 +324,10 @@ pub async fn execute(
     let cwd = agent.workspace.cwd();
     let outcome = tool.call(&call.input, &context).await;
     let duration_ms = began.elapsed().as_millis() as u64;
-    if let (Ok(output), Effect::Shell(command)) = (&outcome, tool.effect(&call.input)) {
-        note_shown_file(agent, &command, &cwd, output);
+    if let Ok(output) = &outcome {
+        note_shown_file(agent, &call.description, &cwd, output);
     }
     agent.session.totals().add_tool_time(duration_ms);
-    if outcome.is_ok() {
-        planning::follow(agent, tool.name()).await;
-    }
     let answered = match outcome {
         Ok(output) => succeeded(call, output, meta),
         Err(ToolFailure::Interrupted) => broken_off(call),
@@ -272,31 +337,22 @@ pub async fn execute(
 }
 
 /// A command that did nothing but show a file has read it for the model.
-fn note_shown_file(agent: &AgentHandle, command: &str, cwd: &Path, output: &ToolOutput) {
-    let shows = agent.session.permissions().shell_shows(command, cwd);
-    let Some(file) = shows else { return };
+fn note_shown_file(agent: &AgentHandle, call: &DescribedCall, cwd: &Path, output: &ToolOutput) {
+    let Some(file) = call.shown_file(cwd) else { return };
     let all_of_it = file.whole && output.result["persistedOutputPath"].is_null();
     agent.workspace.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
 }
 
-enum Refused {
-    Schema(InvalidInput),
-    Tool(ToolFailure),
-}
-
-/// Schema, then the tool's own look at the input.
-fn checked_input(tool: &dyn Tool, call: &ToolCall) -> Result<Value, Refused> {
-    if let Some(unparsed) = call.input.get(UNPARSED_INPUT) {
-        let raw = unparsed["raw"].as_str().unwrap_or("");
-        return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), raw)));
+/// The answer to a call whose input nobody can use.
+fn refuse_input(agent: &AgentHandle, call: ToolCall, refused: Refused) -> Answered {
+    match refused {
+        Refused::NoTool => {
+            let text = unknown_tool(agent, &call.name);
+            failed(call, ToolFailure::Rejected(text), None)
+        }
+        Refused::Schema(invalid) => error(call, invalid.content(), json!(invalid.result()), None),
+        Refused::Tool(failure) => failed(call, failure, None),
     }
-    valid_input(tool, call.input.clone())
-}
-
-fn valid_input(tool: &dyn Tool, input: Value) -> Result<Value, Refused> {
-    let input = tool.fit(input).map_err(Refused::Schema)?;
-    tool.check(&input).map_err(Refused::Tool)?;
-    Ok(input)
 }
 
 fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answered {
@@ -331,10 +387,6 @@ fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) ->
 /// The answer to a call that is not run, for a reason that has nothing to do with the call.
 pub fn left_out(call: ToolCall, why: &str) -> Answered {
     error(call, why.to_owned(), json!(format!("Error: {why}")), None)
-}
-
-fn invalid_input(call: ToolCall, invalid: &InvalidInput) -> Answered {
-    error(call, invalid.content(), json!(invalid.result()), None)
 }
 
 /// The call was not permitted, and the turn ends with it.

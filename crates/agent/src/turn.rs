@@ -9,7 +9,7 @@ use lathe_protocol::hooks::{HookEventInput, MessageDisplayInput};
 use lathe_protocol::{
     AssistantMessage, ContentBlock, HookEvent, InboundUser, PermissionDenial, Usage, UserMessage,
 };
-use lathe_tools::STRUCTURED_OUTPUT;
+use lathe_tools::{CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -402,10 +402,7 @@ fn nudge_text(nudge: Nudge) -> &'static str {
             "The connection broke while you were answering and the rest was lost. Carry on exactly where \
              the text above stops."
         }
-        Nudge::Structure => {
-            "[structured-output-enforce] The answer is wanted in the shape of a schema. Finish by calling \
-             the StructuredOutput tool with it now; text alone is not delivered."
-        }
+        Nudge::Structure => CALL_STRUCTURED_OUTPUT,
     }
 }
 

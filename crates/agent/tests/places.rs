@@ -9,9 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use lathe_exec::Ledger;
-use lathe_permissions::{Call, Decision, Engine, EngineConfig};
+use lathe_permissions::{
+    Decision, Engine, EngineConfig, PermissionQuestion, PermissionScope, PermissionScopeConfig,
+};
 use lathe_protocol::PermissionMode;
-use lathe_tools::{PathFilter, ToolContext, ToolSet, Workspace, builtin_tools};
+use lathe_tools::{DetachedSession, PathFilter, ToolContext, ToolSet, Workspace, builtin_tools};
 use rustix::fs::{CWD, RenameFlags};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +31,7 @@ struct World {
     project: PathBuf,
     outside: PathBuf,
     engine: Engine,
+    scope: PermissionScope,
     tools: ToolSet,
     workspace: Arc<Workspace>,
 }
@@ -45,13 +48,14 @@ impl World {
             fs::write(folder.join("n.ipynb"), NOTEBOOK.replace("WORD", word)).unwrap();
         }
         fs::write(outside.join("only-outside"), "CANARY\n").unwrap();
-        let engine = Engine::new(EngineConfig {
+        let engine = Engine::new(EngineConfig { root: Some(project.clone()), ..EngineConfig::default() });
+        let scope = PermissionScope::new(PermissionScopeConfig {
             mode: PermissionMode::AcceptEdits,
             working_dirs: vec![project.clone()],
-            ..EngineConfig::default()
+            ..PermissionScopeConfig::default()
         });
         let workspace = Arc::new(Workspace::new(project.clone(), Ledger::default()));
-        Self { _root: root, project, outside, engine, tools: ToolSet::new(builtin_tools()), workspace }
+        Self { _root: root, project, outside, engine, scope, tools: ToolSet::new(builtin_tools()), workspace }
     }
 
     /// What lies outside, to be compared.
@@ -69,8 +73,11 @@ impl World {
 
     /// Decides about a call and carries it out if it is allowed; what came out of it.
     async fn call(&self, tool: &str, input: &Value) -> Option<Result<String, String>> {
-        let call = Call { tool, input, cwd: &self.project, ..Call::default() };
-        let judged = self.engine.judge(&call);
+        let carries_out = self.tools.get(tool).unwrap();
+        let call = self.engine.describe(carries_out.subject(input));
+        let cwd = &self.project;
+        let question = PermissionQuestion { tool, input, call: &call, cwd, scope: &self.scope };
+        let judged = self.engine.judge(&question);
         if !matches!(judged.decision, Decision::Allow(_)) {
             return None;
         }
@@ -78,10 +85,11 @@ impl World {
             tool_use_id: "toolu_1".to_owned(),
             cancel: CancellationToken::new(),
             workspace: self.workspace.clone(),
+            session: Arc::new(DetachedSession),
             place: judged.place,
             closed_paths: self.engine.read_filter().map(|filter| Arc::new(filter) as PathFilter),
         };
-        let outcome = self.tools.get(tool).unwrap().call(input, &context).await;
+        let outcome = carries_out.call(input, &context).await;
         Some(match outcome {
             Ok(output) => Ok(format!("{:?} {}", output.content, output.result)),
             Err(failure) => Err(failure.content().unwrap()),

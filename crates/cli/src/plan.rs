@@ -246,7 +246,7 @@ fn text_or_file(args: &Args, name: &str, what: &str) -> Result<Option<String>, S
 fn tools(args: &Args) -> ToolChoice {
     if !args.has("tools") {
         return if args.has("bare") {
-            ToolChoice::Only(["Bash", "Edit", "Read"].map(str::to_owned).to_vec())
+            ToolChoice::Only(lathe_tools::BARE_TOOLS.map(str::to_owned).to_vec())
         } else {
             ToolChoice::Default
         };

@@ -158,3 +158,35 @@ fn what_the_parent_program_forbids_stays_forbidden() {
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("--managed-settings"), "{}", refused.stderr);
 }
+
+#[test]
+fn explanations_describe_calls_as_their_tools_do() {
+    let context = context();
+    let explain = |words: &[&str]| {
+        let words: Vec<&str> = ["permissions", "explain"].iter().chain(words).copied().collect();
+        context.run(&words).success().stdout
+    };
+    let rules = ["--allow", "Bash(npm test)", "--deny", "Read(./secret)"];
+    let with_rules = |words: &[&str]| explain(&[&rules[..], words].concat());
+    for (words, decision) in [
+        (["Bash", "npm test"], "decision: allow"),
+        (["Bash", "npm publish"], "decision: ask"),
+        (["Read", "secret"], "decision: deny"),
+        (["Grep", "secret"], "decision: deny"),
+        (["Write", "secret"], "decision: deny"),
+        (["Glob", "../*"], "decision: ask"),
+        (["EnterPlanMode", "{}"], "decision: allow"),
+        (["AskUserQuestion", "{}"], "decision: ask"),
+        // The name of a tool that there is not, however well known, is no reason to let it run.
+        (["TodoWrite", "{}"], "decision: ask"),
+        (["mcp__git__log", "{}"], "decision: ask"),
+    ] {
+        let shown = with_rules(&words);
+        assert!(shown.contains(decision), "{words:?}: {shown}");
+        let known = !matches!(words[0], "TodoWrite" | "mcp__git__log");
+        assert_eq!(shown.contains("there is no such tool"), !known, "{shown}");
+    }
+    assert!(explain(&["--allow", "mcp__git", "mcp__git__log", "{}"]).contains("decision: allow"));
+    let planned = explain(&["--mode", "plan", "Write", "x"]);
+    assert!(planned.contains("decision: ask") && planned.contains("mode:     plan"), "{planned}");
+}

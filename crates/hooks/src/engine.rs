@@ -17,7 +17,7 @@ use crate::handler::{Firing, Said};
 use crate::merge;
 use crate::registry::{CallbackMatchers, HookWarning, Registry, compile, compile_callbacks};
 use crate::text::Cutter;
-use crate::{AsyncResult, HookEvents, HookSource, Outcome, Services};
+use crate::{AsyncResult, HookEvents, HookSource, Outcome, RuleMatcher, Services};
 
 /// How many hooks of one event run at the same time; the others wait for their turn.
 pub const MAX_PARALLEL: usize = 32;
@@ -91,6 +91,8 @@ pub struct RunContext<'a> {
     pub cancel: &'a CancellationToken,
     /// Who gets the frames of command hooks.
     pub events: Arc<dyn HookEvents>,
+    /// Evaluates the `if` of handlers for the call that the event is about, which its maker has described.
+    pub rules: &'a dyn RuleMatcher,
 }
 
 /// The hooks of one session.
@@ -165,7 +167,7 @@ impl HookEngine {
     /// it started.
     pub async fn run(&self, input: &HookInput, context: RunContext<'_>) -> Outcome {
         let State { registry, options } = self.state();
-        let selected = registry.select(input, options.enabled, self.services.rules.as_ref());
+        let selected = registry.select(input, options.enabled, context.rules);
         if selected.is_empty() {
             return Outcome::default();
         }

@@ -22,8 +22,6 @@ pub struct Services {
     pub limit: HookLimit,
     /// Makes ids (UUIDs) for hooks and for callbacks of events that have no tool call.
     pub new_id: Arc<dyn Fn() -> String + Send + Sync>,
-    /// Evaluates the `if` of handlers.
-    pub rules: Arc<dyn RuleMatcher>,
     /// Reaches the host; without it callbacks fail as if the host were gone.
     pub callbacks: Option<Arc<dyn Callbacks>>,
     /// Asks models; without it prompt hooks are reported as not supported.

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use lathe_permissions::{Engine, EngineConfig, RuleSource, mode_warning, parse_rule_list};
+use lathe_permissions::{
+    Engine, EngineConfig, PermissionScope, PermissionScopeConfig, RuleSource, mode_warning, parse_rule_list,
+};
 use lathe_protocol::{PermissionBehavior, PermissionMode, Settings};
 
 use crate::children::Children;
 use crate::client::DEFAULT_MODEL;
 use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
-use crate::live::{self, LiveSettings, RulesInForce};
+use crate::live::{self, LiveSettings};
 use crate::options::SessionOptions;
 use crate::settings::{self, RunSettings};
 use crate::warning::{LaunchWarning, WarningSink};
@@ -73,12 +75,7 @@ impl Ground {
         named.or(self.wanted.model.as_deref()).unwrap_or(DEFAULT_MODEL).to_owned()
     }
 
-    pub fn into_live(
-        self,
-        options: &SessionOptions,
-        children: Children,
-        rules: RulesInForce,
-    ) -> LiveSettings {
+    pub fn into_live(self, options: &SessionOptions, children: Children) -> LiveSettings {
         LiveSettings {
             children,
             cwd: self.cwd,
@@ -86,7 +83,6 @@ impl Ground {
             dirs: Mutex::new(self.settings_dirs),
             session_end_budget: live::session_end_budget(&self.env),
             autocompact: options.autocompact,
-            rules,
             settings: self.settings,
         }
     }
@@ -101,23 +97,23 @@ fn settings_dirs(settings: &RunSettings) -> Vec<PathBuf> {
     settings.stack().permission_dirs().into_iter().map(|dir| dir.path).collect()
 }
 
-/// The engine alone, for those who only want to know what it would say.
-pub fn permission_engine(
+/// Rules, mode and directories alone, for those who only want to know what they would say.
+pub fn permissions_of(
     options: &SessionOptions,
     env: &LaunchEnvironment,
     warnings: &WarningSink,
-) -> Result<Engine, LaunchError> {
+) -> Result<(Engine, PermissionScope), LaunchError> {
     permissions(options, &Ground::find(options, env.clone(), warnings)?, None, warnings)
 }
 
-/// The rules and the mode: those of the settings files, then those of the command line. A resumed session goes on
+/// The rules, the mode and the directories: those of the settings files, then those of the command line. A resumed session goes on
 /// in its mode unless the command line names one.
 pub fn permissions(
     options: &SessionOptions,
     ground: &Ground,
     saved_mode: Option<PermissionMode>,
     warnings: &WarningSink,
-) -> Result<Engine, LaunchError> {
+) -> Result<(Engine, PermissionScope), LaunchError> {
     let (env, stack) = (&ground.env, ground.settings.stack());
     let mode = options.permission_mode.or(saved_mode).or(stack.default_mode()).unwrap_or_default();
     if let Some(warning) = mode_warning(mode) {
@@ -132,12 +128,15 @@ pub fn permissions(
     }
     let mut working_dirs = vec![ground.cwd.clone()];
     working_dirs.extend(ground.extra_dirs());
-    let mut engine = Engine::new(EngineConfig {
+    let scope = PermissionScope::new(PermissionScopeConfig {
         mode,
         working_dirs,
+        bypass_available: (options.bypass_available || bypass) && !stack.bypass_is_disabled(),
+    });
+    let mut engine = Engine::new(EngineConfig {
+        root: Some(ground.cwd.clone()),
         home: env.home().map(Path::to_owned),
         config_dir: env.config_dir(),
-        bypass_available: (options.bypass_available || bypass) && !stack.bypass_is_disabled(),
         managed_allow_only: stack.managed_rules_only(),
         plan_dir: plan_dir(ground),
         ..EngineConfig::default()
@@ -155,7 +154,7 @@ pub fn permissions(
         misread.extend(engine.add_rules(behavior, RuleSource::CliArg, rules));
     }
     misread.into_iter().for_each(|warning| warnings(LaunchWarning::Rule(Box::new(warning))));
-    Ok(engine)
+    Ok((engine, scope))
 }
 
 /// Where plans are written, which plan mode permits.

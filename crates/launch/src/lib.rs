@@ -23,7 +23,7 @@ mod warning;
 pub use client::ModelSource;
 pub use env::LaunchEnvironment;
 pub use error::LaunchError;
-pub use ground::permission_engine;
+pub use ground::permissions_of;
 pub use host::RealHost;
 pub use live::hooks_of;
 pub use options::SessionOptions;

@@ -1,17 +1,15 @@
 //! The settings of a run while it runs: what a host may look at and change, and what files say after somebody
 //! has edited them. What a change means for the session is decided there.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lathe_agent::access::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
 use lathe_agent::{CompactPolicy, Switch};
 use lathe_hooks::{Enabled, EngineOptions, HookSource};
-use lathe_permissions::Engine;
 use lathe_protocol::PermissionUpdate;
 use lathe_protocol::settings::{HooksSettings, Settings};
-use lathe_settings::memory::ReadCheck;
 use lathe_settings::{Changed, HookSwitch, SettingsStack, Source};
 use serde_json::{Value, json};
 
@@ -34,32 +32,6 @@ pub struct LiveSettings {
     pub session_end_budget: Option<Duration>,
     /// `--autocompact`.
     pub autocompact: Option<Autocompact>,
-    pub rules: RulesInForce,
-}
-
-/// The rules of the session as they are now, for those who look at paths from outside of it: memory files.
-#[derive(Clone)]
-pub struct RulesInForce(Arc<RwLock<Engine>>);
-
-impl RulesInForce {
-    pub fn new(engine: Engine) -> Self {
-        Self(Arc::new(RwLock::new(engine)))
-    }
-
-    /// Whether a rule denies reading a path.
-    pub fn deny_reading(&self, path: &Path) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).read_denied(path)
-    }
-
-    /// The question whether a memory file may be read, for as long as the session runs.
-    pub fn read_check(&self) -> ReadCheck {
-        let rules = self.clone();
-        ReadCheck(Arc::new(move |path: &Path| !rules.deny_reading(path)))
-    }
-
-    fn set(&self, engine: &Engine) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = engine.clone();
-    }
 }
 
 impl LiveSettings {
@@ -182,10 +154,6 @@ impl SettingsAccess for LiveSettings {
     fn current(&self) -> Option<Reloaded> {
         let stack = self.settings.stack();
         Some(self.state(&stack, Vec::new()))
-    }
-
-    fn rules_changed(&self, engine: &Engine) {
-        self.rules.set(engine);
     }
 
     fn permission_rules(&self) -> Value {

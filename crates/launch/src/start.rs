@@ -19,6 +19,7 @@ use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::Engine;
 use lathe_protocol::{Inbound, Init, Outbound, Settings};
+use lathe_settings::memory::ReadCheck;
 use lathe_tools::{
     ChildEnvironment, Selection, StructuredOutput, Tool, ToolSet, Workspace, builtin_tools, interactive_tools,
 };
@@ -31,7 +32,7 @@ use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::ground::{Ground, permissions, plan_dir};
 use crate::host::RealHost;
-use crate::live::{self, RulesInForce};
+use crate::live;
 use crate::options::{SessionOptions, ToolChoice};
 use crate::retention::Retention;
 use crate::services::SharedServices;
@@ -100,7 +101,7 @@ pub fn prepare(
     let chosen = client::choose(model, ground.model_name(options), env, helper, &ledger, services)?;
     chosen.warnings.into_iter().for_each(|warning| warnings(warning));
     let model_id = client::catalog(env).resolve(&chosen.name, Phase::Working);
-    let mut permissions = permissions(options, &ground, session.saved_mode(), warnings)?;
+    let (mut permissions, scope) = permissions(options, &ground, session.saved_mode(), warnings)?;
     let tools = tools(options, &permissions)?;
     let children = Children::new(ground.process.clone(), &session_id);
     let child_env = children.env(&ground.variables);
@@ -109,8 +110,7 @@ pub fn prepare(
     workspace.output_dir = own_dir.join("tool-results");
     workspace.env = Arc::new(ChildEnvironment::new(child_env.tools));
     permissions.add_readable(&workspace.output_dir);
-    let rules = RulesInForce::new(permissions.clone());
-    let mut instructions = settings::instructions(env, &ground.settings.stack(), rules.read_check());
+    let mut instructions = settings::instructions(env, &ground.settings.stack(), read_check(&permissions));
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
     entitle(&session, options);
     let retention = Retention::of(options, env, ground.wanted.cleanup_period_days, warnings);
@@ -131,6 +131,7 @@ pub fn prepare(
                 ..model_choice(options, env, &ground.wanted, model_id)
             },
             tools,
+            scope,
             workspace,
             limits: turn_limits(options, env),
             compaction: live::compaction(options.autocompact, env, &ground.wanted),
@@ -147,9 +148,17 @@ pub fn prepare(
         frames: frame_options(options, env),
         surface: options.surface.clone(),
         beginning: session.beginning,
-        settings: Arc::new(ground.into_live(options, children, rules)),
+        settings: Arc::new(ground.into_live(options, children)),
     };
     Ok(PreparedSession { config, retention, scratch })
+}
+
+/// Whether memory files may be read, by the rules that the session starts with.
+fn read_check(permissions: &Engine) -> ReadCheck {
+    match permissions.read_filter() {
+        Some(is_denied) => ReadCheck(Arc::new(move |path| !is_denied(path))),
+        None => ReadCheck::default(),
+    }
 }
 
 fn process_services(host: Arc<dyn Host>, env: &LaunchEnvironment) -> Arc<ProcessServices> {

@@ -6,12 +6,16 @@
     reason = "an example prints and takes an argument"
 )]
 
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use lathe_permissions::{Call, Engine, EngineConfig, RuleSource};
+use lathe_permissions::{EngineConfig, PermissionScopeConfig, RuleSource};
 use lathe_protocol::permission::PermissionBehavior;
 use serde_json::{Value, json};
+use support::Rig;
 
 /// Decisions that are timed for each figure.
 const ROUNDS: usize = 2001;
@@ -19,9 +23,9 @@ const ROUNDS: usize = 2001;
 /// A rule with a number.
 type Numbered = fn(usize) -> String;
 
-fn engine(root: &Path, rules: usize) -> Engine {
-    let mut engine =
-        Engine::new(EngineConfig { working_dirs: vec![root.to_owned()], ..EngineConfig::default() });
+fn engine(root: &Path, rules: usize) -> Rig {
+    let scope = PermissionScopeConfig { working_dirs: vec![root.to_owned()], ..Default::default() };
+    let mut engine = Rig::new(EngineConfig::default(), scope);
     let kinds: [(PermissionBehavior, Numbered); 4] = [
         (PermissionBehavior::Deny, |n| format!("Bash(denied{n} sub{n} *)")),
         (PermissionBehavior::Allow, |n| format!("Bash(allowed{n} *)")),
@@ -35,12 +39,11 @@ fn engine(root: &Path, rules: usize) -> Engine {
     engine
 }
 
-fn median_micros(engine: &Engine, tool: &str, input: &Value, cwd: &Path) -> f64 {
-    let call = Call { tool, input, cwd, ..Call::default() };
+fn median_micros(engine: &Rig, tool: &str, input: &Value, cwd: &Path) -> f64 {
     let mut times: Vec<f64> = (0..ROUNDS)
         .map(|_| {
             let began = Instant::now();
-            std::hint::black_box(engine.decide(&call));
+            std::hint::black_box(engine.decide(tool, input, cwd));
             began.elapsed().as_secs_f64() * 1e6
         })
         .collect();

@@ -5,23 +5,25 @@
     reason = "a maintainer's tool: it builds a project directory and prints"
 )]
 
+#[path = "../tests/support/mod.rs"]
+mod support;
+
 use std::fs;
 use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lathe_permissions::{Call, Engine, EngineConfig, RuleSource};
+use lathe_permissions::{EngineConfig, PermissionScopeConfig, RuleSource};
 use lathe_protocol::permission::PermissionBehavior;
 use serde_json::{Value, json};
+use support::Rig;
 
 const ROUNDS: u32 = 2000;
 
-fn engine(root: &Path, rules: usize) -> Engine {
-    let mut engine = Engine::new(EngineConfig {
-        working_dirs: vec![root.to_owned()],
-        home: Some("/home/somebody".into()),
-        ..EngineConfig::default()
-    });
+fn engine(root: &Path, rules: usize) -> Rig {
+    let scope = PermissionScopeConfig { working_dirs: vec![root.to_owned()], ..Default::default() };
+    let config = EngineConfig { home: Some("/home/somebody".into()), ..EngineConfig::default() };
+    let mut engine = Rig::new(config, scope);
     // A mixture of every kind, shared out over the three behaviours.
     for index in 0..rules {
         let (behavior, rule) = match index % 10 {
@@ -43,12 +45,11 @@ fn engine(root: &Path, rules: usize) -> Engine {
 }
 
 /// The median of many decisions.
-fn measure(engine: &Engine, root: &Path, tool: &str, input: &Value) -> Duration {
-    let call = Call { tool, input, cwd: root, ..Call::default() };
+fn measure(engine: &Rig, root: &Path, tool: &str, input: &Value) -> Duration {
     let mut times: Vec<Duration> = (0..ROUNDS)
         .map(|_| {
             let started = Instant::now();
-            black_box(engine.decide(black_box(&call)));
+            black_box(engine.decide(tool, black_box(input), root));
             started.elapsed()
         })
         .collect();
@@ -88,10 +89,10 @@ fn main() {
     }
     let bomb = json!({"command": format!("{}{}", "(".repeat(20_000), ")".repeat(20_000))});
     let started = Instant::now();
-    black_box(engine(&root, 0).decide(&Call { tool: "Bash", input: &bomb, cwd: &root, ..Call::default() }));
+    black_box(engine(&root, 0).decide("Bash", &bomb, &root));
     println!("{:<58} {:>10.1?}", "40 KB of nested parentheses", started.elapsed());
     let bomb = json!({"command": "$((".repeat(20_000)});
     let started = Instant::now();
-    black_box(engine(&root, 0).decide(&Call { tool: "Bash", input: &bomb, cwd: &root, ..Call::default() }));
+    black_box(engine(&root, 0).decide("Bash", &bomb, &root));
     println!("{:<58} {:>10.1?}", "60 KB of nested arithmetic", started.elapsed());
 }

@@ -5,16 +5,19 @@
     reason = "a maintainer's tool: it reads the environment and prints"
 )]
 
-use lathe_permissions::{Call, Engine, EngineConfig};
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use lathe_permissions::{EngineConfig, PermissionScopeConfig};
+use support::Rig;
 
 fn main() {
     let cwd = std::env::current_dir().expect("a working directory");
     let home = std::env::var_os("HOME").map(Into::into);
-    let engine =
-        Engine::new(EngineConfig { working_dirs: vec![cwd.clone()], home, ..EngineConfig::default() });
+    let scope = PermissionScopeConfig { working_dirs: vec![cwd.clone()], ..Default::default() };
+    let engine = Rig::new(EngineConfig { home, ..EngineConfig::default() }, scope);
     for command in std::env::args().skip(1) {
         let input = serde_json::json!({ "command": command });
-        let call = Call { tool: "Bash", input: &input, cwd: &cwd, ..Call::default() };
-        println!("{}", engine.explain(&call));
+        println!("{}", engine.explain("Bash", &input, &cwd));
     }
 }

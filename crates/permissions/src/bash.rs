@@ -14,18 +14,18 @@ mod touch;
 use std::path::{Path, PathBuf};
 
 use lathe_protocol::permission::PermissionMode;
-use serde_json::Value;
 
 use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
-use crate::engine::{Call, Engine};
+use crate::engine::Engine;
 use crate::message;
 use crate::paths::{Kind, Located};
-use crate::rule::MatchedRule;
+use crate::question::{ParsedShell, PermissionQuestion};
+use crate::rule::{MatchedRule, rule_names};
 use crate::shell::commands::{Effect, Touch, TouchAccess, Touched};
 use crate::shell::parse::ParseError;
 use crate::shell::unwrap::program_name;
-use crate::shell::value::Arg;
-use crate::shell::walk::{Analysis, Found, Invocation, Opens, Step, analyse};
+use crate::shell::value::{Arg, Known};
+use crate::shell::walk::{Analysis, Found, Invocation, Opens, Step};
 use standing::Standings;
 
 /// Commands longer than this are asked about, whatever they are.
@@ -34,6 +34,7 @@ const MAX_CHARS: usize = 10_000;
 /// A command under examination.
 pub(crate) struct Shell<'a> {
     pub engine: &'a Engine,
+    pub question: &'a PermissionQuestion<'a>,
     pub tool: &'a str,
     pub command: &'a str,
     pub analysis: &'a Analysis,
@@ -43,33 +44,36 @@ pub(crate) struct Shell<'a> {
 }
 
 /// Decides about a command. Rules for the whole tool that deny have been looked at.
-pub(crate) fn decide(engine: &Engine, call: &Call<'_>, tool: &str) -> Decision {
-    let Some(command) = call.input.get("command").and_then(Value::as_str) else {
-        let text = "The command is missing or is no text.";
-        return Decision::Deny(Denied {
-            reason: Reason::Other(text.to_owned()),
-            message: text.to_owned(),
-            shown_as: ShownAs::ToolUseError,
-            was_question: false,
-        });
-    };
-    let analysis = match analyse(command, &engine.known()) {
+pub(crate) fn decide(
+    engine: &Engine,
+    question: &PermissionQuestion<'_>,
+    tool: &str,
+    parsed: &ParsedShell,
+) -> Decision {
+    let analysis = match &parsed.analysis {
         Ok(analysis) => analysis,
-        Err(error) => return unreadable(engine, call, tool, &error),
+        Err(error) => return unreadable(engine, question, tool, error),
     };
-    let standings = Standings::new(&analysis, call.cwd);
-    let mut shell = Shell { engine, tool, command, analysis: &analysis, standings, arrivals: Vec::new() };
+    let standings = Standings::new(analysis, question.cwd);
+    let mut shell =
+        Shell { engine, question, tool, command: &parsed.command, analysis, standings, arrivals: Vec::new() };
     shell.arrivals = shell.find_arrivals();
-    shell.decide(call)
+    shell.decide()
 }
 
 /// A command that cannot be parsed may hide anything: only a session that asks about nothing, and has no rule
 /// to keep, lets it pass.
-fn unreadable(engine: &Engine, call: &Call<'_>, tool: &str, error: &ParseError) -> Decision {
+fn unreadable(
+    engine: &Engine,
+    question: &PermissionQuestion<'_>,
+    tool: &str,
+    error: &ParseError,
+) -> Decision {
+    let names = &mut rule_names(tool, question.call.subject());
     let bound = !engine.deny.commands.is_empty()
         || !engine.ask.commands.is_empty()
-        || engine.ask.tool(tool, call.mcp_server).is_some();
-    match engine.mode() {
+        || names.any(|name| engine.ask.tool(name, question.mcp_server()).is_some());
+    match question.mode() {
         PermissionMode::BypassPermissions if !bound => {
             Decision::Allow(Allowed { reason: Reason::Mode(PermissionMode::BypassPermissions) })
         }
@@ -103,17 +107,17 @@ fn asked(tool: &str, reason: Reason, message: String) -> Asked {
 }
 
 impl Shell<'_> {
-    fn decide(&self, call: &Call<'_>) -> Decision {
+    fn decide(&self) -> Decision {
         if let Some(denied) = self.denied() {
             return Decision::Deny(denied);
         }
-        if let Some(question) = self.asked_by_rule(call) {
+        if let Some(question) = self.asked_by_rule() {
             return Decision::Ask(question);
         }
         if let Some(question) = self.critical_removal() {
             return Decision::Ask(question);
         }
-        match self.engine.mode() {
+        match self.question.mode() {
             PermissionMode::BypassPermissions => {
                 let mode = Reason::Mode(PermissionMode::BypassPermissions);
                 let question = self.hides_from_rules().map(Decision::Ask);
@@ -128,8 +132,8 @@ impl Shell<'_> {
         if let Some(question) = self.protected_write() {
             return Decision::Ask(question);
         }
-        let names: &[&str] = if self.tool == "Monitor" { &["Monitor", "Bash"] } else { &[self.tool] };
-        if let Some(rule) = names.iter().find_map(|name| self.engine.allow.tool(name, None)) {
+        let mut names = rule_names(self.tool, self.question.call.subject());
+        if let Some(rule) = names.find_map(|name| self.engine.allow.tool(name, None)) {
             if let Some(question) = self.hides_from_rules() {
                 return Decision::Ask(question);
             }
@@ -184,9 +188,8 @@ pub struct ShownFile {
 }
 
 /// The one file that a command prints, if that is all it does: `cat`, `head` and the like, without a pipe.
-pub(crate) fn shown_file(engine: &Engine, command: &str, cwd: &Path) -> Option<ShownFile> {
+pub(crate) fn shown_file(analysis: &Analysis, cwd: &Path) -> Option<ShownFile> {
     const SHOWING: [&str; 9] = ["cat", "nl", "bat", "head", "tail", "sed", "grep", "rg", "tac"];
-    let analysis = analyse(command, &engine.known()).ok()?;
     let [Step::Run(run)] = analysis.steps.as_slice() else { return None };
     let program = run.args.first().and_then(Arg::fixed).map(program_name)?;
     if !SHOWING.contains(&program) || analysis.shape.is_some() || analysis.hidden.is_some() {
@@ -207,17 +210,18 @@ fn plants_code(command: &str) -> bool {
     ["[$(", "[`", "@P}", "@E}", "[\\$("].iter().any(|sign| command.contains(sign))
 }
 
-/// Whether a command is known to change nothing, wherever it reads.
-pub(crate) fn is_read_only(engine: &Engine, command: &str, cwd: &Path) -> bool {
-    let Ok(analysis) = analyse(command, &engine.known()) else { return false };
+/// Whether the text of a command says that it changes nothing, wherever it reads: no file, and not the directory
+/// that later calls start in.
+pub(crate) fn reads_only(command: &str, analysis: &Analysis, known: &Known<'_>) -> bool {
     let shaped = analysis.shape.is_none() && analysis.hidden.is_none() && command.len() <= MAX_CHARS;
     let alone = analysis.steps.len() == 1;
-    let standings = Standings::new(&analysis, cwd);
     shaped
-        && analysis.steps.iter().enumerate().all(|(index, step)| match step {
+        && analysis.steps.iter().all(|step| match step {
             Step::Run(run) if run.found == Found::Behind => true,
             Step::Run(run) => match crate::shell::commands::effect(run) {
-                Effect::ReadOnly(touches) => allow::git_is_inert(&touches, standings.at(index)),
+                Effect::ReadOnly(touches) => {
+                    run.place.nested || touches.iter().all(|touch| touch.access != TouchAccess::Enter)
+                }
                 Effect::Changes(_) | Effect::Unknown => false,
             },
             Step::Redirect(redirect) => match redirect.kind {
@@ -225,6 +229,6 @@ pub(crate) fn is_read_only(engine: &Engine, command: &str, cwd: &Path) -> bool {
                 Opens::ForWriting => redirect.target.fixed() == Some("/dev/null"),
                 Opens::Unusual => false,
             },
-            Step::Assign(assigns) => allow::assigns_are_harmless(assigns, engine, alone),
+            Step::Assign(assigns) => allow::assigns_are_harmless(assigns, known, alone),
         })
 }

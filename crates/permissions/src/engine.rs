@@ -1,40 +1,41 @@
-//! The engine: mode, working directories and rules of one session, and the order in which they decide.
+//! The engine: the rules of one session, and the order in which they decide.
 //!
 //! For every call: what is wrong with the input, then deny rules, then ask rules, then checks that nothing
-//! lifts, then the mode, then allow rules, then the tool's own default. What a tool's rules mean is in the
-//! modules beside this one; updates are in [`crate::update`].
+//! lifts, then the mode, then allow rules, then the default of what the call is about. What rules mean for each
+//! subject is in the modules beside this one; updates are in [`crate::update`]. Mode, directories and the current
+//! folder are not kept here: they come in with each question.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
-use serde_json::Value;
+use lathe_protocol::CallSubject;
+use lathe_protocol::permission::PermissionBehavior;
 
-use crate::bash::{self, ShownFile};
+use crate::bash;
 use crate::decision::{Decision, Denied, Reason, ShownAs};
 use crate::files::{self, FileCall};
 use crate::message;
 use crate::path_rules::{Bases, PathRules};
 use crate::paths::{Located, WorkingDir};
-use crate::rule::{BadRule, MatchedRule, Parsed, RuleSource, RuleWarning, SourcedRule, current_name};
+use crate::question::PermissionQuestion;
+use crate::rule::{
+    BadRule, MatchedRule, Parsed, RuleSource, RuleWarning, SourcedRule, current_name, rule_names,
+};
 use crate::ruleset::RuleSet;
+use crate::scope::PermissionScope;
 use crate::shell::value::Known;
 use crate::tools;
 
 /// What a session starts with.
 #[derive(Debug, Clone, Default)]
 pub struct EngineConfig {
-    /// The mode to start in. `auto` is taken for `default`; see [`mode_warning`].
-    pub mode: PermissionMode,
-    /// Where the session may work; the first is the project root.
-    pub working_dirs: Vec<PathBuf>,
+    /// The project root, which the file patterns of most rules are relative to.
+    pub root: Option<PathBuf>,
     /// The home directory, for `~` and `$HOME`.
     pub home: Option<PathBuf>,
     /// The configuration folder of the user, usually `~/.claude`.
     pub config_dir: Option<PathBuf>,
-    /// Whether `bypassPermissions` may be entered at all.
-    pub bypass_available: bool,
     /// Whether only managed settings may allow something: allow rules from anywhere else then do not count.
     pub managed_allow_only: bool,
     /// Folders the session may read although they are no working directories: its own outputs, skills.
@@ -44,28 +45,6 @@ pub struct EngineConfig {
     /// Environment variables whose value is known to be the one commands will see, such as `env` of the user's
     /// settings. A command that uses another variable is not known well enough to run unasked.
     pub variables: BTreeMap<String, String>,
-}
-
-/// One tool call to decide about.
-#[derive(Debug, Clone, Copy)]
-pub struct Call<'a> {
-    /// The tool's name.
-    pub tool: &'a str,
-    /// Its input.
-    pub input: &'a Value,
-    /// Where relative paths of the input start: the directory the shell stands in.
-    pub cwd: &'a Path,
-    /// The server an MCP tool belongs to, where known.
-    pub mcp_server: Option<&'a str>,
-    /// Whether an MCP server says that the tool only reads. A hint, never a permission.
-    pub mcp_read_only: bool,
-}
-
-impl Default for Call<'_> {
-    fn default() -> Self {
-        static NOTHING: Value = Value::Null;
-        Self { tool: "", input: &NOTHING, cwd: Path::new(""), mcp_server: None, mcp_read_only: false }
-    }
 }
 
 /// A decision about a call, and what it is about.
@@ -82,57 +61,25 @@ pub struct Judged {
 pub struct Engine {
     config: EngineConfig,
     pub(crate) home: Option<String>,
-    /// Working directories; the first is the project root and stays.
-    pub(crate) dirs: Vec<WorkingDir>,
+    root: Option<WorkingDir>,
     readable: Vec<WorkingDir>,
     pub(crate) deny: RuleSet,
     pub(crate) ask: RuleSet,
     pub(crate) allow: RuleSet,
 }
 
-/// A mode that this session cannot enter.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "bypassPermissions is not available: the session was not started with permission to skip permissions"
-)]
-pub struct ModeRefused;
-
-/// What a caller should tell the user about a mode that does not do what its name says.
-pub fn mode_warning(mode: PermissionMode) -> Option<&'static str> {
-    (mode == PermissionMode::Auto).then_some(
-        "permission mode auto needs a classifier that this runtime does not have: default is used instead",
-    )
-}
-
-/// `auto` has no classifier here.
-fn effective(mode: PermissionMode) -> PermissionMode {
-    match mode {
-        PermissionMode::Auto => PermissionMode::Default,
-        other @ (PermissionMode::Default
-        | PermissionMode::AcceptEdits
-        | PermissionMode::Plan
-        | PermissionMode::BypassPermissions
-        | PermissionMode::DontAsk) => other,
-    }
-}
-
 impl Engine {
-    /// An engine without rules. A mode that is not available becomes `default`.
+    /// An engine without rules.
     pub fn new(config: EngineConfig) -> Self {
-        let mut engine = Self {
+        Self {
             home: config.home.as_ref().and_then(|home| home.to_str()).map(str::to_owned),
-            dirs: config.working_dirs.iter().map(|dir| WorkingDir::new(dir)).collect(),
+            root: config.root.as_deref().map(WorkingDir::new),
             readable: config.readable_dirs.iter().map(|dir| WorkingDir::new(dir)).collect(),
             deny: RuleSet::new(PermissionBehavior::Deny),
             ask: RuleSet::new(PermissionBehavior::Ask),
             allow: RuleSet::new(PermissionBehavior::Allow),
             config,
-        };
-        let mode = engine.config.mode;
-        if engine.set_mode(mode).is_err() {
-            engine.config.mode = PermissionMode::Default;
         }
-        engine
     }
 
     /// Adds rules; returns what is wrong with them. A broken rule that was meant to forbid becomes a question
@@ -194,7 +141,7 @@ impl Engine {
     /// What the file patterns of a rule are relative to.
     pub(crate) fn bases(&self, source: RuleSource, rule: &SourcedRule) -> Bases {
         let roots: Vec<PathBuf> =
-            self.dirs.first().map(|dir| vec![dir.written.clone(), dir.real.clone()]).unwrap_or_default();
+            self.root.as_ref().map(|dir| vec![dir.written.clone(), dir.real.clone()]).unwrap_or_default();
         let home = self.config.home.clone();
         let anchors = match source {
             RuleSource::UserSettings => self.config.config_dir.clone().into_iter().collect(),
@@ -224,33 +171,6 @@ impl Engine {
         })
     }
 
-    /// The mode in force.
-    pub fn mode(&self) -> PermissionMode {
-        self.config.mode
-    }
-
-    /// Somebody forbids `bypassPermissions` from now on; a session that is in it goes back to asking.
-    pub fn forbid_bypass(&mut self) {
-        self.config.bypass_available = false;
-        if self.config.mode == PermissionMode::BypassPermissions {
-            self.config.mode = PermissionMode::Default;
-        }
-    }
-
-    /// Changes the mode.
-    pub fn set_mode(&mut self, mode: PermissionMode) -> Result<(), ModeRefused> {
-        if mode == PermissionMode::BypassPermissions && !self.config.bypass_available {
-            return Err(ModeRefused);
-        }
-        self.config.mode = effective(mode);
-        Ok(())
-    }
-
-    /// The working directories, the project root first.
-    pub fn working_dirs(&self) -> impl Iterator<Item = &Path> {
-        self.dirs.iter().map(|dir| dir.written.as_path())
-    }
-
     /// Lets the session read a folder that is no working directory: its own outputs and the like.
     pub fn add_readable(&mut self, dir: &Path) {
         self.readable.push(WorkingDir::new(dir));
@@ -263,64 +183,56 @@ impl Engine {
     }
 
     /// Decides about one call.
-    pub fn decide(&self, call: &Call<'_>) -> Decision {
-        self.judge(call).decision
+    pub fn decide(&self, question: &PermissionQuestion<'_>) -> Decision {
+        self.judge(question).decision
     }
 
     /// Decides about one call, and says which place on disk the decision is about. Whoever carries the call out
     /// must use that place: the path of the input may lead elsewhere by then.
-    pub fn judge(&self, call: &Call<'_>) -> Judged {
-        let tool = current_name(call.tool);
-        let file = FileCall::read(self, call, &tool);
-        let place = file.as_ref().map(|file| file.located.place().to_owned());
-        let decision = match (self.denied_by_rule(call, &tool), &file, tool.as_str()) {
+    pub fn judge(&self, question: &PermissionQuestion<'_>) -> Judged {
+        let tool = current_name(question.tool);
+        let file = match question.call.subject() {
+            CallSubject::File { path, access } => Some(FileCall::locate(self, path, access, question.cwd)),
+            CallSubject::Shell { .. }
+            | CallSubject::Host { .. }
+            | CallSubject::WebSearch { .. }
+            | CallSubject::McpTool { .. }
+            | CallSubject::Agent { .. }
+            | CallSubject::Skill { .. }
+            | CallSubject::Question(_)
+            | CallSubject::FinalAnswer
+            | CallSubject::Session(_)
+            | CallSubject::Unknown => None,
+        };
+        let decision = match (self.denied_by_rule(question, &tool), &file, question.call.shell()) {
             (Some(denied), _, _) => Decision::Deny(denied),
             (None, Some(file), _) => match files::input_denied(self, file) {
                 Some(denied) => Decision::Deny(denied),
-                None => files::decide(self, call, &tool, file),
+                None => files::decide(self, question, &tool, file),
             },
-            (None, None, "Bash" | "Monitor") => bash::decide(self, call, &tool),
-            (None, None, _) => tools::decide(self, call, &tool),
+            (None, None, Some(shell)) => bash::decide(self, question, &tool, shell),
+            (None, None, None) => tools::decide(self, question, &tool),
         };
-        Judged { decision, place }
-    }
-
-    /// What is wrong with the input of a file tool before anything else is asked: the reference refuses such a
-    /// call before hooks run. [`Self::decide`] says the same; calling this is optional.
-    pub fn input_denied(&self, call: &Call<'_>) -> Option<Denied> {
-        let file = FileCall::read(self, call, &current_name(call.tool))?;
-        files::input_denied(self, &file)
+        Judged { decision, place: file.map(|file| file.located.place().to_owned()) }
     }
 
     /// Deny rules for the whole tool or for one of its inputs.
-    fn denied_by_rule(&self, call: &Call<'_>, tool: &str) -> Option<Denied> {
+    fn denied_by_rule(&self, question: &PermissionQuestion<'_>, tool: &str) -> Option<Denied> {
         let denied = |rule: usize, message: String| Denied {
             reason: Reason::Rule(self.deny.matched(rule)),
             message,
             shown_as: ShownAs::Denial,
             was_question: false,
         };
-        // A monitor runs commands like Bash does.
-        let names: &[&str] = if tool == "Monitor" { &["Monitor", "Bash"] } else { &[tool] };
-        for name in names {
-            if let Some(rule) = self.deny.tool(name, call.mcp_server) {
+        for name in rule_names(tool, question.call.subject()) {
+            if let Some(rule) = self.deny.tool(name, question.mcp_server()) {
                 return Some(denied(rule, message::denied_tool(tool)));
             }
-            if let Some((parameter, rule)) = self.deny.parameter(name, call.input) {
+            if let Some((parameter, rule)) = self.deny.parameter(name, question.input) {
                 return Some(denied(rule, message::denied_parameter(tool, &parameter)));
             }
         }
         None
-    }
-
-    /// Whether a shell command is known to change nothing, so that it may run beside others.
-    pub fn shell_is_read_only(&self, command: &str, cwd: &Path) -> bool {
-        bash::is_read_only(self, command, cwd)
-    }
-
-    /// The file that a shell command shows, if showing it is all it does: the model has read it then.
-    pub fn shell_shows(&self, command: &str, cwd: &Path) -> Option<ShownFile> {
-        bash::shown_file(self, command, cwd)
     }
 
     /// Says of paths whether a rule denies reading them: for tools that walk through directories. `None` when no
@@ -348,10 +260,6 @@ impl Engine {
 
     pub(crate) fn home_dir(&self) -> Option<&Path> {
         self.config.home.as_deref()
-    }
-
-    pub(crate) fn root(&self) -> &Path {
-        self.dirs.first().map_or(Path::new("/"), |dir| &dir.written)
     }
 
     /// A path of a tool input, where `~` is the home directory.
@@ -391,8 +299,8 @@ impl Engine {
     }
 
     /// Whether a path may be read without asking.
-    pub(crate) fn may_read(&self, located: &Located) -> bool {
-        located.inside(&self.dirs).is_some() || located.inside(&self.readable).is_some()
+    pub(crate) fn may_read(&self, located: &Located, scope: &PermissionScope) -> bool {
+        located.inside(scope.dirs()).is_some() || located.inside(&self.readable).is_some()
     }
 
     pub(crate) fn is_plan_file(&self, located: &Located) -> bool {

@@ -4,15 +4,15 @@ use std::fmt;
 use std::path::PathBuf;
 
 use lathe_protocol::permission::{PermissionMode, PermissionUpdate};
-use serde_json::Value;
 
 use crate::bash::rule_of_part;
 use crate::decision::Decision;
-use crate::engine::{Call, Engine, Judged};
+use crate::engine::{Engine, Judged};
+use crate::question::PermissionQuestion;
 use crate::rule::{MatchedRule, rule_text};
 use crate::shell::commands::{Effect, effect};
 use crate::shell::value::Arg;
-use crate::shell::walk::{AssignedValue, Found, Opens, Step, analyse};
+use crate::shell::walk::{AssignedValue, Found, Opens, Step};
 
 /// A decision and how it came about.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,15 +42,12 @@ pub struct ExplainedPart {
 
 impl Engine {
     /// Decides, and keeps the way there.
-    pub fn explain(&self, call: &Call<'_>) -> Explanation {
-        let Judged { decision, place } = self.judge(call);
+    pub fn explain(&self, question: &PermissionQuestion<'_>) -> Explanation {
+        let Judged { decision, place } = self.judge(question);
         let mut explanation =
-            Explanation { decision, mode: self.mode(), place, parts: Vec::new(), notes: Vec::new() };
-        if !matches!(call.tool, "Bash" | "Monitor") {
-            return explanation;
-        }
-        let Some(command) = call.input.get("command").and_then(Value::as_str) else { return explanation };
-        match analyse(command, &self.known()) {
+            Explanation { decision, mode: question.mode(), place, parts: Vec::new(), notes: Vec::new() };
+        let Some(shell) = question.call.shell() else { return explanation };
+        match &shell.analysis {
             Err(error) => explanation.notes.push(format!("cannot be analysed: {error}")),
             Ok(analysis) => {
                 explanation.parts = analysis.steps.iter().map(|step| part(self, step)).collect();

@@ -2,51 +2,40 @@
 
 use std::path::{Path, PathBuf};
 
+use lathe_protocol::FileAccess;
 use lathe_protocol::permission::PermissionMode;
-use serde_json::Value;
 
 use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
-use crate::engine::{Call, Engine};
+use crate::engine::Engine;
 use crate::message::{self, Access};
 use crate::paths::{Kind, Located, Lost};
 use crate::protected::is_protected;
+use crate::question::PermissionQuestion;
 use crate::suggest;
 
-/// A call of a file tool, located.
+/// A call about a file, located.
 pub(crate) struct FileCall {
     pub access: Access,
+    /// Everything below the path is meant, not the path itself.
+    searches: bool,
     pub located: Located,
 }
 
-/// What a tool does to a path, and in which input the path stands.
-fn path_input(tool: &str) -> Option<(Access, &'static str)> {
-    match tool {
-        "Read" => Some((Access::Read, "file_path")),
-        "Grep" | "Glob" | "LS" => Some((Access::Read, "path")),
-        "Write" | "Edit" | "MultiEdit" => Some((Access::Write, "file_path")),
-        "NotebookEdit" => Some((Access::Write, "notebook_path")),
-        _ => None,
-    }
-}
-
 impl FileCall {
-    /// Reads a call of a file tool; `None` for other tools.
-    pub(crate) fn read(engine: &Engine, call: &Call<'_>, tool: &str) -> Option<Self> {
-        let (access, input) = path_input(tool)?;
-        let given = call.input.get(input);
-        let mut located = engine.locate(given.and_then(Value::as_str).unwrap_or(""), call.cwd);
-        // Only a search may leave its path out, and nothing but text is a path.
-        let missing = match given {
-            None | Some(Value::Null) => input != "path",
-            Some(value) => !value.is_string(),
-        };
-        if missing {
-            located.real = Err(Lost::Missing);
+    /// Looks where the path of a call leads now.
+    pub(crate) fn locate(engine: &Engine, path: &str, access: &FileAccess, cwd: &Path) -> Self {
+        let located = engine.locate(path, cwd);
+        match access {
+            FileAccess::Read => Self { access: Access::Read, searches: false, located },
+            FileAccess::Write => Self { access: Access::Write, searches: false, located },
+            FileAccess::Search { name_pattern } => {
+                let located = match name_pattern {
+                    Some(pattern) => searched(engine, located, pattern),
+                    None => located,
+                };
+                Self { access: Access::Read, searches: true, located }
+            }
         }
-        if let Some(pattern) = call.input.get("pattern").and_then(Value::as_str).filter(|_| tool == "Glob") {
-            located = searched(engine, located, pattern);
-        }
-        Some(Self { access, located })
     }
 
     fn path(&self) -> &Path {
@@ -91,7 +80,7 @@ pub(crate) fn input_denied(engine: &Engine, file: &FileCall) -> Option<Denied> {
         let text = format!("{} holds the secrets of a process and is never read.", file.path().display());
         return Some(rejected(Reason::SafetyCheck(text.clone()), text));
     }
-    if let Err(lost @ (Lost::Nul | Lost::Circle | Lost::OpenFile | Lost::Missing)) = &file.located.real {
+    if let Err(lost @ (Lost::Nul | Lost::Circle | Lost::OpenFile)) = &file.located.real {
         let text = format!(
             "The path {} cannot be used: {lost}.",
             file.path().display().to_string().escape_default()
@@ -106,7 +95,12 @@ pub(crate) fn input_denied(engine: &Engine, file: &FileCall) -> Option<Denied> {
 }
 
 /// Decides about a file tool. Rules for the whole tool that deny have been looked at.
-pub(crate) fn decide(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Decision {
+pub(crate) fn decide(
+    engine: &Engine,
+    question: &PermissionQuestion<'_>,
+    tool: &str,
+    file: &FileCall,
+) -> Decision {
     if file.access == Access::Write
         && let Some(rule) = engine.forbidden_path(&engine.deny.edits, &file.located)
     {
@@ -117,11 +111,11 @@ pub(crate) fn decide(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCa
             was_question: false,
         });
     }
-    if let Some(rule) = asking_rule(engine, call, tool, file) {
-        let asked = Asked { reason: Reason::Rule(engine.ask.matched(rule)), ..question(tool, file) };
+    if let Some(rule) = asking_rule(engine, question, tool, file) {
+        let asked = Asked { reason: Reason::Rule(engine.ask.matched(rule)), ..unanswered(tool, file) };
         return Decision::Ask(Asked { suggestions: Vec::new(), ..asked });
     }
-    match engine.mode() {
+    match question.mode() {
         PermissionMode::BypassPermissions => return allowed(Reason::Mode(PermissionMode::BypassPermissions)),
         PermissionMode::Plan => return in_plan_mode(engine, tool, file),
         PermissionMode::Default
@@ -130,24 +124,29 @@ pub(crate) fn decide(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCa
         | PermissionMode::Auto => {}
     }
     match file.access {
-        Access::Read => decide_read(engine, call, tool, file),
-        Access::Write => decide_write(engine, call, tool, file),
+        Access::Read => decide_read(engine, question, tool, file),
+        Access::Write => decide_write(engine, question, tool, file),
     }
 }
 
-fn asking_rule(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Option<usize> {
+fn asking_rule(
+    engine: &Engine,
+    question: &PermissionQuestion<'_>,
+    tool: &str,
+    file: &FileCall,
+) -> Option<usize> {
     let rules = match file.access {
         Access::Read => &engine.ask.reads,
         Access::Write => &engine.ask.edits,
     };
-    engine.ask.tool(tool, call.mcp_server).or_else(|| engine.forbidden_path(rules, &file.located))
+    engine.ask.tool(tool, question.mcp_server()).or_else(|| engine.forbidden_path(rules, &file.located))
 }
 
 fn allowed(reason: Reason) -> Decision {
     Decision::Allow(Allowed { reason })
 }
 
-fn question(tool: &str, file: &FileCall) -> Asked {
+fn unanswered(tool: &str, file: &FileCall) -> Asked {
     Asked {
         tool: tool.to_owned(),
         reason: Reason::Default,
@@ -167,28 +166,27 @@ fn in_plan_mode(engine: &Engine, tool: &str, file: &FileCall) -> Decision {
         Access::Write => Decision::Ask(Asked {
             reason: mode,
             message: message::plan_write(file.path()),
-            ..question(tool, file)
+            ..unanswered(tool, file)
         }),
     }
 }
 
-fn decide_read(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Decision {
-    let searches = matches!(tool, "Grep" | "Glob" | "LS");
+fn decide_read(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str, file: &FileCall) -> Decision {
     let rule = engine
         .allow
-        .tool(tool, call.mcp_server)
+        .tool(tool, question.mcp_server())
         .or_else(|| engine.permitted_read(&file.located))
-        .or_else(|| if searches { engine.permitted_tree(&file.located) } else { None });
+        .or_else(|| if file.searches { engine.permitted_tree(&file.located) } else { None });
     if let Some(rule) = rule {
         return allowed(Reason::Rule(engine.allow.matched(rule)));
     }
-    if engine.may_read(&file.located) {
+    if engine.may_read(&file.located, question.scope) {
         // Whatever it is called: every mode lets the session read where it works.
-        return allowed(Reason::Mode(engine.mode()));
+        return allowed(Reason::Mode(question.mode()));
     }
     // Behind a link, a rule has to cover both ends.
     let directory = |path: &Path| match path.parent() {
-        Some(parent) if !searches => parent.to_owned(),
+        Some(parent) if !file.searches => parent.to_owned(),
         Some(_) | None => path.to_owned(),
     };
     let mut directories = vec![directory(file.path())];
@@ -196,8 +194,8 @@ fn decide_read(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) ->
     outside(tool, file, vec![suggest::read_directories(&directories)])
 }
 
-fn decide_write(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -> Decision {
-    if is_protected(&file.located, &engine.dirs, engine.config_dir()) {
+fn decide_write(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str, file: &FileCall) -> Decision {
+    if is_protected(&file.located, question.scope.dirs(), engine.config_dir()) {
         let own = file.path().components().any(|name| name.as_os_str() == ".claude");
         let text = if own {
             message::not_granted(Access::Write, file.path())
@@ -207,7 +205,7 @@ fn decide_write(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -
         return Decision::Ask(Asked {
             reason: Reason::SafetyCheck(text.clone()),
             message: text,
-            ..question(tool, file)
+            ..unanswered(tool, file)
         });
     }
     if let Kind::File { hard_links: 2.. } = file.located.kind() {
@@ -218,20 +216,20 @@ fn decide_write(engine: &Engine, call: &Call<'_>, tool: &str, file: &FileCall) -
         return Decision::Ask(Asked {
             message: format!("{} {text}.", message::not_granted(Access::Write, file.path())),
             reason: Reason::SafetyCheck(text),
-            ..question(tool, file)
+            ..unanswered(tool, file)
         });
     }
     if let Some(rule) =
-        engine.allow.tool(tool, call.mcp_server).or_else(|| engine.permitted_edit(&file.located))
+        engine.allow.tool(tool, question.mcp_server()).or_else(|| engine.permitted_edit(&file.located))
     {
         return allowed(Reason::Rule(engine.allow.matched(rule)));
     }
-    let inside = file.located.inside(&engine.dirs).is_some();
-    if inside && engine.mode() == PermissionMode::AcceptEdits {
+    let inside = file.located.inside(question.scope.dirs()).is_some();
+    if inside && question.mode() == PermissionMode::AcceptEdits {
         return allowed(Reason::Mode(PermissionMode::AcceptEdits));
     }
     if inside {
-        return Decision::Ask(Asked { suggestions: vec![suggest::accept_edits()], ..question(tool, file) });
+        return Decision::Ask(Asked { suggestions: vec![suggest::accept_edits()], ..unanswered(tool, file) });
     }
     let directory: PathBuf = file.path().parent().unwrap_or(file.path()).to_owned();
     outside(tool, file, vec![suggest::accept_edits(), suggest::add_directory(&directory)])
@@ -242,7 +240,7 @@ fn outside(
     file: &FileCall,
     suggestions: Vec<lathe_protocol::permission::PermissionUpdate>,
 ) -> Decision {
-    let asked = question(tool, file);
+    let asked = unanswered(tool, file);
     let (reason, message) = match file.located.through_link() {
         Some(target) => {
             let text = message::through_link(file.path(), target);

@@ -1,8 +1,10 @@
 //! Whether a tool call may run: rules, modes, working directories and shell analysis, in one decision with its
 //! reason.
 //!
-//! [`Engine::decide`] is the whole crate: a call goes in, allow, ask or deny comes out, with the rule that
-//! decided, the texts for people and for the model, and the updates that would settle the question for good.
+//! [`Engine::decide`] is the whole crate: a described call goes in, allow, ask or deny comes out, with the rule that
+//! decided, the texts for people and for the model, and the updates that would settle the question for good. What a
+//! call is about is said by its tool ([`lathe_protocol::CallSubject`]); the only tool names known here are those that
+//! people write into rules.
 //! Nobody is asked here and nothing is written; the disk is looked at only to follow paths and to see whether
 //! a repository can make git run programs.
 //!
@@ -21,9 +23,11 @@ mod message;
 mod path_rules;
 mod paths;
 mod protected;
+mod question;
 mod repository;
 mod rule;
 mod ruleset;
+mod scope;
 mod shell;
 mod suggest;
 mod tools;
@@ -34,7 +38,9 @@ pub use decision::{
     Allowed, Asked, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host,
     resolve_without_surface,
 };
-pub use engine::{Call, Engine, EngineConfig, Judged, ModeRefused, mode_warning};
+pub use engine::{Engine, EngineConfig, Judged};
 pub use explain::{ExplainedPart, Explanation};
+pub use question::{DescribedCall, PermissionQuestion};
 pub use rule::{MatchedRule, RuleSource, RuleWarning, SourcedRule, parse_rule_list, rule_text};
+pub use scope::{ModeRefused, PermissionScope, PermissionScopeConfig, mode_warning};
 pub use update::{Applied, SettingsChange, SettingsWrite, UpdateError, settings_file};

@@ -8,6 +8,9 @@ use std::path::Path;
 /// A hook turned an allowed call into a question.
 pub(crate) const HOOK_ASKED: &str = "A hook wants this call to be approved first.";
 
+/// A call of a tool that does not say what it would do.
+pub(crate) const UNKNOWN_SUBJECT: &str = "What this call would do cannot be told from its input";
+
 /// A shell command that is on no list.
 pub(crate) const COMMAND: &str = "This command requires approval";
 

@@ -45,8 +45,6 @@ pub(crate) enum Lost {
     Unreadable,
     #[error("it names an open file of a process")]
     OpenFile,
-    #[error("it is missing or is no text")]
-    Missing,
 }
 
 /// A path, located.

@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use lathe_protocol::CallSubject;
 use lathe_protocol::permission::{PermissionBehavior, PermissionRule, PermissionUpdateDestination};
 
 /// Where a rule was written.
@@ -216,6 +217,18 @@ pub fn rule_text(rule: &PermissionRule) -> String {
         Some(content) => format!("{}({content})", rule.tool_name),
         None => rule.tool_name.clone(),
     }
+}
+
+/// The name that rules about shell commands are written for, whatever tool runs the command.
+const SHELL_RULES: &str = "Bash";
+
+/// The names whose rules cover a call: the tool's own, and for a shell command the name of such rules.
+pub(crate) fn rule_names<'t>(
+    tool: &'t str,
+    subject: &CallSubject,
+) -> impl Iterator<Item = &'t str> + use<'t> {
+    let is_shell = matches!(subject, CallSubject::Shell { .. }) && tool != SHELL_RULES;
+    std::iter::once(tool).chain(is_shell.then_some(SHELL_RULES))
 }
 
 /// Tools that changed their name.

@@ -1,110 +1,107 @@
-//! Decisions about tools that are neither files nor shells: the web, agents, skills, MCP, questions.
+//! Decisions about calls that are neither about files nor about shells: the web, agents, skills, MCP, questions, the
+//! session itself, and calls that nobody can describe.
 
 use lathe_protocol::permission::{PermissionMode, PermissionUpdateDestination};
-use serde_json::Value;
+use lathe_protocol::{CallSubject, McpAccess};
 
 use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
 use crate::domain;
-use crate::engine::{Call, Engine};
+use crate::engine::Engine;
 use crate::message;
+use crate::question::PermissionQuestion;
 use crate::suggest;
 
-/// Tools that only touch the session itself, and run unasked.
-const FREE: [&str; 28] = [
-    "Agent",
-    "CronCreate",
-    "CronDelete",
-    "CronList",
-    "EnterPlanMode",
-    "EnterWorktree",
-    "ExitWorktree",
-    "ListAgents",
-    "ListMcpResourcesTool",
-    "ReadMcpResourceTool",
-    "ReadMcpResourceDirTool",
-    "ReportFindings",
-    "ScheduleWakeup",
-    "SendMessage",
-    "Skill",
-    "StructuredOutput",
-    "TaskCreate",
-    "TaskGet",
-    "TaskList",
-    "TaskOutput",
-    "TaskStop",
-    "TaskUpdate",
-    "TodoRead",
-    "TodoWrite",
-    "ToolSearch",
-    "BashOutput",
-    "TeamCreate",
-    "TeamDelete",
-];
-
-/// Tools that are a question to a person: nobody else can answer.
-const INTERACTIVE: [&str; 2] = ["AskUserQuestion", "ExitPlanMode"];
-
-/// Decides about a tool. Rules for the whole tool that deny have been looked at.
-pub(crate) fn decide(engine: &Engine, call: &Call<'_>, tool: &str) -> Decision {
-    let subject = Subject::read(call, tool);
-    if let Some(rule) = subject.find(&engine.deny) {
-        return denied(engine, tool, &subject, rule);
+/// Decides about a call. Rules for the whole tool that deny have been looked at.
+pub(crate) fn decide(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str) -> Decision {
+    let subject = question.call.subject();
+    let named = RuleTarget::of(subject);
+    if let Some(rule) = named.find(&engine.deny) {
+        return denied(engine, tool, &named, rule);
     }
-    let asks = engine.ask.tool(tool, call.mcp_server).or_else(|| subject.find(&engine.ask));
-    let asks = asks.or_else(|| engine.ask.parameter(tool, call.input).map(|(_, rule)| rule));
+    let asks = engine.ask.tool(tool, question.mcp_server()).or_else(|| named.find(&engine.ask));
+    let asks = asks.or_else(|| engine.ask.parameter(tool, question.input).map(|(_, rule)| rule));
     if let Some(rule) = asks {
         return Decision::Ask(Asked {
             reason: Reason::Rule(engine.ask.matched(rule)),
             suggestions: Vec::new(),
-            ..question(tool, &subject)
+            ..unanswered(tool, &named)
         });
     }
-    if INTERACTIVE.contains(&tool) {
+    if matches!(subject, CallSubject::Question(_)) {
         return Decision::Ask(Asked {
             suggestions: Vec::new(),
             requires_user_interaction: true,
-            ..question(tool, &subject)
+            ..unanswered(tool, &named)
         });
     }
-    if matches!(subject, Subject::Host(None)) && !engine.deny.domains.is_empty() {
+    if matches!(named, RuleTarget::Host(None)) && !engine.deny.domains.is_empty() {
         let text = "The host of this address cannot be told, so the rules about hosts cannot be checked";
         return Decision::Ask(Asked {
             reason: Reason::SafetyCheck(text.to_owned()),
-            ..question(tool, &subject)
+            ..unanswered(tool, &named)
         });
     }
-    if engine.mode() == PermissionMode::BypassPermissions {
+    if question.mode() == PermissionMode::BypassPermissions {
         return Decision::Allow(Allowed { reason: Reason::Mode(PermissionMode::BypassPermissions) });
     }
-    if let Some(rule) = permitting(engine, call, tool, &subject) {
+    if let Some(rule) = permitting(engine, question, tool, &named) {
         return Decision::Allow(Allowed { reason: Reason::Rule(engine.allow.matched(rule)) });
     }
-    if FREE.contains(&tool) {
-        return Decision::Allow(Allowed { reason: Reason::Default });
-    }
-    let asked = question(tool, &subject);
-    // Without the hint that it only reads, plan mode is the reason; with it, that nobody allowed the tool.
-    let planning = engine.mode() == PermissionMode::Plan && tool.starts_with("mcp__") && !call.mcp_read_only;
-    let reason = if planning { Reason::Mode(PermissionMode::Plan) } else { asked.reason.clone() };
-    Decision::Ask(Asked { reason, ..asked })
+    by_default(question, unanswered(tool, &named))
 }
 
-/// What content rules of a tool are about.
-enum Subject {
+/// What holds where no rule and no mode says anything.
+fn by_default(question: &PermissionQuestion<'_>, asked: Asked) -> Decision {
+    match question.call.subject() {
+        // They touch nothing but the session: what an agent or a skill then does is asked about on its own.
+        CallSubject::Agent { .. }
+        | CallSubject::Skill { .. }
+        | CallSubject::FinalAnswer
+        | CallSubject::Session(_) => Decision::Allow(Allowed { reason: Reason::Default }),
+        // Without the hint that it only reads, plan mode is the reason; with it, that nobody allowed the tool.
+        CallSubject::McpTool { access: McpAccess::MayChange, .. }
+            if question.mode() == PermissionMode::Plan =>
+        {
+            Decision::Ask(Asked { reason: Reason::Mode(PermissionMode::Plan), ..asked })
+        }
+        CallSubject::Unknown => {
+            Decision::Ask(Asked { reason: Reason::SafetyCheck(message::UNKNOWN_SUBJECT.to_owned()), ..asked })
+        }
+        CallSubject::McpTool { .. }
+        | CallSubject::Host { .. }
+        | CallSubject::WebSearch { .. }
+        | CallSubject::Question(_)
+        | CallSubject::Shell { .. }
+        | CallSubject::File { .. } => Decision::Ask(asked),
+    }
+}
+
+/// What the specifier of a rule may name about a call.
+enum RuleTarget<'a> {
+    /// None: two readers could take the address for different hosts.
     Host(Option<String>),
-    AgentKind(String),
-    SkillName(String),
+    AgentType(&'a str),
+    SkillName(&'a str),
+    /// Rules can name the tool, and nothing more.
+    WholeTool,
+    /// No rule can know what it would permit.
     Nothing,
 }
 
-impl Subject {
-    fn read(call: &Call<'_>, tool: &str) -> Self {
-        let text = |name: &str| call.input.get(name).and_then(Value::as_str);
-        match tool {
-            "WebFetch" => Self::Host(text("url").and_then(domain::host)),
-            "Agent" => Self::AgentKind(text("subagent_type").unwrap_or("general-purpose").to_owned()),
-            "Skill" => Self::SkillName(text("skill").or_else(|| text("command")).unwrap_or("").to_owned()),
-            _ => Self::Nothing,
+impl<'a> RuleTarget<'a> {
+    fn of(subject: &'a CallSubject) -> Self {
+        match subject {
+            CallSubject::Host { url } => Self::Host(domain::host(url)),
+            CallSubject::Agent { agent_type } => Self::AgentType(agent_type),
+            CallSubject::Skill { name } => Self::SkillName(name),
+            CallSubject::WebSearch { .. }
+            | CallSubject::McpTool { .. }
+            | CallSubject::Question(_)
+            | CallSubject::FinalAnswer
+            | CallSubject::Session(_)
+            | CallSubject::Shell { .. }
+            | CallSubject::File { .. } => Self::WholeTool,
+            CallSubject::Unknown => Self::Nothing,
         }
     }
 
@@ -112,33 +109,43 @@ impl Subject {
     fn find(&self, rules: &crate::ruleset::RuleSet) -> Option<usize> {
         match self {
             Self::Host(Some(host)) => rules.domains.find(host).map(|found| found.rule),
-            Self::Host(None) | Self::Nothing => None,
-            Self::AgentKind(kind) => rules.agent(kind),
+            Self::Host(None) | Self::WholeTool | Self::Nothing => None,
+            Self::AgentType(agent_type) => rules.agent(agent_type),
             Self::SkillName(name) => rules.skill(name),
         }
     }
 }
 
-fn permitting(engine: &Engine, call: &Call<'_>, tool: &str, subject: &Subject) -> Option<usize> {
-    let whole = engine.allow.tool(tool, call.mcp_server);
-    match subject {
+fn permitting(
+    engine: &Engine,
+    question: &PermissionQuestion<'_>,
+    tool: &str,
+    named: &RuleTarget<'_>,
+) -> Option<usize> {
+    let whole = engine.allow.tool(tool, question.mcp_server());
+    match named {
         // Permission for the web is no permission for this machine and its neighbours.
-        Subject::Host(Some(host)) if domain::is_private(host) => {
+        RuleTarget::Host(Some(host)) if domain::is_private(host) => {
             engine.allow.domains.find(host).filter(|found| found.exact).map(|found| found.rule)
         }
-        Subject::Host(Some(_)) => whole.or_else(|| subject.find(&engine.allow)),
+        RuleTarget::Host(Some(_)) => whole.or_else(|| named.find(&engine.allow)),
         // Two readers could take the address for different hosts: no rule knows which one is meant.
-        Subject::Host(None) => None,
-        Subject::AgentKind(_) | Subject::SkillName(_) => whole.or_else(|| subject.find(&engine.allow)),
-        Subject::Nothing => whole,
+        RuleTarget::Host(None) => None,
+        RuleTarget::AgentType(_) | RuleTarget::SkillName(_) => whole.or_else(|| named.find(&engine.allow)),
+        RuleTarget::WholeTool => whole,
+        RuleTarget::Nothing => None,
     }
 }
 
-fn denied(engine: &Engine, tool: &str, subject: &Subject, rule: usize) -> Decision {
+fn denied(engine: &Engine, tool: &str, named: &RuleTarget<'_>, rule: usize) -> Decision {
     let matched = engine.deny.matched(rule);
-    let message = match subject {
-        Subject::AgentKind(kind) => message::denied_agent(kind, &matched.rule.text, matched.source.as_str()),
-        Subject::Host(_) | Subject::SkillName(_) | Subject::Nothing => message::denied_tool(tool),
+    let message = match named {
+        RuleTarget::AgentType(kind) => {
+            message::denied_agent(kind, &matched.rule.text, matched.source.as_str())
+        }
+        RuleTarget::Host(_) | RuleTarget::SkillName(_) | RuleTarget::WholeTool | RuleTarget::Nothing => {
+            message::denied_tool(tool)
+        }
     };
     Decision::Deny(Denied {
         reason: Reason::Rule(matched),
@@ -148,14 +155,14 @@ fn denied(engine: &Engine, tool: &str, subject: &Subject, rule: usize) -> Decisi
     })
 }
 
-fn question(tool: &str, subject: &Subject) -> Asked {
-    let content = match subject {
-        Subject::Host(Some(host)) => Some(format!("domain:{host}")),
-        Subject::Host(None) | Subject::Nothing => None,
-        Subject::AgentKind(kind) => Some(kind.clone()),
-        Subject::SkillName(name) => Some(name.clone()),
+fn unanswered(tool: &str, named: &RuleTarget<'_>) -> Asked {
+    let content = match named {
+        RuleTarget::Host(Some(host)) => Some(format!("domain:{host}")),
+        RuleTarget::Host(None) | RuleTarget::WholeTool | RuleTarget::Nothing => None,
+        RuleTarget::AgentType(kind) => Some((*kind).to_owned()),
+        RuleTarget::SkillName(name) => Some((*name).to_owned()),
     };
-    let suggestions = if matches!(subject, Subject::Host(None)) {
+    let suggestions = if matches!(named, RuleTarget::Host(None) | RuleTarget::Nothing) {
         Vec::new()
     } else {
         vec![suggest::allow_rule(tool, content, PermissionUpdateDestination::LocalSettings)]

@@ -1,4 +1,4 @@
-//! Changes to rules, mode and directories while a session runs.
+//! Changes to rules, and to the mode and directories of an agent, while a session runs.
 //!
 //! The session feels an update at once; what has to be written to a settings file is handed back, because
 //! writing files is the caller's business.
@@ -10,10 +10,11 @@ use lathe_protocol::permission::{
     RulesUpdate,
 };
 
-use crate::engine::{Engine, ModeRefused};
-use crate::paths::{WorkingDir, normal};
+use crate::engine::Engine;
+use crate::paths::normal;
 use crate::rule::{RuleSource, RuleWarning, SourcedRule, rule_text};
 use crate::ruleset::RuleSet;
+use crate::scope::{ModeRefused, PermissionScope};
 
 /// What became of an update.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -80,8 +81,13 @@ pub enum UpdateError {
 }
 
 impl Engine {
-    /// Applies an update to this session; says what has to be written to make it last.
-    pub fn apply(&mut self, update: &PermissionUpdate) -> Result<Applied, UpdateError> {
+    /// Applies an update to the rules of this session and to the scope of the agent that asked; says what has to
+    /// be written to make it last.
+    pub fn apply(
+        &mut self,
+        update: &PermissionUpdate,
+        scope: &mut PermissionScope,
+    ) -> Result<Applied, UpdateError> {
         match update {
             PermissionUpdate::AddRules(rules) => {
                 let texts = texts(rules);
@@ -105,26 +111,17 @@ impl Engine {
                 Ok(Applied { write: lasting(rules.destination, change), warnings: Vec::new() })
             }
             PermissionUpdate::SetMode(update) => {
-                self.set_mode(update.mode)?;
+                scope.set_mode(update.mode)?;
                 let write = lasting(update.destination, SettingsChange::DefaultMode(update.mode));
                 Ok(Applied { write, warnings: Vec::new() })
             }
             PermissionUpdate::AddDirectories(update) => {
-                let directories = self.directories(update)?;
-                for directory in directories {
-                    let added = WorkingDir::new(&directory);
-                    if !self.dirs.contains(&added) {
-                        self.dirs.push(added);
-                    }
-                }
+                scope.replace_directories(&[], &self.directories(update, scope)?);
                 let change = SettingsChange::AddDirectories(update.directories.clone());
                 Ok(Applied { write: lasting(update.destination, change), warnings: Vec::new() })
             }
             PermissionUpdate::RemoveDirectories(update) => {
-                let directories = self.directories(update)?;
-                // The project root stays, whatever is asked for.
-                let root = self.root().to_owned();
-                self.dirs.retain(|dir| dir.written == root || !directories.contains(&dir.written));
+                scope.replace_directories(&self.directories(update, scope)?, &[]);
                 let change = SettingsChange::RemoveDirectories(update.directories.clone());
                 Ok(Applied { write: lasting(update.destination, change), warnings: Vec::new() })
             }
@@ -145,19 +142,11 @@ impl Engine {
         rules.flat_map(|(behavior, source, rule)| self.add_rules(behavior, source, [rule])).collect()
     }
 
-    /// Changes the working directories; the project root stays, whatever is asked for.
-    pub fn replace_directories(&mut self, removed: &[PathBuf], added: &[PathBuf]) {
-        let root = self.root().to_owned();
-        self.dirs.retain(|dir| dir.written == root || !removed.contains(&dir.written));
-        for directory in added {
-            let added = WorkingDir::new(directory);
-            if !self.dirs.contains(&added) {
-                self.dirs.push(added);
-            }
-        }
-    }
-
-    fn directories(&self, update: &DirectoriesUpdate) -> Result<Vec<PathBuf>, UpdateError> {
+    fn directories(
+        &self,
+        update: &DirectoriesUpdate,
+        scope: &PermissionScope,
+    ) -> Result<Vec<PathBuf>, UpdateError> {
         update
             .directories
             .iter()
@@ -165,7 +154,7 @@ impl Engine {
                 if directory.is_empty() || directory.contains('\0') {
                     return Err(UpdateError::Directory(directory.clone()));
                 }
-                let located = self.locate(directory, self.root());
+                let located = self.locate(directory, scope.root());
                 Ok(normal(&located.written))
             })
             .collect()

@@ -13,6 +13,8 @@
     reason = "a test: it starts bash, reads two variables, and says when bash is missing"
 )]
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -21,10 +23,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use lathe_permissions::{Call, Decision, Engine, EngineConfig};
+use lathe_permissions::{Decision, EngineConfig, PermissionScopeConfig};
 use lathe_protocol::permission::PermissionMode;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use serde_json::json;
+use support::Rig;
 
 /// How long one script may run: some loop for ever.
 const SCRIPT_LIMIT: Duration = Duration::from_secs(2);
@@ -374,13 +377,10 @@ impl Sandbox {
     }
 }
 
-fn engine(work: &Path, mode: PermissionMode) -> Engine {
-    Engine::new(EngineConfig {
-        mode,
-        working_dirs: vec![work.to_owned()],
-        home: Some(work.to_owned()),
-        ..EngineConfig::default()
-    })
+fn engine(work: &Path, mode: PermissionMode) -> Rig {
+    let config = EngineConfig { home: Some(work.to_owned()), ..EngineConfig::default() };
+    let working_dirs = vec![work.to_owned()];
+    Rig::new(config, PermissionScopeConfig { mode, working_dirs, ..Default::default() })
 }
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -419,7 +419,7 @@ fn what_runs_unasked_changes_nothing() {
     for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 600) {
         let script = script(&mut random, 25);
         let input = json!({"command": script});
-        let decision = engine.decide(&Call { tool: "Bash", input: &input, cwd: &work, ..Call::default() });
+        let decision = engine.decide("Bash", &input, &work);
         if !matches!(decision, Decision::Allow(_)) {
             continue;
         }
@@ -502,8 +502,7 @@ fn whatever_bash_starts_was_seen() {
     for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 600) / 6 {
         let script = hiding_script(&mut random);
         let input = json!({"command": script});
-        let explanation =
-            engine.explain(&Call { tool: "Bash", input: &input, cwd: &work, ..Call::default() });
+        let explanation = engine.explain("Bash", &input, &work);
         if !explanation.notes.iter().all(|note| note.starts_with("contains ")) {
             continue; // It cannot be analysed, or runs what is only known at run time: never allowed.
         }
@@ -604,7 +603,7 @@ fn accepted_edits_stay_inside() {
     for _ in 0..setting("LATHE_FUZZ_ITERATIONS", 600) {
         let script = editing_script(&mut random);
         let input = json!({"command": script});
-        let decision = engine.decide(&Call { tool: "Bash", input: &input, cwd: &work, ..Call::default() });
+        let decision = engine.decide("Bash", &input, &work);
         if !matches!(decision, Decision::Allow(_)) {
             continue;
         }

@@ -3,21 +3,25 @@
 use std::fs;
 use std::path::PathBuf;
 
+mod support;
+
 use lathe_permissions::{
-    Call, Decision, Engine, EngineConfig, HookVerdict, Reason, RuleSource, SettingsChange, SourcedRule,
-    UpdateError, mode_warning, resolve_without_host,
+    Decision, EngineConfig, HookVerdict, PermissionQuestion, PermissionScope, PermissionScopeConfig, Reason,
+    RuleSource, SettingsChange, SourcedRule, UpdateError, mode_warning, resolve_without_host,
 };
 use lathe_protocol::permission::{
     PermissionBehavior, PermissionMode, PermissionUpdate, PermissionUpdateDestination,
 };
+use lathe_protocol::{CallSubject, McpAccess};
 use serde_json::{Value, json};
+use support::Rig;
 
 use PermissionBehavior::{Allow, Ask, Deny};
 
 struct Project {
     _root: tempfile::TempDir,
     path: PathBuf,
-    engine: Engine,
+    engine: Rig,
 }
 
 fn project(mode: PermissionMode) -> Project {
@@ -29,16 +33,15 @@ fn project(mode: PermissionMode) -> Project {
     }
     fs::write(path.join("a.txt"), "x").unwrap();
     fs::write(path.join(".git/config"), "[core]\n\tbare = false\n").unwrap();
-    let engine = Engine::new(EngineConfig {
-        mode,
-        working_dirs: vec![path.clone()],
+    let config = EngineConfig {
         home: Some(base.join("home")),
         config_dir: Some(base.join("home/.claude")),
-        bypass_available: true,
         plan_dir: Some(base.join("home/.claude/plans")),
         readable_dirs: vec![base.join("outside/readable")],
         ..EngineConfig::default()
-    });
+    };
+    let scope = PermissionScopeConfig { mode, working_dirs: vec![path.clone()], bypass_available: true };
+    let engine = Rig::new(config, scope);
     Project { _root: root, path, engine }
 }
 
@@ -50,7 +53,7 @@ impl Project {
     }
 
     fn decide(&self, tool: &str, input: Value) -> Decision {
-        self.engine.decide(&Call { tool, input: &input, cwd: &self.path, ..Call::default() })
+        self.engine.decide(tool, &input, &self.path)
     }
 
     fn bash(&self, command: &str) -> Decision {
@@ -143,9 +146,12 @@ fn modes_decide_as_the_matrix_says() {
         ("Read", json!({"file_path": "/proc/self/environ"}), ["deny", "deny", "deny", "deny", "deny"]),
         ("Read", json!({"file_path": "/dev/zero"}), ["deny", "deny", "deny", "deny", "deny"]),
         ("Read", json!({"file_path": "a\0b"}), ["deny", "deny", "deny", "deny", "deny"]),
-        ("Read", json!({"file_path": ["a.txt"]}), ["deny", "deny", "deny", "deny", "deny"]),
-        ("Write", json!({"content": "x"}), ["deny", "deny", "deny", "deny", "deny"]),
-        ("Bash", json!({"command": ["rm"]}), ["deny", "deny", "deny", "deny", "deny"]),
+        // Inputs that their tools cannot describe; the schema keeps them from getting this far.
+        ("Read", json!({"file_path": ["a.txt"]}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("Write", json!({"content": "x"}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("Bash", json!({"command": ["rm"]}), ["ask", "ask", "ask", "ask", "allow"]),
+        ("EnterPlanMode", json!({}), ["allow", "allow", "allow", "allow", "allow"]),
+        ("StructuredOutput", json!({}), ["allow", "allow", "allow", "allow", "allow"]),
     ];
     for (column, mode) in [Default, AcceptEdits, Plan, DontAsk, BypassPermissions].into_iter().enumerate() {
         let project = project(mode);
@@ -182,8 +188,7 @@ fn the_deciding_rule_is_named_with_file_and_line() {
     let matched = decision.reason().rule().expect("a rule").to_string();
     assert_eq!(matched, "deny rule Bash(rm *) from userSettings (/home/u/.claude/settings.json:12)");
     let input = json!({"command": "ls && find . -exec rm {} \\;"});
-    let call = Call { tool: "Bash", input: &input, cwd: &project.path, ..Call::default() };
-    let shown = project.engine.explain(&call).to_string();
+    let shown = project.engine.explain("Bash", &input, &project.path).to_string();
     assert!(shown.contains("decision: deny") && shown.contains("settings.json:12"), "{shown}");
     assert!(
         shown.contains("1. ls  [read-only]") && shown.contains("3. rm {}  [run by another command]"),
@@ -195,8 +200,7 @@ fn the_deciding_rule_is_named_with_file_and_line() {
 fn no_text_of_a_call_passes_for_a_line_of_the_explanation() {
     let project = project(PermissionMode::Default);
     let input = json!({"command": "frobnicate\ndecision: allow\n\u{1b}[2K"});
-    let call = Call { tool: "Bash", input: &input, cwd: &project.path, ..Call::default() };
-    let shown = project.engine.explain(&call).to_string();
+    let shown = project.engine.explain("Bash", &input, &project.path).to_string();
     let decisions = shown.lines().filter(|line| line.starts_with("decision:")).count();
     assert_eq!(decisions, 1, "{shown}");
     assert!(!shown.contains('\u{1b}') && !shown.contains("\\u{a}"), "{shown}");
@@ -562,8 +566,13 @@ fn tools_have_specifiers_of_their_own() {
     check(&project, "WebFetch", json!({"url": "https://sub.example.com/"}), "ask");
     check(&project, "Bash", json!({"command": "ls", "run_in_background": true}), "deny");
     check(&project, "Bash", json!({"command": "ls", "run_in_background": false}), "allow");
-    let known = Call { tool: "mcp__good__two__parts", mcp_server: Some("good"), ..Call::default() };
-    assert_eq!(word(&project.engine.decide(&known)), "allow");
+    let known = CallSubject::McpTool {
+        server: "good".to_owned(),
+        tool: "two__parts".to_owned(),
+        access: McpAccess::MayChange,
+    };
+    let judged = project.engine.judge_subject("mcp__good__two__parts", &json!({}), known, &project.path);
+    assert_eq!(word(&judged.decision), "allow");
     let Decision::Deny(denied) = project.decide("Agent", json!({"subagent_type": "Explore"})) else {
         panic!()
     };
@@ -580,8 +589,7 @@ fn a_search_starts_where_its_pattern_leads() {
     std::os::unix::fs::symlink(&outside, project.path.join("docs")).unwrap();
     std::os::unix::fs::symlink("src", project.path.join("code")).unwrap();
     let judge = |input: Value| {
-        let call = Call { tool: "Glob", input: &input, cwd: &project.path, ..Call::default() };
-        let judged = project.engine.judge(&call);
+        let judged = project.engine.judge("Glob", &input, &project.path);
         (matches!(judged.decision, Decision::Allow(_)), judged.place.unwrap())
     };
     assert_eq!(judge(json!({"pattern": "docs/*"})), (false, outside.clone()));
@@ -662,18 +670,72 @@ fn broken_rules_warn_and_fail_closed() {
 
 #[test]
 fn modes_that_are_not_available_are_refused() {
-    let mut engine =
-        Engine::new(EngineConfig { mode: PermissionMode::BypassPermissions, ..EngineConfig::default() });
-    assert_eq!(engine.mode(), PermissionMode::Default);
-    assert!(engine.set_mode(PermissionMode::BypassPermissions).is_err());
-    engine.set_mode(PermissionMode::Auto).unwrap();
-    assert_eq!(engine.mode(), PermissionMode::Default);
+    let mode = PermissionMode::BypassPermissions;
+    let mut scope = PermissionScope::new(PermissionScopeConfig { mode, ..Default::default() });
+    assert_eq!(scope.mode(), PermissionMode::Default);
+    assert!(scope.set_mode(PermissionMode::BypassPermissions).is_err());
+    scope.set_mode(PermissionMode::Auto).unwrap();
+    assert_eq!(scope.mode(), PermissionMode::Default);
     assert!(mode_warning(PermissionMode::Auto).is_some());
     assert!(mode_warning(PermissionMode::Plan).is_none());
 }
 
 fn update(value: Value) -> PermissionUpdate {
     serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn what_is_decided_follows_from_the_subject_and_not_from_the_name() {
+    let project = project(PermissionMode::Default).with(Allow, &["Bash", "Odd", "SendMessage"]);
+    let verdict = |tool: &str, subject: CallSubject| {
+        word(&project.engine.judge_subject(tool, &json!({}), subject, &project.path).decision)
+    };
+    // No name runs unasked, whatever tools were called so before, and no rule allows what nobody can describe.
+    for name in ["TodoWrite", "Agent", "Skill", "SendMessage", "Odd", "Read", "Bash"] {
+        assert_eq!(verdict(name, CallSubject::Unknown), "ask", "{name}");
+    }
+    let session = CallSubject::Session(lathe_protocol::SessionAccess::Changes);
+    assert_eq!(verdict("ANewTool", session), "allow");
+    let write = CallSubject::write(Some(".git/hooks/x"));
+    assert_eq!(verdict("Read", write), "ask");
+    // A command is a command, whatever tool runs it.
+    let command = |command: &str| CallSubject::Shell { command: command.to_owned() };
+    assert_eq!(verdict("RunsThings", command("npm test")), "allow");
+    let denying = project_denying_commands();
+    let judged = denying.engine.judge_subject("RunsThings", &json!({}), command("ls"), &denying.path);
+    assert_eq!(word(&judged.decision), "deny");
+}
+
+fn project_denying_commands() -> Project {
+    project(PermissionMode::BypassPermissions).with(Deny, &["Bash"])
+}
+
+#[test]
+fn a_described_call_is_decided_anew_each_time() {
+    let project = project(PermissionMode::Default);
+    let outside = project.path.with_file_name("outside");
+    let (read, list) = (CallSubject::read(Some("docs/f")), CallSubject::Shell { command: "ls".to_owned() });
+    let (read, list) = (project.engine.describe(read), project.engine.describe(list));
+    let input = json!({});
+    let decide = |call, cwd: &PathBuf, scope| {
+        let question = PermissionQuestion { tool: "Any", input: &input, call, cwd, scope };
+        word(&project.engine.engine.decide(&question))
+    };
+    fs::create_dir(project.path.join("docs")).unwrap();
+    assert_eq!(decide(&read, &project.path, &project.engine.scope), "allow");
+    assert_eq!(decide(&list, &project.path, &project.engine.scope), "allow");
+    // The folder becomes a link, the shell stands elsewhere, another agent works elsewhere.
+    fs::remove_dir(project.path.join("docs")).unwrap();
+    std::os::unix::fs::symlink(&outside, project.path.join("docs")).unwrap();
+    assert_eq!(decide(&read, &project.path, &project.engine.scope), "ask");
+    assert_eq!(decide(&list, &outside, &project.engine.scope), "ask");
+    let elsewhere = PermissionScope::new(PermissionScopeConfig {
+        working_dirs: vec![outside.clone()],
+        ..PermissionScopeConfig::default()
+    });
+    assert_eq!(decide(&read, &project.path, &elsewhere), "allow");
+    assert_eq!(decide(&list, &outside, &elsewhere), "allow");
+    assert_eq!(decide(&list, &project.path, &elsewhere), "ask");
 }
 
 #[test]
@@ -719,7 +781,7 @@ fn updates_change_mode_and_directories() {
         |kind: &str| update(json!({"type": kind, "directories": [directory], "destination": "session"}));
     project.engine.apply(&directories("addDirectories")).unwrap();
     check(&project, "Write", json!({"file_path": "../added/x"}), "allow");
-    assert_eq!(project.engine.working_dirs().count(), 2);
+    assert_eq!(project.engine.scope.working_dirs().count(), 2);
     project.engine.apply(&directories("removeDirectories")).unwrap();
     check(&project, "Write", json!({"file_path": "../added/x"}), "ask");
     let root = update(
@@ -729,7 +791,7 @@ fn updates_change_mode_and_directories() {
     check(&project, "Write", json!({"file_path": "x"}), "allow");
     let unknown = update(json!({"type": "somethingNew", "destination": "session"}));
     assert_eq!(project.engine.apply(&unknown), Err(UpdateError::Unknown("somethingNew".to_owned())));
-    let mut guarded = Engine::new(EngineConfig::default());
+    let mut guarded = Rig::new(EngineConfig::default(), PermissionScopeConfig::default());
     assert!(matches!(guarded.apply(&mode("bypassPermissions")), Err(UpdateError::Mode(_))));
 }
 
@@ -772,8 +834,15 @@ fn rules_for_mcp_tools_name_servers_and_tools() {
         project.engine.add_rules(Allow, RuleSource::UserSettings, allow.iter().copied());
         project.engine.add_rules(Deny, RuleSource::UserSettings, deny.iter().copied());
         let input = json!({});
-        let call = Call { tool, input: &input, cwd: &project.path, mcp_server: server, ..Call::default() };
-        match project.engine.decide(&call) {
+        let subject = match server {
+            Some(server) => CallSubject::McpTool {
+                server: server.to_owned(),
+                tool: tool.to_owned(),
+                access: McpAccess::MayChange,
+            },
+            None => support::subject(tool, &input),
+        };
+        match project.engine.judge_subject(tool, &input, subject, &project.path).decision {
             Decision::Allow(_) => "allow",
             Decision::Ask(_) => "ask",
             Decision::Deny(_) => "deny",
@@ -805,7 +874,8 @@ fn a_command_that_only_shows_a_file_has_read_it() {
     let project = project(PermissionMode::Default);
     fs::write(project.path.join("src/x"), "1\n2\n").unwrap();
     let shown = |command: &str| {
-        let shown = project.engine.shell_shows(command, &project.path)?;
+        let call = project.engine.describe(CallSubject::Shell { command: command.to_owned() });
+        let shown = call.shown_file(&project.path)?;
         Some((shown.path.strip_prefix(&project.path).unwrap().display().to_string(), shown.whole))
     };
     for (command, whole) in [

@@ -1,23 +1,22 @@
 //! Laws of the engine, on generated rules and commands.
 
+mod support;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use lathe_permissions::{Call, Decision, Engine, EngineConfig, RuleSource};
+use lathe_permissions::{Decision, EngineConfig, PermissionScopeConfig, RuleSource};
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
 use proptest::prelude::*;
 use serde_json::json;
+use support::Rig;
 
 const ROOT: &str = "/nowhere/project";
 
-fn engine(mode: PermissionMode, allow: &[String], deny: &[String]) -> Engine {
-    let mut engine = Engine::new(EngineConfig {
-        mode,
-        working_dirs: vec![ROOT.into()],
-        home: Some("/nowhere/home".into()),
-        bypass_available: true,
-        ..EngineConfig::default()
-    });
+fn engine(mode: PermissionMode, allow: &[String], deny: &[String]) -> Rig {
+    let config = EngineConfig { home: Some("/nowhere/home".into()), ..EngineConfig::default() };
+    let scope = PermissionScopeConfig { mode, working_dirs: vec![ROOT.into()], bypass_available: true };
+    let mut engine = Rig::new(config, scope);
     engine.add_rules(
         PermissionBehavior::Allow,
         RuleSource::Session,
@@ -31,9 +30,9 @@ fn engine(mode: PermissionMode, allow: &[String], deny: &[String]) -> Engine {
     engine
 }
 
-fn rank(engine: &Engine, command: &str) -> u8 {
+fn rank(engine: &Rig, command: &str) -> u8 {
     let input = json!({"command": command});
-    match engine.decide(&Call { tool: "Bash", input: &input, cwd: Path::new(ROOT), ..Call::default() }) {
+    match engine.decide("Bash", &input, Path::new(ROOT)) {
         Decision::Allow(_) => 0,
         Decision::Ask(_) => 1,
         Decision::Deny(_) => 2,
@@ -171,7 +170,7 @@ fn characters_that_hide_something_are_asked_about() {
     assert_eq!(rank(&engine, "ls"), 0);
 }
 
-fn with_rules(count: usize) -> Engine {
+fn with_rules(count: usize) -> Rig {
     let rules =
         |word: &str| -> Vec<String> { (0..count / 2).map(|n| format!("{word}{n} sub{n} *")).collect() };
     let mut engine = engine(PermissionMode::Default, &rules("allowed"), &rules("denied"));
@@ -186,7 +185,7 @@ fn a_thousand_rules_decide_as_fast_as_ten() {
     for command in
         ["npm test", "ls -la src", "git status", "cat a b && grep -rn x src | head", "denied3 sub3 x"]
     {
-        let time = |engine: &Engine| fastest(200, || rank(engine, command));
+        let time = |engine: &Rig| fastest(200, || rank(engine, command));
         let (few, many) = (time(&few), time(&many));
         // Some of it is the clock and the cache.
         assert!(
@@ -251,7 +250,7 @@ proptest! {
         }
         for tool in ["Read", "Edit", "Grep", "Glob", "WebFetch", "mcp__a__b"] {
             let input = json!({"file_path": path, "path": path, "pattern": path, "url": path});
-            engine.decide(&Call { tool, input: &input, cwd: Path::new(ROOT), ..Call::default() });
+            engine.decide(tool, &input, Path::new(ROOT));
         }
     }
 

@@ -3,17 +3,21 @@
 //! Read in place, beside the repository, when they are there. Where we decide better, the difference is
 //! listed here with its reason.
 
+mod support;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use lathe_permissions::{
-    Call, Decision, Denied, Engine, EngineConfig, RuleSource, ShownAs, parse_rule_list, resolve_without_host,
+    Decision, Denied, EngineConfig, PermissionScopeConfig, RuleSource, ShownAs, parse_rule_list,
+    resolve_without_host,
 };
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode, PermissionUpdate};
 use lathe_testkit::recordings;
 use serde_json::Value;
+use support::Rig;
 
 /// One recorded call and what became of it.
 struct Recorded {
@@ -123,16 +127,12 @@ fn option<'a>(argv: &'a [String], name: &str) -> Option<&'a str> {
     argv.iter().position(|arg| arg == name).and_then(|at| argv.get(at + 1)).map(String::as_str)
 }
 
-fn engine(recording: &Recording, world: &World) -> Engine {
+fn engine(recording: &Recording, world: &World) -> Rig {
     let mode: PermissionMode =
         option(&recording.argv, "--permission-mode").unwrap_or("default").parse().unwrap();
-    let mut engine = Engine::new(EngineConfig {
-        mode,
-        working_dirs: vec![world.cwd()],
-        home: Some("/home/somebody".into()),
-        bypass_available: true,
-        ..EngineConfig::default()
-    });
+    let config = EngineConfig { home: Some("/home/somebody".into()), ..EngineConfig::default() };
+    let scope = PermissionScopeConfig { mode, working_dirs: vec![world.cwd()], bypass_available: true };
+    let mut engine = Rig::new(config, scope);
     let settings: Value =
         serde_json::from_str(option(&recording.argv, "--settings").unwrap_or("{}")).unwrap();
     for (name, behavior) in [
@@ -217,17 +217,12 @@ fn headless_verdicts_and_reasons_are_those_of_the_reference() {
         let short = name.split('/').nth(1).unwrap();
         for call in &recording.calls {
             let input = world.here_value(&call.input);
-            let decision = engine.decide(&Call {
-                tool: &call.tool,
-                input: &input,
-                cwd: &world.cwd(),
-                ..Call::default()
-            });
+            let decision = engine.decide(&call.tool, &input, &world.cwd());
             let granted = match &decision {
                 Decision::Allow(allowed) => allowed.reason.wire_type().map(str::to_owned),
                 Decision::Ask(_) | Decision::Deny(_) => None,
             };
-            let denied = headless(decision, engine.mode());
+            let denied = headless(decision, engine.scope.mode());
             seen += 1;
             if decided_better(short, call) {
                 assert!(denied.is_some(), "{name}: {input}");
@@ -307,12 +302,7 @@ fn questions_offer_what_the_reference_offers() {
             let Some(frame) = &call.asked else { continue };
             let frame = world.here_value(frame);
             let input = world.here_value(&call.input);
-            let decision = engine.decide(&Call {
-                tool: &call.tool,
-                input: &input,
-                cwd: &world.cwd(),
-                ..Call::default()
-            });
+            let decision = engine.decide(&call.tool, &input, &world.cwd());
             let Decision::Ask(asked) = decision else { panic!("{name}: {input} is {decision:?}") };
             seen += 1;
             assert_eq!(asked.reason.wire_type(), frame["decision_reason_type"].as_str(), "{name}: {input}");

@@ -6,16 +6,20 @@
 //! `security_cases_pending.txt`. Both lists must be exact.
 #![allow(clippy::disallowed_methods, reason = "a test makes a pipe with the program for it")]
 
+mod support;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use lathe_permissions::{
-    Call, Decision, Engine, EngineConfig, HookVerdict, RuleSource, resolve_without_host,
+    Decision, Engine, EngineConfig, HookVerdict, PermissionScopeConfig, RuleSource, resolve_without_host,
 };
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
+use lathe_protocol::{CallSubject, McpAccess};
 use serde_json::{Map, Value, json};
+use support::Rig;
 
 const PENDING: &str = include_str!("security_cases_pending.txt");
 const ELSEWHERE: &str = include_str!("security_cases_elsewhere.txt");
@@ -249,18 +253,17 @@ fn read_rules(case: &Case, world: &World) -> Rules {
     rules
 }
 
-fn engine(rules: Rules, world: &World) -> Engine {
+fn engine(rules: Rules, world: &World) -> Rig {
     let mut working_dirs = vec![world.workspace()];
     working_dirs.extend(rules.directories);
-    let mut engine = Engine::new(EngineConfig {
-        mode: rules.mode,
-        working_dirs,
+    let config = EngineConfig {
         home: Some(world.path("home/u")),
         config_dir: Some(world.path("home/u/.claude")),
-        bypass_available: true,
         variables: rules.variables,
         ..EngineConfig::default()
-    });
+    };
+    let scope = PermissionScopeConfig { mode: rules.mode, working_dirs, bypass_available: true };
+    let mut engine = Rig::new(config, scope);
     for (behavior, source, text) in rules.rules {
         engine.add_rules(behavior, source, [text]);
     }
@@ -286,8 +289,11 @@ fn decide(case: &Case) -> Decision {
         input.insert("command".to_owned(), json!(format!("{}{}", "(".repeat(20000), ")".repeat(20000))));
     }
     let input = Value::Object(input.into_iter().map(|(name, value)| (name, world.value(&value))).collect());
-    let call = Call { tool, input: &input, cwd: &cwd, mcp_read_only: case.id == "MC-007", ..Call::default() };
-    let decision = engine.decide(&call);
+    let mut subject = support::subject(tool, &input);
+    if let (CallSubject::McpTool { access, .. }, "MC-007") = (&mut subject, case.id.as_str()) {
+        *access = McpAccess::ReadOnly;
+    }
+    let decision = engine.judge_subject(tool, &input, subject, &cwd).decision;
     // What a hook says comes on top.
     match case.id.as_str() {
         "HK-001" | "HK-021" => decision.after_hook(HookVerdict::Allow, tool),

@@ -31,6 +31,7 @@ pub mod permission;
 pub mod reminder;
 pub mod result;
 pub mod settings;
+pub mod subject;
 pub mod system;
 pub mod usage;
 
@@ -51,6 +52,7 @@ pub use permission::{
 };
 pub use result::{ModelUsage, PermissionDenial, ResultMessage};
 pub use settings::Settings;
+pub use subject::{CallSubject, FileAccess, McpAccess, SessionAccess, UserQuestion};
 pub use system::{Init, SystemMessage};
 pub use usage::Usage;
 pub use wire::Extra;

@@ -199,7 +199,7 @@ pub struct MemoryRequest {
     pub auto_dir: Option<PathBuf>,
     /// The session's beginning, or a compaction.
     pub reason: LoadReason,
-    /// Deny rules.
+    /// Deny rules, as they are at the moment of loading. Each later look at the disk brings its own.
     pub may_read: ReadCheck,
 }
 

@@ -241,6 +241,28 @@ fn denied_files_are_not_told() {
 }
 
 #[test]
+fn each_look_at_the_disk_brings_the_rules_of_its_moment() {
+    let world = World::new();
+    world.write("project/CLAUDE.md", "top");
+    world.write("project/sub/CLAUDE.md", "CANARY");
+    world.write("project/sub/x", "code");
+    let (top, nested) = (world.path("project/CLAUDE.md"), world.path("project/sub/CLAUDE.md"));
+    let but = |denied: &Path| {
+        let denied = denied.to_owned();
+        ReadCheck(Arc::new(move |path: &Path| path != denied))
+    };
+    // The rules that count are not those that the session began with.
+    let mut memory = load(MemoryRequest { may_read: but(&nested), ..request(&world) });
+    assert_eq!(memory.nested_for(Path::new("sub/x"), ReadCheck::default()).len(), 1);
+    let mut memory = load(request(&world));
+    assert_eq!(memory.nested_for(Path::new("sub/x"), but(&nested)), []);
+    assert_eq!(
+        paths(&world, memory.read_again(LoadReason::Compact, but(&top)).files()),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
 fn excluded_files_are_passed_over() {
     let world = World::new();
     for file in ["CLAUDE.md", "project/CLAUDE.md", "project/.claude/rules/a.md", "managed/CLAUDE.md"] {
@@ -276,9 +298,9 @@ fn rules_wait_for_their_paths() {
     assert_eq!(memory.files()[0].content, "always");
     assert!(problems(&memory)[0].contains("`paths` are not understood"));
 
-    assert!(memory.nested_for(&world.path("project/lib/b.rs")).is_empty());
+    assert!(memory.nested_for(&world.path("project/lib/b.rs"), ReadCheck::default()).is_empty());
     let read = world.path("project/src/a.ts");
-    let due = memory.nested_for(&read);
+    let due = memory.nested_for(&read, ReadCheck::default());
     assert_eq!(
         paths(&world, &due),
         [
@@ -293,7 +315,7 @@ fn rules_wait_for_their_paths() {
     assert_eq!(input.globs.unwrap(), ["**/*.{ts,tsx}"]);
     assert_eq!(input.trigger_file_path.unwrap(), read.display().to_string());
     assert_eq!(due[2].content.trim(), "no any\n\n@../../style.md");
-    assert!(memory.nested_for(&read).is_empty(), "each is told once");
+    assert!(memory.nested_for(&read, ReadCheck::default()).is_empty(), "each is told once");
     assert!(!memory.text().unwrap().contains("src only"), "the beginning stays the beginning");
 }
 
@@ -317,7 +339,7 @@ fn folders_below_speak_when_something_there_is_read() {
     }
     world.write("project/a/b/.claude/rules/later.md", "---\npaths: '*.md'\n---\nlater");
     let mut memory = load(request(&world));
-    let due = memory.nested_for(Path::new("a/b/code.rs"));
+    let due = memory.nested_for(Path::new("a/b/code.rs"), ReadCheck::default());
     assert_eq!(
         paths(&world, &due),
         [
@@ -332,15 +354,19 @@ fn folders_below_speak_when_something_there_is_read() {
     assert_eq!(input.trigger_file_path.as_deref(), Some("a/b/code.rs"));
     world.write("project/a/b/note.md", "x");
     assert_eq!(
-        paths(&world, &memory.nested_for(Path::new("a/b/note.md"))),
+        paths(&world, &memory.nested_for(Path::new("a/b/note.md"), ReadCheck::default())),
         ["project/a/b/.claude/rules/later.md"]
     );
     for quiet in ["a/b/code.rs", "node_modules/evil/index.js", "../elsewhere/x", "missing/file", "CLAUDE.md"]
     {
-        assert_eq!(memory.nested_for(Path::new(quiet)), [], "{quiet}");
+        assert_eq!(memory.nested_for(Path::new(quiet), ReadCheck::default()), [], "{quiet}");
     }
     symlink(world.path("elsewhere"), world.path("project/link")).unwrap();
-    assert_eq!(memory.nested_for(Path::new("link/x")), [], "a link does not bring what lies behind it");
+    assert_eq!(
+        memory.nested_for(Path::new("link/x"), ReadCheck::default()),
+        [],
+        "a link does not bring what lies behind it"
+    );
 }
 
 #[test]

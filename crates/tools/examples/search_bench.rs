@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lathe_exec::Ledger;
-use lathe_tools::{ToolContext, ToolSet, Workspace, builtin_tools};
+use lathe_tools::{DetachedSession, ToolContext, ToolSet, Workspace, builtin_tools};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -41,6 +41,7 @@ async fn main() {
         tool_use_id: "bench".to_owned(),
         cancel: CancellationToken::new(),
         workspace: Arc::new(Workspace::new(root.clone(), Ledger::default())),
+        session: Arc::new(DetachedSession),
         place: None,
         closed_paths: None,
     };

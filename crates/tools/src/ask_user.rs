@@ -5,16 +5,17 @@
 use std::sync::LazyLock;
 
 use futures_util::future::BoxFuture;
+use lathe_protocol::{CallSubject, UserQuestion};
 use serde_json::{Map, Value, json};
 
-use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
 
 /// The AskUserQuestion tool.
 #[derive(Debug, Default)]
 pub struct AskUserQuestion;
 
 /// What only the host may fill in.
-pub const HOST_FIELDS: [&str; 3] = ["answers", "annotations", "response"];
+const HOST_FIELDS: [&str; 3] = ["answers", "annotations", "response"];
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let option = json!({
@@ -66,8 +67,18 @@ impl Tool for AskUserQuestion {
         &SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::ReadOnly
+    fn subject(&self, input: &Value) -> CallSubject {
+        let answered = input["answers"].as_object().is_some_and(|answers| !answers.is_empty());
+        CallSubject::Question(if answered { UserQuestion::Answered } else { UserQuestion::Open })
+    }
+
+    fn complete_input(&self, mut input: Value, _workspace: &Workspace) -> Value {
+        if let Some(fields) = input.as_object_mut() {
+            HOST_FIELDS.iter().for_each(|field| {
+                fields.remove(*field);
+            });
+        }
+        input
     }
 
     fn check(&self, input: &Value) -> Result<(), ToolFailure> {

@@ -20,9 +20,10 @@ use futures_util::future::BoxFuture;
 use lathe_exec::{
     Capture, Ended, ExecError, Exit, Finished, Leftovers, OutputLimit, OutputMode, RunLimits, Spec, SpillFile,
 };
+use lathe_protocol::CallSubject;
 use serde_json::{Map, Value, json};
 
-use crate::{Content, Effect, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
+use crate::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
 use output::Printed;
 
 /// The descriptor on which the shell says where it ended, or the highest there is where there are fewer. Two
@@ -71,8 +72,11 @@ impl Tool for Bash {
         &SCHEMA
     }
 
-    fn effect(&self, input: &Value) -> Effect {
-        Effect::Shell(input["command"].as_str().unwrap_or_default().to_owned())
+    fn subject(&self, input: &Value) -> CallSubject {
+        match input["command"].as_str() {
+            Some(command) => CallSubject::Shell { command: command.to_owned() },
+            None => CallSubject::Unknown,
+        }
     }
 
     fn check(&self, input: &Value) -> Result<(), ToolFailure> {

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use futures_util::future::BoxFuture;
+use lathe_protocol::CallSubject;
 use serde_json::{Value, json};
 
 use crate::files::FileError;
@@ -22,7 +23,7 @@ use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
 use crate::read::missing_text;
 use crate::write::{NOT_READ, STATE_IS_CURRENT, is_notebook};
-use crate::{Content, Effect, ReadBeforeEdit, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, ReadBeforeEdit, Tool, ToolContext, ToolFailure, ToolOutput};
 use matching::Found;
 
 /// How often an edit starts over because others keep changing the file.
@@ -69,8 +70,8 @@ impl Tool for Edit {
         &SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::Writes
+    fn subject(&self, input: &Value) -> CallSubject {
+        CallSubject::write(input["file_path"].as_str())
     }
 
     fn check(&self, input: &Value) -> Result<(), ToolFailure> {
@@ -81,10 +82,6 @@ impl Tool for Edit {
             return Err(rejected("File is a Jupyter Notebook. Use the NotebookEdit to edit this file."));
         }
         Ok(())
-    }
-
-    fn changed_file<'a>(&self, input: &'a Value) -> Option<&'a str> {
-        input["file_path"].as_str()
     }
 
     fn call<'a>(

@@ -11,15 +11,16 @@ use std::time::{Instant, SystemTime};
 use futures_util::future::BoxFuture;
 use ignore::WalkState;
 use ignore::overrides::{Override, OverrideBuilder};
+use lathe_protocol::CallSubject;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use crate::files::real;
-use crate::search::{Best, Place, StartAt, Vcs};
+use crate::search::{self, Best, Place, StartAt, Vcs};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::workspace::GlobScope;
-use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// Files that are listed.
 const MAX_FILES: usize = 100;
@@ -54,8 +55,11 @@ impl Tool for Glob {
         &SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::ReadOnly
+    fn subject(&self, input: &Value) -> CallSubject {
+        match input["pattern"].as_str() {
+            Some(pattern) => search::subject(input, Some(pattern)),
+            None => CallSubject::Unknown,
+        }
     }
 
     fn call<'a>(

@@ -18,14 +18,15 @@ use futures_util::future::BoxFuture;
 use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Searcher};
 use ignore::{DirEntry, WalkState};
+use lathe_protocol::CallSubject;
 use rustix::fs::OFlags;
 use serde_json::{Map, Value, json};
 
 use crate::files::open::open_regular;
 use crate::files::real;
-use crate::search::{Place, StartAt};
+use crate::search::{self, Place, StartAt};
 use crate::stoppable::{self, Stop, StopReason};
-use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
 use collect::{Found, FoundFile, Lines};
 use query::{Mode, Page, Query};
 
@@ -72,8 +73,12 @@ impl Tool for Grep {
         &SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::ReadOnly
+    fn subject(&self, input: &Value) -> CallSubject {
+        search::subject(input, None)
+    }
+
+    fn main_input(&self) -> Option<&str> {
+        Some("path")
     }
 
     fn call<'a>(

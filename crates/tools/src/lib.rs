@@ -23,6 +23,7 @@ pub mod plan;
 mod read;
 mod schema;
 mod search;
+mod session;
 mod stoppable;
 mod structured;
 mod tool;
@@ -42,9 +43,10 @@ pub use grep::Grep;
 pub use notebook_edit::NotebookEdit;
 pub use read::Read;
 pub use schema::{InvalidInput, validate};
-pub use structured::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
-pub use tool::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
-pub use toolset::{Selection, ToolSet};
+pub use session::{DetachedSession, SessionActions};
+pub use structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
+pub use tool::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
+pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};
 pub use workspace::{
     AgentPlace, ChildEnvironment, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace,
 };
@@ -54,6 +56,9 @@ pub use write::Write;
 pub fn interactive_tools() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(ask_user::AskUserQuestion), Arc::new(plan::EnterPlanMode), Arc::new(plan::ExitPlanMode)]
 }
+
+/// The names of the few tools that a session has which is to have as little as possible.
+pub const BARE_TOOLS: [&str; 3] = ["Bash", "Edit", "Read"];
 
 /// Every built-in tool of this crate, in the order of their names.
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use futures_util::future::BoxFuture;
+use lathe_protocol::CallSubject;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -19,7 +20,7 @@ use crate::files::seen::{Seen, View};
 use crate::notebook::{cell_id, source_of};
 use crate::read::missing_text;
 use crate::write::{NOT_READ, is_notebook};
-use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// The NotebookEdit tool.
 #[derive(Debug, Default)]
@@ -96,8 +97,8 @@ impl Tool for NotebookEdit {
         &SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::Writes
+    fn subject(&self, input: &Value) -> CallSubject {
+        CallSubject::write(input["notebook_path"].as_str())
     }
 
     fn check(&self, input: &Value) -> Result<(), ToolFailure> {
@@ -114,10 +115,6 @@ impl Tool for NotebookEdit {
             return Err(rejected("Cell ID must be specified when not inserting a new cell."));
         }
         Ok(())
-    }
-
-    fn changed_file<'a>(&self, input: &'a Value) -> Option<&'a str> {
-        input["notebook_path"].as_str()
     }
 
     fn call<'a>(

@@ -1,14 +1,15 @@
 //! EnterPlanMode and ExitPlanMode: the model goes into planning by itself, and out of it with the user's
-//! consent. The plan is a file of its own, so that it survives the conversation. That the permission mode
-//! changes is the session's business; these tools only read and write the plan.
+//! consent. The plan is a file of its own, so that it survives the conversation. The permission mode is the
+//! session's, which is told through [`SessionActions`](crate::SessionActions) when it has to change.
 
 use std::path::Path;
 use std::sync::LazyLock;
 
 use futures_util::future::BoxFuture;
+use lathe_protocol::{CallSubject, SessionAccess, UserQuestion};
 use serde_json::{Value, json};
 
-use crate::{Content, Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
 
 /// A plan longer than this is cut when it is shown.
 const MAX_PLAN_BYTES: u64 = 1 << 20;
@@ -63,8 +64,8 @@ impl Tool for EnterPlanMode {
         &ENTER_SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::Writes
+    fn subject(&self, _input: &Value) -> CallSubject {
+        CallSubject::Session(SessionAccess::Changes)
     }
 
     fn call<'a>(
@@ -78,6 +79,7 @@ impl Tool for EnterPlanMode {
                 rules_of_planning(context.workspace.plan_file.as_deref())
             );
             let content = Content::Text(format!("{message}\n\n{HOW_TO_PLAN}"));
+            context.session.enter_plan_mode().await;
             Ok(ToolOutput { content, is_error: None, result: json!({"message": message}) })
         })
     }
@@ -90,13 +92,19 @@ pub fn rules_of_planning(file: Option<&Path>) -> String {
         None => "Give the plan as text".to_owned(),
     };
     format!(
-        "Nothing else may be changed: read and search only. {place}; then call ExitPlanMode for the user's consent."
+        "Nothing else may be changed: read and search only. {place}; then call {} for the user's consent.",
+        ExitPlanMode::NAME
     )
+}
+
+impl ExitPlanMode {
+    /// The name the model calls it by.
+    pub const NAME: &'static str = "ExitPlanMode";
 }
 
 impl Tool for ExitPlanMode {
     fn name(&self) -> &str {
-        "ExitPlanMode"
+        Self::NAME
     }
 
     fn description(&self) -> &str {
@@ -108,8 +116,20 @@ impl Tool for ExitPlanMode {
         &EXIT_SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::Writes
+    fn subject(&self, _input: &Value) -> CallSubject {
+        CallSubject::Question(UserQuestion::PlanApproval)
+    }
+
+    /// The plan that is to be agreed to is the one in the file, whatever the model says it is.
+    fn complete_input(&self, mut input: Value, workspace: &Workspace) -> Value {
+        let Some(fields) = input.as_object_mut() else { return input };
+        fields.remove("plan");
+        let file = workspace.plan_file.as_deref();
+        if let Some((file, plan)) = file.and_then(|file| Some((file, read_plan(file)?))) {
+            fields.insert("plan".to_owned(), json!(plan));
+            fields.insert("planFilePath".to_owned(), json!(file.display().to_string()));
+        }
+        input
     }
 
     fn call<'a>(
@@ -117,7 +137,11 @@ impl Tool for ExitPlanMode {
         input: &'a Value,
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
-        Box::pin(async move { approved(input, context.workspace.plan_file.as_deref()) })
+        Box::pin(async move {
+            let output = approved(input, context.workspace.plan_file.as_deref())?;
+            context.session.leave_plan_mode().await;
+            Ok(output)
+        })
     }
 }
 
@@ -153,7 +177,7 @@ fn approved(input: &Value, file: Option<&Path>) -> Result<ToolOutput, ToolFailur
 }
 
 /// The plan as it was written; none where there is none.
-pub fn read_plan(file: &Path) -> Option<String> {
+fn read_plan(file: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     let opened = crate::open_file(file).ok()?;
     std::io::Read::read_to_end(&mut std::io::Read::take(opened, MAX_PLAN_BYTES), &mut bytes).ok()?;

@@ -14,11 +14,12 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use lathe_protocol::CallSubject;
 use serde_json::{Value, json};
 
 use crate::files::FileError;
 use crate::files::open::{Opened, names_special, open_regular};
-use crate::{Effect, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// A file larger than this is read on a thread of its own.
 const INLINE_BYTES: u64 = 1 << 20;
@@ -110,9 +111,14 @@ fn extension(path: &str) -> String {
     extension.to_string_lossy().to_ascii_lowercase()
 }
 
+impl Read {
+    /// The name the model calls it by.
+    pub const NAME: &'static str = "Read";
+}
+
 impl Tool for Read {
     fn name(&self) -> &str {
-        "Read"
+        Self::NAME
     }
 
     fn description(&self) -> &str {
@@ -124,8 +130,8 @@ impl Tool for Read {
         &SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::ReadOnly
+    fn subject(&self, input: &Value) -> CallSubject {
+        CallSubject::read(input["file_path"].as_str())
     }
 
     fn check(&self, input: &Value) -> Result<(), ToolFailure> {

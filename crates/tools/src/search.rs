@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use ignore::{DirEntry, WalkBuilder};
+use lathe_protocol::{CallSubject, FileAccess};
+use serde_json::Value;
 
 use crate::files::open::names_special;
 use crate::files::real;
@@ -40,6 +42,19 @@ pub(crate) enum StartAt<'a> {
         below: Option<&'a Path>,
     },
     FileOrDirectory,
+}
+
+/// What a search is about: everything below its `path`, or below where the shell stands.
+pub(crate) fn subject(input: &Value, name_pattern: Option<&str>) -> CallSubject {
+    let path = match &input["path"] {
+        Value::Null => "",
+        Value::String(path) => path,
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            return CallSubject::Unknown;
+        }
+    };
+    let name_pattern = name_pattern.map(str::to_owned);
+    CallSubject::File { path: path.to_owned(), access: FileAccess::Search { name_pattern } }
 }
 
 impl Place {

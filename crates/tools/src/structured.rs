@@ -7,12 +7,17 @@
 use futures_util::future::BoxFuture;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
+use lathe_protocol::CallSubject;
 use serde_json::{Value, json};
 
-use crate::{Content, Effect, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// The name of the tool.
 pub const STRUCTURED_OUTPUT: &str = "StructuredOutput";
+
+/// What the model is told when it has finished without calling the tool.
+pub const CALL_STRUCTURED_OUTPUT: &str = "[structured-output-enforce] The answer is wanted in the shape of a \
+schema. Finish by calling the StructuredOutput tool with it now; text alone is not delivered.";
 
 /// What the model reads when its answer was taken; programs read the same.
 const TAKEN: &str = "Structured output provided successfully";
@@ -68,9 +73,8 @@ impl Tool for StructuredOutput {
         &self.schema
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        // It ends the task, so it waits for what was asked for before it.
-        Effect::Writes
+    fn subject(&self, _input: &Value) -> CallSubject {
+        CallSubject::FinalAnswer
     }
 
     fn fit(&self, input: Value) -> Result<Value, InvalidInput> {

@@ -1,14 +1,19 @@
-//! What every tool is: a name, a description and a schema for the model, and a call.
+//! What every tool is: a name, a description and a schema for the model, a statement of what a call is about, and
+//! the call itself.
+//!
+//! Nothing here decides. [`Tool::subject`] is all that others know of a call: rules, scheduling, checkpoints and
+//! memory files are served from it, so none of them knows a tool by its name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use lathe_protocol::CallSubject;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileError, real};
-use crate::{InvalidInput, PathFilter, Workspace, validate};
+use crate::{InvalidInput, PathFilter, SessionActions, Workspace, validate};
 
 /// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
 pub trait Tool: Send + Sync {
@@ -21,8 +26,16 @@ pub trait Tool: Send + Sync {
     /// JSON Schema of the input.
     fn input_schema(&self) -> &Value;
 
-    /// What a call with this input does to the world; decides which calls may run side by side.
-    fn effect(&self, input: &Value) -> Effect;
+    /// What a call with this input is about, from the input alone: no file, no clock, no state. Called for inputs
+    /// that do not fit, too; an input that the tool cannot describe is [`CallSubject::Unknown`], and its call is a
+    /// question to the user.
+    fn subject(&self, input: &Value) -> CallSubject;
+
+    /// The field of the input that a call is mostly about, for people who give one text instead of the whole
+    /// input. The first required field, unless the tool knows better.
+    fn main_input(&self) -> Option<&str> {
+        self.input_schema()["required"][0].as_str()
+    }
 
     /// The input as the call takes it, or why it does not fit. The schema decides, unless the tool judges its
     /// input itself.
@@ -36,10 +49,10 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
-    /// The path in the input of the one file that a call changes, for those who keep what was there before.
-    /// None for tools whose changes are not known beforehand.
-    fn changed_file<'a>(&self, _input: &'a Value) -> Option<&'a str> {
-        None
+    /// A valid input of the model as hooks, rules and the user get to see it: what only people may fill in is
+    /// taken out, and what the session knows is put in. Called once, right before the hooks of the call.
+    fn complete_input(&self, input: Value, _workspace: &Workspace) -> Value {
+        input
     }
 
     /// Does the work. Must return promptly once `context.cancel` fires, with nothing left running.
@@ -50,15 +63,10 @@ pub trait Tool: Send + Sync {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>>;
 }
 
-/// What a call may change.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
-    /// Nothing: it may run beside other such calls.
-    ReadOnly,
-    /// Something: it runs alone, in its place.
-    Writes,
-    /// Whatever this shell command does; the shell analysis of `permissions` tells which of the two it is.
-    Shell(String),
+impl std::fmt::Debug for dyn Tool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tool({})", self.name())
+    }
 }
 
 /// What a call gets besides its input.
@@ -69,6 +77,8 @@ pub struct ToolContext {
     pub cancel: CancellationToken,
     /// The folder, limits and state that all calls of one agent share.
     pub workspace: Arc<Workspace>,
+    /// The session, for tools whose work is to change it.
+    pub session: Arc<dyn SessionActions>,
     /// Where the path of the input leads, as it was when the call was decided on: links resolved. A file tool
     /// opens this place and follows no link on the way. Without it, the tool finds out for itself.
     pub place: Option<PathBuf>,

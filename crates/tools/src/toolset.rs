@@ -11,6 +11,10 @@ use crate::Tool;
 /// Names under which tools are still called, and what they are now.
 const ALIASES: [(&str, &str); 2] = [("Task", "Agent"), ("KillShell", "TaskStop")];
 
+/// The name of the calls in a conversation that hold the list of things to do. There is no such tool here yet, but
+/// there is in sessions that were begun elsewhere.
+pub const TODO_LIST_TOOL: &str = "TodoWrite";
+
 /// A set of tools in a fixed order.
 #[derive(Clone, Default)]
 pub struct ToolSet {
@@ -102,9 +106,10 @@ fn canonical_name(alias: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use futures_util::future::BoxFuture;
+    use lathe_protocol::CallSubject;
 
     use super::*;
-    use crate::{Effect, ToolContext, ToolFailure, ToolOutput, builtin_tools};
+    use crate::{ToolContext, ToolFailure, ToolOutput, builtin_tools};
 
     struct Named(&'static str);
 
@@ -121,8 +126,8 @@ mod tests {
             &Value::Null
         }
 
-        fn effect(&self, _: &Value) -> Effect {
-            Effect::ReadOnly
+        fn subject(&self, _: &Value) -> CallSubject {
+            CallSubject::Unknown
         }
 
         fn call<'a>(

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use futures_util::future::BoxFuture;
+use lathe_protocol::CallSubject;
 use serde_json::{Value, json};
 
 use crate::files::FileError;
@@ -17,7 +18,7 @@ use crate::files::real::Parents;
 use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
-use crate::{Content, Effect, ReadBeforeEdit, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, ReadBeforeEdit, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// The Write tool.
 #[derive(Debug, Default)]
@@ -56,12 +57,8 @@ impl Tool for Write {
         &SCHEMA
     }
 
-    fn effect(&self, _input: &Value) -> Effect {
-        Effect::Writes
-    }
-
-    fn changed_file<'a>(&self, input: &'a Value) -> Option<&'a str> {
-        input["file_path"].as_str()
+    fn subject(&self, input: &Value) -> CallSubject {
+        CallSubject::write(input["file_path"].as_str())
     }
 
     fn call<'a>(

@@ -129,6 +129,37 @@ impl Code {
     }
 }
 
+/// A string literal.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Literal {
+    /// The line it begins on, from 1.
+    pub line: usize,
+    /// What stands between the quotes, escapes as they are written.
+    pub text: String,
+}
+
+/// Every string literal, in order; comments and characters are none.
+pub fn literals(source: &str) -> Vec<Literal> {
+    let bytes = source.as_bytes();
+    let mut found = Vec::new();
+    let (mut at, mut line) = (0, 1);
+    while at < bytes.len() {
+        let end = literal_end(bytes, at).unwrap_or(at + 1).max(at + 1);
+        let piece = &source.as_bytes()[at..end.min(bytes.len())];
+        let opening = piece.iter().position(|byte| *byte == b'"');
+        let closing = piece.iter().rposition(|byte| *byte == b'"');
+        if let (b'"' | b'r', Some(open), Some(close)) = (bytes[at], opening, closing)
+            && open < close
+        {
+            let text = String::from_utf8_lossy(&piece[open + 1..close]).into_owned();
+            found.push(Literal { line, text });
+        }
+        line += piece.iter().filter(|byte| **byte == b'\n').count();
+        at = end;
+    }
+    found
+}
+
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
@@ -272,6 +303,15 @@ mod tests {
     }
 
     #[test]
+    fn literals_are_strings_and_nothing_else() {
+        let source = "let a = \"one \\\" two\"; // \"no\"\n/* \"no\" */ let b = r#\"thr\"ee\"#;\nlet c = '\"'; let d = b\"four\";";
+        let found: Vec<(usize, String)> =
+            literals(source).into_iter().map(|literal| (literal.line, literal.text)).collect();
+        let expected = [(1, "one \\\" two"), (2, "thr\"ee"), (3, "four")];
+        assert_eq!(found, expected.map(|(line, text)| (line, text.to_owned())));
+    }
+
+    #[test]
     fn other_things_for_tests_are_not_modules() {
         assert_eq!(Code::new("#[cfg(test)]\nmod tests;\n").test_modules(), []);
         assert_eq!(Code::new("#[cfg(test)]\nfn helper() {\n}\n").test_modules(), []);
@@ -287,7 +327,7 @@ mod tests {
             prop_assert_eq!(code.0.len(), source.len());
             let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
             prop_assert_eq!(lines(&code.0), lines(source.as_bytes()));
-            let _ = (code.functions(), code.test_modules());
+            let _ = (code.functions(), code.test_modules(), literals(&source));
         }
     }
 }

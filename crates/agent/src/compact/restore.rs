@@ -3,7 +3,7 @@
 
 use lathe_models::WireMessage;
 use lathe_protocol::reminder::system_reminder;
-use lathe_tools::Shown;
+use lathe_tools::{Shown, TODO_LIST_TOOL};
 use serde_json::Value;
 
 use super::summary::todo_text;
@@ -61,11 +61,11 @@ impl Restored {
 
 /// The list of things to do that was written last, if one was.
 pub(super) fn last_todos(messages: &[WireMessage]) -> Option<Value> {
-    const MARK: &[u8] = b"\"TodoWrite\"";
-    let holds = |message: &&WireMessage| message.bytes().windows(MARK.len()).any(|window| window == MARK);
+    let mark = format!("\"{TODO_LIST_TOOL}\"").into_bytes();
+    let holds = |message: &&WireMessage| message.bytes().windows(mark.len()).any(|window| window == mark);
     let message = messages.iter().rev().find(holds)?;
     let mut message: Value = serde_json::from_slice(message.bytes()).ok()?;
-    let call = message["content"].as_array_mut()?.iter_mut().rev().find(|b| b["name"] == "TodoWrite")?;
+    let call = message["content"].as_array_mut()?.iter_mut().rev().find(|b| b["name"] == TODO_LIST_TOOL)?;
     Some(call["input"]["todos"].take())
 }
 

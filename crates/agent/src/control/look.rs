@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use lathe_permissions::{Call, Decision};
+use lathe_permissions::{Decision, PermissionQuestion};
+use lathe_protocol::CallSubject;
 use lathe_protocol::control::{McpSetServersRequest, ReadFileRequest};
+use lathe_tools::Read;
 use serde_json::{Value, json};
 
 use super::Reply;
@@ -115,8 +117,18 @@ pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Rep
     let cwd = agent.workspace.cwd();
     let path = cwd.join(&body.path);
     let input = json!({"file_path": path.display().to_string()});
-    let call = Call { tool: "Read", input: &input, cwd: &cwd, ..Call::default() };
-    let judged = agent.session.permissions().judge(&call);
+    let scope = agent.scope();
+    let judged = {
+        let rules = agent.session.permissions();
+        let call = rules.describe(CallSubject::read(input["file_path"].as_str()));
+        rules.judge(&PermissionQuestion {
+            tool: Read::NAME,
+            input: &input,
+            call: &call,
+            cwd: &cwd,
+            scope: &scope,
+        })
+    };
     let (Decision::Allow(_), Some(place)) = (judged.decision, judged.place) else {
         return Reply::Error(format!("read denied: {}", body.path));
     };

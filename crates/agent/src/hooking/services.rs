@@ -10,7 +10,10 @@ use lathe_hooks::{
     CallbackCall, CallbackError, Callbacks, HttpError, HttpPost, HttpPoster, HttpReply, RuleMatcher,
 };
 use lathe_models::web::{JsonPost, WebClient, WebError};
-use lathe_permissions::{Call, Decision, Engine, EngineConfig, RuleSource};
+use lathe_permissions::{
+    Decision, DescribedCall, Engine, EngineConfig, PermissionQuestion, PermissionScope,
+    PermissionScopeConfig, RuleSource,
+};
 use lathe_protocol::{HookCallbackRequest, PermissionBehavior};
 use serde_json::Value;
 
@@ -70,19 +73,37 @@ pub struct IfRules {
     pub home: Option<PathBuf>,
 }
 
-impl RuleMatcher for IfRules {
+/// The same for one event, with the call it is about: a shell command in it was parsed when the call was described.
+pub struct CallRules<'a> {
+    pub rules: &'a IfRules,
+    pub call: Option<&'a DescribedCall>,
+}
+
+impl RuleMatcher for CallRules<'_> {
     fn matches(&self, rule: &str, tool_name: &str, tool_input: &Value) -> Option<bool> {
+        let root = &self.rules.root;
         let mut engine = Engine::new(EngineConfig {
-            working_dirs: vec![self.root.clone()],
-            home: self.home.clone(),
+            root: Some(root.clone()),
+            home: self.rules.home.clone(),
             ..EngineConfig::default()
         });
         let warnings = engine.add_rules(PermissionBehavior::Deny, RuleSource::Session, [rule]);
         if !warnings.is_empty() {
             return None;
         }
-        let call = Call { tool: tool_name, input: tool_input, cwd: &self.root, ..Call::default() };
-        Some(matches!(engine.decide(&call), Decision::Deny(denied) if denied.reason.rule().is_some()))
+        let scope = PermissionScope::new(PermissionScopeConfig {
+            working_dirs: vec![root.clone()],
+            ..PermissionScopeConfig::default()
+        });
+        let unknown = DescribedCall::unknown();
+        let question = PermissionQuestion {
+            tool: tool_name,
+            input: tool_input,
+            call: self.call.unwrap_or(&unknown),
+            cwd: root,
+            scope: &scope,
+        };
+        Some(matches!(engine.decide(&question), Decision::Deny(denied) if denied.reason.rule().is_some()))
     }
 }
 

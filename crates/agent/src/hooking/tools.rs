@@ -3,16 +3,17 @@
 use std::sync::Arc;
 
 use lathe_hooks::{ContextText, Outcome, PermissionVerdict, ToolOutputChange, ToolOutputKind};
-use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::{
     BatchedCall, HookEventInput, HookPermissionDecision, PostToolBatchInput, PostToolUseFailureInput,
     PostToolUseInput, PreToolUseInput,
 };
+use lathe_protocol::{CallSubject, HookEvent};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentHandle;
-use crate::toolrun::{Answered, ToolCall};
+use crate::hooking::AboutCall;
+use crate::toolrun::{Answered, DescribedInput, ToolCall};
 
 /// What hooks add to the answer of a call, whatever becomes of it.
 #[derive(Debug, Clone, Default)]
@@ -46,8 +47,8 @@ impl Said {
 
 /// A call after the hooks that come first.
 pub struct Before {
-    /// The input to go on with.
-    pub input: Value,
+    /// The input that hooks want in the place of the one they were told of.
+    pub updated_input: Option<Value>,
     /// What they say about permission.
     pub verdict: Option<PermissionVerdict>,
     pub said: Said,
@@ -64,21 +65,22 @@ impl Before {
 pub async fn before(
     agent: &Arc<AgentHandle>,
     call: &ToolCall,
-    input: Value,
+    told: &DescribedInput,
     cancel: &CancellationToken,
 ) -> Before {
     if !agent.session.listens(&HookEvent::PreToolUse) {
-        return Before { input, verdict: None, said: Said::default() };
+        return Before { updated_input: None, verdict: None, said: Said::default() };
     }
     let event = PreToolUseInput {
         tool_name: call.name.clone(),
-        tool_input: input.clone(),
+        tool_input: told.value.clone(),
         tool_use_id: call.id.clone(),
         ..PreToolUseInput::default()
     };
-    let outcome = agent.fire(HookEventInput::PreToolUse(event), Some(&call.id), cancel).await;
+    let about = AboutCall { id: &call.id, description: &told.description };
+    let outcome = agent.fire(HookEventInput::PreToolUse(event), Some(about), cancel).await;
     let said = Said::of(agent, &outcome).await;
-    Before { input: outcome.updated_input.unwrap_or(input), verdict: outcome.permission, said }
+    Before { updated_input: outcome.updated_input, verdict: outcome.permission, said }
 }
 
 /// `PostToolUse` or `PostToolUseFailure`.
@@ -114,7 +116,8 @@ pub async fn after(
             ..PostToolUseInput::default()
         })
     };
-    let outcome = agent.fire_unseen(event, Some(&call.id.clone()), cancel).await;
+    let about = AboutCall { id: &call.id, description: &call.description };
+    let outcome = agent.fire_unseen(event, Some(about), cancel).await;
     let said = Said::of(agent, &outcome).await;
     answered.notices = outcome.notices();
     answered.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
@@ -144,7 +147,9 @@ pub async fn after_batch(
 fn replace_output(answered: &mut Answered, change: ToolOutputChange) {
     let for_this_tool = match change.kind {
         ToolOutputKind::AnyTool => true,
-        ToolOutputKind::McpTool => answered.call.name.starts_with("mcp__"),
+        ToolOutputKind::McpTool => {
+            matches!(answered.call.description.subject(), CallSubject::McpTool { .. })
+        }
     };
     let has_shape = match (&answered.result, &change.value) {
         (Value::Object(had), Value::Object(has)) => has.keys().all(|key| had.contains_key(key)),

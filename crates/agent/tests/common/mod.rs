@@ -24,7 +24,7 @@ use lathe_exec::Ledger;
 use lathe_hooks::HookSource;
 use lathe_models::retry::RetryPolicy;
 use lathe_models::{CacheTtl, CompleteMessage, Model, ModelError, ModelRequest, ModelStream};
-use lathe_permissions::{Engine, EngineConfig, RuleSource};
+use lathe_permissions::{Engine, EngineConfig, PermissionScope, PermissionScopeConfig, RuleSource};
 use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode};
 use lathe_scripted::{Script, ScriptedModel};
 use lathe_settings::memory::Memory;
@@ -184,11 +184,14 @@ impl Setup {
         let mut retry = RetryPolicy::with_max_retries(self.max_retries);
         retry.base = Duration::from_millis(1);
         let mut permissions = Engine::new(EngineConfig {
+            root: Some(self.cwd.clone()),
+            plan_dir: self.plan_file.as_deref().and_then(Path::parent).map(Path::to_owned),
+            ..EngineConfig::default()
+        });
+        let scope = PermissionScope::new(PermissionScopeConfig {
             mode: self.mode,
             working_dirs: vec![self.cwd.clone()],
-            plan_dir: self.plan_file.as_deref().and_then(Path::parent).map(Path::to_owned),
             bypass_available: true,
-            ..EngineConfig::default()
         });
         for (behavior, rule) in self.rules {
             assert!(permissions.add_rules(behavior, RuleSource::CliArg, [rule]).is_empty(), "a sound rule");
@@ -213,6 +216,7 @@ impl Setup {
                     user_id: None,
                 },
                 tools,
+                scope,
                 workspace,
                 system: SystemPrompt::default(),
                 limits: self.limits,
@@ -255,6 +259,11 @@ pub fn line(value: Value) -> Inbound {
 
 /// Runs prompts to their end; the frames as JSON.
 pub async fn run(setup: Setup, prompts: &[&str]) -> (Vec<Value>, SessionEnd) {
+    run_config(setup.config(), prompts).await
+}
+
+/// The same for a session that was put together by hand.
+pub async fn run_config(config: SessionConfig, prompts: &[&str]) -> (Vec<Value>, SessionEnd) {
     let (lines, inbox) = mpsc::channel(16);
     for text in prompts {
         lines.send(prompt(text)).await.expect("room for the prompts");
@@ -269,7 +278,7 @@ pub async fn run(setup: Setup, prompts: &[&str]) -> (Vec<Value>, SessionEnd) {
         all
     };
     let (end, frames) =
-        tokio::join!(Box::pin(lathe_agent::run(setup.config(), inbox, out, Signals::default())), collect);
+        tokio::join!(Box::pin(lathe_agent::run(config, inbox, out, Signals::default())), collect);
     (frames, end)
 }
 

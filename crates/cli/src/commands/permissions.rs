@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use lathe_launch::{LaunchEnvironment, permission_engine};
-use lathe_permissions::{Call, Engine};
-use lathe_protocol::PermissionMode;
+use lathe_launch::{LaunchEnvironment, permissions_of};
+use lathe_permissions::{Engine, PermissionQuestion};
+use lathe_protocol::{CallSubject, PermissionMode};
+use lathe_tools::{ToolSet, builtin_tools, interactive_tools};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -17,7 +18,7 @@ use crate::{plan, print};
 const USAGE: &str = "\
 usage: lathe permissions explain [OPTIONS] TOOL INPUT
 INPUT is the tool's input as JSON, or its main part as text: the command of Bash, the path of a file tool,
-the pattern of Glob, the address of WebFetch, the name of a skill or of a kind of agent.
+the pattern of Glob.
   --mode MODE              as if the session were in this mode
   --settings FILE-OR-JSON  with these settings
   --setting-sources LIST   with the settings files of these sources only
@@ -37,23 +38,46 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
     let Asked { flags, tool, input, timed } = read(rest)?;
     let args = Args::parse(flags)?;
     let plan = plan::make(&args, env).map_err(|error| anyhow::anyhow!(error.message))?;
-    let engine = permission_engine(&plan.session, env, &warnings_to_stderr())
+    let (rules, scope) = permissions_of(&plan.session, env, &warnings_to_stderr())
         .map_err(|error| anyhow::anyhow!(StartError::from(error).message))?;
     let cwd = env.cwd.clone().context("the working directory is gone")?;
-    let call = Call { tool: &tool, input: &input, cwd: &cwd, ..Call::default() };
+    let tools = known_tools();
+    let known = tools.get(&tool);
+    let input = match (serde_json::from_str(&input), known.and_then(|tool| tool.main_input())) {
+        (Ok(object @ Value::Object(_)), _) => object,
+        (_, Some(field)) => json!({field: input}),
+        (_, None) => json!({}),
+    };
+    let by_name = || CallSubject::of_mcp_name(&tool).unwrap_or(CallSubject::Unknown);
+    let call = rules.describe(known.map_or_else(by_name, |tool| tool.subject(&input)));
+    let question = PermissionQuestion { tool: &tool, input: &input, call: &call, cwd: &cwd, scope: &scope };
     print::line(format!("call:     {tool} {input}"));
-    print::line(engine.explain(&call).to_string().trim_end());
+    print::line(rules.explain(&question).to_string().trim_end());
+    if known.is_none() {
+        print::line(
+            "note:     there is no such tool here: only rules that name the whole tool can be checked",
+        );
+    }
     if timed {
-        print::line(format!("time:     {:.1} µs (median of {TIMED})", median_micros(&engine, &call)));
+        print::line(format!("time:     {:.1} µs (median of {TIMED})", median_micros(&rules, &question)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn median_micros(engine: &Engine, call: &Call<'_>) -> f64 {
+/// Every tool that a session may have, with whatever it is started.
+fn known_tools() -> ToolSet {
+    let mut tools = builtin_tools();
+    tools.extend(interactive_tools());
+    ToolSet::new(tools)
+}
+
+fn median_micros(rules: &Engine, question: &PermissionQuestion<'_>) -> f64 {
     let mut times: Vec<Duration> = (0..TIMED)
         .map(|_| {
             let began = Instant::now();
-            std::hint::black_box(engine.decide(call));
+            // A call is described once and decided on once.
+            let call = rules.describe(question.call.subject().clone());
+            std::hint::black_box(rules.decide(&PermissionQuestion { call: &call, ..*question }));
             began.elapsed()
         })
         .collect();
@@ -66,7 +90,8 @@ struct Asked {
     /// The flags of the run that is imagined.
     flags: Vec<String>,
     tool: String,
-    input: Value,
+    /// As it was given: JSON, or the main part of the input as text.
+    input: String,
     timed: bool,
 }
 
@@ -104,24 +129,5 @@ fn read(words: &[String]) -> anyhow::Result<Asked> {
         flags.extend([flag.to_owned(), value.clone()]);
     }
     let [tool, input] = rest.as_slice() else { bail!("TOOL and INPUT are needed\n{USAGE}") };
-    let input = match serde_json::from_str(input) {
-        Ok(object @ Value::Object(_)) => object,
-        Ok(_) | Err(_) => json!({main_input(tool): input}),
-    };
-    Ok(Asked { flags, tool: tool.clone(), input, timed })
-}
-
-/// The input that a call of the tool is mostly about.
-fn main_input(tool: &str) -> &'static str {
-    match tool {
-        "Bash" | "Monitor" => "command",
-        "Glob" => "pattern",
-        "Grep" => "path",
-        "NotebookEdit" => "notebook_path",
-        "WebFetch" => "url",
-        "WebSearch" => "query",
-        "Agent" | "Task" => "subagent_type",
-        "Skill" => "skill",
-        _ => "file_path",
-    }
+    Ok(Asked { flags, tool: tool.clone(), input: input.clone(), timed })
 }

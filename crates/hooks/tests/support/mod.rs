@@ -56,7 +56,6 @@ impl Bench {
             ledger: ledger.clone(),
             limit,
             new_id: Arc::new(move || format!("id-{}", ids.fetch_add(1, Ordering::Relaxed))),
-            rules: Arc::new(FakeRules),
             callbacks: Some(host.clone()),
             prompter: Some(model.clone()),
             http: Some(net.clone()),
@@ -111,6 +110,7 @@ impl Bench {
             tool_use_id: None,
             cancel: &self.cancel,
             events: self.frames.clone(),
+            rules: &FakeRules,
         }
     }
 

@@ -15,7 +15,7 @@ use crate::rule::MatchedRule;
 use crate::shell::commands::{Effect, Touch, TouchAccess, effect, git, harmless_name};
 use crate::shell::texts::{permitting_texts, suggested_rule};
 use crate::shell::unwrap::program_name;
-use crate::shell::value::Arg;
+use crate::shell::value::{Arg, Known};
 use crate::shell::walk::{AssignedValue, Assigns, Found, Invocation, Step};
 use crate::suggest;
 
@@ -137,7 +137,7 @@ impl Shell<'_> {
             Step::Redirect(redirect) => self.redirect(index, redirect, grants),
             Step::Assign(assigns) => {
                 let alone = self.analysis.steps.len() == 1;
-                if assigns_are_harmless(assigns, self.engine, alone) {
+                if assigns_are_harmless(assigns, &self.engine.known(), alone) {
                     Ok(Granted::Harmless)
                 } else {
                     Err(Obstacle::contains("an assignment that may change what later commands do"))
@@ -203,8 +203,7 @@ pub(super) fn git_is_inert(touches: &[Touch], standing: &Standing) -> bool {
 }
 
 /// Assignments that change nothing for commands after them. Alone on a line, no name matters.
-pub(super) fn assigns_are_harmless(assigns: &[Assigns], engine: &Engine, alone: bool) -> bool {
-    let known = engine.known();
+pub(super) fn assigns_are_harmless(assigns: &[Assigns], known: &Known<'_>, alone: bool) -> bool {
     assigns.iter().all(|assigns| {
         let name = alone || (harmless_name(&assigns.name) && !known.variables.contains_key(&assigns.name));
         name && assigns.value != AssignedValue::Other

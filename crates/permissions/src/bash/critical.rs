@@ -33,7 +33,9 @@ impl Shell<'_> {
         let critical = |path: &str| {
             standing.directories.iter().any(|cwd| {
                 let located = Located::new(path, cwd);
-                located.forms().any(|form| is_critical(form, &engine.dirs, engine.home_dir(), cwd))
+                located
+                    .forms()
+                    .any(|form| is_critical(form, self.question.scope.dirs(), engine.home_dir(), cwd))
             })
         };
         match &target.value {

@@ -3,8 +3,8 @@
 use crate::bash::standing::locate_any;
 use crate::bash::{Shell, asked};
 use crate::decision::{Asked, Denied, Reason, ShownAs};
-use crate::engine::Call;
 use crate::message;
+use crate::rule::rule_names;
 use crate::ruleset::RuleSet;
 use crate::shell::commands::{Touch, TouchAccess, possible_touches};
 use crate::shell::texts::forbidding_texts;
@@ -32,11 +32,12 @@ impl Shell<'_> {
         })
     }
 
-    pub(super) fn asked_by_rule(&self, call: &Call<'_>) -> Option<Asked> {
+    pub(super) fn asked_by_rule(&self) -> Option<Asked> {
         let ask = &self.engine.ask;
-        let whole = ask
-            .tool(self.tool, call.mcp_server)
-            .or_else(|| ask.parameter(self.tool, call.input).map(|(_, rule)| rule));
+        let whole = rule_names(self.tool, self.question.call.subject()).find_map(|name| {
+            let parameter = || ask.parameter(name, self.question.input).map(|(_, rule)| rule);
+            ask.tool(name, None).or_else(parameter)
+        });
         let reason = match whole {
             Some(rule) => Reason::Rule(ask.matched(rule)),
             None => {

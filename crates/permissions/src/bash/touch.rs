@@ -73,11 +73,11 @@ impl Shell<'_> {
     }
 
     fn read(&self, program: &str, access: TouchAccess, located: &Located) -> Result<(), Box<Obstacle>> {
-        let engine = self.engine;
-        if !engine.may_read(located) && engine.permitted_read(located).is_none() {
+        let (engine, scope) = (self.engine, self.question.scope);
+        if !engine.may_read(located, scope) && engine.permitted_read(located).is_none() {
             return Err(Box::new(Obstacle {
                 reason: Reason::Default,
-                message: message::read_outside(program, &located.written, engine.root()),
+                message: message::read_outside(program, &located.written, scope.root()),
                 path: Some(located.written.clone()),
                 updates: vec![suggest::read_directory(&located.written)],
             }));
@@ -126,8 +126,8 @@ impl Shell<'_> {
         located: &Located,
         grants: Grants,
     ) -> Result<Granted, Box<Obstacle>> {
-        let engine = self.engine;
-        let inside = located.inside(&engine.dirs).is_some();
+        let (engine, scope) = (self.engine, self.question.scope);
+        let inside = located.inside(scope.dirs()).is_some();
         let pattern = matches!(touch.path, Touched::Pattern(_));
         let unclear = match located.kind() {
             Kind::File { hard_links } => hard_links > 1 && touch.access != TouchAccess::Remove,
@@ -139,16 +139,16 @@ impl Shell<'_> {
             if let Some(rule) = engine.permitted_edit(located) {
                 return Ok(Granted::Rule(rule));
             }
-            if inside && engine.mode() == PermissionMode::AcceptEdits {
+            if inside && scope.mode() == PermissionMode::AcceptEdits {
                 return Ok(Granted::Mode);
             }
         }
         let path = located.written.clone();
         let directory = path.parent().unwrap_or(&path).to_owned();
         let message = if inside {
-            message::change_inside(what, &path, engine.root())
+            message::change_inside(what, &path, scope.root())
         } else {
-            message::change_outside(what, &path, engine.root())
+            message::change_outside(what, &path, scope.root())
         };
         Err(Box::new(Obstacle {
             reason: Reason::Default,
@@ -206,8 +206,8 @@ impl Shell<'_> {
                 .iter()
                 .filter(|touch| touch.access.changes())
                 .flat_map(|touch| locate_any(touch, standing));
-            let found =
-                located.find(|found| is_protected(found, &self.engine.dirs, self.engine.config_dir()))?;
+            let dirs = self.question.scope.dirs();
+            let found = located.find(|found| is_protected(found, dirs, self.engine.config_dir()))?;
             let text = message::sensitive(&found.written);
             let question = asked(self.tool, Reason::SafetyCheck(text.clone()), text);
             Some(Asked { blocked_path: Some(found.written), ..question })

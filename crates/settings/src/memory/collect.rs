@@ -12,7 +12,7 @@ use super::markdown::{imports, visible, without_comments};
 use super::scope::exclusions;
 use super::{
     Limit, LoadReason, MAX_AUTO_BYTES, MAX_AUTO_LINES, MAX_FILE_BYTES, MAX_FILES, MAX_IMPORT_HOPS,
-    MAX_TOTAL_BYTES, MemoryFile, MemoryKind, MemoryRequest, OutsideFiles, PathRule,
+    MAX_TOTAL_BYTES, MemoryFile, MemoryKind, MemoryRequest, OutsideFiles, PathRule, ReadCheck,
 };
 use crate::file::{Stamp, read_start};
 use crate::frontmatter;
@@ -118,9 +118,9 @@ impl Memory {
     }
 
     /// The memory of a conversation that begins now: everything is looked at anew, and files further down are
-    /// due again when something there is touched.
-    pub fn read_again(&self, reason: LoadReason) -> Self {
-        Self::load(MemoryRequest { reason, ..self.request.clone() })
+    /// due again when something there is touched. `may_read` are the deny rules as they are now.
+    pub fn read_again(&self, reason: LoadReason, may_read: ReadCheck) -> Self {
+        Self::load(MemoryRequest { reason, may_read, ..self.request.clone() })
     }
 
     /// Everything that was told so far.
@@ -134,8 +134,9 @@ impl Memory {
     }
 
     /// What becomes due because a file was read: instructions of the folders on the way to it, and rules that
-    /// name it. Each is returned once.
-    pub fn nested_for(&mut self, path_read: &Path) -> Vec<MemoryFile> {
+    /// name it. Each is returned once. `may_read` are the deny rules as they are now.
+    pub fn nested_for(&mut self, path_read: &Path, may_read: ReadCheck) -> Vec<MemoryFile> {
+        self.request.may_read = may_read;
         let before = self.files.len();
         let Ok(real) = self.request.cwd.join(path_read).canonicalize() else { return Vec::new() };
         if let Ok(below) = real.strip_prefix(&self.cwd) {

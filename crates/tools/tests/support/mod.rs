@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lathe_exec::Ledger;
-use lathe_tools::{Content, ToolContext, ToolSet, Workspace, builtin_tools, validate};
+use lathe_tools::{Content, DetachedSession, ToolContext, ToolSet, Workspace, builtin_tools, validate};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +58,7 @@ impl Folder {
             tool_use_id: "toolu_1".to_owned(),
             cancel: CancellationToken::new(),
             workspace: Arc::new(workspace),
+            session: Arc::new(DetachedSession),
             place: None,
             closed_paths: None,
         };
