@@ -102,17 +102,23 @@ const TURNS: [&str; 25] = [
 
 #[tokio::test]
 async fn in_process_and_over_http_agree() {
-    let both = |turn: &'static str| async move {
+    let mut pairs = Vec::new();
+    for turn in TURNS {
         let text = format!("turns:\n  - {turn}\n");
         let server = serve(script(&text), ServeOptions::default()).await.unwrap();
         let mut config = ClientConfig::new(server.url(), Credential::ApiKey(Secret::new("key-123456")));
         config.timeouts = timeouts();
         let client = AnthropicClient::new(config).unwrap();
+        // Making a client takes a while, and the patience of the others must not run out meanwhile.
+        client.prepare();
         let local = ScriptedModel::new(script(&text)).unwrap().with_timeouts(timeouts());
-        assert_eq!(streamed(&local).await, streamed(&client).await, "streamed: {turn}");
-        assert_eq!(whole(&local).await, whole(&client).await, "whole: {turn}");
-    };
-    futures_util::future::join_all(TURNS.map(both)).await;
+        pairs.push((turn, server, client, local));
+    }
+    let both = pairs.iter().map(|(turn, _, client, local)| async move {
+        assert_eq!(streamed(local).await, streamed(client).await, "streamed: {turn}");
+        assert_eq!(whole(local).await, whole(client).await, "whole: {turn}");
+    });
+    futures_util::future::join_all(both).await;
 }
 
 #[tokio::test]
