@@ -121,6 +121,24 @@ async fn in_process_and_over_http_agree() {
     futures_util::future::join_all(both).await;
 }
 
+/// One check for both ways: what it refuses arrives as the same error.
+#[tokio::test]
+async fn a_refusal_is_the_same_in_process_and_over_http() {
+    let server = serve(script("turns: [{text: a}]"), ServeOptions::default()).await.unwrap();
+    let config = ClientConfig::new(server.url(), Credential::ApiKey(Secret::new("key-123456")));
+    let client = AnthropicClient::new(config).unwrap();
+    let local = ScriptedModel::new(script("turns: [{text: a}]")).unwrap();
+    let mut asked = ModelRequest::clone(&request());
+    asked.extra_body.insert("made_up".to_owned(), json!(1));
+    let asked = Arc::new(asked);
+    let over_http = client.complete(Arc::clone(&asked)).await.unwrap_err();
+    let in_process = local.complete(asked).await.unwrap_err();
+    assert_eq!(in_process.message, over_http.message);
+    assert!(in_process.message.contains("made_up: Extra inputs are not permitted"), "{in_process:?}");
+    assert_eq!(in_process.request_id.as_deref(), Some("req_refused_1"));
+    assert_eq!(failure(in_process), failure(over_http));
+}
+
 #[tokio::test]
 async fn the_faults_have_the_kinds_callers_retry_by() {
     let kind = |turn: &'static str| async move {
