@@ -4,8 +4,10 @@
     reason = "this is the place that starts children; they are on the ledger before anyone sees them"
 )]
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -37,9 +39,10 @@ const OUTPUT_PIPE_BYTES: usize = 256 * 1024;
 
 pub(crate) fn launch(spec: &Spec, limits: ChildLimits) -> Result<Launched, ExecError> {
     let pipes = |source| ExecError::Pipes { program: spec.program.clone(), source };
-    let mut command = Command::new(&spec.program);
+    let (program, args) = words(spec);
+    let mut command = Command::new(&program);
     command
-        .args(&spec.args)
+        .args(args)
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
         .current_dir(&spec.cwd);
@@ -50,9 +53,10 @@ pub(crate) fn launch(spec: &Spec, limits: ChildLimits) -> Result<Launched, ExecE
         leftovers: spec.leftovers,
         note: note_far,
         open_files: limits.open_files,
+        wall: spec.confine.clone(),
     };
     let reins = supervisor::install(&mut command, orders).map_err(pipes)?;
-    let child = command.spawn().map_err(|source| why_not_started(spec, source))?;
+    let child = command.spawn().map_err(|source| why_not_started(program, &spec.cwd, source))?;
     // Closes our copies of the far ends; see `supervisor::install`.
     drop(command);
     set_nonblocking(&reins.status).map_err(pipes)?;
@@ -66,6 +70,19 @@ pub(crate) fn launch(spec: &Spec, limits: ChildLimits) -> Result<Launched, ExecE
         stderr: near.stderr,
         note,
     })
+}
+
+/// What is executed, with its arguments: the command, or what a wall puts before it.
+fn words(spec: &Spec) -> (PathBuf, Vec<OsString>) {
+    let prefix = spec.confine.as_ref().map(|wall| wall.argv_prefix()).unwrap_or_default();
+    let mut words = prefix.into_iter();
+    match words.next() {
+        None => (spec.program.clone(), spec.args.clone()),
+        Some(first) => {
+            let program = [spec.program.clone().into_os_string()];
+            (first.into(), words.chain(program).chain(spec.args.iter().cloned()).collect())
+        }
+    }
 }
 
 /// Our ends of the standard streams.
@@ -150,12 +167,12 @@ fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {
 }
 
 /// The kernel's "no such file" does not say whether the program or the directory is meant.
-fn why_not_started(spec: &Spec, source: io::Error) -> ExecError {
-    match std::fs::metadata(&spec.cwd) {
-        Ok(metadata) if metadata.is_dir() => ExecError::Start { program: spec.program.clone(), source },
+fn why_not_started(program: PathBuf, cwd: &Path, source: io::Error) -> ExecError {
+    match std::fs::metadata(cwd) {
+        Ok(metadata) if metadata.is_dir() => ExecError::Start { program, source },
         Ok(_) => {
-            ExecError::WorkingDirectory { cwd: spec.cwd.clone(), source: io::ErrorKind::NotADirectory.into() }
+            ExecError::WorkingDirectory { cwd: cwd.to_owned(), source: io::ErrorKind::NotADirectory.into() }
         }
-        Err(source) => ExecError::WorkingDirectory { cwd: spec.cwd.clone(), source },
+        Err(source) => ExecError::WorkingDirectory { cwd: cwd.to_owned(), source },
     }
 }

@@ -17,6 +17,7 @@ mod run;
 mod running;
 mod spec;
 mod supervisor;
+mod wall;
 
 pub use capture::{Captured, Spilled};
 pub use error::ExecError;
@@ -28,3 +29,4 @@ pub use spec::{
 };
 /// The pipe ends that [`Running`] hands out.
 pub use tokio::net::unix::pipe::{Receiver as OutputPipe, Sender as InputPipe};
+pub use wall::CommandWall;

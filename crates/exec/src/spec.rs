@@ -2,9 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+
+use crate::CommandWall;
 
 /// One command.
 #[derive(Debug, Clone)]
@@ -32,6 +35,8 @@ pub struct Spec {
     /// pipe fails the writer instead of blocking it, if it writes to the descriptor itself (`>&N`).
     /// [`Ledger::note_number`](crate::Ledger::note_number) says which number there can be.
     pub note_fd: Option<i32>,
+    /// The walls of a sandbox around the command.
+    pub confine: Option<Arc<dyn CommandWall>>,
 }
 
 impl Spec {
@@ -50,6 +55,7 @@ impl Spec {
             grace: Duration::from_secs(2),
             leftovers: Leftovers::KillNow,
             note_fd: None,
+            confine: None,
         }
     }
 }

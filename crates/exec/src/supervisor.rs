@@ -36,12 +36,13 @@ mod memory;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use libc::{c_int, pid_t, sigset_t};
 use tokio::process::Command;
 
-use crate::Leftovers;
+use crate::{CommandWall, Leftovers};
 
 /// What a supervisor is told once, before it exists.
 pub(crate) struct Orders {
@@ -51,6 +52,8 @@ pub(crate) struct Orders {
     pub note: Option<(OwnedFd, RawFd)>,
     /// The command's soft limit of open files; none leaves it as it is.
     pub open_files: Option<u64>,
+    /// Confines the command.
+    pub wall: Option<Arc<dyn CommandWall>>,
 }
 
 /// Our ends of the two pipes.
@@ -219,6 +222,11 @@ unsafe fn become_command(plan: &Plan, supervisor: pid_t) -> io::Result<()> {
         // After the note was put in its place, which the lower limit might not allow.
         if let Some(soft) = plan.orders.open_files {
             limit_open_files(soft)?;
+        }
+        // Last, because a wall may forbid what is done before. An implementation promises to be safe here; see
+        // `CommandWall`.
+        if let Some(wall) = &plan.orders.wall {
+            wall.before_exec()?;
         }
         let mut none: sigset_t = mem::zeroed();
         libc::sigemptyset(&mut none);
