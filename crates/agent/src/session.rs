@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lathe_exec::ScopeEndPolicy;
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{ContentBlock, HookEvent, Inbound, InboundUser, Outbound};
 use tokio::sync::mpsc;
@@ -141,7 +142,7 @@ impl SessionLoop {
     async fn end(mut self) -> SessionEnd {
         self.answer_the_rest().await;
         self.finish_hooks().await;
-        self.main.workspace.ledger.kill_all().await;
+        self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         self.close_files().await;
         self.session.mirror_records().await;
         self.session.checkpoints.iter().for_each(Checkpoints::close);

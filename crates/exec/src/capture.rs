@@ -1,20 +1,24 @@
 //! Keeps what a command prints within bounds: the head and the tail in memory, all of it (up to a cap) in a
-//! file once memory does not hold it.
+//! file once memory does not hold it, or as soon as the file is asked for.
 //!
 //! The file is written from the async thread: it goes to the page cache and is capped. A disk that refuses
-//! is never an error of the command; the result then says so beside what memory holds.
+//! is never an error of the command; the result then says so beside what memory holds. The surprising thing:
+//! the file always starts with the first byte, however late it is made, because it is made before memory
+//! loses anything.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 
+use crate::Exit;
+use crate::reading::{Located, OutputPart};
 use crate::spec::{Capture, OutputLimit, SpillFile};
 
 /// What was kept of an output.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
-    /// The first bytes.
+    /// The first bytes. Empty for a detached command whose output is in a file: the file has them.
     pub head: Vec<u8>,
     /// The last bytes; directly after the head if nothing is missing between them.
     pub tail: Vec<u8>,
@@ -22,7 +26,7 @@ pub struct Captured {
     pub total_bytes: u64,
     /// The file that has the output, if memory does not hold all of it and a file was asked for.
     pub spill: Option<Spilled>,
-    /// Why there is no such file although one was asked for and needed.
+    /// Why there is no such file although one was asked for and needed, or why it does not go on.
     pub spill_error: Option<String>,
 }
 
@@ -66,17 +70,42 @@ pub(crate) struct Collector {
     tail: Vec<u8>,
     total: u64,
     spill: Spill,
+    filing: Filing,
+}
+
+/// When the file is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Filing {
+    /// With the first byte that memory has no room for.
+    WhenMemoryIsFull,
+    /// With the next byte that comes.
+    WithNextByte,
+    /// The same, and the file is then the only place of the head.
+    InsteadOfHead,
 }
 
 enum Spill {
     /// Memory still holds everything, or no file was asked for.
     NotYet,
-    Writing {
-        file: File,
-        path: PathBuf,
-        bytes: u64,
-    },
+    Writing(OutputFile),
     Failed(String),
+}
+
+struct OutputFile {
+    /// `None` once nothing more is written: the tree is gone, or the disk refused.
+    file: Option<File>,
+    path: PathBuf,
+    /// Bytes of the output in it.
+    bytes: u64,
+    exit_line: ExitLine,
+    error: Option<String>,
+}
+
+/// A line in the file that is not part of the output.
+#[derive(Clone, Copy)]
+enum ExitLine {
+    NotWritten,
+    Written { after_bytes: u64, len: u64 },
 }
 
 /// Whether the command may go on.
@@ -88,16 +117,23 @@ pub(crate) enum Flow {
 
 impl Collector {
     pub fn new(capture: Capture) -> Self {
-        Self { capture, head: Vec::new(), tail: Vec::new(), total: 0, spill: Spill::NotYet }
+        let filing = Filing::WhenMemoryIsFull;
+        Self { capture, head: Vec::new(), tail: Vec::new(), total: 0, spill: Spill::NotYet, filing }
     }
 
     pub fn push(&mut self, chunk: &[u8]) -> Flow {
         self.total += chunk.len() as u64;
+        let memory = (self.capture.head_bytes + self.capture.tail_bytes) as u64;
+        let in_use = matches!(self.spill, Spill::Writing(_));
+        if in_use || self.total > memory || self.filing != Filing::WhenMemoryIsFull {
+            self.write_spill(chunk);
+        }
         let room = self.capture.head_bytes - self.head.len();
         let (to_head, rest) = chunk.split_at(room.min(chunk.len()));
         self.head.extend_from_slice(to_head);
-        if !rest.is_empty() {
-            self.overflow(rest);
+        self.push_tail(rest);
+        if self.filing == Filing::InsteadOfHead {
+            self.release_head();
         }
         match self.capture.limit {
             OutputLimit::KillAt(limit) if self.total >= limit => Flow::OverLimit,
@@ -106,11 +142,7 @@ impl Collector {
     }
 
     /// What the head had no room for.
-    fn overflow(&mut self, rest: &[u8]) {
-        let memory = (self.capture.head_bytes + self.capture.tail_bytes) as u64;
-        if self.total > memory {
-            self.write_spill(rest);
-        }
+    fn push_tail(&mut self, rest: &[u8]) {
         let keep = self.capture.tail_bytes;
         if rest.len() >= keep {
             self.tail.clear();
@@ -124,59 +156,217 @@ impl Collector {
         self.tail.extend_from_slice(rest);
     }
 
-    fn write_spill(&mut self, rest: &[u8]) {
-        let Some(wanted) = &self.capture.spill else {
-            return;
-        };
-        let outcome = match &mut self.spill {
-            Spill::Failed(_) => return,
-            Spill::Writing { file, bytes, .. } => append(file, bytes, wanted.cap_bytes, rest),
-            // The first loss: head and tail still hold everything before `rest`.
-            Spill::NotYet => create(wanted).and_then(|mut file| {
-                let mut bytes = 0;
-                for part in [&self.head[..], &self.tail[..], rest] {
-                    append(&mut file, &mut bytes, wanted.cap_bytes, part)?;
+    /// Whether head and tail hold every byte so far, so that a file can still begin with the first one.
+    fn memory_holds_all(&self) -> bool {
+        self.total == (self.head.len() + self.tail.len()) as u64
+    }
+
+    /// Writes a chunk that is not in head and tail yet; the first time also what is.
+    fn write_spill(&mut self, chunk: &[u8]) {
+        let Some(wanted) = &self.capture.spill else { return };
+        match &mut self.spill {
+            Spill::Failed(_) => {}
+            Spill::Writing(open) => {
+                let Some(why) = open.append(chunk, wanted.cap_bytes).err() else { return };
+                open.file = None;
+                if self.head.is_empty() && self.capture.head_bytes == 0 {
+                    // The head is nowhere else.
+                    open.error = Some(why);
+                    return;
                 }
-                let path = wanted.path.clone();
-                self.spill = Spill::Writing { file, path, bytes };
-                Ok(())
-            }),
-        };
-        if let Err(error) = outcome {
-            // Half a file helps nobody, least of all on a full disk. A file that was there before us is
-            // not ours to remove.
-            if error.kind() != io::ErrorKind::AlreadyExists {
+                // Memory still has the head, and half a file is of no use, least of all on a full disk.
                 let _ = std::fs::remove_file(&wanted.path);
+                self.spill = Spill::Failed(why);
             }
-            self.spill = Spill::Failed(format!("{}: {error}", wanted.path.display()));
+            Spill::NotYet => {
+                let parts = [&self.head[..], &self.tail[..], chunk];
+                self.spill = match OutputFile::create(wanted, &parts) {
+                    Ok(open) => Spill::Writing(open),
+                    Err(why) => Spill::Failed(why),
+                };
+            }
         }
     }
 
-    pub fn finish(mut self) -> Captured {
+    /// Makes the file now, unless it is there already, and says what is in it. `file` is used if it is not
+    /// there yet. An error says why there is none.
+    pub fn start_file(&mut self, file: Option<SpillFile>) -> Result<Spilled, String> {
+        if matches!(self.spill, Spill::NotYet) {
+            if !self.memory_holds_all() {
+                return Err("the start of the output is lost already".to_owned());
+            }
+            if let Some(file) = file {
+                self.capture.spill = Some(file);
+            }
+            self.write_spill(&[]);
+        }
+        match &self.spill {
+            Spill::NotYet => Err("no file was asked for".to_owned()),
+            Spill::Writing(open) => Ok(open.spilled()),
+            Spill::Failed(why) => Err(why.clone()),
+        }
+    }
+
+    /// From now on all output goes to the file, if one is asked for, as soon as there is some.
+    pub fn file_with_next_byte(&mut self) {
+        if self.filing == Filing::WhenMemoryIsFull {
+            self.filing = Filing::WithNextByte;
+        }
+    }
+
+    /// The same at once, and memory keeps no more than the tail. Without a file it keeps what it can.
+    pub fn file_instead_of_head(&mut self) {
+        self.filing = Filing::InsteadOfHead;
+        let _ = self.start_file(None);
+        self.release_head();
+    }
+
+    /// Gives the head's memory back if a file has the same bytes; the tail stays.
+    fn release_head(&mut self) {
+        match &self.spill {
+            Spill::Writing(open) if open.bytes >= self.head.len() as u64 && !self.head.is_empty() => {}
+            Spill::Writing(_) | Spill::NotYet | Spill::Failed(_) => return,
+        }
+        let mut last = std::mem::take(&mut self.head);
+        self.capture.head_bytes = 0;
+        last.append(&mut self.tail);
+        last.drain(..last.len().saturating_sub(self.capture.tail_bytes));
+        // A vector of its own size, not of the head's.
+        self.tail = last.as_slice().to_vec();
+    }
+
+    /// Ends the file with the line that its [`SpillFile`] asks for.
+    pub fn write_exit_line(&mut self, exit: Exit) {
+        let Some(line) = self.capture.spill.as_ref().and_then(|wanted| wanted.exit_line) else { return };
+        if let Spill::Writing(open) = &mut self.spill
+            && let Some(file) = &mut open.file
+        {
+            let line = line(exit);
+            if file.write_all(line.as_bytes()).is_ok() {
+                open.exit_line = ExitLine::Written { after_bytes: open.bytes, len: line.len() as u64 };
+            }
+        }
+    }
+
+    /// Nothing more will come: gives the file's descriptor back.
+    pub fn close_file(&mut self) {
+        if let Spill::Writing(open) = &mut self.spill {
+            open.file = None;
+        }
+    }
+
+    /// Whether output was left out of the file because of its cap.
+    pub fn is_file_full(&self) -> bool {
+        match (&self.spill, &self.capture.spill) {
+            (Spill::Writing(open), Some(wanted)) => open.bytes >= wanted.cap_bytes && self.total > open.bytes,
+            (Spill::Writing(_) | Spill::NotYet | Spill::Failed(_), _) => false,
+        }
+    }
+
+    /// The first bytes, as far as memory has them.
+    pub fn head(&self) -> &[u8] {
+        &self.head
+    }
+
+    pub fn total_bytes(&self) -> u64 {
+        self.total
+    }
+
+    /// A copy of what is kept now.
+    pub fn snapshot(&self) -> Captured {
         let surplus = self.tail.len().saturating_sub(self.capture.tail_bytes);
-        self.tail.drain(..surplus);
-        let (spill, spill_error) = match self.spill {
+        let (spill, spill_error) = match &self.spill {
             Spill::NotYet => (None, None),
-            Spill::Writing { path, bytes, .. } => (Some(Spilled { path, bytes }), None),
-            Spill::Failed(why) => (None, Some(why)),
+            Spill::Writing(open) => (Some(open.spilled()), open.error.clone()),
+            Spill::Failed(why) => (None, Some(why.clone())),
         };
-        Captured { head: self.head, tail: self.tail, total_bytes: self.total, spill, spill_error }
+        Captured {
+            head: self.head.clone(),
+            tail: self.tail[surplus..].to_vec(),
+            total_bytes: self.total,
+            spill,
+            spill_error,
+        }
+    }
+
+    /// Where up to `max` bytes from `offset` on are.
+    pub fn locate(&self, offset: u64, max: usize) -> Located {
+        let in_memory = |offset: u64, bytes: &[u8]| {
+            let bytes = bytes[..bytes.len().min(max)].to_vec();
+            Located::Memory(OutputPart { offset, bytes, total_bytes: self.total })
+        };
+        if let Some(rest) = self.head.get(in_usize(offset)..).filter(|rest| !rest.is_empty()) {
+            return in_memory(offset, rest);
+        }
+        let tail_start = self.tail_start();
+        if offset < tail_start
+            && let Spill::Writing(open) = &self.spill
+            && offset < open.bytes
+        {
+            return open.locate(offset, max.min(in_usize(open.bytes - offset)), self.total);
+        }
+        if offset < tail_start {
+            return in_memory(tail_start, &self.tail);
+        }
+        in_memory(offset.min(self.total), self.tail.get(in_usize(offset - tail_start)..).unwrap_or_default())
+    }
+
+    /// The offset of the first byte of the tail.
+    pub fn tail_start(&self) -> u64 {
+        self.total - self.tail.len() as u64
     }
 }
 
-fn create(wanted: &SpillFile) -> io::Result<File> {
+fn in_usize(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+impl OutputFile {
+    /// Makes the file and writes the first parts of it.
+    fn create(wanted: &SpillFile, parts: &[&[u8]]) -> Result<Self, String> {
+        let in_words = |error: io::Error| format!("{}: {error}", wanted.path.display());
+        // A file that was there before us is not ours to remove, nor to write to.
+        let file = create_new(wanted).map_err(in_words)?;
+        let path = wanted.path.clone();
+        let mut open =
+            Self { file: Some(file), path, bytes: 0, exit_line: ExitLine::NotWritten, error: None };
+        for part in parts {
+            if let Err(why) = open.append(part, wanted.cap_bytes) {
+                let _ = std::fs::remove_file(&wanted.path);
+                return Err(why);
+            }
+        }
+        Ok(open)
+    }
+
+    fn append(&mut self, part: &[u8], cap: u64) -> Result<(), String> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let part = &part[..in_usize(cap.saturating_sub(self.bytes)).min(part.len())];
+        file.write_all(part).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        self.bytes += part.len() as u64;
+        Ok(())
+    }
+
+    fn spilled(&self) -> Spilled {
+        Spilled { path: self.path.clone(), bytes: self.bytes }
+    }
+
+    /// `len` bytes of the output from `offset` on, less if the exit line is between them.
+    fn locate(&self, offset: u64, len: usize, total_bytes: u64) -> Located {
+        let (at, len) = match self.exit_line {
+            ExitLine::Written { after_bytes, len: line } if offset >= after_bytes => (offset + line, len),
+            ExitLine::Written { after_bytes, .. } => (offset, len.min(in_usize(after_bytes - offset))),
+            ExitLine::NotWritten => (offset, len),
+        };
+        Located::InFile { path: self.path.clone(), at, len, offset, total_bytes }
+    }
+}
+
+fn create_new(wanted: &SpillFile) -> io::Result<File> {
     if let Some(directory) = wanted.path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&wanted.path)
-}
-
-fn append(file: &mut File, written: &mut u64, cap: u64, part: &[u8]) -> io::Result<()> {
-    let room = usize::try_from(cap.saturating_sub(*written)).unwrap_or(usize::MAX);
-    let part = &part[..room.min(part.len())];
-    file.write_all(part)?;
-    *written += part.len() as u64;
-    Ok(())
 }
 
 #[cfg(test)]

@@ -32,6 +32,14 @@ pub enum ExecError {
         /// The kernel's answer.
         source: io::Error,
     },
+    /// The scope that the command was to belong to has ended.
+    #[error("start {label}: {scope} has ended")]
+    ScopeEnded {
+        /// What a person calls the command.
+        label: String,
+        /// The scope.
+        scope: String,
+    },
 }
 
 impl ExecError {
@@ -39,8 +47,12 @@ impl ExecError {
     /// The same command can start a moment later, when something else has ended. `exec` itself can fail this
     /// way too; the child reports its error number back, so the step does not matter here.
     pub fn is_exhaustion(&self) -> bool {
-        let (Self::Start { source, .. } | Self::WorkingDirectory { source, .. } | Self::Pipes { source, .. }) =
-            self;
+        let source = match self {
+            Self::Start { source, .. }
+            | Self::WorkingDirectory { source, .. }
+            | Self::Pipes { source, .. } => source,
+            Self::ScopeEnded { .. } => return false,
+        };
         let exhausted = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
         source.raw_os_error().is_some_and(|number| exhausted.map(Errno::raw_os_error).contains(&number))
     }

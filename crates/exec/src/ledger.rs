@@ -1,55 +1,93 @@
-//! The ledger: who is running, and the power to end all of it.
+//! The ledger: what is running, and the means to end it.
 //!
-//! Each child has an [`Entry`] here that holds its lifeline, and one tracked task, its *keeper*, that
-//! listens to the supervisor, reaps it and strikes the entry off. Dropping the last clone of a [`Ledger`]
-//! closes every lifeline. The keepers hold the ledger only weakly, or that drop would never come.
+//! Each child has an [`Entry`] here that holds its lifeline, and one tracked task: its *keeper*, which
+//! listens to the supervisor, reaps it and strikes the entry off, and for a job the pump beside it. Which
+//! entries belong together, and how they end, is `scope.rs`. The tasks hold the book only weakly: it is the
+//! scopes that keep it, and a scope's drop closes the lifelines of its entries.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::process::Child;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
+use crate::job::{CommandJob, ForegroundCommand, JobShared};
 use crate::launch::{self, Launched, launch};
+use crate::pump::Pump;
 use crate::running::Output;
+use crate::scope::CommandScope;
 use crate::supervisor::{self, END_RECORD_BYTES};
-use crate::{ChildLimits, ExecError, Exit, Running, Spec, StdinSource};
+use crate::{ChildLimits, Ended, ExecError, Exit, InputPipe, RunLimits, Running, Spec, StdinSource};
 
-/// All children of one session. Clones are the same ledger; when the last one is dropped, every tree on it
-/// is killed.
+/// All children of one owner, such as a session, an agent or a call: its *scope*. Clones are the same scope; when
+/// the last one is dropped, every tree in it is killed. A scope can have scopes inside, which end with it; see
+/// [`Ledger::open_scope`].
 #[derive(Clone, Default)]
 pub struct Ledger {
-    book: Arc<Book>,
+    pub(crate) scope: Arc<CommandScope>,
+}
+
+/// What the scopes of one session write into.
+#[derive(Default)]
+pub(crate) struct Book {
+    /// What every child runs within.
+    pub limits: ChildLimits,
+    pages: Mutex<Pages>,
+    next_id: AtomicU64,
+    /// One for each child. They end when their child's tree does.
+    tasks: TaskTracker,
 }
 
 #[derive(Default)]
-struct Book {
-    limits: ChildLimits,
-    entries: Mutex<BTreeMap<u64, Arc<Entry>>>,
-    next_id: AtomicU64,
-    /// Keepers and the writers and readers that serve a child whose owner does not wait for them. All of
-    /// them end when their child's tree does.
-    tasks: TaskTracker,
+pub(crate) struct Pages {
+    /// By their numbers, which is also by age.
+    pub entries: BTreeMap<u64, Listed>,
+    /// The scopes in which something may be started; a scope is closed if any around it is.
+    pub open_scopes: BTreeSet<u64>,
+}
+
+/// A child, and its job if `exec` itself reads what it prints.
+#[derive(Clone)]
+pub(crate) struct Listed {
+    pub entry: Arc<Entry>,
+    pub job: Option<Arc<JobShared>>,
 }
 
 /// One child on the ledger.
 pub(crate) struct Entry {
-    id: u64,
+    pub id: u64,
     pub pid: i32,
-    label: String,
-    started: Instant,
+    pub label: String,
+    /// The scopes around it, the outermost first.
+    pub scopes: Arc<[u64]>,
+    /// Their names.
+    scope_name: Arc<str>,
+    /// When its start began: the forks are in its time.
+    pub started: Instant,
     pub grace: Duration,
-    /// `None` once the tree was told to end.
-    lifeline: Mutex<Option<OwnedFd>>,
+    lifeline: Mutex<Lifeline>,
+    /// Wakes the pump: the lifeline was cut, or the deadline moved.
+    pub told: Notify,
     /// Set when the command ended and left something that may go on.
-    kept: std::sync::atomic::AtomicBool,
+    kept: AtomicBool,
     pub stage: watch::Receiver<Stage>,
+}
+
+enum Lifeline {
+    Held(OwnedFd),
+    /// The tree was told to end.
+    Cut {
+        why: Ended,
+        since: Instant,
+    },
 }
 
 /// How far a child is.
@@ -81,6 +119,8 @@ pub struct LiveProcess {
     pub pid: i32,
     /// As given in the [`Spec`].
     pub label: String,
+    /// The names of the scopes around it, the outermost first, with `/` between them.
+    pub scope: String,
     /// Since it was started.
     pub age: Duration,
     /// The main process has ended; what it started in the background goes on.
@@ -97,50 +137,75 @@ pub(crate) const KILL_WAIT: Duration = Duration::from_secs(2);
 impl Ledger {
     /// A ledger whose children run within these limits.
     pub fn with_limits(limits: ChildLimits) -> Self {
-        let mut book = Book::default();
-        book.limits = limits;
-        Self { book: Arc::new(book) }
+        Self { scope: Arc::new(CommandScope::with_limits(limits)) }
     }
 
     /// The number to use for [`Spec::note_fd`]: `preferred`, or the highest one that there can be where the
     /// limit of open files is lower.
     pub fn note_number(&self, preferred: i32) -> i32 {
-        launch::note_number(preferred, self.book.limits)
+        launch::note_number(preferred, self.scope.book.limits)
+    }
+
+    /// Starts a command whose output is read and kept here, within `limits`. Needs a tokio runtime with I/O
+    /// and time enabled.
+    pub fn start(&self, spec: Spec, limits: RunLimits) -> Result<ForegroundCommand, ExecError> {
+        let (leftovers, mode) = (spec.leftovers, spec.output);
+        let Enlisted { entry, keeper, input, output, note, .. } = self.launch(spec)?;
+        let shared = JobShared::new(Arc::clone(&entry), leftovers, mode, limits);
+        // From here on the drop of `command` ends the tree.
+        let command = ForegroundCommand::new(Arc::clone(&shared));
+        let pump = Pump::new(Arc::clone(&shared), output, note, Arc::downgrade(&self.scope.book));
+        let admitted = self.scope.enter(Listed { entry: Arc::clone(&entry), job: Some(shared) });
+        self.scope.book.tasks.spawn(async move {
+            tokio::join!(keeper.run(), pump.run(), feed(input, entry.stage.clone()));
+        });
+        admitted.map(|()| command)
     }
 
     /// Starts a command and hands out its pipes. Needs a tokio runtime with I/O enabled.
     pub fn spawn(&self, spec: Spec) -> Result<Running, ExecError> {
-        let launched = launch(&spec, self.book.limits)?;
+        let Enlisted { entry, keeper, input, stdin, output, .. } = self.launch(spec)?;
+        let running = Running::new(Arc::clone(&entry), stdin, output);
+        let admitted = self.scope.enter(Listed { entry: Arc::clone(&entry), job: None });
+        self.scope.book.tasks.spawn(async move {
+            tokio::join!(keeper.run(), feed(input, entry.stage.clone()));
+        });
+        admitted.map(|()| running)
+    }
+
+    fn launch(&self, spec: Spec) -> Result<Enlisted, ExecError> {
+        self.scope.must_be_open(&spec.label)?;
+        let started = Instant::now();
+        let launched = launch(&spec, self.scope.book.limits)?;
         let Launched { child, pid, lifeline, status, mut stdin, stdout, stderr, note } = launched;
         let (news, stage) = watch::channel(Stage::Running);
+        let book = &self.scope.book;
         let entry = Arc::new(Entry {
-            id: self.book.next_id.fetch_add(1, Ordering::Relaxed),
+            id: book.next_id(),
             // 0 stands for "already gone": the keeper finds out at once.
             pid: pid.unwrap_or(0),
             label: spec.label,
-            started: Instant::now(),
+            scopes: Arc::clone(&self.scope.path),
+            scope_name: Arc::clone(&self.scope.name),
+            started,
             grace: spec.grace,
-            lifeline: Mutex::new(Some(lifeline)),
+            lifeline: Mutex::new(Lifeline::Held(lifeline)),
+            told: Notify::new(),
             kept: false.into(),
             stage,
         });
-        self.book.entries().insert(entry.id, Arc::clone(&entry));
-        let keeper =
-            Keeper { id: entry.id, pid: entry.pid, status, child, news, book: Arc::downgrade(&self.book) };
-        self.book.tasks.spawn(keeper.run());
-        if let StdinSource::Bytes(bytes) = spec.stdin
-            && let Some(pipe) = stdin.take()
-        {
-            let gone = entry.stage.clone();
-            self.book.tasks.spawn(feed(pipe, bytes, gone));
-        }
-        Ok(Running::new(entry, stdin, Output { stdout, stderr }, note))
+        let keeper = Keeper { id: entry.id, pid: entry.pid, status, child, news, book: Arc::downgrade(book) };
+        let input = match spec.stdin {
+            StdinSource::Bytes(bytes) => stdin.take().map(|pipe| (pipe, bytes)),
+            StdinSource::Null | StdinSource::Piped => None,
+        };
+        Ok(Enlisted { entry, keeper, input, stdin, output: Output { stdout, stderr }, note })
     }
 
-    /// What is running now, oldest first.
+    /// What is running now in this scope and those inside it, oldest first.
     pub fn live(&self) -> Vec<LiveProcess> {
-        let entries = self.book.entries();
-        let line = |entry: &Arc<Entry>| {
+        let line = |listed: Listed| {
+            let entry = listed.entry;
             let leftover = match *entry.stage.borrow() {
                 Stage::Running => false,
                 Stage::Ended { rest: Rest::Processes, .. } => true,
@@ -149,75 +214,117 @@ impl Ledger {
             Some(LiveProcess {
                 pid: entry.pid,
                 label: entry.label.clone(),
+                scope: entry.scope_name.to_string(),
                 age: entry.started.elapsed(),
                 leftover,
             })
         };
-        entries.values().filter_map(line).collect()
+        self.scope.listed().into_iter().filter_map(line).collect()
     }
 
-    /// Kills every tree on the ledger and waits until all are gone, but not longer than the longest grace
-    /// period and a moment for the kernel. The trees die also if nobody polls this to its end.
-    pub async fn kill_all(&self) {
-        let entries: Vec<_> = self.book.entries().values().cloned().collect();
-        for entry in &entries {
-            entry.cut();
-        }
-        let longest = entries.iter().map(|entry| entry.grace).max();
-        let Some(longest) = longest else { return };
-        let all_gone = async {
-            for entry in &entries {
-                entry.gone().await;
-            }
-        };
-        let _ = tokio::time::timeout(longest + KILL_WAIT, all_gone).await;
+    /// The jobs of this scope and those inside it of which something is running, oldest first: those in the
+    /// foreground, detached ones, and what ended ones left behind.
+    pub fn jobs(&self) -> Vec<CommandJob> {
+        self.scope.listed().into_iter().filter_map(|listed| listed.job).map(CommandJob::new).collect()
     }
+}
 
-    /// Lets what a finished command left behind go on. Its output is read and thrown away.
-    pub(crate) fn keep_leftovers(&self, entry: &Arc<Entry>, output: Output) {
-        entry.kept.store(true, Ordering::Relaxed);
-        let kept: Vec<_> = self
-            .book
-            .entries()
-            .values()
-            .filter(|entry| entry.kept.load(Ordering::Relaxed))
-            .cloned()
-            .collect();
-        for oldest in kept.iter().take(kept.len().saturating_sub(MAX_LEFTOVERS)) {
-            oldest.cut();
-        }
-        let entry = Arc::downgrade(entry);
-        self.book.tasks.spawn(async move {
-            let Some(stage) = entry.upgrade().map(|entry| entry.stage.clone()) else {
-                return;
-            };
-            tokio::select! {
-                () = output.discard() => {}
-                () = wait_gone(stage) => {}
-            }
-        });
-    }
+/// A child that has just been started, before its task is.
+struct Enlisted {
+    entry: Arc<Entry>,
+    keeper: Keeper,
+    input: Option<(InputPipe, Bytes)>,
+    stdin: Option<InputPipe>,
+    output: Output,
+    note: Option<OwnedFd>,
 }
 
 impl Book {
-    fn entries(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Entry>>> {
-        // Nothing is done under the lock that could leave the map half changed.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn pages(&self) -> MutexGuard<'_, Pages> {
+        // Nothing is done under the lock that could leave the pages half changed.
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Lets what a finished command left behind go on.
+    pub fn keep_leftovers(&self, entry: &Entry) {
+        entry.kept.store(true, Ordering::Relaxed);
+        let is_kept = |listed: &&Listed| listed.entry.kept.load(Ordering::Relaxed);
+        let kept: Vec<_> = self.pages().entries.values().filter(is_kept).cloned().collect();
+        for oldest in kept.iter().take(kept.len().saturating_sub(MAX_LEFTOVERS)) {
+            oldest.entry.cut(Ended::Stopped);
+        }
     }
 }
 
-impl Drop for Book {
-    fn drop(&mut self) {
-        for entry in self.entries().values() {
-            entry.cut();
+impl Listed {
+    /// Until the main process has ended, and its output is read.
+    pub async fn ended(&self) {
+        match &self.job {
+            Some(job) => drop(CommandJob::new(Arc::clone(job)).wait().await),
+            None => {
+                // An error means that the keeper's runtime is gone, and with it every sender of news.
+                let _ = self.entry.stage.clone().wait_for(|stage| *stage != Stage::Running).await;
+            }
+        }
+    }
+
+    /// Until nothing of the tree is left.
+    pub async fn gone(&self) {
+        match &self.job {
+            Some(job) => CommandJob::new(Arc::clone(job)).wait_gone().await,
+            None => self.entry.gone().await,
         }
     }
 }
 
 impl Entry {
-    /// Tells the supervisor to end the tree.
-    pub fn cut(&self) {
-        self.lifeline.lock().unwrap_or_else(PoisonError::into_inner).take();
+    /// Tells the supervisor to end the tree: SIGTERM, the grace period, SIGKILL. The first reason counts.
+    pub fn cut(&self, why: Ended) {
+        if let Some(lifeline) = self.let_go(why) {
+            drop(lifeline);
+            self.told.notify_one();
+        }
+    }
+
+    /// The same without SIGTERM and the grace period. A tree that was told to end before keeps the grace
+    /// period that it has.
+    pub fn kill_now(&self, why: Ended) {
+        if let Some(lifeline) = self.let_go(why) {
+            // A supervisor that is gone has nothing left to kill.
+            let _ = rustix::io::write(&lifeline, supervisor::NO_GRACE);
+            drop(lifeline);
+            self.told.notify_one();
+        }
+    }
+
+    fn let_go(&self, why: Ended) -> Option<OwnedFd> {
+        let mut lifeline = self.lifeline();
+        match *lifeline {
+            Lifeline::Cut { .. } => None,
+            Lifeline::Held(_) => {
+                let cut = Lifeline::Cut { why, since: Instant::now() };
+                match std::mem::replace(&mut *lifeline, cut) {
+                    Lifeline::Held(pipe) => Some(pipe),
+                    Lifeline::Cut { .. } => None,
+                }
+            }
+        }
+    }
+
+    /// Why and when the tree was told to end, if it was.
+    pub fn cut_for(&self) -> Option<(Ended, Instant)> {
+        match *self.lifeline() {
+            Lifeline::Held(_) => None,
+            Lifeline::Cut { why, since } => Some((why, since)),
+        }
+    }
+
+    fn lifeline(&self) -> MutexGuard<'_, Lifeline> {
+        self.lifeline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Until the whole tree is gone.
@@ -226,8 +333,8 @@ impl Entry {
     }
 }
 
-async fn wait_gone(mut stage: watch::Receiver<Stage>) {
-    // An error means that the keeper's runtime is gone, and with it everybody who could tell us.
+pub(crate) async fn wait_gone(mut stage: watch::Receiver<Stage>) {
+    // An error means that the keeper's runtime is gone, and with it every sender of news.
     let _ = stage.wait_for(|stage| matches!(stage, Stage::Gone { .. })).await;
 }
 
@@ -263,7 +370,7 @@ impl Keeper {
         let _ = self.child.wait().await;
         self.news.send_replace(Stage::Gone { exit });
         if let Some(book) = self.book.upgrade() {
-            book.entries().remove(&self.id);
+            book.pages().entries.remove(&self.id);
         }
     }
 }
@@ -278,8 +385,8 @@ fn decode(record: [u8; END_RECORD_BYTES]) -> (Exit, Rest) {
 }
 
 /// Writes a command's input. A command that ends or closes its input early is not an error.
-async fn feed(mut pipe: pipe::Sender, bytes: bytes::Bytes, stage: watch::Receiver<Stage>) {
-    use tokio::io::AsyncWriteExt;
+async fn feed(input: Option<(InputPipe, Bytes)>, stage: watch::Receiver<Stage>) {
+    let Some((mut pipe, bytes)) = input else { return };
     tokio::select! {
         _ = pipe.write_all(&bytes) => {}
         () = wait_gone(stage) => {}

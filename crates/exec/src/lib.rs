@@ -1,9 +1,11 @@
 //! Child processes: started, watched, bounded, killed as a tree.
 //!
-//! Every child of a session is on its [`Ledger`]. It runs under a small supervisor process of its own
-//! (`supervisor.rs`), which kills the whole tree, `setsid` and double-forked daemons included, as soon as
-//! its owner lets go: on purpose, by a panic, or because somebody killed it with signal 9.
-//! [`Ledger::run`] runs a command to its end with bounded capture; [`Ledger::spawn`] hands out the pipes.
+//! Every child of a session is on its [`Ledger`], in the scope of its owner. It runs under a small supervisor
+//! process of its own (`supervisor.rs`), which kills the whole tree, `setsid` and double-forked daemons
+//! included, as soon as its owner lets go: on purpose, by a panic, or because somebody killed it with signal 9.
+//! [`Ledger::start`] makes a command a job: its output is read and kept within bounds, it can be waited for,
+//! detached, read and waited for again. [`Ledger::run`] waits for the end of one; [`Ledger::spawn`] hands out
+//! the pipes instead.
 //! Whether a command may run is decided elsewhere; nothing here knows about permissions.
 //!
 //! Everything works on a current-thread tokio runtime with I/O and time enabled. There is no thread per
@@ -11,19 +13,26 @@
 
 mod capture;
 mod error;
+mod job;
 mod launch;
 mod ledger;
+mod pump;
+mod reading;
 mod run;
 mod running;
+mod scope;
 mod spec;
 mod supervisor;
 mod wall;
 
 pub use capture::{Captured, Spilled};
 pub use error::ExecError;
+pub use job::{CommandJob, DetachOutcome, ForegroundCommand, ForegroundEnd, JobEvent, JobEvents};
 pub use ledger::{Ledger, LiveProcess};
+pub use reading::{OutputPart, OutputStream};
 pub use run::{Ended, Finished};
 pub use running::{Exit, Running};
+pub use scope::ScopeEndPolicy;
 pub use spec::{
     Capture, ChildLimits, Leftovers, OutputLimit, OutputMode, RunLimits, Spec, SpillFile, StdinSource,
 };

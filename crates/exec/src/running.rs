@@ -1,12 +1,9 @@
 //! A command in the hands of its owner.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use tokio::io::AsyncReadExt;
-
-use crate::ledger::{Entry, KILL_WAIT, Rest, Stage};
-use crate::{InputPipe, OutputPipe};
+use crate::ledger::{Entry, KILL_WAIT, Stage};
+use crate::{Ended, InputPipe, OutputPipe};
 
 /// How a main process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,14 +42,7 @@ pub struct Running {
     pub stdout: Option<OutputPipe>,
     /// There if the outputs are separate.
     pub stderr: Option<OutputPipe>,
-    pub(crate) note: Option<OwnedFd>,
     entry: Arc<Entry>,
-    on_drop: OnDrop,
-}
-
-enum OnDrop {
-    Kill,
-    LetGoOn,
 }
 
 /// The reading ends of a command's outputs.
@@ -61,31 +51,9 @@ pub(crate) struct Output {
     pub stderr: Option<OutputPipe>,
 }
 
-impl Output {
-    /// Reads and forgets until both are closed.
-    pub async fn discard(mut self) {
-        let stderr = async {
-            if let Some(pipe) = &mut self.stderr {
-                discard(pipe).await;
-            }
-        };
-        tokio::join!(discard(&mut self.stdout), stderr);
-    }
-}
-
-async fn discard(pipe: &mut OutputPipe) {
-    let mut buffer = vec![0; 16 * 1024];
-    while let Ok(1..) = pipe.read(&mut buffer).await {}
-}
-
 impl Running {
-    pub(crate) fn new(
-        entry: Arc<Entry>,
-        stdin: Option<InputPipe>,
-        output: Output,
-        note: Option<OwnedFd>,
-    ) -> Self {
-        Self { stdin, stdout: Some(output.stdout), stderr: output.stderr, note, entry, on_drop: OnDrop::Kill }
+    pub(crate) fn new(entry: Arc<Entry>, stdin: Option<InputPipe>, output: Output) -> Self {
+        Self { stdin, stdout: Some(output.stdout), stderr: output.stderr, entry }
     }
 
     /// The main process, which is also its process group and session. 0 if it was lost at once.
@@ -95,12 +63,18 @@ impl Running {
 
     /// Waits for the main process to end. Can be called again, and dropped and called again.
     pub async fn wait(&self) -> Exit {
-        self.ended().await.0
+        let mut stage = self.entry.stage.clone();
+        let seen = stage.wait_for(|stage| *stage != Stage::Running).await;
+        match seen.as_deref() {
+            Ok(Stage::Ended { exit, .. } | Stage::Gone { exit }) => *exit,
+            // The keeper died with its runtime.
+            Ok(Stage::Running) | Err(_) => Exit::Lost,
+        }
     }
 
     /// Kills the whole tree (SIGTERM, grace, SIGKILL) and waits for the end of it.
     pub async fn kill(&self) -> Exit {
-        self.entry.cut();
+        self.entry.cut(Ended::Stopped);
         let patience = self.entry.grace + KILL_WAIT;
         let _ = tokio::time::timeout(patience, self.entry.gone()).await;
         match *self.entry.stage.borrow() {
@@ -108,30 +82,10 @@ impl Running {
             Stage::Ended { exit, .. } | Stage::Gone { exit } => exit,
         }
     }
-
-    pub(crate) async fn ended(&self) -> (Exit, Rest) {
-        let mut stage = self.entry.stage.clone();
-        let seen = stage.wait_for(|stage| *stage != Stage::Running).await;
-        match seen.as_deref() {
-            Ok(Stage::Ended { exit, rest }) => (*exit, *rest),
-            Ok(Stage::Gone { exit }) => (*exit, Rest::Nothing),
-            // The keeper died with its runtime.
-            Ok(Stage::Running) | Err(_) => (Exit::Lost, Rest::Nothing),
-        }
-    }
-
-    /// Gives up ownership of what the ended command left behind.
-    pub(crate) fn release(&mut self) -> Arc<Entry> {
-        self.on_drop = OnDrop::LetGoOn;
-        Arc::clone(&self.entry)
-    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        match self.on_drop {
-            OnDrop::Kill => self.entry.cut(),
-            OnDrop::LetGoOn => {}
-        }
+        self.entry.cut(Ended::Stopped);
     }
 }

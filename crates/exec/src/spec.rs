@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::CommandWall;
+use crate::{CommandWall, Exit};
 
 /// One command.
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ pub enum StdinSource {
     Null,
     /// These bytes, then the end. A command that does not read them is not an error.
     Bytes(Bytes),
-    /// A pipe in [`Running::stdin`](crate::Running::stdin). [`Ledger::run`](crate::Ledger::run) closes it at once.
+    /// A pipe in [`Running::stdin`](crate::Running::stdin). A job closes it at once.
     Piped,
 }
 
@@ -92,13 +92,15 @@ pub enum OutputMode {
 pub enum Leftovers {
     /// They are killed as soon as the main process has ended.
     KillNow,
-    /// After [`Ledger::run`](crate::Ledger::run) they go on until the ledger is emptied or dropped. What
-    /// they print is read and thrown away, so that they neither block nor die of a closed pipe.
+    /// They go on until the scope ends. What they print is kept as the command's output was, in its file
+    /// if the [`Capture`] names one. At most 64 commands of a session have such leftovers; the oldest make room.
     /// A [`Running`](crate::Running) kills them when it is dropped.
     KeepForSession,
+    /// They go on until the [`ForegroundCommand`](crate::ForegroundCommand) is dropped. What they print is kept too.
+    UntilDropped,
 }
 
-/// Bounds of one [`Ledger::run`](crate::Ledger::run).
+/// Bounds of one job: [`Ledger::start`](crate::Ledger::start), [`Ledger::run`](crate::Ledger::run).
 #[derive(Debug, Clone, Default)]
 pub struct RunLimits {
     /// After this time the tree is killed. `None`: the caller's token is the only end.
@@ -107,6 +109,8 @@ pub struct RunLimits {
     pub stdout: Capture,
     /// What is kept of stderr.
     pub stderr: Capture,
+    /// What is kept of both in the order in which they came, besides. Its limit does not count.
+    pub both: Option<Capture>,
 }
 
 /// How much of an output is kept. Output is always read to its end, whatever is kept of it.
@@ -128,23 +132,26 @@ impl Default for Capture {
     }
 }
 
-/// A file for output that memory does not hold. It starts with the first byte of the output, is made only
-/// when needed, with mode 0600, and must not exist before.
+/// A file for output that memory does not hold, or that is to stay. It starts with the first byte of the
+/// output, is made only when needed, with mode 0600, and must not exist before.
 #[derive(Debug, Clone)]
 pub struct SpillFile {
     /// The file; missing directories above it are made with mode 0700.
     pub path: PathBuf,
     /// Bytes after which nothing more is written; the command goes on.
     pub cap_bytes: u64,
+    /// A text that is written into the file when the command has ended, also into a full one, after its
+    /// output and before that of its leftovers. It does not count as output.
+    pub exit_line: Option<fn(Exit) -> String>,
 }
 
 impl SpillFile {
     /// How much a spill file takes unless told otherwise.
     pub const DEFAULT_CAP_BYTES: u64 = 64 * 1024 * 1024;
 
-    /// A file with the default cap.
+    /// A file with the default cap and no line at its end.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), cap_bytes: Self::DEFAULT_CAP_BYTES }
+        Self { path: path.into(), cap_bytes: Self::DEFAULT_CAP_BYTES, exit_line: None }
     }
 }
 

@@ -7,9 +7,10 @@
 //!
 //! How it works. The supervisor is a *child subreaper*: descendants that lose their parent, `setsid` and
 //! double-forked daemons included, become its direct children, so killing direct children until none is
-//! left kills the tree. It holds two pipes. The *lifeline* carries nothing; its write end is ours alone,
-//! and its end of file, however it came about, is the order to kill. On the *status* pipe the command's pid
-//! is written before its `exec`, and by the supervisor one end record (wait status, anything left).
+//! left kills the tree. It holds two pipes. The *lifeline*'s write end is ours alone, and its end of file,
+//! however it came about, is the order to kill; a byte before that skips the grace period. On the *status*
+//! pipe the command's pid is written before its `exec`, and by the supervisor one end record (wait status,
+//! anything left).
 //! Should somebody kill the supervisor itself, the command's main process gets SIGKILL from the kernel
 //! (parent-death signal) and the status pipe ends without a record.
 //!
@@ -66,6 +67,9 @@ pub(crate) struct Reins {
 
 /// The end record, as it comes through the status pipe: wait status and "anything left" as two `i32`s.
 pub(crate) const END_RECORD_BYTES: usize = 8;
+
+/// Written to the lifeline before it is closed: the tree gets SIGKILL at once.
+pub(crate) const NO_GRACE: &[u8] = b"K";
 
 /// Makes `command` run under a supervisor. `command` owns the far ends of the pipes: it has to be dropped
 /// right after it was spawned, or the end of the status pipe is never seen.

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use lathe_exec::{Ended, Ledger, OutputMode, RunLimits, Spec};
+use lathe_exec::{Capture, Ended, Exit, Ledger, OutputMode, RunLimits, Spec, SpillFile};
 use support::{new_cookie, run, sh};
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,18 @@ async fn endless_output_does_not_grow_memory() {
     assert!(growth < 4096, "grew by {growth} KiB");
     // A busy machine is no defect; far below this something is wrong.
     assert!(rate > 50.0, "only {rate} MB/s");
+    // Neither in the background, where the file has the head and is soon full.
+    let directory = tempfile::tempdir().unwrap();
+    let file = SpillFile { cap_bytes: 1 << 20, ..SpillFile::new(directory.path().join("out.txt")) };
+    let stdout = Capture { spill: Some(file), ..Capture::default() };
+    let limits = RunLimits { stdout, ..RunLimits::default() };
+    let before = resident_kib();
+    let ledger = Ledger::default();
+    let job = ledger.start(sh("yes", &new_cookie()), limits).unwrap();
+    job.detach(Duration::from_millis(300));
+    assert_eq!(job.exit().await, Exit::Signal(15));
+    let growth = resident_kib().saturating_sub(before);
+    assert!(growth < 4096, "grew by {growth} KiB");
 }
 
 /// Prints figures: `cargo test --release -p lathe-exec --test flood -- --ignored --nocapture`.

@@ -184,7 +184,7 @@ fn spilling(path: &Path, cap_bytes: u64) -> RunLimits {
         stdout: Capture {
             head_bytes: 1000,
             tail_bytes: 1000,
-            spill: Some(SpillFile { path: path.into(), cap_bytes }),
+            spill: Some(SpillFile { path: path.into(), cap_bytes, exit_line: None }),
             limit: OutputLimit::None,
         },
         ..RunLimits::default()

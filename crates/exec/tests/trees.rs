@@ -227,7 +227,7 @@ async fn a_chain_that_forks_faster_than_one_looks_is_caught() {
 
 #[tokio::test]
 async fn a_grandchild_that_holds_the_pipe_does_not_hold_the_result() {
-    for leftovers in [Leftovers::KillNow, Leftovers::KeepForSession] {
+    for leftovers in [Leftovers::KillNow, Leftovers::UntilDropped, Leftovers::KeepForSession] {
         let cookie = new_cookie();
         let ledger = Ledger::default();
         let mut spec = sh("sleep 1000 & echo done", &cookie);
@@ -238,7 +238,7 @@ async fn a_grandchild_that_holds_the_pipe_does_not_hold_the_result() {
         assert_eq!(text(&finished.stdout.head), "done\n");
         assert!(finished.duration < Duration::from_secs(1), "{leftovers:?}");
         match leftovers {
-            Leftovers::KillNow => nobody_left(&cookie).await,
+            Leftovers::KillNow | Leftovers::UntilDropped => nobody_left(&cookie).await,
             Leftovers::KeepForSession => {
                 let live = ledger.live();
                 assert_eq!(live.len(), 1);

@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lathe_exec::{
-    Capture, Ended, ExecError, Exit, Finished, Leftovers, OutputLimit, OutputMode, RunLimits, Spec, SpillFile,
+    Capture, CommandJob, Ended, ExecError, Exit, Finished, Leftovers, OutputLimit, OutputMode, RunLimits,
+    Spec, SpillFile,
 };
 use lathe_protocol::CallSubject;
 use serde_json::{Map, Value, json};
@@ -103,19 +104,19 @@ impl Tool for Bash {
             let limits = RunLimits {
                 timeout: Some(timeout),
                 stdout: capture(workspace.limits.bash_output_chars, &spill),
-                stderr: Capture::default(),
+                ..RunLimits::default()
             };
-            let finished = workspace
+            let running = workspace
                 .ledger
-                .run(spec(command, &started_in, workspace), limits, &context.cancel)
-                .await
+                .start(spec(command, &started_in, workspace), limits)
                 .map_err(|error| not_started(&error, workspace))?;
+            let finished = running.finish(&context.cancel).await;
             let moved = match finished.ended {
                 Ended::ByItself => follow(&finished.note, &started_in, workspace),
                 // Where a shell stood when it was killed is chance.
-                Ended::TimedOut | Ended::Cancelled | Ended::OutputLimit => Moved::Within,
+                Ended::TimedOut | Ended::Cancelled | Ended::OutputLimit | Ended::Stopped => Moved::Within,
             };
-            Ending { command, finished, timeout, moved, spill, workspace }.tell()
+            Ending { command, finished, timeout, moved, job: &running, workspace }.tell()
         })
     }
 }
@@ -227,7 +228,7 @@ fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailure {
         ExecError::Start { source, .. } if source.kind() == std::io::ErrorKind::ArgumentListTooLong => {
             text.push_str("\nThe command is too long for a command line: put it into a file and run that.");
         }
-        ExecError::Start { .. } | ExecError::Pipes { .. } => {}
+        ExecError::Start { .. } | ExecError::Pipes { .. } | ExecError::ScopeEnded { .. } => {}
     }
     ToolFailure::Failed(text)
 }
@@ -242,8 +243,8 @@ struct Ending<'a> {
     finished: Finished,
     timeout: Duration,
     moved: Moved,
-    /// Where its output is, or goes if it is too large.
-    spill: PathBuf,
+    /// Has its output, and puts it into a file if it is too large.
+    job: &'a CommandJob,
     workspace: &'a Workspace,
 }
 
@@ -258,14 +259,16 @@ impl Ending<'_> {
             (Ended::OutputLimit, _) => {
                 Err(self.failure(137, "Command was killed: it printed more than 5 GB"))
             }
-            (Ended::ByItself, Exit::Code(0)) => Ok(self.success(None)),
-            (Ended::ByItself, Exit::Code(code)) => match meaning::benign(self.command, code) {
-                Some(meaning) => Ok(self.success(Some(meaning))),
-                None => Err(self.failure(code, "")),
-            },
+            (Ended::ByItself | Ended::Stopped, Exit::Code(0)) => Ok(self.success(None)),
+            (Ended::ByItself | Ended::Stopped, Exit::Code(code)) => {
+                match meaning::benign(self.command, code) {
+                    Some(meaning) => Ok(self.success(Some(meaning))),
+                    None => Err(self.failure(code, "")),
+                }
+            }
             // The shell itself was killed; the number says no more than that it failed.
-            (Ended::ByItself, Exit::Signal(_)) => Err(self.failure(1, "")),
-            (Ended::ByItself, Exit::Lost) => {
+            (Ended::ByItself | Ended::Stopped, Exit::Signal(_)) => Err(self.failure(1, "")),
+            (Ended::ByItself | Ended::Stopped, Exit::Lost) => {
                 Err(self
                     .failure(1, "How the command ended is unknown: the process that watched it was killed"))
             }
@@ -274,7 +277,7 @@ impl Ending<'_> {
 
     fn failure(self, code: i32, reason: &str) -> ToolFailure {
         let mut parts = vec![format!("Exit code {code}"), reason.to_owned()];
-        parts.push(output::excerpt(&self.finished.stdout, &self.spill));
+        parts.push(output::excerpt(&self.finished.stdout, self.job));
         match self.moved {
             Moved::Within => {}
             Moved::Reset => parts.push(reset_notice(self.workspace)),
@@ -285,7 +288,7 @@ impl Ending<'_> {
 
     fn success(self, meaning: Option<&str>) -> ToolOutput {
         let Printed { stdout, mut content, persisted } =
-            output::shown(&self.finished.stdout, self.workspace.limits.bash_output_chars, &self.spill);
+            output::shown(&self.finished.stdout, self.workspace.limits.bash_output_chars, self.job);
         let stderr = match self.moved {
             Moved::Within => String::new(),
             Moved::Reset => format!("\n{}", reset_notice(self.workspace)),

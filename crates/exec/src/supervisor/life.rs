@@ -61,7 +61,9 @@ pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
             }
             match wait_for_news(Watch::Lifeline, look_again) {
                 News::LetGo => {
-                    family.ask_to_end(grace);
+                    if !wants_no_grace() {
+                        family.ask_to_end(grace);
+                    }
                     family.kill();
                 }
                 News::ChildEnded => {}
@@ -210,6 +212,16 @@ unsafe fn wait_for_news(watch: Watch, at_most: Option<Duration>) -> News {
             -1 if errno() == libc::EINTR => News::ChildEnded,
             _ => News::LetGo,
         }
+    }
+}
+
+/// Whether the owner asked for SIGKILL at once.
+unsafe fn wants_no_grace() -> bool {
+    let mut byte = [0_u8; 1];
+    unsafe {
+        // There is a byte or the end of file, unless `pselect` failed, and then a read must not wait either.
+        libc::fcntl(LIFELINE, libc::F_SETFL, libc::O_NONBLOCK);
+        libc::read(LIFELINE, byte.as_mut_ptr().cast(), byte.len()) == 1
     }
 }
 

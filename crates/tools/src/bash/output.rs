@@ -2,12 +2,9 @@
 //!
 //! A disk that refuses costs the file, never the result: then both ends of the output are shown instead.
 
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use lathe_exec::{Captured, Spilled};
+use lathe_exec::{Captured, CommandJob, OutputStream, Spilled};
 
 use crate::files::error::human_size;
 
@@ -45,14 +42,14 @@ fn trimmed(captured: &Captured) -> String {
     text
 }
 
-pub(super) fn shown(captured: &Captured, limit_chars: usize, spill: &Path) -> Printed {
+pub(super) fn shown(captured: &Captured, limit_chars: usize, job: &CommandJob) -> Printed {
     let text = trimmed(captured);
     let stdout = first_chars(&text, limit_chars);
     if stdout.len() == text.len() && captured.is_complete() {
         return Printed { content: text.clone(), stdout: text, persisted: None };
     }
     let stdout = stdout.to_owned();
-    match kept(captured, spill) {
+    match kept(job) {
         Ok(file) => Printed { stdout, content: preview(&text, captured, &file), persisted: Some(file) },
         Err(why) => {
             Printed { stdout, content: both_ends(&text, captured, limit_chars, &why), persisted: None }
@@ -61,12 +58,12 @@ pub(super) fn shown(captured: &Captured, limit_chars: usize, spill: &Path) -> Pr
 }
 
 /// What is shown of a failed command's output.
-pub(super) fn excerpt(captured: &Captured, spill: &Path) -> String {
+pub(super) fn excerpt(captured: &Captured, job: &CommandJob) -> String {
     let text = trimmed(captured);
     if captured.is_complete() && first_chars(&text, EXCERPT_CHARS).len() == text.len() {
         return text;
     }
-    let note = match kept(captured, spill) {
+    let note = match kept(job) {
         Ok(file) => format!("all of it is in {}", file.path.display()),
         Err(why) => why,
     };
@@ -75,29 +72,9 @@ pub(super) fn excerpt(captured: &Captured, spill: &Path) -> String {
 
 /// The file with the output: the one that was written while the command ran, or one that is written now. An
 /// error says what to tell about it.
-fn kept(captured: &Captured, path: &Path) -> Result<Spilled, String> {
-    if let Some(file) = &captured.spill {
-        return Ok(file.clone());
-    }
-    if let Some(why) = &captured.spill_error {
-        return Err(format!("it could not be kept in a file: {why}"));
-    }
-    write_new(path, captured)
-        .map(|()| Spilled { path: path.to_owned(), bytes: captured.total_bytes })
-        .map_err(|error| format!("it could not be kept in a file: {}: {error}", path.display()))
-}
-
-fn write_new(path: &Path, captured: &Captured) -> io::Result<()> {
-    if let Some(directory) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
-    }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    let written = file.write_all(&captured.head).and_then(|()| file.write_all(&captured.tail));
-    if written.is_err() {
-        // Half a file that calls itself the whole is worse than none.
-        let _ = std::fs::remove_file(path);
-    }
-    written
+fn kept(job: &CommandJob) -> Result<Spilled, String> {
+    job.keep_in_file(OutputStream::Stdout, None)
+        .map_err(|why| format!("it could not be kept in a file: {why}"))
 }
 
 fn preview(text: &str, captured: &Captured, file: &Spilled) -> String {

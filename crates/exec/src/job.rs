@@ -1,0 +1,429 @@
+//! A command as an owned job: its task runs, reads and ends it whether or not a caller waits.
+//!
+//! [`Ledger::start`](crate::Ledger::start) gives a [`ForegroundCommand`], whose drop kills the tree. From any
+//! [`CommandJob`], which is a handle that can be cloned, the command can be *detached*: then it goes on without
+//! its caller, until it ends, its new time is over, or its scope ends. Reading the pipes is `pump.rs`; keeping
+//! what was read is `capture.rs`.
+//!
+//! The surprising thing: a detached command is still on the ledger. It outlives its call, never its scope.
+
+mod events;
+
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub use events::{JobEvent, JobEvents};
+
+use crate::capture::{Captured, Collector, Flow, Spilled};
+use crate::ledger::{Entry, KILL_WAIT};
+use crate::reading::{OutputPart, OutputStream};
+use crate::{Ended, Exit, Finished, Leftovers, OutputMode, RunLimits, SpillFile};
+
+/// The longest time a command can be given: an instant so far away can still be computed.
+const LONGEST_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// A handle to a command that runs or has ended. Clones are the same command; dropping one does nothing.
+#[derive(Clone)]
+pub struct CommandJob {
+    shared: Arc<JobShared>,
+}
+
+/// A command in the hands of the caller that started it. Dropping it kills the whole tree, unless the command
+/// has ended or was detached; see also [`Leftovers`].
+pub struct ForegroundCommand {
+    job: CommandJob,
+}
+
+/// Why a foreground command is not waited for any more.
+#[derive(Debug, Clone)]
+pub enum ForegroundEnd {
+    /// It has ended, and this is how.
+    Finished(Box<Finished>),
+    /// It was detached and goes on.
+    Detached,
+}
+
+/// What [`CommandJob::detach`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DetachOutcome {
+    /// The command goes on without its caller.
+    Detached,
+    /// It had ended before.
+    AlreadyEnded,
+}
+
+/// What the pump and the handles share.
+pub(crate) struct JobShared {
+    pub entry: Arc<Entry>,
+    pub leftovers: Leftovers,
+    output: Mutex<JobOutput>,
+    /// When the tree is killed. Written by [`CommandJob::detach`], read by the pump.
+    deadline: Mutex<Option<Instant>>,
+    /// Written by the pump, and by `detach`; read by all waits and event readers.
+    state: watch::Sender<JobState>,
+    /// Set before `state` says that the command has ended.
+    end: OnceLock<EndFacts>,
+}
+
+struct JobOutput {
+    stdout: Collector,
+    stderr: Option<Collector>,
+    both: Option<Collector>,
+}
+
+/// What changes while a command runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct JobState {
+    pub phase: JobPhase,
+    pub held: Held,
+    /// Bytes of stdout and stderr together.
+    pub total_bytes: u64,
+    /// An output file has reached its cap.
+    pub file_full: bool,
+}
+
+/// How far a command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum JobPhase {
+    Running,
+    /// The main process has ended and its output is read.
+    Ended,
+    /// Nothing of the tree is left, and nothing more is read.
+    Gone,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Held {
+    InForeground,
+    Detached,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone)]
+pub(crate) struct EndFacts {
+    pub exit: Exit,
+    pub ended: Ended,
+    pub note: Vec<u8>,
+    pub duration: Duration,
+}
+
+impl ForegroundCommand {
+    pub(crate) fn new(shared: Arc<JobShared>) -> Self {
+        Self { job: CommandJob { shared } }
+    }
+
+    /// Waits for the end, or until the command is detached through one of its handles. When the token fires first, the tree is
+    /// killed and its end is waited for, which takes at most the grace period and two seconds.
+    pub async fn wait_unless_detached(&self, cancel: &CancellationToken) -> ForegroundEnd {
+        let shared = &self.job.shared;
+        let mut state = shared.state.subscribe();
+        let over = |state: &JobState| state.phase != JobPhase::Running || state.held == Held::Detached;
+        tokio::select! {
+            biased;
+            _ = state.wait_for(over) => {}
+            () = cancel.cancelled() => shared.entry.cut(Ended::Cancelled),
+        }
+        let held = state.borrow_and_update().held;
+        match held {
+            Held::Detached => ForegroundEnd::Detached,
+            Held::InForeground => ForegroundEnd::Finished(Box::new(self.job.wait().await)),
+        }
+    }
+
+    /// Waits for the end, also if the command is detached meanwhile. When the token fires first, the tree is
+    /// killed and its end is waited for.
+    pub async fn finish(&self, cancel: &CancellationToken) -> Finished {
+        tokio::select! {
+            biased;
+            finished = self.job.wait() => return finished,
+            () = cancel.cancelled() => self.job.shared.entry.cut(Ended::Cancelled),
+        }
+        self.job.wait().await
+    }
+}
+
+impl Deref for ForegroundCommand {
+    type Target = CommandJob;
+
+    fn deref(&self) -> &CommandJob {
+        &self.job
+    }
+}
+
+impl Drop for ForegroundCommand {
+    fn drop(&mut self) {
+        let shared = &self.job.shared;
+        let JobState { phase, held, .. } = *shared.state.borrow();
+        match (held, phase, shared.leftovers) {
+            (Held::Detached, _, _) => {}
+            (Held::InForeground, JobPhase::Running, _) => shared.entry.cut(Ended::Cancelled),
+            (Held::InForeground, _, Leftovers::UntilDropped) => shared.entry.cut(Ended::Stopped),
+            (Held::InForeground, _, Leftovers::KillNow | Leftovers::KeepForSession) => {}
+        }
+    }
+}
+
+impl CommandJob {
+    pub(crate) fn new(shared: Arc<JobShared>) -> Self {
+        Self { shared }
+    }
+
+    /// The number of this command on its ledger; no other command of the ledger ever has the same.
+    pub fn id(&self) -> u64 {
+        self.shared.entry.id
+    }
+
+    /// The main process, which is also its process group and session. 0 if it was lost at once.
+    pub fn pid(&self) -> i32 {
+        self.shared.entry.pid
+    }
+
+    /// As given in the [`Spec`](crate::Spec).
+    pub fn label(&self) -> &str {
+        &self.shared.entry.label
+    }
+
+    /// Whether the main process is still at work.
+    pub fn is_running(&self) -> bool {
+        self.shared.state.borrow().phase == JobPhase::Running
+    }
+
+    /// Waits for the end of the main process and of its output. Any number of callers may wait, again and
+    /// again, and before or after the end. The output is what is kept at the time of the call, so it includes
+    /// what leftovers printed since. There is no time-out here: the command has one, in [`RunLimits`].
+    pub async fn wait(&self) -> Finished {
+        self.until(JobPhase::Ended).await;
+        self.shared.finished()
+    }
+
+    /// The same without a copy of the output.
+    pub async fn exit(&self) -> Exit {
+        self.until(JobPhase::Ended).await;
+        self.shared.end().exit
+    }
+
+    /// Waits until nothing of the tree is left, also of what the command left running, and all that it
+    /// printed is read.
+    pub async fn wait_gone(&self) {
+        self.until(JobPhase::Gone).await;
+    }
+
+    async fn until(&self, phase: JobPhase) {
+        // The sender is in `shared`, so it is there as long as we are; the pump says `Gone` even if its
+        // runtime ends.
+        let _ = self.shared.state.subscribe().wait_for(|state| state.phase >= phase).await;
+    }
+
+    /// What happens from now on, beginning with what has happened already.
+    pub fn events(&self) -> JobEvents {
+        JobEvents::new(Arc::clone(&self.shared))
+    }
+
+    /// Lets the command go on without its caller, for at most `lifetime` from now on; its former time-out is
+    /// forgotten. All of its output, from the first byte on, is in its file from then on, if its [`Capture`]
+    /// names one or [`CommandJob::keep_in_file`] was called; memory keeps the tail.
+    ///
+    /// [`Capture`]: crate::Capture
+    pub fn detach(&self, lifetime: Duration) -> DetachOutcome {
+        let shared = &self.shared;
+        // Held to the end, or the pump could announce the end in between and the file would lack its last line.
+        let mut output = shared.output();
+        let was_running = shared.state.send_if_modified(|state| {
+            let running = state.phase == JobPhase::Running;
+            if running {
+                state.held = Held::Detached;
+            }
+            running
+        });
+        if !was_running {
+            return DetachOutcome::AlreadyEnded;
+        }
+        *lock(&shared.deadline) = Some(Instant::now() + lifetime.min(LONGEST_LIFETIME));
+        // The pump looks at the new deadline.
+        shared.entry.told.notify_one();
+        for collector in output.each() {
+            collector.file_instead_of_head();
+        }
+        DetachOutcome::Detached
+    }
+
+    /// Kills the tree: SIGTERM, the grace period of its [`Spec`](crate::Spec), SIGKILL. Returns at once.
+    pub fn stop(&self) {
+        self.shared.entry.cut(Ended::Stopped);
+    }
+
+    /// The same, and waits until nothing is left, for at most the grace period and two seconds.
+    pub async fn kill(&self) -> Exit {
+        self.stop();
+        let patience = self.shared.entry.grace + KILL_WAIT;
+        // After that the exit that is known is returned, or `Lost`.
+        let _ = tokio::time::timeout(patience, self.wait_gone()).await;
+        self.shared.end().exit
+    }
+
+    /// Kills the tree with SIGKILL at once. Without effect on one that was told to stop before.
+    pub fn kill_now(&self) {
+        self.shared.entry.kill_now(Ended::Stopped);
+    }
+
+    /// A copy of what is kept of an output now.
+    pub fn output(&self, stream: OutputStream) -> Captured {
+        self.shared.output().get(stream).map(|collector| collector.snapshot()).unwrap_or_default()
+    }
+
+    /// Looks at the first bytes of an output, as far as memory has them, without a copy. The command cannot
+    /// go on printing meanwhile.
+    pub fn peek<T>(&self, stream: OutputStream, look: impl FnOnce(&[u8]) -> T) -> T {
+        match self.shared.output().get(stream) {
+            Some(collector) => look(collector.head()),
+            None => look(&[]),
+        }
+    }
+
+    /// How much came of an output so far.
+    pub fn total_bytes(&self, stream: OutputStream) -> u64 {
+        self.shared.output().get(stream).map_or(0, |collector| collector.total_bytes())
+    }
+
+    /// Reads up to `max` bytes of an output from `offset` on, out of memory or the file; less if memory and
+    /// file meet there. Bytes that were not kept are left out, which the offset of the part tells. A read of
+    /// the file blocks as any file does.
+    pub fn read_from(&self, stream: OutputStream, offset: u64, max: usize) -> OutputPart {
+        let locate = |offset: u64| {
+            let mut output = self.shared.output();
+            output.get(stream).map(|collector| collector.locate(offset, max))
+        };
+        let tail_start = || self.shared.output().get(stream).map_or(0, |collector| collector.tail_start());
+        let found = locate(offset).and_then(|place| place.fetch());
+        // The file was removed: only the tail is left.
+        let found = found.or_else(|| locate(tail_start()).and_then(|place| place.fetch()));
+        found.unwrap_or_default()
+    }
+
+    /// Puts an output into a file, from the first byte on and from now on, and says what is in it. A file
+    /// that was begun earlier stays the one; else `file` is used, or with `None` the one that the
+    /// [`Capture`](crate::Capture) names. An error says why there is no such file; it is never an error of the
+    /// command.
+    pub fn keep_in_file(&self, stream: OutputStream, file: Option<SpillFile>) -> Result<Spilled, String> {
+        match self.shared.output().get(stream) {
+            Some(collector) => collector.start_file(file),
+            None => Err("this output is not kept".to_owned()),
+        }
+    }
+}
+
+impl JobShared {
+    pub fn new(entry: Arc<Entry>, leftovers: Leftovers, mode: OutputMode, limits: RunLimits) -> Arc<Self> {
+        let RunLimits { timeout, stdout, stderr, both } = limits;
+        let output = JobOutput {
+            stdout: Collector::new(stdout),
+            stderr: match mode {
+                OutputMode::Separate => Some(Collector::new(stderr)),
+                OutputMode::Merged => None,
+            },
+            both: both.map(Collector::new),
+        };
+        let state =
+            JobState { phase: JobPhase::Running, held: Held::InForeground, total_bytes: 0, file_full: false };
+        Arc::new(Self {
+            entry,
+            leftovers,
+            output: Mutex::new(output),
+            deadline: Mutex::new(timeout.map(|timeout| Instant::now() + timeout.min(LONGEST_LIFETIME))),
+            state: watch::Sender::new(state),
+            end: OnceLock::new(),
+        })
+    }
+
+    fn output(&self) -> MutexGuard<'_, JobOutput> {
+        lock(&self.output)
+    }
+
+    pub fn deadline(&self) -> Option<Instant> {
+        *lock(&self.deadline)
+    }
+
+    /// Takes what came out of a pipe.
+    pub fn push(&self, stream: OutputStream, chunk: &[u8]) -> Flow {
+        let mut output = self.output();
+        let flow = output.get(stream).map_or(Flow::GoOn, |collector| collector.push(chunk));
+        if let Some(both) = &mut output.both {
+            both.push(chunk);
+        }
+        let file_full = output.each().any(|collector| collector.is_file_full());
+        drop(output);
+        self.state.send_modify(|state| {
+            state.total_bytes += chunk.len() as u64;
+            state.file_full |= file_full;
+        });
+        flow
+    }
+
+    /// The main process has ended and its output is read. What it left running may go on printing, to the
+    /// file if there is to be one. The first announcement counts.
+    pub fn announce_end(&self, facts: EndFacts) {
+        if self.end.get().is_some() {
+            return;
+        }
+        // Held to the end; see `CommandJob::detach`.
+        let mut output = self.output();
+        for collector in output.each() {
+            collector.write_exit_line(facts.exit);
+            collector.file_with_next_byte();
+        }
+        if self.end.set(facts).is_ok() {
+            self.state.send_modify(|state| state.phase = JobPhase::Ended);
+        }
+    }
+
+    /// Nothing of the tree is left, and nothing more is read.
+    pub fn announce_gone(&self) {
+        for collector in self.output().each() {
+            collector.close_file();
+        }
+        self.state.send_modify(|state| state.phase = JobPhase::Gone);
+    }
+
+    fn end(&self) -> EndFacts {
+        let unknown = || EndFacts {
+            exit: Exit::Lost,
+            ended: Ended::Stopped,
+            note: Vec::new(),
+            duration: Duration::ZERO,
+        };
+        self.end.get().cloned().unwrap_or_else(unknown)
+    }
+
+    fn finished(&self) -> Finished {
+        let EndFacts { exit, ended, note, duration } = self.end();
+        let mut output = self.output();
+        let mut snapshot =
+            |stream| output.get(stream).map(|collector| collector.snapshot()).unwrap_or_default();
+        let (stdout, stderr) = (snapshot(OutputStream::Stdout), snapshot(OutputStream::Stderr));
+        Finished { exit, ended, stdout, stderr, note, duration }
+    }
+}
+
+impl JobOutput {
+    fn get(&mut self, stream: OutputStream) -> Option<&mut Collector> {
+        match stream {
+            OutputStream::Stdout => Some(&mut self.stdout),
+            OutputStream::Stderr => self.stderr.as_mut(),
+            OutputStream::Both => self.both.as_mut(),
+        }
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut Collector> {
+        std::iter::once(&mut self.stdout).chain(&mut self.stderr).chain(&mut self.both)
+    }
+}
+
+/// Nothing is done under these locks that could leave their value half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,105 @@
+//! What happens to a command, told to any number of readers.
+//!
+//! There is no queue that a slow reader could fill: each reader compares the state of the command with what it
+//! was told last. So growth is told in fewer, larger steps to a reader that comes seldom, and everything else
+//! exactly once.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use super::{Held, JobPhase, JobShared, JobState};
+use crate::{Ended, Exit};
+
+/// Something that happened to a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobEvent {
+    /// It runs.
+    Started {
+        /// Its main process.
+        pid: i32,
+    },
+    /// It printed something.
+    OutputGrew {
+        /// Bytes of stdout and stderr together, since the start.
+        total_bytes: u64,
+    },
+    /// The file of an output is full; what comes now is kept only as far as the tail in memory goes.
+    OutputCapReached,
+    /// It goes on without its caller.
+    Detached,
+    /// The main process has ended and its output is read.
+    Exited {
+        /// With which code or by which signal.
+        exit: Exit,
+        /// What made it end.
+        ended: Ended,
+    },
+    /// Nothing of the tree is left, and all that it printed is read. The last event.
+    Gone,
+}
+
+/// The events of one command for one reader; see [`CommandJob::events`](crate::CommandJob::events).
+pub struct JobEvents {
+    shared: Arc<JobShared>,
+    state: watch::Receiver<JobState>,
+    /// `None` until the start was told.
+    told: Option<JobState>,
+}
+
+impl JobEvents {
+    pub(super) fn new(shared: Arc<JobShared>) -> Self {
+        let state = shared.state.subscribe();
+        Self { shared, state, told: None }
+    }
+
+    /// The next event; `None` after [`JobEvent::Gone`]. Cancel-safe.
+    pub async fn next(&mut self) -> Option<JobEvent> {
+        loop {
+            let now = *self.state.borrow_and_update();
+            if let Some(event) = self.news(now) {
+                return Some(event);
+            }
+            if now.phase == JobPhase::Gone {
+                return None;
+            }
+            self.state.changed().await.ok()?;
+        }
+    }
+
+    /// The oldest thing that was not told yet.
+    fn news(&mut self, now: JobState) -> Option<JobEvent> {
+        let Some(told) = &mut self.told else {
+            self.told = Some(JobState {
+                phase: JobPhase::Running,
+                held: Held::InForeground,
+                total_bytes: 0,
+                file_full: false,
+            });
+            return Some(JobEvent::Started { pid: self.shared.entry.pid });
+        };
+        if now.held != told.held {
+            told.held = now.held;
+            return Some(JobEvent::Detached);
+        }
+        if now.total_bytes > told.total_bytes {
+            told.total_bytes = now.total_bytes;
+            return Some(JobEvent::OutputGrew { total_bytes: now.total_bytes });
+        }
+        if now.file_full && !told.file_full {
+            told.file_full = true;
+            return Some(JobEvent::OutputCapReached);
+        }
+        if now.phase > told.phase {
+            let was_running = told.phase == JobPhase::Running;
+            if was_running {
+                told.phase = JobPhase::Ended;
+                let end = self.shared.end();
+                return Some(JobEvent::Exited { exit: end.exit, ended: end.ended });
+            }
+            told.phase = JobPhase::Gone;
+            return Some(JobEvent::Gone);
+        }
+        None
+    }
+}

@@ -1,0 +1,168 @@
+//! Scopes: which commands belong to the same owner, and how they end together.
+//!
+//! A scope is a part of a ledger. What is started in it ends with it, and so do the scopes inside; its siblings
+//! and the scopes around it do not notice. The surprising thing: a scope that has ended is closed for good, so
+//! that a command that is started at the same moment is refused or killed, not missed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::ledger::{Book, KILL_WAIT, Listed, Stage};
+use crate::{ChildLimits, Ended, ExecError, Ledger};
+
+/// How the commands of a scope are ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScopeEndPolicy {
+    /// Commands may come to their own end for at most this long; then as with `Stop`. What ended commands left
+    /// running in the background is not waited for.
+    Wait(Duration),
+    /// SIGTERM; SIGKILL after the grace period of each command.
+    Stop,
+    /// SIGKILL at once.
+    LeaveNothing,
+}
+
+/// One owner's part of a book. Its drop kills what is in it.
+pub(crate) struct CommandScope {
+    pub book: Arc<Book>,
+    /// The numbers of the scopes around it and its own, the outermost first.
+    pub path: Arc<[u64]>,
+    /// Their names with `/` between them.
+    pub name: Arc<str>,
+}
+
+impl Default for CommandScope {
+    fn default() -> Self {
+        Self::with_limits(ChildLimits::default())
+    }
+}
+
+impl CommandScope {
+    /// The outermost scope of a new book, whose children run within these limits.
+    pub fn with_limits(limits: ChildLimits) -> Self {
+        let book = Arc::new(Book { limits, ..Book::default() });
+        let id = book.next_id();
+        book.pages().open_scopes.insert(id);
+        Self { book, path: Arc::new([id]), name: "session".into() }
+    }
+
+    fn id(&self) -> u64 {
+        // A path has at least the number of its own scope.
+        self.path.last().copied().unwrap_or_default()
+    }
+
+    fn is_open(&self) -> bool {
+        let pages = self.book.pages();
+        self.path.iter().all(|scope| pages.open_scopes.contains(scope))
+    }
+
+    /// Whether a command may be started here.
+    pub fn must_be_open(&self, label: &str) -> Result<(), ExecError> {
+        if self.is_open() {
+            return Ok(());
+        }
+        Err(ExecError::ScopeEnded { label: label.to_owned(), scope: self.name.to_string() })
+    }
+
+    /// Puts a child on the ledger. If its scope has ended meanwhile, it is killed.
+    pub fn enter(&self, listed: Listed) -> Result<(), ExecError> {
+        let entry = Arc::clone(&listed.entry);
+        self.book.pages().entries.insert(entry.id, listed);
+        // The end of a scope closes it first and looks for children then. So either it finds this child, or we
+        // find the scope closed.
+        self.must_be_open(&entry.label).inspect_err(|_| entry.cut(Ended::Stopped))
+    }
+
+    /// The children in this scope and those inside it, oldest first.
+    pub fn listed(&self) -> Vec<Listed> {
+        let id = self.id();
+        let pages = self.book.pages();
+        pages.entries.values().filter(|listed| listed.entry.scopes.contains(&id)).cloned().collect()
+    }
+
+    fn close(&self) {
+        self.book.pages().open_scopes.remove(&self.id());
+    }
+}
+
+impl Drop for CommandScope {
+    fn drop(&mut self) {
+        self.close();
+        for listed in self.listed() {
+            listed.entry.cut(Ended::Stopped);
+        }
+    }
+}
+
+impl Ledger {
+    /// A scope inside this one, for an owner that may end earlier: what is started with the ledger that is
+    /// returned ends with it, and at the latest with this one.
+    pub fn open_scope(&self, name: &str) -> Self {
+        let around = &self.scope;
+        let id = around.book.next_id();
+        around.book.pages().open_scopes.insert(id);
+        let path = around.path.iter().copied().chain([id]).collect();
+        let name = format!("{}/{name}", around.name).into();
+        Self { scope: Arc::new(CommandScope { book: Arc::clone(&around.book), path, name }) }
+    }
+
+    /// Ends this scope and those inside it, and waits until all of their trees are gone, but not longer than
+    /// the longest grace period and two seconds for the kernel. From the moment of the killing on nothing can
+    /// be started in it any more. The trees die also if this is not polled to its end.
+    pub async fn end(&self, policy: ScopeEndPolicy) {
+        match policy {
+            ScopeEndPolicy::Wait(limit) => drop(tokio::time::timeout(limit, self.until_idle()).await),
+            ScopeEndPolicy::Stop | ScopeEndPolicy::LeaveNothing => {}
+        }
+        self.scope.close();
+        let listed = self.scope.listed();
+        match policy {
+            ScopeEndPolicy::Wait(_) | ScopeEndPolicy::Stop => stop(&listed).await,
+            ScopeEndPolicy::LeaveNothing => {
+                for listed in &listed {
+                    listed.entry.kill_now(Ended::Stopped);
+                }
+                all_gone(&listed, KILL_WAIT).await;
+            }
+        }
+    }
+
+    /// Kills every tree in this scope and those inside it as [`ScopeEndPolicy::Stop`] does, and leaves the scope
+    /// open.
+    pub async fn kill_all(&self) {
+        stop(&self.scope.listed()).await;
+    }
+
+    /// Until no main process is running, those included that were started meanwhile.
+    async fn until_idle(&self) {
+        loop {
+            let mut listed = self.scope.listed();
+            listed.retain(|listed| *listed.entry.stage.borrow() == Stage::Running);
+            let Some(oldest) = listed.first() else { return };
+            oldest.ended().await;
+            // Of a runtime that has ended, the stage stays as it was; then there is nothing to wait for.
+            if *oldest.entry.stage.borrow() == Stage::Running {
+                return;
+            }
+        }
+    }
+}
+
+/// SIGTERM, SIGKILL after the grace period of each, and a moment for the kernel.
+async fn stop(listed: &[Listed]) {
+    for listed in listed {
+        listed.entry.cut(Ended::Stopped);
+    }
+    let longest = listed.iter().map(|listed| listed.entry.grace).max().unwrap_or_default();
+    all_gone(listed, longest + KILL_WAIT).await;
+}
+
+async fn all_gone(listed: &[Listed], at_most: Duration) {
+    let all = async {
+        for listed in listed {
+            listed.gone().await;
+        }
+    };
+    // A process in an uninterruptible system call, or of another user, is left to its supervisor.
+    let _ = tokio::time::timeout(at_most, all).await;
+}
