@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use lathe_exec::{Exit, Ledger};
+use lathe_exec::Exit;
 use lathe_protocol::HookEvent;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -80,14 +80,14 @@ impl Default for Background {
 
 impl Background {
     /// Looks after a process from now on, or gives it back if there is no free slot.
-    pub fn adopt(self: &Arc<Self>, adopted: Adopted, ledger: &Ledger) -> Result<(), Box<Adopted>> {
+    pub fn adopt(self: &Arc<Self>, adopted: Adopted) -> Result<(), Box<Adopted>> {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return Err(Box::new(adopted));
         };
-        let (background, ledger) = (Arc::clone(self), ledger.clone());
+        let background = Arc::clone(self);
         self.tasks.spawn(async move {
             let cancel = background.cancel.clone();
-            if let Some(result) = adopted.follow(&ledger, &cancel).await {
+            if let Some(result) = adopted.follow(&cancel).await {
                 background.done().push((result, slot));
                 background.news.notify_waiters();
             }
@@ -135,7 +135,7 @@ impl Background {
 
 impl Adopted {
     /// Follows the process to its end. None if the session ended first.
-    async fn follow(mut self, ledger: &Ledger, cancel: &CancellationToken) -> Option<AsyncResult> {
+    async fn follow(mut self, cancel: &CancellationToken) -> Option<AsyncResult> {
         let deadline = Instant::now() + self.timeout;
         let pause = loop {
             match self.process.watch(deadline, cancel).await {
@@ -146,7 +146,7 @@ impl Adopted {
         };
         let (end, answer, exit) = match pause {
             Pause::Ended(exit) => {
-                self.process.linger(ledger, deadline, cancel).await;
+                self.process.linger(deadline, cancel).await;
                 (FrameEnd::Exited(exit), self.answer(exit), Some(exit))
             }
             Pause::TimedOut | Pause::Cancelled | Pause::SaysAsync(_) => {
@@ -155,7 +155,7 @@ impl Adopted {
                 (FrameEnd::Cancelled, Answer { problems: vec![problem], ..Answer::default() }, None)
             }
         };
-        self.process.frames.ended(self.process.printed(), end, cancel).await;
+        self.process.frames.ended(&self.process.printed(), end, cancel).await;
         if cancel.is_cancelled() {
             return None;
         }
@@ -172,7 +172,7 @@ impl Adopted {
         };
         let too_late = self.too_late();
         let at = At { event: &self.speaker.event, facts: &too_late };
-        let mut answer = Answer::of_command(printed, said, exit, &self.speaker.label, at);
+        let mut answer = Answer::of_command(&printed, said, exit, &self.speaker.label, at);
         if self.wakes {
             let no = |problem: &ProblemKind| matches!(problem, ProblemKind::Exited { code: 2, .. });
             answer.problems.retain(|problem| !no(problem));

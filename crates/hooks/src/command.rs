@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lathe_exec::{ExecError, Leftovers, Running, Spec, StdinSource};
+use lathe_exec::{ExecError, ForegroundCommand, Leftovers, Spec, StdinSource};
 use lathe_protocol::settings::CommandHook;
 use lathe_protocol::{HookEvent, HookInput};
 use tokio::time::Instant;
@@ -15,7 +15,7 @@ use crate::frames::{FrameEnd, FrameWriter};
 use crate::handler::Firing;
 use crate::limit::{HookPlace, NoHookPlace, StartTries};
 use crate::merge::Speaker;
-use crate::process::{Pause, Printed, Process};
+use crate::process::{Pause, Printed, Process, limits};
 use crate::registry::sensible_time;
 use crate::source::HookSource;
 use crate::text::shorten;
@@ -113,18 +113,18 @@ async fn follow(
     match process.watch(Instant::now() + timeout, cancel).await {
         Pause::Ended(exit) => {
             let printed = process.printed();
-            process.frames.ended(printed, FrameEnd::Exited(exit), cancel).await;
+            process.frames.ended(&printed, FrameEnd::Exited(exit), cancel).await;
             let at = At { event: &speaker.event, facts: &firing.facts };
-            Answer::of_command(printed, &printed.stdout.text(), exit, &speaker.label, at)
+            Answer::of_command(&printed, &printed.stdout.text(), exit, &speaker.label, at)
         }
         Pause::TimedOut => {
             process.kill().await;
-            process.frames.ended(process.printed(), FrameEnd::Cancelled, cancel).await;
+            process.frames.ended(&process.printed(), FrameEnd::Cancelled, cancel).await;
             Answer::failed(ProblemKind::TimedOut(timeout), &firing.facts)
         }
         Pause::Cancelled => {
             process.kill().await;
-            process.frames.ended(process.printed(), FrameEnd::Cancelled, cancel).await;
+            process.frames.ended(&process.printed(), FrameEnd::Cancelled, cancel).await;
             Answer::cancelled()
         }
         Pause::SaysAsync(output) => {
@@ -151,16 +151,20 @@ async fn leave(
         wakes,
         spill_dir: firing.context.spill_dir.map(Path::to_owned),
     };
-    let Err(homeless) = firing.background.adopt(adopted, &firing.services.ledger) else {
+    let Err(homeless) = firing.background.adopt(adopted) else {
         return Answer::default();
     };
     let Process { frames, .. } = &homeless.process;
     homeless.process.kill().await;
-    frames.ended(homeless.process.printed(), FrameEnd::Cancelled, firing.context.cancel).await;
+    frames.ended(&homeless.process.printed(), FrameEnd::Cancelled, firing.context.cancel).await;
     Answer::failed(ProblemKind::TooManyInBackground, &firing.facts)
 }
 
-fn start(hook: &CommandHook, source: &HookSource, firing: &Firing<'_>) -> Result<Running, ExecError> {
+fn start(
+    hook: &CommandHook,
+    source: &HookSource,
+    firing: &Firing<'_>,
+) -> Result<ForegroundCommand, ExecError> {
     let env = environment(firing.context, firing.input, source);
     let spec = |program: &str, args: Vec<String>| {
         let mut spec = Spec::new(program, firing.context.cwd);
@@ -170,26 +174,26 @@ fn start(hook: &CommandHook, source: &HookSource, firing: &Firing<'_>) -> Result
         spec.label = format!("{} hook: {}", firing.hook_name, shorten(&hook.command, 80));
         spec.grace = GRACE;
         // Only its first line of output tells whether it may go on; see `process.rs`.
-        spec.leftovers = Leftovers::KeepForSession;
+        spec.leftovers = Leftovers::UntilDropped;
         spec
     };
-    let ledger = &firing.services.ledger;
+    let run = |spec| firing.services.ledger.start(spec, limits());
     if let Some(args) = &hook.args {
         let fill = |text: &str| fill_in(text, &env);
-        return ledger.spawn(spec(&fill(&hook.command), args.iter().map(|arg| fill(arg)).collect()));
+        return run(spec(&fill(&hook.command), args.iter().map(|arg| fill(arg)).collect()));
     }
     let command = hook.command.clone();
     if hook.shell.as_deref() == Some("powershell") {
         let flags = ["-NoProfile", "-NonInteractive", "-Command"].map(str::to_owned);
-        return ledger.spawn(spec("pwsh", flags.into_iter().chain([command]).collect()));
+        return run(spec("pwsh", flags.into_iter().chain([command]).collect()));
     }
     let shell_args = vec!["-c".to_owned(), command];
-    match ledger.spawn(spec("bash", shell_args.clone())) {
+    match run(spec("bash", shell_args.clone())) {
         // Small systems have no bash; a hook that insists on it says so.
         Err(ExecError::Start { source, .. })
             if source.kind() == std::io::ErrorKind::NotFound && hook.shell.is_none() =>
         {
-            ledger.spawn(spec("/bin/sh", shell_args))
+            run(spec("/bin/sh", shell_args))
         }
         started => started,
     }

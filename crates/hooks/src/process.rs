@@ -1,5 +1,5 @@
-//! One command hook as it runs: reads what it prints within bounds, tells the frames about it, and notices
-//! the end, the timeout, or that the hook wants to go on by itself.
+//! One command hook as it runs: tells the frames what it prints, and notices the end, the timeout, or that the
+//! hook wants to go on by itself. Reading and bounding the output is `lathe_exec`'s.
 //!
 //! The surprising thing: a command is started so that what it leaves behind may live on, because only its
 //! first line of output tells whether it wants that. Dropping the process kills the whole tree, and that is
@@ -7,9 +7,10 @@
 
 use std::time::Duration;
 
-use lathe_exec::{Exit, Ledger, OutputPipe, Running};
+use lathe_exec::{
+    Capture, Captured, Exit, ForegroundCommand, JobEvents, OutputLimit, OutputStream, RunLimits,
+};
 use lathe_protocol::{HookEvent, HookOutput};
-use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
@@ -21,59 +22,45 @@ pub(crate) const MAX_STDOUT: usize = 2 * 1024 * 1024;
 const MAX_STDERR: usize = 256 * 1024;
 /// What frames show of both together: enough bytes for the characters of a text.
 const MAX_BOTH: usize = 4 * MAX_TEXT_CHARS;
-const READ_BYTES: usize = 64 * 1024;
+/// The line that says that a hook goes on by itself is short; a first line longer than this is something else.
+const MAX_MARKER: usize = 64 * 1024;
 
-/// How long outputs are read after the main process has ended, if somebody still holds them.
-const DRAIN: Duration = Duration::from_millis(200);
-
-/// How often a background tree without output is looked for.
-const LINGER_POLL: Duration = Duration::from_millis(250);
+/// What is kept of a hook's outputs. Its time is kept by [`Process::watch`].
+pub(crate) fn limits() -> RunLimits {
+    let start_of = |head_bytes| Capture { head_bytes, tail_bytes: 0, spill: None, limit: OutputLimit::None };
+    RunLimits {
+        timeout: None,
+        stdout: start_of(MAX_STDOUT),
+        stderr: start_of(MAX_STDERR),
+        both: Some(start_of(MAX_BOTH)),
+    }
+}
 
 /// The start of an output.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
-    bytes: Vec<u8>,
-    max: usize,
-    total: u64,
-}
+pub(crate) struct Kept(Captured);
 
 impl Kept {
-    fn new(max: usize) -> Self {
-        Self { bytes: Vec::new(), max, total: 0 }
-    }
-
-    fn push(&mut self, chunk: &[u8]) {
-        self.total += chunk.len() as u64;
-        let room = self.max - self.bytes.len();
-        self.bytes.extend_from_slice(&chunk[..room.min(chunk.len())]);
-    }
-
     pub fn is_complete(&self) -> bool {
-        self.total == self.bytes.len() as u64
+        self.0.is_complete()
     }
 
     pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes).into_owned()
+        String::from_utf8_lossy(&self.0.head).into_owned()
     }
 
     pub fn frame_text(&self) -> String {
-        frame_text(&self.bytes)
+        frame_text(&self.0.head)
     }
 }
 
 /// What a command has printed.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Printed {
     pub stdout: Kept,
     pub stderr: Kept,
     /// Both in the order they came.
     pub both: Kept,
-}
-
-impl Default for Printed {
-    fn default() -> Self {
-        Self { stdout: Kept::new(MAX_STDOUT), stderr: Kept::new(MAX_STDERR), both: Kept::new(MAX_BOTH) }
-    }
 }
 
 /// Why [`Process::watch`] returned.
@@ -89,56 +76,10 @@ pub(crate) enum Pause {
     SaysAsync(Box<HookOutput>),
 }
 
-/// The reading side of a command's outputs.
-struct Outputs {
-    stdout: Option<OutputPipe>,
-    stderr: Option<OutputPipe>,
-    buffers: [Vec<u8>; 2],
-    printed: Printed,
-}
-
-impl Outputs {
-    fn is_open(&self) -> bool {
-        self.stdout.is_some() || self.stderr.is_some()
-    }
-
-    /// Reads once from whichever has something; never returns when both are closed. Cancel-safe.
-    async fn step(&mut self) -> usize {
-        let Printed { stdout, stderr, both } = &mut self.printed;
-        let [out, err] = &mut self.buffers;
-        let (kept, chunk) = tokio::select! {
-            biased;
-            count = read(&mut self.stdout, out) => (stdout, &out[..count]),
-            count = read(&mut self.stderr, err) => (stderr, &err[..count]),
-        };
-        kept.push(chunk);
-        both.push(chunk);
-        chunk.len()
-    }
-
-    /// After the end of the main process: what is in the pipes. Not for long if somebody holds them open,
-    /// but always what was there when the time was over.
-    async fn drain(&mut self) {
-        const AT_MOST_LATE: usize = 1024 * 1024;
-        let until = Instant::now() + DRAIN;
-        let mut late = 0;
-        while self.is_open() && late < AT_MOST_LATE {
-            let count = tokio::select! {
-                biased;
-                count = self.step() => count,
-                () = tokio::time::sleep_until(until) => return,
-            };
-            if Instant::now() >= until {
-                late += count;
-            }
-        }
-    }
-}
-
 /// A running command hook.
 pub(crate) struct Process {
-    running: Running,
-    outputs: Outputs,
+    command: ForegroundCommand,
+    events: JobEvents,
     pub frames: FrameWriter,
     ticks: Interval,
     /// Bytes of both outputs when the last frame went out.
@@ -161,20 +102,20 @@ enum News {
 }
 
 impl Process {
-    pub fn new(mut running: Running, frames: FrameWriter, progress_every: Duration) -> Self {
+    pub fn new(command: ForegroundCommand, frames: FrameWriter, progress_every: Duration) -> Self {
         let mut ticks = tokio::time::interval_at(Instant::now() + progress_every, progress_every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let outputs = Outputs {
-            stdout: running.stdout.take(),
-            stderr: running.stderr.take(),
-            buffers: [vec![0; READ_BYTES], vec![0; READ_BYTES]],
-            printed: Printed::default(),
-        };
-        Self { running, outputs, frames, ticks, shown: 0, first_line: FirstLine::Awaited, exit: None }
+        let events = command.events();
+        Self { command, events, frames, ticks, shown: 0, first_line: FirstLine::Awaited, exit: None }
     }
 
-    pub fn printed(&self) -> &Printed {
-        &self.outputs.printed
+    pub fn printed(&self) -> Printed {
+        let kept = |stream| Kept(self.command.output(stream));
+        Printed {
+            stdout: kept(OutputStream::Stdout),
+            stderr: kept(OutputStream::Stderr),
+            both: kept(OutputStream::Both),
+        }
     }
 
     /// Follows the command until something must be decided. Can be called again after
@@ -188,10 +129,10 @@ impl Process {
             let news = tokio::select! {
                 biased;
                 () = cancel.cancelled() => News::Pause(Pause::Cancelled),
-                exit = self.running.wait() => News::Ended(exit),
+                exit = self.command.exit() => News::Ended(exit),
                 () = tokio::time::sleep_until(deadline) => News::Pause(Pause::TimedOut),
                 _ = self.ticks.tick() => News::Tick,
-                _ = self.outputs.step() => News::Output,
+                Some(_) = self.events.next() => News::Output,
             };
             match news {
                 News::Output => {
@@ -202,7 +143,6 @@ impl Process {
                 News::Tick => self.show_progress(cancel).await,
                 News::Pause(pause) => return pause,
                 News::Ended(exit) => {
-                    self.outputs.drain().await;
                     self.exit = Some(exit);
                     return match self.says_async(Complete::AtEnd) {
                         Some(output) => Pause::SaysAsync(output),
@@ -214,12 +154,12 @@ impl Process {
     }
 
     async fn show_progress(&mut self, cancel: &CancellationToken) {
-        let both = &self.outputs.printed.both;
+        let total = self.command.total_bytes(OutputStream::Both);
         // Past what frames can show, another one would say the same again.
-        let full = self.shown >= both.max as u64;
-        if both.total > self.shown && !full {
-            self.shown = both.total;
-            self.frames.progress(&self.outputs.printed, cancel).await;
+        let full = self.shown >= MAX_BOTH as u64;
+        if total > self.shown && !full {
+            self.shown = total;
+            self.frames.progress(&self.printed(), cancel).await;
         }
     }
 
@@ -228,37 +168,33 @@ impl Process {
         if self.first_line == FirstLine::Read {
             return None;
         }
-        let bytes = &self.outputs.printed.stdout.bytes;
-        let line = match (bytes.iter().position(|byte| *byte == b'\n'), complete) {
-            (Some(end), _) => &bytes[..end],
-            (None, Complete::AtEnd) => &bytes[..],
-            // The marker is short; a line that has grown past one read is something else.
-            (None, Complete::WithNewline) if bytes.len() > READ_BYTES => &[],
-            (None, Complete::WithNewline) => return None,
-        };
+        let line = self.command.peek(OutputStream::Stdout, |bytes| {
+            let line = match (bytes.iter().position(|byte| *byte == b'\n'), complete) {
+                (Some(end), _) => &bytes[..end],
+                (None, Complete::AtEnd) => bytes,
+                (None, Complete::WithNewline) if bytes.len() > MAX_MARKER => &[],
+                (None, Complete::WithNewline) => return None,
+            };
+            Some(String::from_utf8_lossy(line).into_owned())
+        })?;
         self.first_line = FirstLine::Read;
-        async_marker(&String::from_utf8_lossy(line)).map(Box::new)
+        async_marker(&line).map(Box::new)
     }
 
     /// Kills the tree and waits for its end.
     pub async fn kill(&self) {
-        self.running.kill().await;
+        self.command.kill().await;
     }
 
     /// For a hook that goes on by itself: after the main process ended, until nothing of its tree is left,
     /// the deadline is over, or the token fires.
-    pub async fn linger(&mut self, ledger: &Ledger, deadline: Instant, cancel: &CancellationToken) {
-        let pid = self.running.pid();
-        while ledger.live().iter().any(|process| process.pid == pid) {
-            tokio::select! {
-                biased;
-                () = cancel.cancelled() => return,
-                () = tokio::time::sleep_until(deadline) => return,
-                _ = self.outputs.step() => {}
-                () = tokio::time::sleep(LINGER_POLL) => {}
-            }
+    pub async fn linger(&self, deadline: Instant, cancel: &CancellationToken) {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => {}
+            () = tokio::time::sleep_until(deadline) => {}
+            () = self.command.wait_gone() => {}
         }
-        self.outputs.drain().await;
     }
 }
 
@@ -266,18 +202,6 @@ impl Process {
 enum Complete {
     WithNewline,
     AtEnd,
-}
-
-/// Reads once; closes the pipe at its end and then never returns. Cancel-safe.
-async fn read(pipe: &mut Option<OutputPipe>, buffer: &mut [u8]) -> usize {
-    let Some(open) = pipe else { return std::future::pending().await };
-    match open.read(buffer).await {
-        Ok(count @ 1..) => count,
-        Ok(0) | Err(_) => {
-            *pipe = None;
-            0
-        }
-    }
 }
 
 /// The answer `{"async": true, …}`, if this line is one.
