@@ -6,6 +6,7 @@
 //! turns, and medians are compared. What is sent and timed is in `measure.rs`; here are only the options.
 
 mod figures;
+mod host_size;
 mod measure;
 mod permission;
 mod process;
@@ -55,7 +56,8 @@ pub fn run(args: &[String]) -> Result<Outcome> {
         None => build(&repo)?,
     };
     let lathe = Subject::new("lathe", vec![binary.to_string_lossy().into_owned()]);
-    let figures = measure::all(&lathe, &options.peers, options.effort)?;
+    let host_size = host_size::build(&repo)?;
+    let figures = measure::all(&lathe, &options.peers, options.effort, host_size)?;
     match options.print {
         Print::Table => print!("{}", figures.as_text()),
         Print::Json => println!("{:#}", figures.as_json()),

@@ -5,6 +5,7 @@
 //! it; its floor is `bash` running the same command.
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -43,11 +44,11 @@ pub(super) const SESSIONS: usize = 3;
 /// How much slower the last turns may be than the first. They send a longer request; they must not do more.
 pub(super) const FLAT: f64 = 1.5;
 
-/// Runs everything and returns the table.
-pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort) -> Result<Figures> {
+/// Runs everything and returns the table. `host_size` is the program that `host_size.rs` builds.
+pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort, host_size: PathBuf) -> Result<Figures> {
     let server = Server::start()?;
     let place = Place::new(server.base_url().to_owned())?;
-    let bench = Bench { server, place, lathe, peers, effort };
+    let bench = Bench { server, place, lathe, peers, effort, host_size };
     let mut figures = Figures { peers: peers.iter().map(|peer| peer.name.clone()).collect(), rows: vec![] };
     let curl = bench.curl()?;
     figures.rows.push(bench.version()?);
@@ -62,6 +63,7 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort) -> Result<Figures
     figures.rows.push(bench.many_rules()?);
     figures.rows.extend(bench.searches()?);
     figures.rows.push(bench.streaming()?);
+    figures.rows.extend(bench.host_sizes()?);
     Ok(figures)
 }
 
@@ -72,6 +74,8 @@ pub(super) struct Bench<'a> {
     lathe: &'a Subject,
     peers: &'a [Subject],
     pub(super) effort: Effort,
+    /// The program that `host_size.rs` measures with.
+    pub(super) host_size: PathBuf,
 }
 
 /// A finished run and what the server saw of it.
