@@ -240,6 +240,10 @@ struct Enlisted {
 }
 
 impl Book {
+    pub fn with_limits(limits: ChildLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
     pub fn pages(&self) -> MutexGuard<'_, Pages> {
         // Nothing is done under the lock that could leave the pages half changed.
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)

@@ -40,7 +40,7 @@ impl Default for CommandScope {
 impl CommandScope {
     /// The outermost scope of a new book, whose children run within these limits.
     pub fn with_limits(limits: ChildLimits) -> Self {
-        let book = Arc::new(Book { limits, ..Book::default() });
+        let book = Arc::new(Book::with_limits(limits));
         let id = book.next_id();
         book.pages().open_scopes.insert(id);
         Self { book, path: Arc::new([id]), name: "session".into() }

@@ -106,7 +106,7 @@ fn requests_of_many_agents_find_the_line_and_turn_that_answered_them() {
 /// What the reference sends is taken by the API, so it must be taken here: a check that is too strict shows.
 #[test]
 fn requests_of_the_reference_are_not_refused() {
-    let Some(corpus) = corpus() else { return };
+    let Some(corpus) = recordings() else { return };
     let mut refused = Vec::new();
     let engine = Engine::new(Script::parse("ok", "turns: [{text: ok}]").unwrap()).unwrap();
     let mut compared = 0;
