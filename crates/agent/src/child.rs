@@ -7,9 +7,10 @@
 
 use std::path::PathBuf;
 
+use lathe_exec::ScopeEndPolicy;
 use lathe_models::catalog::Phase as CatalogPhase;
 use lathe_protocol::{ContentBlock, InboundUser};
-use lathe_tools::{AgentPlace, ToolSet, Workspace};
+use lathe_tools::{AgentEnd, AgentPlace, AgentReport, AgentRequest, Workspace};
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{AgentMeta, Durability, SessionPaths, TranscriptWriter, write_agent_meta};
 use tokio_util::sync::CancellationToken;
@@ -23,52 +24,14 @@ use crate::prompt::{PromptChoice, SystemPrompt};
 use crate::session::TurnHandle;
 use crate::turn::{Outcome, Stats, Turn};
 
-/// What an agent below another is asked to do, and with what.
-pub struct ChildRequest {
-    /// The kind of agent, as definitions name it.
-    pub agent_type: String,
-    /// What it is to do, in a few words, for lists.
-    pub description: String,
-    pub prompt: String,
-    /// Its whole system prompt.
-    pub system_prompt: String,
-    pub tools: ToolSet,
-    /// A name of the catalogue; without one it has the model of the agent that starts it.
-    pub model: Option<String>,
-    /// Where it works; without one where the agent that starts it stands.
-    pub folder: Option<PathBuf>,
-    /// Answers of the model; none means no limit.
-    pub max_rounds: Option<u32>,
-}
-
-/// What became of an agent below another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ChildReport {
-    pub agent_id: String,
-    /// The last text of the model.
-    pub text: String,
-    pub end: ChildEnd,
-}
-
-/// How an agent below another ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ChildEnd {
-    Completed,
-    /// A limit of the session or of the agent was reached.
-    LimitReached,
-    Interrupted,
-    /// The model could not be asked.
-    Failed(String),
-}
-
 impl AgentHandle {
     /// Runs an agent below this one to the end of its prompt. `tool_use_id` is the call that asks for it.
-    pub async fn run_child(
+    pub(crate) async fn run_child(
         &self,
-        request: ChildRequest,
+        request: AgentRequest,
         tool_use_id: &str,
         cancel: &CancellationToken,
-    ) -> ChildReport {
+    ) -> AgentReport {
         let prompt = request.prompt.clone();
         let mut child = self.open_child(request, tool_use_id);
         let handle = TurnHandle { cancel: cancel.child_token(), preempt: CancellationToken::new() };
@@ -81,18 +44,18 @@ impl AgentHandle {
         let text = std::mem::take(&mut turn.stats.last_text);
         let end = match outcome {
             Outcome::Ended(ending) => end_of(ending),
-            Outcome::Interrupted(_) => ChildEnd::Interrupted,
-            Outcome::Failed(error) => ChildEnd::Failed(error.to_string()),
+            Outcome::Interrupted(_) => AgentEnd::Interrupted,
+            Outcome::Failed(error) => AgentEnd::Failed(error.to_string()),
             Outcome::OutOfRoom(_) => {
-                ChildEnd::Failed("its conversation filled the model's window".to_owned())
+                AgentEnd::Failed("its conversation filled the model's window".to_owned())
             }
-            Outcome::Command(_) => ChildEnd::Completed,
+            Outcome::Command(_) => AgentEnd::Completed,
         };
         let agent_id = child.close().await;
-        ChildReport { agent_id, text, end }
+        AgentReport { agent_id, text, end }
     }
 
-    fn open_child(&self, request: ChildRequest, tool_use_id: &str) -> Agent {
+    fn open_child(&self, request: AgentRequest, tool_use_id: &str) -> Agent {
         let identity = ChildIdentity {
             agent_id: self.session.process.host.uuid(),
             agent_type: request.agent_type.clone(),
@@ -129,14 +92,14 @@ impl AgentHandle {
         let place = self.workspace.place();
         let mut workspace = self.workspace.as_ref().clone();
         let root = folder.unwrap_or_else(|| place.cwd.clone());
-        workspace.ledger = lathe_exec::Ledger::default();
+        workspace.ledger = self.workspace.ledger.open_scope("agent");
         workspace.root.clone_from(&root);
         let place = AgentPlace { cwd: root, directories: place.directories.clone(), ..AgentPlace::default() };
         workspace.with_own_place(place)
     }
 
     /// Its journal, in a file beside the session's own, with a sidecar that says what the agent is.
-    fn open_child_file(&self, identity: &ChildIdentity, request: &ChildRequest) -> Journal {
+    fn open_child_file(&self, identity: &ChildIdentity, request: &AgentRequest) -> Journal {
         let (files, id) = (&self.session.files, &identity.agent_id);
         if let Some(main) = files.path() {
             let paths = SessionPaths::of_transcript(&main);
@@ -161,20 +124,20 @@ impl AgentHandle {
     }
 }
 
-fn end_of(ending: Ending) -> ChildEnd {
+fn end_of(ending: Ending) -> AgentEnd {
     match ending {
         Ending::Completed
         | Ending::HookStopped
         | Ending::StopHookPrevented
         | Ending::StopHookCap
-        | Ending::NothingAsked => ChildEnd::Completed,
-        Ending::MaxTurns(_) | Ending::Budget => ChildEnd::LimitReached,
-        Ending::Preempted | Ending::Deferred | Ending::DeferredUnavailable => ChildEnd::Interrupted,
-        Ending::OutOfTokens => ChildEnd::Failed("its answers were longer than the output limit".to_owned()),
-        Ending::CutOff => ChildEnd::Failed("the stream of its answer kept breaking".to_owned()),
-        Ending::Refused => ChildEnd::Failed("the model refused".to_owned()),
+        | Ending::NothingAsked => AgentEnd::Completed,
+        Ending::MaxTurns(_) | Ending::Budget => AgentEnd::LimitReached,
+        Ending::Preempted | Ending::Deferred | Ending::DeferredUnavailable => AgentEnd::Interrupted,
+        Ending::OutOfTokens => AgentEnd::Failed("its answers were longer than the output limit".to_owned()),
+        Ending::CutOff => AgentEnd::Failed("the stream of its answer kept breaking".to_owned()),
+        Ending::Refused => AgentEnd::Failed("the model refused".to_owned()),
         Ending::StructuredOutputExhausted => {
-            ChildEnd::Failed("its answer never had the wanted shape".to_owned())
+            AgentEnd::Failed("its answer never had the wanted shape".to_owned())
         }
     }
 }
@@ -182,7 +145,7 @@ fn end_of(ending: Ending) -> ChildEnd {
 impl Agent {
     /// The agent has ended: its commands end too, and its file is closed. Returns its id.
     async fn close(self) -> String {
-        self.handle.workspace.ledger.kill_all().await;
+        self.handle.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         let id = self.handle.identity.child().map(|child| child.agent_id.clone()).unwrap_or_default();
         self.handle.session.files.close_agent(&id);
         id

@@ -1,12 +1,16 @@
-//! What tools do to the session, which today is plan mode: when it begins, what the model is told while it lasts, and
-//! which mode follows it. The tools themselves are declared in `tools`; what may run meanwhile is decided by
+//! What tools do to the session: agents that they start (`child.rs`), and plan mode: when it begins, what the model is
+//! told while it lasts, and which mode follows it. The tools themselves are declared in `tools`; what may run meanwhile is decided by
 //! `permissions`.
+
+use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use lathe_permissions::ModeRefused;
 use lathe_protocol::PermissionMode;
-use lathe_tools::SessionActions;
 use lathe_tools::plan::{ExitPlanMode, HOW_TO_PLAN, rules_of_planning};
+use lathe_tools::{AgentReport, AgentRequest, SessionActions};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
 
 use crate::agent::AgentHandle;
 
@@ -24,6 +28,25 @@ impl SessionActions for AgentHandle {
             // A host that agrees may have chosen a mode at the same time; then that one holds.
             if self.scope().mode() == PermissionMode::Plan {
                 self.follow(self.view().mode_before_plan.unwrap_or_default()).await;
+            }
+        })
+    }
+
+    fn run_agent(
+        self: Arc<Self>,
+        request: AgentRequest,
+        tool_use_id: String,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, AgentReport> {
+        Box::pin(async move {
+            // A task of its own, because a turn inside a turn would need twice the stack. Its owner is this call:
+            // dropping the set ends the task.
+            let mut task = JoinSet::new();
+            task.spawn(async move { self.run_child(request, &tool_use_id, &cancel).await });
+            match task.join_next().await {
+                Some(Ok(report)) => report,
+                Some(Err(error)) => AgentReport::failed(error.to_string()),
+                None => AgentReport::failed("it never began".to_owned()),
             }
         })
     }

@@ -43,7 +43,7 @@ pub use grep::Grep;
 pub use notebook_edit::NotebookEdit;
 pub use read::Read;
 pub use schema::{InvalidInput, validate};
-pub use session::{DetachedSession, SessionActions};
+pub use session::{AgentEnd, AgentReport, AgentRequest, DetachedSession, SessionActions};
 pub use structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
 pub use tool::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
 pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};

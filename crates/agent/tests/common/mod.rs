@@ -292,10 +292,15 @@ pub struct Talk {
 
 impl Talk {
     pub fn start(setup: Setup) -> Self {
+        Self::start_config(setup.config())
+    }
+
+    /// The same for a session that was put together by hand.
+    pub fn start_config(config: SessionConfig) -> Self {
         let (lines, inbox) = mpsc::channel(16);
         let (out, frames) = mpsc::channel(16);
         let signals = Signals::default();
-        let session = tokio::spawn(lathe_agent::run(setup.config(), inbox, out, signals.clone()));
+        let session = tokio::spawn(lathe_agent::run(config, inbox, out, signals.clone()));
         Self { lines: Some(lines), frames, signals, session }
     }
 
