@@ -1,5 +1,5 @@
-//! Builds the lines a host reads. Every frame of a session is made here, so that ids, times and the
-//! fields that frames share are filled in one place.
+//! Builds the lines a host reads: ids, times and the fields that frames share are filled in here. A frame that one
+//! place alone needs may be built there.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

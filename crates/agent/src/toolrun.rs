@@ -1,5 +1,5 @@
 //! The only way to a tool, for every caller: look-up → schema → input check → hooks → permission → call
-//! → hooks → instructions that became due → bounded result. The order of this file is the order in which things happen.
+//! → hooks → result. The order of this file is the order in which things happen.
 //!
 //! A call is validated and described once, when its block is finished ([`FinishedBlock`]), and again only when a hook
 //! or the host has written another input. What is *decided* from the description is never kept: `permit.rs` looks at
