@@ -104,7 +104,7 @@ pub struct AgentView {
     pub system: Arc<SystemPrompt>,
     /// Where it stands, and what it has seen there.
     pub place: Arc<AgentPlace>,
-    /// The mode it works in, and the directories it may work in.
+    /// The mode it works in and the directories it may work in, which come in with each question to the rules.
     pub scope: PermissionScope,
     /// The mode that planning interrupted.
     pub mode_before_plan: Option<PermissionMode>,
@@ -193,11 +193,6 @@ impl AgentHandle {
     /// Puts a changed view in the place of the one there is.
     pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
         self.cell.change(change)
-    }
-
-    /// The mode and the working directories.
-    pub fn scope(&self) -> PermissionScope {
-        self.view().scope.clone()
     }
 
     /// The tools the agent has now; a host may bring one along.

@@ -46,7 +46,7 @@ impl Agent {
         let (handle, session) = (self.handle.clone(), self.handle.session.clone());
         let announced = self.journal.take_announced();
         let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| handle.frames.uuid());
-        let (mode, now) = (handle.scope().mode().as_str(), handle.frames.now());
+        let (mode, now) = (handle.view().scope.mode().as_str(), handle.frames.now());
         self.journal.prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
         self.publish_prompt_id();
         session.checkpoint_prompt(&uuid);
@@ -141,7 +141,7 @@ pub(crate) fn init_frame(agent: &AgentHandle, prompt: Option<&str>) -> lathe_pro
     init.uuid = agent.frames.uuid();
     init.cwd = agent.workspace.cwd().display().to_string();
     init.model.clone_from(&agent.choice().id);
-    init.permission_mode = agent.scope().mode().to_string();
+    init.permission_mode = agent.view().scope.mode().to_string();
     init.tools = agent.tools().names().map(str::to_owned).collect();
     init.mcp_servers.extend(agent.session.introduction().mcp_servers());
     init.slash_commands = commands::listing(agent).into_iter().map(|command| command.name).collect();

@@ -66,7 +66,8 @@ impl AgentHandle {
             choice: self.choice_of_child(request.model.as_deref()),
             workspace: self.workspace_of_child(request.folder),
             tools: request.tools,
-            scope: self.scope(),
+            // It may do what the agent that starts it may do; whoever changes that later changes it for one of them.
+            scope: self.view().scope.clone(),
             system: SystemPrompt {
                 choice: PromptChoice { replace: Some(request.system_prompt), ..PromptChoice::default() },
                 ..SystemPrompt::default()

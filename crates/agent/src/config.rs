@@ -36,6 +36,7 @@ pub struct SessionConfig {
     pub main: AgentConfig,
     /// Names of tools that exist, so that a call to one this session does not have says so.
     pub known_tools: Vec<String>,
+    /// The rules, for all agents of the session.
     pub permissions: Engine,
     /// US dollars for the whole run, of all agents together; none means no limit.
     pub max_budget_usd: Option<f64>,

@@ -60,7 +60,8 @@ impl Agent {
     /// The conversation that was told of them is gone: they are read again, and what lies further down is due
     /// again.
     pub(crate) fn begin_instructions_anew(&mut self) {
-        let read = self.instructions.read_again(LoadReason::SessionStart, self.handle.session.read_check());
+        let may_read = self.handle.session.read_check();
+        let read = self.instructions.read_again(LoadReason::SessionStart, may_read);
         self.replace_instructions(read);
     }
 

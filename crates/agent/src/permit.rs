@@ -142,16 +142,15 @@ impl Question<'_> {
 
 /// What the rules say about a call, and the mode they say it in.
 fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judged, PermissionMode) {
-    let cwd = agent.workspace.cwd();
-    let scope = agent.scope();
+    let view = agent.view();
     let judged = agent.session.permissions().judge(&PermissionQuestion {
         tool: &call.name,
         input: &input.value,
         call: &input.description,
-        cwd: &cwd,
-        scope: &scope,
+        cwd: &view.place.cwd,
+        scope: &view.scope,
     });
-    (judged, scope.mode())
+    (judged, view.scope.mode())
 }
 
 /// A hook that says no, or not now.
@@ -361,7 +360,7 @@ async fn granted(
     Permitted::Yes { input, place, meta }
 }
 
-/// Applies an update to the session, and to the settings file it names.
+/// Applies an update to the rules of the session and to the agent that asked, and to the settings file it names.
 pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
     let (applied, before, mode) = agent.change(|view| {
         let before = view.scope.mode();

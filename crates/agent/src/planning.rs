@@ -17,7 +17,7 @@ use crate::agent::AgentHandle;
 impl SessionActions for AgentHandle {
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
-            if self.scope().mode() != PermissionMode::Plan {
+            if self.view().scope.mode() != PermissionMode::Plan {
                 self.follow(PermissionMode::Plan).await;
             }
         })
@@ -25,9 +25,10 @@ impl SessionActions for AgentHandle {
 
     fn leave_plan_mode(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
+            let view = self.view();
             // A host that agrees may have chosen a mode at the same time; then that one holds.
-            if self.scope().mode() == PermissionMode::Plan {
-                self.follow(self.view().mode_before_plan.unwrap_or_default()).await;
+            if view.scope.mode() == PermissionMode::Plan {
+                self.follow(view.mode_before_plan.unwrap_or_default()).await;
             }
         })
     }
@@ -54,7 +55,7 @@ impl SessionActions for AgentHandle {
 
 /// What the model is told at the start of a turn in plan mode.
 pub(crate) fn note(agent: &AgentHandle) -> Option<String> {
-    if agent.scope().mode() != PermissionMode::Plan {
+    if agent.view().scope.mode() != PermissionMode::Plan {
         return None;
     }
     let rules = match agent.tool(ExitPlanMode::NAME) {
@@ -75,14 +76,13 @@ impl AgentHandle {
 
     /// Changes the permission mode, and remembers what planning interrupts.
     pub(crate) fn change_mode(&self, mode: PermissionMode) -> Result<(), ModeRefused> {
-        let before = {
-            let before = self.scope().mode();
-            self.change(|view| view.scope.set_mode(mode))?;
-            before
-        };
-        if mode == PermissionMode::Plan && before != PermissionMode::Plan {
-            self.change(|view| view.mode_before_plan = Some(before));
-        }
-        Ok(())
+        self.change(|view| {
+            let before = view.scope.mode();
+            view.scope.set_mode(mode)?;
+            if mode == PermissionMode::Plan && before != PermissionMode::Plan {
+                view.mode_before_plan = Some(before);
+            }
+            Ok(())
+        })
     }
 }

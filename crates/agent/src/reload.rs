@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use lathe_hooks::HookSource;
-use lathe_permissions::{Engine, RuleSource, SourcedRule};
+use lathe_permissions::{RuleSource, SourcedRule};
 use lathe_protocol::PermissionBehavior;
 use lathe_protocol::hooks::{ConfigChangeInput, HookEventInput};
 use lathe_protocol::settings::HooksSettings;
@@ -15,7 +15,7 @@ use lathe_settings::{Changed, Source};
 use tokio_util::sync::CancellationToken;
 
 use crate::access::Reloaded;
-use crate::agent::AgentHandle;
+use crate::agent::{AgentHandle, AgentIdentity, AgentView};
 
 /// A rule and who wrote it.
 pub type SettingsRule = (PermissionBehavior, RuleSource, SourcedRule);
@@ -67,26 +67,36 @@ impl AgentHandle {
         self.session.set_hook_env(env.hooks);
         self.workspace.env.set_base(env.tools);
         self.change(|view| view.compact.follow(compaction));
-        let (warnings, mode) = {
-            let before = self.scope().mode();
-            let warnings = replace_rules(&mut self.session.permissions(), rules);
-            let mode = self.change(|view| {
-                view.scope.replace_directories(&directories.removed, &directories.added);
-                if bypass == BypassMode::Forbidden {
-                    view.scope.forbid_bypass();
-                }
-                view.scope.mode()
-            });
-            (warnings, (mode != before).then_some(mode))
+        troubles.extend(self.take_rules(rules, bypass));
+        let follow = |view: &mut AgentView| {
+            let before = view.scope.mode();
+            view.scope.replace_directories(&directories.removed, &directories.added);
+            if bypass == BypassMode::Forbidden {
+                view.scope.forbid_bypass();
+            }
+            Arc::make_mut(&mut view.place).change_directories(&directories.removed, &directories.added);
+            (view.scope.mode() != before).then(|| view.scope.mode())
         };
-        self.workspace.change_dirs(&directories.removed, &directories.added);
-        troubles.extend(warnings);
+        // The files are the session's, whichever of its agents notices that they changed.
+        let mode = self.session.main.change(follow);
+        if self.identity != AgentIdentity::Main {
+            self.change(follow);
+        }
         for trouble in troubles {
             self.session.emit(self.frames.note("settings_changed", &trouble)).await;
         }
         if let Some(mode) = mode {
             self.session.emit(self.frames.mode_changed(mode.as_str())).await;
         }
+    }
+
+    /// The rules of the files, for all agents; what is wrong with them.
+    fn take_rules(&self, rules: Vec<SettingsRule>, bypass: BypassMode) -> Vec<String> {
+        let mut engine = self.session.permissions();
+        if bypass == BypassMode::Forbidden {
+            engine.forbid_bypass();
+        }
+        engine.replace_settings_rules(rules).iter().map(ToString::to_string).collect()
     }
 
     fn take_hooks(&self, hooks: &[(HookSource, HooksSettings)]) -> Vec<String> {
@@ -108,11 +118,6 @@ pub enum BypassMode {
     AsStarted,
     /// Somebody forbids it.
     Forbidden,
-}
-
-fn replace_rules(engine: &mut Engine, rules: Vec<SettingsRule>) -> Vec<String> {
-    let warnings = engine.replace_settings_rules(rules);
-    warnings.iter().map(ToString::to_string).collect()
 }
 
 /// The name of a source in `ConfigChange`; what was given on the command line is no configuration of anybody.

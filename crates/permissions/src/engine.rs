@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lathe_protocol::CallSubject;
-use lathe_protocol::permission::PermissionBehavior;
+use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
 
 use crate::bash;
 use crate::decision::{Decision, Denied, Reason, ShownAs};
@@ -62,6 +62,8 @@ pub struct Engine {
     config: EngineConfig,
     pub(crate) home: Option<String>,
     root: Option<WorkingDir>,
+    /// No agent may work in `bypassPermissions` any more, whatever its scope says.
+    bypass_forbidden: bool,
     readable: Vec<WorkingDir>,
     pub(crate) deny: RuleSet,
     pub(crate) ask: RuleSet,
@@ -74,6 +76,7 @@ impl Engine {
         Self {
             home: config.home.as_ref().and_then(|home| home.to_str()).map(str::to_owned),
             root: config.root.as_deref().map(WorkingDir::new),
+            bypass_forbidden: false,
             readable: config.readable_dirs.iter().map(|dir| WorkingDir::new(dir)).collect(),
             deny: RuleSet::new(PermissionBehavior::Deny),
             ask: RuleSet::new(PermissionBehavior::Ask),
@@ -171,6 +174,12 @@ impl Engine {
         })
     }
 
+    /// From now on no question is decided in `bypassPermissions`: an agent that is still in it is asked like in
+    /// `default`.
+    pub fn forbid_bypass(&mut self) {
+        self.bypass_forbidden = true;
+    }
+
     /// Lets the session read a folder that is no working directory: its own outputs and the like.
     pub fn add_readable(&mut self, dir: &Path) {
         self.readable.push(WorkingDir::new(dir));
@@ -190,6 +199,11 @@ impl Engine {
     /// Decides about one call, and says which place on disk the decision is about. Whoever carries the call out
     /// must use that place: the path of the input may lead elsewhere by then.
     pub fn judge(&self, question: &PermissionQuestion<'_>) -> Judged {
+        if self.bypass_forbidden && question.mode() == PermissionMode::BypassPermissions {
+            let mut scope = question.scope.clone();
+            scope.forbid_bypass();
+            return self.judge(&PermissionQuestion { scope: &scope, ..*question });
+        }
         let tool = current_name(question.tool);
         let file = match question.call.subject() {
             CallSubject::File { path, access } => Some(FileCall::locate(self, path, access, question.cwd)),

@@ -680,6 +680,18 @@ fn modes_that_are_not_available_are_refused() {
     assert!(mode_warning(PermissionMode::Plan).is_none());
 }
 
+#[test]
+fn a_mode_that_is_forbidden_while_agents_are_in_it_counts_for_none_of_them() {
+    let mut project = project(PermissionMode::BypassPermissions);
+    check_bash(&project, "npm test", "allow");
+    project.engine.forbid_bypass();
+    check_bash(&project, "npm test", "ask");
+    check(&project, "SomethingNew", json!({}), "ask");
+    assert_eq!(project.engine.scope.mode(), PermissionMode::BypassPermissions);
+    project.engine.scope.forbid_bypass();
+    assert_eq!(project.engine.scope.mode(), PermissionMode::Default);
+}
+
 fn update(value: Value) -> PermissionUpdate {
     serde_json::from_value(value).unwrap()
 }

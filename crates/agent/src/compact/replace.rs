@@ -59,7 +59,8 @@ impl Turn<'_> {
             todos.as_ref(),
             RESTORED_TOKENS.min(self.limits().threshold / 10),
         );
-        let memory = self.agent.instructions.read_again(LoadReason::Compact, self.session.read_check());
+        let memory =
+            self.agent.instructions.read_again(LoadReason::Compact, self.agent.handle.session.read_check());
         let preamble = memory.as_ref().and_then(preamble_of);
         let next = match trigger {
             Trigger::Auto if !tail.ends_with_prompt => Wording::WorkGoesOn,

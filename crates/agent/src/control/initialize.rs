@@ -114,7 +114,7 @@ fn response(agent: &AgentHandle, body: &InitializeRequest, state: &str) -> Value
         "analytics_disabled": true,
         "claude_code_version": agent.session.init.claude_code_version,
         "pid": agent.session.process.host.process_id(),
-        "current_permission_mode": agent.scope().mode().as_str(),
+        "current_permission_mode": agent.view().scope.mode().as_str(),
         "session_state": state,
         "fast_mode_state": "off",
         "fast_mode_disabled_reason": "sdk_opt_in_required",

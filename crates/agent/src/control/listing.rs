@@ -76,8 +76,8 @@ fn directories(agent: &AgentHandle, of_files: &Value) -> Vec<Value> {
     let given = agent.session.init.additional_directories.iter().flatten();
     let given: Vec<&str> = given.map(String::as_str).collect();
     let root = agent.workspace.root.clone();
-    let scope = agent.scope();
-    let added = scope.working_dirs().filter(|dir| {
+    let view = agent.view();
+    let added = view.scope.working_dirs().filter(|dir| {
         let in_files = listed.iter().any(|known| same(dir, known["path"].as_str().unwrap_or("")));
         *dir != root && !in_files
     });

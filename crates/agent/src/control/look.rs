@@ -117,7 +117,7 @@ pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Rep
     let cwd = agent.workspace.cwd();
     let path = cwd.join(&body.path);
     let input = json!({"file_path": path.display().to_string()});
-    let scope = agent.scope();
+    let view = agent.view();
     let judged = {
         let rules = agent.session.permissions();
         let call = rules.describe(CallSubject::read(input["file_path"].as_str()));
@@ -126,7 +126,7 @@ pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Rep
             input: &input,
             call: &call,
             cwd: &cwd,
-            scope: &scope,
+            scope: &view.scope,
         })
     };
     let (Decision::Allow(_), Some(place)) = (judged.decision, judged.place) else {
