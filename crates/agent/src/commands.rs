@@ -8,26 +8,16 @@
 mod clear;
 mod compact;
 mod local;
-mod table;
 
 use lathe_protocol::control::SlashCommand;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 
-use crate::agent::{Agent, AgentHandle};
-use crate::announce::init_frame;
-use crate::decide::Ending;
-use crate::journal::CommandRecord;
+use crate::record::journal::CommandRecord;
+use crate::state::agent::{Agent, AgentHandle};
+use crate::state::commands::{Builtin, Found, SlashCommands};
+use crate::turn::announce::init_frame;
+use crate::turn::decide::Ending;
 use crate::turn::{Outcome, Turn};
-use table::{Builtin, Found};
-
-/// Whether prompts may be commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum SlashCommands {
-    #[default]
-    On,
-    /// `/name` is text like any other.
-    Off,
-}
 
 /// What becomes of a prompt.
 pub(crate) enum Dispatch {
@@ -63,7 +53,7 @@ pub struct CommandEnd {
 /// Decides who answers a prompt.
 pub(crate) fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> Dispatch {
     let Some((name, args)) = call_of(agent, prompt) else { return Dispatch::Prompt { note: None } };
-    match table::find(name, can_compact(agent)) {
+    match crate::state::commands::find(name, can_compact(agent)) {
         Some(found) => Dispatch::Command(Box::new(Invocation {
             name: name.to_owned(),
             args: args.to_owned(),
@@ -82,12 +72,14 @@ pub(crate) fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
 /// The commands there are, as hosts list them.
 pub(crate) fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
     match agent.session.slash_commands {
-        SlashCommands::On => table::available(can_compact(agent)).map(Builtin::for_hosts).collect(),
+        SlashCommands::On => {
+            crate::state::commands::available(can_compact(agent)).map(Builtin::for_hosts).collect()
+        }
         SlashCommands::Off => Vec::new(),
     }
 }
 
-fn can_compact(agent: &AgentHandle) -> crate::compact::policy::Switch {
+fn can_compact(agent: &AgentHandle) -> crate::state::compact_policy::Switch {
     agent.view().compact.policy.manual
 }
 
@@ -139,14 +131,14 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<Invocation>) -> Outcome {
         return Outcome::Ended(Ending::Budget);
     }
     match builtin.kind {
-        table::Kind::Clear => clear::run(turn, &call).await,
-        table::Kind::Compact => compact::run(turn, &call).await,
-        table::Kind::Context
-        | table::Kind::Usage
-        | table::Kind::Model
-        | table::Kind::Effort
-        | table::Kind::Rename
-        | table::Kind::Autocompact => local::run(turn, &call, builtin).await,
+        crate::state::commands::Kind::Clear => clear::run(turn, &call).await,
+        crate::state::commands::Kind::Compact => compact::run(turn, &call).await,
+        crate::state::commands::Kind::Context
+        | crate::state::commands::Kind::Usage
+        | crate::state::commands::Kind::Model
+        | crate::state::commands::Kind::Effort
+        | crate::state::commands::Kind::Rename
+        | crate::state::commands::Kind::Autocompact => local::run(turn, &call, builtin).await,
     }
 }
 

@@ -7,7 +7,6 @@
 //! ever: see [`policy`].
 
 mod ask;
-pub mod policy;
 mod replace;
 mod restore;
 mod summary;
@@ -21,11 +20,11 @@ use lathe_protocol::system::CompactBoundary;
 use lathe_protocol::{Outbound, UserMessage};
 use serde_json::Value;
 
-use crate::agent::AgentHandle;
-use crate::estimate::text_tokens;
-use crate::history::TailBounds;
+use crate::record::estimate::text_tokens;
+use crate::record::history::TailBounds;
+use crate::state::agent::AgentHandle;
+use crate::state::compact_policy::{CompactPolicy, Context, Limits, Memory, Step};
 use crate::turn::{Outcome, Phase, Turn};
-use policy::{CompactPolicy, Context, Limits, Memory, Step};
 use replace::Replacement;
 
 /// The newest part that stays word for word.
@@ -185,7 +184,7 @@ impl Turn<'_> {
     }
 
     fn spent_too_much(&self) -> Option<Outcome> {
-        self.session.over_budget().then_some(Outcome::Ended(crate::decide::Ending::Budget))
+        self.session.over_budget().then_some(Outcome::Ended(crate::turn::decide::Ending::Budget))
     }
 
     /// Compacts in the middle of a turn: the frames follow at once, and the turn goes on.
@@ -321,7 +320,7 @@ impl AgentHandle {
     }
 }
 
-impl crate::frames::Frames {
+impl crate::state::frames::Frames {
     /// A compaction begins.
     fn compacting(&self, trigger: Trigger) -> Outbound {
         Outbound::system(lathe_protocol::system::Status {

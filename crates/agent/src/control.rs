@@ -7,8 +7,10 @@
 //! lines are read meanwhile.
 
 mod aside;
+pub mod beside;
 mod change;
 mod context;
+pub mod context_report;
 mod initialize;
 mod listing;
 mod look;
@@ -21,9 +23,9 @@ use lathe_protocol::control::{ControlError, RenameSessionRequest};
 use lathe_protocol::{ControlRequest, ControlRequestBody, ControlResponse};
 use serde_json::{Value, json};
 
-use crate::agent::AgentHandle;
-use crate::beside::Beside;
+use crate::control::beside::Beside;
 use crate::session::TurnHandle;
+use crate::state::agent::AgentHandle;
 
 /// What becomes of a request.
 pub(crate) enum Reply {

@@ -1,59 +1,55 @@
 //! The loop: a session takes prompts, each becomes a turn, a turn samples answers and runs tools until
 //! it is done, and ends with exactly one result.
 //!
-//! Follow `session.rs` → `turn.rs` → `sampling.rs` → `toolrun.rs` → `finish.rs`. Nothing here reads the
-//! environment, prints, or knows a vendor; what a session needs comes in as a [`SessionConfig`].
+//! The folders stand in the order in which a prompt passes them, and no file uses a folder behind its own (checked by
+//! `xtask house`). Nothing here reads the environment, prints, or knows a vendor; what a session needs comes in as a
+//! [`SessionConfig`].
 #![allow(missing_docs, reason = "fields that say what they are; modules and types are documented")]
 
-pub mod access;
-pub mod agent;
-mod announce;
-pub mod answer;
-pub mod ask;
-mod beside;
-mod calls;
-pub mod checkpoints;
-pub mod child;
-pub mod commands;
-pub mod compact;
-pub mod config;
-mod context;
-mod control;
-pub mod decide;
-mod deferred;
-pub mod era;
-pub mod estimate;
-pub mod finish;
-pub mod frames;
-pub mod history;
-mod hooking;
-pub mod host;
-mod instructions;
-mod introduction;
-pub mod journal;
-mod lines;
-mod onequestion;
-mod permit;
-mod planning;
-pub mod process;
-pub mod prompt;
-pub mod queue;
-mod reload;
-mod request;
-mod sampling;
-pub mod schedule;
-pub mod services;
-pub mod session;
-mod structured;
-pub mod toolrun;
-pub mod totals;
-pub mod turn;
-mod work;
+// Takes the host's lines, runs one turn after the other.
+mod session;
 
-pub use commands::SlashCommands;
-pub use compact::policy::{CompactPolicy, Switch};
-pub use config::{
+// Prompts that are commands.
+mod commands;
+
+// Requests of the host to a running session.
+mod control;
+
+// Makes room in a conversation.
+mod compact;
+
+// The loop of a turn: ask the model, run its calls, decide what follows.
+mod turn;
+
+// The way of one tool call.
+mod call;
+
+// What changes around a session between two rounds.
+mod changes;
+
+// Where events meet the hook engine.
+mod hooks;
+
+// Requests to the model.
+mod model;
+
+// What the process, a session and an agent own.
+mod state;
+
+// What a conversation leaves behind.
+mod record;
+
+pub use record::checkpoints::{CheckpointsConfig, share_copies};
+pub use record::journal::Journal;
+pub use session::{SessionEnd, Signals, run};
+pub use state::access::{BypassMode, DirectoryChanges, NoSettings, Reloaded, SessionEnv, SettingsAccess};
+pub use state::commands::SlashCommands;
+pub use state::compact_policy::{CompactPolicy, Switch};
+pub use state::config::{
     AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, Setup,
     StateFrames, TurnLimits,
 };
-pub use session::{SessionEnd, Signals, run};
+pub use state::era::{ClientFacts, Era};
+pub use state::host::{Host, iso_time};
+pub use state::process::ProcessServices;
+pub use state::prompt::{PromptChoice, PromptEnvironment, SystemPrompt, environment_text};

@@ -2,6 +2,9 @@
 //! Everything that waits for the host waits here; the turn itself is `turn.rs`, what becomes of a line
 //! that the host writes is `lines.rs`.
 
+mod lines;
+mod work;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,21 +15,20 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Agent, AgentHandle};
-use crate::announce::{init_frame, is_blank, prompt_blocks};
-use crate::beside::Beside;
-use crate::checkpoints::Checkpoints;
+use crate::call::planning;
+use crate::call::toolrun::ToolCall;
 use crate::commands::{self, Dispatch};
-use crate::config::{SessionConfig, Setup};
-use crate::finish::{Finished, finish};
-use crate::hooking::submit::Submitted;
-use crate::journal::{Starts, Words};
-use crate::lines;
-use crate::planning;
-use crate::services::SessionServices;
-use crate::toolrun::ToolCall;
+use crate::control::beside::Beside;
+use crate::hooks::submit::Submitted;
+use crate::record::checkpoints::Checkpoints;
+use crate::record::journal::{Starts, Words};
+use crate::state::agent::{Agent, AgentHandle};
+use crate::state::config::{SessionConfig, Setup};
+use crate::state::services::SessionServices;
+use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
+use crate::turn::finish::{Finished, finish};
 use crate::turn::{Outcome, Stats, Turn};
-use crate::work::{Work, outcome_of};
+use work::{Work, outcome_of};
 
 /// How long a session with a call that was put off waits for the prompt of a host that has introduced itself.
 /// Hosts write both at once; with the prompt the call is part of its turn, and there is one result for both.

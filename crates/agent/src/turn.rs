@@ -1,6 +1,17 @@
 //! One prompt, from question to result. [`Turn::run`] is the only loop of the runtime: sample an answer
 //! (its tools run meanwhile), decide, again or finish.
 
+pub mod announce;
+mod calls;
+mod child;
+pub mod decide;
+pub mod deferred;
+pub mod finish;
+pub mod sampling;
+mod schedule;
+mod stop_hooks;
+mod structured;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,17 +24,17 @@ use lathe_tools::{CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Agent, AgentIdentity};
-use crate::announce::prompt_blocks;
-use crate::answer::Answer;
+use crate::call::toolrun::{Answered, ToolCall};
 use crate::commands::{self, CommandEnd};
 use crate::compact::OutOfRoom;
-use crate::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
-use crate::journal::{Starts, Words};
-use crate::services::SessionServices;
+use crate::record::answer::Answer;
+use crate::record::journal::{Starts, Words};
 use crate::session::TurnHandle;
-use crate::structured::Structured;
-use crate::toolrun::{Answered, ToolCall};
+use crate::state::agent::{Agent, AgentIdentity};
+use crate::state::services::SessionServices;
+use crate::turn::announce::prompt_blocks;
+use crate::turn::decide::{Ending, Next, Nudge, Nudges, RoundEnd, Used, decide};
+use crate::turn::structured::Structured;
 
 /// How a turn ended.
 #[derive(Debug)]
@@ -408,5 +419,5 @@ fn nudge_text(nudge: Nudge) -> &'static str {
 
 /// The round ended with an answer that asked for nothing more.
 pub(crate) fn answered(answer: &Answer) -> RoundEnd {
-    RoundEnd::Answered(crate::decide::StopReason::read(answer.stop_reason.as_deref()))
+    RoundEnd::Answered(crate::turn::decide::StopReason::read(answer.stop_reason.as_deref()))
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 
 use common::{Setup, Talk, line};
-use lathe_agent::checkpoints::CheckpointsConfig;
+use lathe_agent::CheckpointsConfig;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{Setup, Talk, line, of_type, prompt};
 use futures_util::future::BoxFuture;
-use lathe_agent::journal::Journal;
+use lathe_agent::Journal;
 use lathe_agent::{PromptSurface, SessionConfig};
 use lathe_protocol::{CallSubject, PermissionMode};
 use lathe_tools::{

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
-use lathe_agent::access::{Reloaded, SettingsAccess};
-use lathe_agent::journal::Journal;
+use lathe_agent::Journal;
 use lathe_agent::{Beginning, CompactPolicy, Switch};
+use lathe_agent::{Reloaded, SettingsAccess};
 use lathe_permissions::RuleSource;
 use lathe_protocol::{PermissionBehavior, PermissionUpdate};
 use lathe_settings::memory::{self, MemoryRequest};

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use common::{Setup, Talk, of_type, prompt, run};
 use lathe_agent::Beginning;
-use lathe_agent::journal::Journal;
+use lathe_agent::Journal;
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{Durability, ResumeAt, TranscriptWriter, load_for_resume};
 use serde_json::{Value, json};

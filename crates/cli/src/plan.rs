@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use lathe_agent::prompt::PromptChoice;
+use lathe_agent::PromptChoice;
 use lathe_agent::{PromptSurface, Setup};
 use lathe_launch::options::{Autocompact, Resume, SessionOptions, ToolChoice};
 use lathe_launch::{LaunchEnvironment, LaunchError};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lathe_agent::access::SessionEnv;
+use lathe_agent::SessionEnv;
 
 use crate::LATHE_VERSION;
 use crate::env::LaunchEnvironment;

@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lathe_agent::host::Host;
+use lathe_agent::Host;
 
 use crate::warning::{LaunchWarning, WarningSink};
 

@@ -33,7 +33,7 @@ pub use start::{PreparedSession, prepare};
 pub use warning::{LaunchWarning, WarningSink};
 
 // What options and a running session are made of, for callers that know no other crate of ours.
-pub use lathe_agent::prompt::PromptChoice;
+pub use lathe_agent::PromptChoice;
 pub use lathe_agent::{PromptSurface, SessionEnd, Setup, Signals};
 
 /// The protocol level that clients gate features on.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lathe_agent::access::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
+use lathe_agent::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
 use lathe_agent::{CompactPolicy, Switch};
 use lathe_hooks::{Enabled, EngineOptions, HookSource};
 use lathe_protocol::PermissionUpdate;

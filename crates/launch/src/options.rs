@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lathe_agent::prompt::PromptChoice;
+use lathe_agent::PromptChoice;
 use lathe_agent::{PromptSurface, Setup};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;

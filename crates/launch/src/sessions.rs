@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use lathe_agent::Beginning;
-use lathe_agent::checkpoints::share_copies;
-use lathe_agent::host::Host;
-use lathe_agent::journal::Journal;
+use lathe_agent::Host;
+use lathe_agent::Journal;
+use lathe_agent::share_copies;
 use lathe_protocol::PermissionMode;
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{

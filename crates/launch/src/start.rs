@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lathe_agent::checkpoints::CheckpointsConfig;
-use lathe_agent::era::{ClientFacts, Era};
-use lathe_agent::host::{Host, iso_time};
-use lathe_agent::process::ProcessServices;
-use lathe_agent::prompt::{Environment, SystemPrompt, environment_text};
+use lathe_agent::CheckpointsConfig;
+use lathe_agent::ProcessServices;
 use lathe_agent::{
     AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd,
     Signals, SlashCommands, StateFrames, TurnLimits,
 };
+use lathe_agent::{ClientFacts, Era};
+use lathe_agent::{Host, iso_time};
+use lathe_agent::{PromptEnvironment, SystemPrompt, environment_text};
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
@@ -338,7 +338,7 @@ fn system_prompt(
 ) -> SystemPrompt {
     let date = iso_time(host.now_ms());
     let dirs: Vec<String> = extra_dirs.iter().map(|dir| dir.display().to_string()).collect();
-    let environment = environment_text(&Environment {
+    let environment = environment_text(&PromptEnvironment {
         cwd,
         extra_dirs: &dirs,
         is_git: cwd.ancestors().any(|dir| dir.join(".git").exists()),

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::table::{Builtin, Kind};
 use super::{CommandEnd, Invocation};
-use crate::agent::AgentHandle;
-use crate::compact::policy::{CompactPolicy, Switch};
-use crate::context::ContextReport;
 use crate::control;
+use crate::control::context_report::ContextReport;
+use crate::state::agent::AgentHandle;
+use crate::state::commands::{Builtin, Kind};
+use crate::state::compact_policy::{CompactPolicy, Switch};
 use crate::turn::{Outcome, Turn};
 
 /// Answers a command that needs a terminal.

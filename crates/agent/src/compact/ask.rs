@@ -11,10 +11,10 @@ use lathe_models::{ErrorKind, ModelRequest, Role, WireMessage};
 use serde_json::{Value, json};
 
 use super::{Trouble, summary};
-use crate::answer::Answer;
-use crate::request;
-use crate::sampling::{GaveUp, Then, cut_short};
+use crate::model::request;
+use crate::record::answer::Answer;
 use crate::turn::Turn;
+use crate::turn::sampling::{GaveUp, Then, cut_short};
 
 /// How often a part is left out because even the request for a summary is too long. Enough for a conversation
 /// that has grown in a window twenty times as large.

@@ -7,8 +7,8 @@ use lathe_tools::{Shown, TODO_LIST_TOOL};
 use serde_json::Value;
 
 use super::summary::todo_text;
-use crate::agent::AgentHandle;
-use crate::estimate::{BYTES_PER_TOKEN, text_tokens};
+use crate::record::estimate::{BYTES_PER_TOKEN, text_tokens};
+use crate::state::agent::AgentHandle;
 
 /// Files that come back.
 const MAX_FILES: usize = 5;

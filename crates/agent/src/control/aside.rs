@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Reply;
-use crate::agent::AgentHandle;
+use crate::state::agent::AgentHandle;
 
 /// What stands in front of a side question.
 const SIDE_NOTE: &str = "The user asks the following aside, while the work above goes on \

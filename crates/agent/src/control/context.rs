@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::Reply;
-use crate::agent::AgentHandle;
-use crate::context::ContextReport;
+use crate::control::context_report::ContextReport;
+use crate::state::agent::AgentHandle;
 
 /// How full the window is.
 pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {

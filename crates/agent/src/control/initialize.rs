@@ -9,11 +9,11 @@ use lathe_tools::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
 use serde_json::{Value, json};
 
 use super::Reply;
-use crate::agent::AgentHandle;
 use crate::commands;
-use crate::introduction::{Introduction, without_effect};
-use crate::prompt::SystemPrompt;
 use crate::session::TurnHandle;
+use crate::state::agent::AgentHandle;
+use crate::state::introduction::{Introduction, without_effect};
+use crate::state::prompt::SystemPrompt;
 
 /// Takes in what the host brings and answers with what there is. May be repeated: the last one counts.
 pub(super) async fn answer(

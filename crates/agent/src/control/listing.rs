@@ -9,7 +9,7 @@ use lathe_protocol::HookEvent;
 use serde_json::{Value, json};
 
 use super::Reply;
-use crate::agent::AgentHandle;
+use crate::state::agent::AgentHandle;
 
 /// Events whose hooks may be limited to a subject, such as the name of a tool.
 const WITH_MATCHER: [HookEvent; 20] = [

@@ -10,8 +10,8 @@ use lathe_tools::Read;
 use serde_json::{Value, json};
 
 use super::Reply;
-use crate::agent::AgentHandle;
-use crate::introduction::NO_MCP;
+use crate::state::agent::AgentHandle;
+use crate::state::introduction::NO_MCP;
 
 /// Bytes of a file that a host may read at once.
 const MAX_READ_BYTES: u64 = 16 * 1024 * 1024;

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Reply;
-use crate::agent::AgentHandle;
-use crate::beside::Beside;
+use crate::control::beside::Beside;
+use crate::state::agent::AgentHandle;
 
 /// How long the API keeps a prefix, in milliseconds.
 const FIVE_MINUTES_MS: u64 = 5 * 60 * 1000;

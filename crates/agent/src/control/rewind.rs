@@ -6,8 +6,8 @@ use lathe_protocol::control::{RewindFilesRequest, RewindFilesResponse};
 use serde_json::json;
 
 use super::Reply;
-use crate::agent::AgentHandle;
-use crate::checkpoints::{DryRun, Moment, NoRewind};
+use crate::record::checkpoints::{DryRun, Moment, NoRewind};
+use crate::state::agent::AgentHandle;
 
 /// Goes back, or says what that would change. A dry run never fails: it says that it cannot be done.
 pub(super) fn files(agent: &Arc<AgentHandle>, body: &RewindFilesRequest) -> Reply {

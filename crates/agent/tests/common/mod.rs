@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lathe_agent::access::{NoSettings, SettingsAccess};
-use lathe_agent::checkpoints::CheckpointsConfig;
-use lathe_agent::host::Host;
-use lathe_agent::journal::Journal;
-use lathe_agent::process::ProcessServices;
-use lathe_agent::prompt::SystemPrompt;
+use lathe_agent::CheckpointsConfig;
+use lathe_agent::Host;
+use lathe_agent::Journal;
+use lathe_agent::ProcessServices;
+use lathe_agent::SystemPrompt;
 use lathe_agent::{
     AgentConfig, Beginning, CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface,
     SessionConfig, SessionEnd, Setup as SetupHooks, Signals, SlashCommands, TurnLimits,
 };
+use lathe_agent::{NoSettings, SettingsAccess};
 use lathe_exec::Ledger;
 use lathe_hooks::HookSource;
 use lathe_models::retry::RetryPolicy;

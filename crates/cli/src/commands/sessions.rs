@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use lathe_agent::host::iso_time;
+use lathe_agent::iso_time;
 use lathe_launch::LaunchEnvironment;
 use lathe_transcript::{
     ExportFormat, Page, Report, Scope, SessionInfo, Sessions, TranscriptError, export, verify,

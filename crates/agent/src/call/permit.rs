@@ -1,0 +1,439 @@
+//! Whether a call may run: rules and mode first, then whoever can be asked. A question to the host is
+//! answered, refused, withdrawn or impossible; anything but a clear yes means the call does not run.
+//!
+//! Every judgement is made for the moment: rules, mode, directories, the folder the shell stands in and the disk are
+//! looked at when a call is about to run, and again when somebody has agreed to it or changed its input.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use lathe_hooks::PermissionVerdict;
+use lathe_permissions::{
+    Asked, Decision, Denied, HookVerdict, Judged, PermissionQuestion, Reason, RuleSource, ShownAs,
+    resolve_without_host, resolve_without_surface,
+};
+use lathe_protocol::control::{PermissionAllow, PermissionDeny};
+use lathe_protocol::hooks::{
+    HookEventInput, HookPermissionDecision, NotificationInput, PermissionRequestDecision,
+    PermissionRequestInput,
+};
+use lathe_protocol::message::PermissionDecisionMeta;
+use lathe_protocol::{
+    CallSubject, CanUseToolRequest, PermissionMode, PermissionResult, PermissionUpdate,
+    PermissionUpdateDestination, ToolResultMeta, UserQuestion,
+};
+use lathe_tools::Tool;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::toolrun::{DescribedInput, Refused, ToolCall};
+use crate::hooks::AboutCall;
+use crate::hooks::tools::Before;
+use crate::state::agent::AgentHandle;
+use crate::state::ask::AskError;
+use crate::state::config::PromptSurface;
+
+/// The outcome of asking whether a call may run.
+pub enum Permitted {
+    /// It may, with this input, at this place on disk if it works on one.
+    Yes { input: DescribedInput, place: Option<PathBuf>, meta: ToolResultMeta },
+    /// It may not; the model reads `text`, and the call counts as denied.
+    No { text: String, meta: ToolResultMeta },
+    /// It may not, and the turn is over.
+    Stop { meta: ToolResultMeta },
+    /// Refused like input that makes no sense, without counting as a denial.
+    Senseless { text: String, meta: ToolResultMeta },
+    /// A hook or the host wrote an input that nobody can use.
+    InvalidInput(Refused),
+}
+
+/// Decides about one call: what the hooks said, the rules, and whoever can be asked.
+pub async fn permit(
+    agent: &Arc<AgentHandle>,
+    tool: &dyn Tool,
+    call: &ToolCall,
+    told: DescribedInput,
+    before: Before,
+    cancel: &CancellationToken,
+) -> Permitted {
+    let Before { updated_input, verdict, .. } = before;
+    if let Some(refused) = verdict.as_ref().and_then(|verdict| refused_by_hook(call, verdict)) {
+        return refused;
+    }
+    let input = match updated_input {
+        Some(updated) if updated != told.value => match agent.look_over(tool, updated) {
+            Ok(input) => input,
+            Err(refused) => return Permitted::InvalidInput(refused),
+        },
+        Some(_) | None => told,
+    };
+    let (Judged { decision, place }, mode) = judge(agent, call, &input);
+    let (decision, by_hook) = match &verdict {
+        Some(verdict) => after_verdict(decision, verdict, call),
+        None => (decision, false),
+    };
+    // Questions to a person are the one thing that a hook cannot just allow; it may answer them.
+    let allows = verdict.as_ref().is_some_and(|said| said.behavior == HookPermissionDecision::Allow);
+    let answered = allows && *input.description.subject() == CallSubject::Question(UserQuestion::Answered);
+    match decision {
+        _ if cancel.is_cancelled() => Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
+        Decision::Allow(allowed) => {
+            let source = if by_hook { "hook" } else { standing(&allowed.reason) };
+            let meta = meta(call, None, Some(("accept", source, allowed.reason.wire_type())));
+            Permitted::Yes { input, place, meta }
+        }
+        Decision::Deny(denied) => refuse(agent, call, denied).await,
+        Decision::Ask(asked) if answered && asked.reason.rule().is_none() => {
+            Permitted::Yes { input, place, meta: meta(call, None, Some(("accept", "hook", Some("hook")))) }
+        }
+        Decision::Ask(asked) => {
+            let host = agent.session.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
+            let root = agent.workspace.root.clone();
+            let agent_id = agent.identity.child().map(|child| child.agent_id.clone());
+            let question = Question { tool, call, input: &input, asked: &asked, place, root, agent_id };
+            match settle(agent, &question, host, cancel).await {
+                Some(permitted) => permitted,
+                None if agent.session.surface == PromptSurface::Closed && mode != PermissionMode::DontAsk => {
+                    refuse(agent, call, resolve_without_surface(&asked)).await
+                }
+                None => refuse(agent, call, resolve_without_host(&asked, mode)).await,
+            }
+        }
+    }
+}
+
+/// Who allowed a call before anybody was asked: the user, for good, by a rule in a settings file, or the way
+/// the session was set up.
+fn standing(reason: &Reason) -> &'static str {
+    const FILES: [RuleSource; 3] =
+        [RuleSource::UserSettings, RuleSource::ProjectSettings, RuleSource::LocalSettings];
+    match reason {
+        Reason::Rule(rule) if FILES.contains(&rule.source) => "user_permanent",
+        _by_the_setup => "config",
+    }
+}
+
+/// A call that somebody has to agree to.
+struct Question<'a> {
+    tool: &'a dyn Tool,
+    call: &'a ToolCall,
+    input: &'a DescribedInput,
+    asked: &'a Asked,
+    /// The place on disk that the question is about.
+    place: Option<PathBuf>,
+    /// The project, for short names.
+    root: PathBuf,
+    /// Who asks; none for the main agent.
+    agent_id: Option<String>,
+}
+
+impl Question<'_> {
+    /// A path of the project without the way there, anything else as it is.
+    fn short(&self, text: &str) -> String {
+        Path::new(text)
+            .strip_prefix(&self.root)
+            .ok()
+            .and_then(Path::to_str)
+            .filter(|short| !short.is_empty())
+            .unwrap_or(text)
+            .to_owned()
+    }
+}
+
+/// What the rules say about a call, and the mode they say it in.
+fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judged, PermissionMode) {
+    let view = agent.view();
+    let judged = agent.session.permissions().judge(&PermissionQuestion {
+        tool: &call.name,
+        input: &input.value,
+        call: &input.description,
+        cwd: &view.place.cwd,
+        scope: &view.scope,
+    });
+    (judged, view.scope.mode())
+}
+
+/// A hook that says no, or not now.
+fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permitted> {
+    let text = match verdict.behavior {
+        HookPermissionDecision::Deny => verdict.tool_error(),
+        HookPermissionDecision::Defer => {
+            format!("{} hook error: the call cannot be put off here", verdict.hook_name)
+        }
+        HookPermissionDecision::Allow | HookPermissionDecision::Ask => return None,
+    };
+    let meta = meta(call, Some("permission-rule"), Some(("reject", "hook", Some("hook"))));
+    Some(Permitted::No { text, meta })
+}
+
+/// The decision once a hook has spoken; whether the hook is what allows it.
+fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCall) -> (Decision, bool) {
+    let said = match verdict.behavior {
+        HookPermissionDecision::Allow => HookVerdict::Allow,
+        HookPermissionDecision::Ask => HookVerdict::Ask,
+        HookPermissionDecision::Deny | HookPermissionDecision::Defer => return (decision, false),
+    };
+    let was_allowed = matches!(decision, Decision::Allow(_));
+    let mut decision = decision.after_hook(said, &call.name);
+    if let (Decision::Ask(asked), Some(reason)) = (&mut decision, &verdict.reason)
+        && (matches!(asked.reason, Reason::Hook(_)) || verdict.behavior == HookPermissionDecision::Ask)
+    {
+        asked.reason = Reason::Hook(reason.clone());
+        asked.message.clone_from(reason);
+    }
+    let by_hook = !was_allowed && matches!(decision, Decision::Allow(_));
+    (decision, by_hook)
+}
+
+/// Asks the hooks and the host side by side; the first answer counts. None when there is nobody.
+async fn settle(
+    agent: &Arc<AgentHandle>,
+    question: &Question<'_>,
+    host: bool,
+    cancel: &CancellationToken,
+) -> Option<Permitted> {
+    let Question { call, input, asked, .. } = *question;
+    let hooks = async {
+        let event = PermissionRequestInput {
+            tool_name: call.name.clone(),
+            tool_input: input.value.clone(),
+            permission_suggestions: (!asked.suggestions.is_empty()).then(|| asked.suggestions.clone()),
+            ..PermissionRequestInput::default()
+        };
+        let about = AboutCall { id: &call.id, description: &input.description };
+        let outcome = agent.fire(HookEventInput::PermissionRequest(event), Some(about), cancel).await;
+        outcome.permission_request.map(|verdict| verdict.decision)
+    };
+    if !host {
+        let decision = hooks.await?;
+        return Some(decided_by_hook(agent, question, decision).await);
+    }
+    let withdraw = cancel.child_token();
+    let answer = ask_host(agent, question, &withdraw);
+    tokio::pin!(hooks, answer);
+    tokio::select! {
+        permitted = &mut answer => Some(permitted),
+        decision = &mut hooks => match decision {
+            Some(decision) => {
+                withdraw.cancel();
+                answer.await;
+                Some(decided_by_hook(agent, question, decision).await)
+            }
+            None => Some(answer.await),
+        },
+    }
+}
+
+async fn decided_by_hook(
+    agent: &Arc<AgentHandle>,
+    question: &Question<'_>,
+    decision: PermissionRequestDecision,
+) -> Permitted {
+    let call = question.call;
+    match decision {
+        PermissionRequestDecision::Allow { updated_input, updated_permissions } => {
+            for update in updated_permissions.iter().flatten() {
+                apply(agent, update).await;
+            }
+            let meta = meta(call, None, Some(("accept", "hook", Some("hook"))));
+            granted(agent, question, updated_input, meta).await
+        }
+        PermissionRequestDecision::Deny { interrupt: Some(true), .. } => {
+            Permitted::Stop { meta: meta(call, Some("user-rejected"), None) }
+        }
+        PermissionRequestDecision::Deny { message, interrupt: _ } => {
+            let text = message.unwrap_or_else(|| format!("A hook denied {}", call.name));
+            let meta = meta(call, Some("permission-rule"), Some(("reject", "hook", Some("hook"))));
+            Permitted::No { text, meta }
+        }
+    }
+}
+
+/// A denial that nobody was asked about: the host hears of it, the model reads why.
+async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> Permitted {
+    if denied.shown_as == ShownAs::ToolUseError {
+        let meta = meta(call, None, Some(("reject", "config", denied.reason.wire_type())));
+        return Permitted::Senseless { text: denied.message, meta };
+    }
+    agent.session.emit(agent.frames.permission_denied(&call.name, &call.id, &denied)).await;
+    // A question without an answer is a no of the user, and names no reason here.
+    let (kind, reason_type) = match denied.was_question {
+        true => ("user-rejected", None),
+        false => ("permission-rule", denied.reason.wire_type()),
+    };
+    let meta = meta(call, Some(kind), Some(("reject", "config", reason_type)));
+    Permitted::No { text: denied.message, meta }
+}
+
+/// Asks the host and does what it says.
+async fn ask_host(
+    agent: &Arc<AgentHandle>,
+    question: &Question<'_>,
+    cancel: &CancellationToken,
+) -> Permitted {
+    let call = question.call;
+    agent.session.emit_state("requires_action").await;
+    agent.fire_aside(HookEventInput::Notification(NotificationInput {
+        message: format!("Permission is needed to use {}", call.name),
+        notification_type: "permission_prompt".to_owned(),
+        ..NotificationInput::default()
+    }));
+    let answer = agent.session.ask(request(question), cancel, None).await;
+    agent.session.emit_state("running").await;
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(AskError::Withdrawn) => return Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
+        Err(AskError::Closed) => return failed(call, "AbortError: Stream closed"),
+        Err(error @ (AskError::Refused(_) | AskError::TimedOut(_))) => {
+            return failed(call, &format!("Error: {error}"));
+        }
+    };
+    match PermissionResult::parse(&answer) {
+        Ok(PermissionResult::Allow(allow)) => allowed(agent, question, allow).await,
+        Ok(PermissionResult::Deny(deny)) => denied(call, deny),
+        Ok(PermissionResult::Unknown(_)) => invalid(agent, call, "it is neither allow nor deny").await,
+        Err(error) => invalid(agent, call, &error.to_string()).await,
+    }
+}
+
+fn request(question: &Question<'_>) -> CanUseToolRequest {
+    let Question { call, input, asked, .. } = *question;
+    let about = ["command", "description", "file_path", "notebook_path", "url", "query"];
+    let description = about.iter().find_map(|key| input.value[*key].as_str());
+    let description = description.map(|text| question.short(text));
+    CanUseToolRequest {
+        tool_name: call.name.clone(),
+        display_name: Some(call.name.clone()),
+        input: input.value.clone(),
+        tool_use_id: Some(call.id.clone()),
+        permission_suggestions: (!asked.suggestions.is_empty()).then(|| asked.suggestions.clone()),
+        blocked_path: asked.blocked_path.as_ref().map(|path| path.display().to_string()),
+        decision_reason: asked.reason.text(),
+        decision_reason_type: asked.reason.wire_type().map(str::to_owned),
+        agent_id: question.agent_id.clone(),
+        requires_user_interaction: asked.requires_user_interaction.then_some(true),
+        description,
+        ..CanUseToolRequest::default()
+    }
+}
+
+async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: PermissionAllow) -> Permitted {
+    let updates = allow.updated_permissions.unwrap_or_default();
+    let source = match allow.decision_classification.as_deref() {
+        Some("user_permanent") => "user_permanent",
+        Some(_) | None => "user_temporary",
+    };
+    for update in &updates {
+        apply(agent, update).await;
+    }
+    let meta = meta(question.call, None, Some(("accept", source, None)));
+    granted(agent, question, allow.updated_input, meta).await
+}
+
+/// Somebody agreed, perhaps to another input. That is another call: it is validated and described like a new one,
+/// and what a rule denies stays denied, whoever wrote it. An input that stayed as it was runs at the place that was
+/// asked about, wherever it leads by now.
+async fn granted(
+    agent: &Arc<AgentHandle>,
+    question: &Question<'_>,
+    updated: Option<Value>,
+    meta: ToolResultMeta,
+) -> Permitted {
+    // No input, or an empty one, means: as it was.
+    let changed = match updated {
+        Some(Value::Object(fields)) if !fields.is_empty() => Some(Value::Object(fields)),
+        Some(_) | None => None,
+    };
+    let changed = changed.filter(|changed| *changed != question.input.value);
+    let changed = match changed.map(|changed| agent.look_over(question.tool, changed)).transpose() {
+        Ok(changed) => changed,
+        Err(refused) => return Permitted::InvalidInput(refused),
+    };
+    let (judged, _) = judge(agent, question.call, changed.as_ref().unwrap_or(question.input));
+    if let Decision::Deny(denied) = judged.decision {
+        return refuse(agent, question.call, denied).await;
+    }
+    let (input, place) = match changed {
+        Some(input) => (input, judged.place),
+        None => (question.input.clone(), question.place.clone()),
+    };
+    Permitted::Yes { input, place, meta }
+}
+
+/// Applies an update to the rules of the session and to the agent that asked, and to the settings file it names.
+pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
+    let (applied, before, mode) = agent.change(|view| {
+        let before = view.scope.mode();
+        let applied = agent.session.permissions().apply(update, &mut view.scope);
+        (applied, before, view.scope.mode())
+    });
+    if mode != before {
+        agent.session.emit(agent.frames.mode_changed(mode.as_str())).await;
+    }
+    let saved = if applied.is_ok() && names_a_file(update) {
+        agent.session.settings.save_permission(update)
+    } else {
+        Ok(())
+    };
+    let trouble = applied.err().map(|error| error.to_string()).or(saved.err());
+    if let Some(trouble) = trouble {
+        let text = format!("a permission update was not applied: {trouble}");
+        agent.session.trouble("permission_update_failed", &text).await;
+    }
+}
+
+/// Whether the update is to be kept beyond the session.
+fn names_a_file(update: &PermissionUpdate) -> bool {
+    use PermissionUpdateDestination::{CliArg, LocalSettings, ProjectSettings, Session, UserSettings};
+    let destination = match update {
+        PermissionUpdate::AddRules(update)
+        | PermissionUpdate::ReplaceRules(update)
+        | PermissionUpdate::RemoveRules(update) => update.destination,
+        PermissionUpdate::SetMode(update) => update.destination,
+        PermissionUpdate::AddDirectories(update) | PermissionUpdate::RemoveDirectories(update) => {
+            update.destination
+        }
+        PermissionUpdate::Unknown(_) => return false,
+    };
+    match destination {
+        UserSettings | ProjectSettings | LocalSettings => true,
+        Session | CliArg => false,
+    }
+}
+
+fn denied(call: &ToolCall, deny: PermissionDeny) -> Permitted {
+    if deny.interrupt == Some(true) {
+        return Permitted::Stop { meta: meta(call, Some("user-rejected"), None) };
+    }
+    let meta = meta(call, Some("permission-rule"), Some(("reject", "user_reject", None)));
+    Permitted::No { text: deny.message, meta }
+}
+
+/// The question could not be settled: the call does not run.
+fn failed(call: &ToolCall, why: &str) -> Permitted {
+    let meta = meta(call, Some("permission-rule"), Some(("reject", "config", Some("other"))));
+    Permitted::No { text: format!("Tool permission request failed: {why}"), meta }
+}
+
+/// An answer that cannot be understood is said back to the host, not only to the model.
+async fn invalid(agent: &AgentHandle, call: &ToolCall, why: &str) -> Permitted {
+    let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
+    agent.session.trouble("invalid_permission_result", &text).await;
+    let meta = meta(call, Some("permission-rule"), Some(("reject", "config", Some("other"))));
+    let text = format!("The permission callback returned an invalid result, so the call was not run: {why}");
+    Permitted::No { text, meta }
+}
+
+fn meta(call: &ToolCall, kind: Option<&str>, decision: Option<(&str, &str, Option<&str>)>) -> ToolResultMeta {
+    ToolResultMeta {
+        id: call.id.clone(),
+        non_execution_kind: kind.map(str::to_owned),
+        permission_decision: decision.map(|(decision, source, reason_type)| PermissionDecisionMeta {
+            decision: decision.to_owned(),
+            source: source.to_owned(),
+            reason_type: reason_type.map(str::to_owned),
+            ..PermissionDecisionMeta::default()
+        }),
+        ..ToolResultMeta::default()
+    }
+}

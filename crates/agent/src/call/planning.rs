@@ -1,0 +1,88 @@
+//! What tools do to the session: agents that they start (`child.rs`), and plan mode: when it begins, what the model is
+//! told while it lasts, and which mode follows it. The tools themselves are declared in `tools`; what may run meanwhile is decided by
+//! `permissions`.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use lathe_permissions::ModeRefused;
+use lathe_protocol::PermissionMode;
+use lathe_tools::plan::{ExitPlanMode, HOW_TO_PLAN, rules_of_planning};
+use lathe_tools::{AgentReport, AgentRequest, SessionActions};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::state::agent::AgentHandle;
+
+impl SessionActions for AgentHandle {
+    fn enter_plan_mode(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if self.view().scope.mode() != PermissionMode::Plan {
+                self.follow(PermissionMode::Plan).await;
+            }
+        })
+    }
+
+    fn leave_plan_mode(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            let view = self.view();
+            // A host that agrees may have chosen a mode at the same time; then that one holds.
+            if view.scope.mode() == PermissionMode::Plan {
+                self.follow(view.mode_before_plan.unwrap_or_default()).await;
+            }
+        })
+    }
+
+    fn run_agent(
+        self: Arc<Self>,
+        request: AgentRequest,
+        tool_use_id: String,
+        cancel: CancellationToken,
+    ) -> BoxFuture<'static, AgentReport> {
+        Box::pin(async move {
+            // A task of its own, because a turn inside a turn would need twice the stack. Its owner is this call:
+            // dropping the set ends the task.
+            let mut task = JoinSet::new();
+            task.spawn(async move { self.run_child(request, &tool_use_id, &cancel).await });
+            match task.join_next().await {
+                Some(Ok(report)) => report,
+                Some(Err(error)) => AgentReport::failed(error.to_string()),
+                None => AgentReport::failed("it never began".to_owned()),
+            }
+        })
+    }
+}
+
+/// What the model is told at the start of a turn in plan mode.
+pub(crate) fn note(agent: &AgentHandle) -> Option<String> {
+    if agent.view().scope.mode() != PermissionMode::Plan {
+        return None;
+    }
+    let rules = match agent.tool(ExitPlanMode::NAME) {
+        Some(_) => rules_of_planning(agent.workspace.plan_file.as_deref()),
+        None => "Nothing may be changed: read and search only, and answer with the plan.".to_owned(),
+    };
+    let how = agent.session.introduction().plan_mode_instructions.clone();
+    Some(format!("Plan mode is on. {rules}\n{}", how.as_deref().unwrap_or(HOW_TO_PLAN)))
+}
+
+impl AgentHandle {
+    /// A tool leads to a mode that was in force before, or that is open to every session.
+    async fn follow(&self, mode: PermissionMode) {
+        if self.change_mode(mode).is_ok() {
+            self.session.emit(self.frames.mode_changed(mode.as_str())).await;
+        }
+    }
+
+    /// Changes the permission mode, and remembers what planning interrupts.
+    pub(crate) fn change_mode(&self, mode: PermissionMode) -> Result<(), ModeRefused> {
+        self.change(|view| {
+            let before = view.scope.mode();
+            view.scope.set_mode(mode)?;
+            if mode == PermissionMode::Plan && before != PermissionMode::Plan {
+                view.mode_before_plan = Some(before);
+            }
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,450 @@
+//! The only way to a tool, for every caller: look-up → schema → input check → hooks → permission → call
+//! → hooks → result. The order of this file is the order in which things happen.
+//!
+//! A call is validated and described once, when its block is finished ([`FinishedBlock`]), and again only when a hook
+//! or the host has written another input. What is *decided* from the description is never kept: `permit.rs` looks at
+//! rules, mode, folder and disk when the call is about to run.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lathe_permissions::DescribedCall;
+use lathe_protocol::system::Informational;
+use lathe_protocol::{PermissionDenial, ToolResultMeta};
+use lathe_tools::{Content, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput};
+use lathe_transcript::DeferredCall;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::permit::{Permitted, permit};
+use crate::hooks;
+use crate::record::answer::UNPARSED_INPUT;
+use crate::state::agent::AgentHandle;
+use crate::turn::deferred::Siblings;
+
+/// A call as the model asked for it.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// The input: in the tool's own form if it fits, else as it came.
+    pub input: Value,
+    /// What a call with this input is about; unknown where no tool has looked at it.
+    pub description: DescribedCall,
+    /// The record of the block that asked, which the result's record points back to.
+    pub assistant_uuid: String,
+}
+
+impl ToolCall {
+    /// A call that an earlier run of the session left to this one.
+    pub fn put_off_earlier(call: DeferredCall) -> Self {
+        Self {
+            id: call.tool_use_id,
+            name: call.name,
+            input: call.input,
+            description: DescribedCall::unknown(),
+            assistant_uuid: call.assistant_uuid,
+        }
+    }
+}
+
+/// A call whose input has been looked over, and the tool that will carry it out.
+#[derive(Debug)]
+pub struct PreparedCall {
+    pub call: ToolCall,
+    /// Why it is answered without being run, if it is.
+    pub tool: Result<Arc<dyn Tool>, Refused>,
+}
+
+/// Why a call cannot run, whoever would permit it.
+#[derive(Debug)]
+pub enum Refused {
+    /// There is no tool of this name.
+    NoTool,
+    /// The input does not fit the schema.
+    Schema(InvalidInput),
+    /// The tool itself will not take it.
+    Tool(ToolFailure),
+}
+
+/// An input and what a call with it is about.
+#[derive(Debug, Clone)]
+pub struct DescribedInput {
+    pub value: Value,
+    pub description: DescribedCall,
+}
+
+impl PreparedCall {
+    /// Looks a call over: its tool, its schema, what it is about.
+    pub fn new(agent: &AgentHandle, mut call: ToolCall) -> Self {
+        let Some(tool) = agent.tool(&call.name) else { return Self { call, tool: Err(Refused::NoTool) } };
+        let fitted = fitting_input(tool.as_ref(), &call.input).map(|input| call.input = input);
+        call.description = agent.describe(tool.as_ref(), &call.input);
+        let checked = fitted.and_then(|()| tool.check(&call.input).map_err(Refused::Tool));
+        Self { tool: checked.map(|()| tool), call }
+    }
+}
+
+/// The input in the tool's own form, with numbers out of numeric strings and defaults filled in.
+fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, Refused> {
+    if let Some(unparsed) = input.get(UNPARSED_INPUT) {
+        let raw = unparsed["raw"].as_str().unwrap_or("");
+        return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), raw)));
+    }
+    tool.fit(input.clone()).map_err(Refused::Schema)
+}
+
+/// A finished block of an answer. The call in it, if it is one, has been looked over.
+pub struct FinishedBlock {
+    /// As it is shown and kept: the input of a call in the tool's own form. Anything that does not fit its schema
+    /// stays as it came.
+    pub block: Value,
+    call: Option<PreparedCall>,
+}
+
+impl FinishedBlock {
+    /// Reads a block. A name that the host gave to a tool stands for that tool.
+    pub fn new(agent: &AgentHandle, mut block: Value) -> Self {
+        if block["type"] != "tool_use" {
+            return Self { block, call: None };
+        }
+        let text = |key: &str| block[key].as_str().unwrap_or("").to_owned();
+        let written = text("name");
+        let name = agent.session.introduction().tool(&written).to_owned();
+        let is_own_name = name == written;
+        let call = ToolCall {
+            id: text("id"),
+            name,
+            input: block["input"].clone(),
+            description: DescribedCall::unknown(),
+            // Known once the block has been written down.
+            assistant_uuid: String::new(),
+        };
+        let prepared = PreparedCall::new(agent, call);
+        // Under a name of the host's, a call is shown as the model wrote it.
+        if let Some(shown) = block.get_mut("input").filter(|_| is_own_name) {
+            shown.clone_from(&prepared.call.input);
+        }
+        Self { block, call: Some(prepared) }
+    }
+
+    /// The call, once the block is on record.
+    pub fn into_call(self, assistant_uuid: String) -> Option<PreparedCall> {
+        let mut prepared = self.call?;
+        prepared.call.assistant_uuid = assistant_uuid;
+        Some(prepared)
+    }
+}
+
+impl AgentHandle {
+    /// What a call of a tool with this input is about.
+    fn describe(&self, tool: &dyn Tool, input: &Value) -> DescribedCall {
+        self.session.permissions().describe(tool.subject(input))
+    }
+
+    /// Validates and describes an input that a hook or the host has written, as was done with the model's own.
+    pub(crate) fn look_over(&self, tool: &dyn Tool, input: Value) -> Result<DescribedInput, Refused> {
+        let value = tool.fit(input).map_err(Refused::Schema)?;
+        tool.check(&value).map_err(Refused::Tool)?;
+        let description = self.describe(tool, &value);
+        Ok(DescribedInput { value, description })
+    }
+}
+
+/// What became of a call: always exactly one per call.
+#[derive(Debug)]
+pub struct Answered {
+    pub call: ToolCall,
+    /// The `tool_result` block for the model and the host.
+    pub block: Value,
+    /// `tool_use_result`.
+    pub result: Value,
+    pub meta: Option<ToolResultMeta>,
+    pub denial: Option<PermissionDenial>,
+    /// Whether it was broken off by an interrupt.
+    pub interrupted: bool,
+    /// What hooks want the model to know, behind the result.
+    pub notes: Vec<String>,
+    /// What hooks want people to see, behind the result.
+    pub notices: Vec<Informational>,
+    /// Whether a hook wants the turn to end here.
+    pub stops: bool,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum CallEnd {
+    Answered(Box<Answered>),
+    /// A hook put it off; it has no answer.
+    Deferred(Box<ToolCall>),
+}
+
+/// Runs one call through to its answer.
+pub async fn run(
+    agent: Arc<AgentHandle>,
+    prepared: PreparedCall,
+    siblings: watch::Receiver<Siblings>,
+    cancel: CancellationToken,
+) -> CallEnd {
+    match permitted(&agent, prepared, siblings, &cancel).await {
+        Ok(permitted) => CallEnd::Answered(Box::new(execute(&agent, *permitted, &cancel).await)),
+        Err(end) => end,
+    }
+}
+
+/// Everything that comes before the call itself; how the call ended, if it got no further.
+pub async fn permitted(
+    agent: &Arc<AgentHandle>,
+    prepared: PreparedCall,
+    siblings: watch::Receiver<Siblings>,
+    cancel: &CancellationToken,
+) -> Result<Box<PermittedCall>, CallEnd> {
+    let ready = told_to_hooks(agent, prepared, siblings, cancel).await?;
+    let said = ready.before.said.clone();
+    match decided(agent, ready, cancel).await {
+        Ok(permitted) => Ok(Box::new(permitted)),
+        Err(answered) => Err(CallEnd::Answered(Box::new(said.added_to(*answered)))),
+    }
+}
+
+/// A call that may be decided about.
+struct Ready {
+    tool: Arc<dyn Tool>,
+    call: ToolCall,
+    /// The input as hooks were told of it.
+    told: DescribedInput,
+    before: hooks::tools::Before,
+}
+
+/// The hooks that come first; how the call ended, if it got no further.
+async fn told_to_hooks(
+    agent: &Arc<AgentHandle>,
+    prepared: PreparedCall,
+    siblings: watch::Receiver<Siblings>,
+    cancel: &CancellationToken,
+) -> Result<Ready, CallEnd> {
+    let ended = |answered: Answered| Err(CallEnd::Answered(Box::new(answered)));
+    let PreparedCall { call, tool } = prepared;
+    if cancel.is_cancelled() {
+        return ended(interrupted(call, None));
+    }
+    let tool = match tool {
+        Ok(tool) => tool,
+        Err(refused) => return ended(refuse_input(agent, call, refused)),
+    };
+    let told = completed(agent, tool.as_ref(), &call);
+    let mut before = hooks::tools::before(agent, &call, &told, cancel).await;
+    if before.puts_off() {
+        match Siblings::known(siblings, cancel).await {
+            Siblings::None => return Err(CallEnd::Deferred(Box::new(call))),
+            Siblings::Some => {
+                let text = format!(
+                    "a hook put {} off, which works only for a call that is alone in its answer: it goes on",
+                    call.name
+                );
+                agent.session.trouble("defer_ignored", &text).await;
+                before.verdict = None;
+            }
+            Siblings::Unknown => {}
+        }
+    }
+    if cancel.is_cancelled() {
+        // Hooks that were broken off have said nothing: the call must not run as if they had agreed.
+        return ended(interrupted(call, None));
+    }
+    Ok(Ready { tool, call, told, before })
+}
+
+/// The input of the model with what the tool and the session put in, or take out, before anybody sees it.
+fn completed(agent: &AgentHandle, tool: &dyn Tool, call: &ToolCall) -> DescribedInput {
+    let value = tool.complete_input(call.input.clone(), &agent.workspace);
+    let description =
+        if value == call.input { call.description.clone() } else { agent.describe(tool, &value) };
+    DescribedInput { value, description }
+}
+
+/// A call that may run.
+pub struct PermittedCall {
+    tool: Arc<dyn Tool>,
+    pub call: ToolCall,
+    context: ToolContext,
+    meta: ToolResultMeta,
+    /// What hooks said before it.
+    said: hooks::tools::Said,
+}
+
+/// Asks whether the call may run; its answer, if it may not.
+async fn decided(
+    agent: &Arc<AgentHandle>,
+    ready: Ready,
+    cancel: &CancellationToken,
+) -> Result<PermittedCall, Box<Answered>> {
+    let Ready { tool, call, told, before } = ready;
+    let said = before.said.clone();
+    let (input, place, meta) = match permit(agent, tool.as_ref(), &call, told, before, cancel).await {
+        Permitted::Yes { input, place, meta } => (input, place, meta),
+        Permitted::No { text, meta } => return Err(Box::new(denied(call, &text, meta))),
+        Permitted::Stop { meta } => return Err(Box::new(stopped(call, meta))),
+        Permitted::Senseless { text, meta } => {
+            return Err(Box::new(failed(call, ToolFailure::Rejected(text), Some(meta))));
+        }
+        Permitted::InvalidInput(refused) => return Err(Box::new(refuse_input(agent, call, refused))),
+    };
+    // From here on the call is what was permitted, which hooks and the host may have changed.
+    let call = ToolCall { input: input.value, description: input.description, ..call };
+    let context = ToolContext {
+        tool_use_id: call.id.clone(),
+        cancel: cancel.clone(),
+        workspace: agent.workspace.clone(),
+        session: agent.clone(),
+        place,
+        closed_paths: agent.session.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
+    };
+    let changed = call.description.subject().changed_file();
+    if let Some(path) = changed.and_then(|path| context.real_path(path).ok()) {
+        agent.session.checkpoint_file(&path, &call.assistant_uuid);
+    }
+    Ok(PermittedCall { tool, call, context, meta, said })
+}
+
+/// The call itself, and the hooks behind it.
+pub async fn execute(
+    agent: &Arc<AgentHandle>,
+    permitted: PermittedCall,
+    cancel: &CancellationToken,
+) -> Answered {
+    let PermittedCall { tool, call, context, meta, said } = permitted;
+    let began = Instant::now();
+    let cwd = agent.workspace.cwd();
+    let outcome = tool.call(&call.input, &context).await;
+    let duration_ms = began.elapsed().as_millis() as u64;
+    if let Ok(output) = &outcome {
+        note_shown_file(agent, &call.description, &cwd, output);
+    }
+    agent.session.totals().add_tool_time(duration_ms);
+    let answered = match outcome {
+        Ok(output) => succeeded(call, output, meta),
+        Err(ToolFailure::Interrupted) => broken_off(call),
+        Err(failure) => failed(call, failure, Some(meta)),
+    };
+    said.added_to(hooks::tools::after(agent, answered, duration_ms, cancel).await)
+}
+
+/// A command that did nothing but show a file has read it for the model.
+fn note_shown_file(agent: &AgentHandle, call: &DescribedCall, cwd: &Path, output: &ToolOutput) {
+    let Some(file) = call.shown_file(cwd) else { return };
+    let all_of_it = file.whole && output.result["persistedOutputPath"].is_null();
+    agent.workspace.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
+}
+
+/// The answer to a call whose input nobody can use.
+fn refuse_input(agent: &AgentHandle, call: ToolCall, refused: Refused) -> Answered {
+    match refused {
+        Refused::NoTool => {
+            let text = unknown_tool(agent, &call.name);
+            failed(call, ToolFailure::Rejected(text), None)
+        }
+        Refused::Schema(invalid) => error(call, invalid.content(), json!(invalid.result()), None),
+        Refused::Tool(failure) => failed(call, failure, None),
+    }
+}
+
+fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answered {
+    let content = match output.content {
+        Content::Text(text) => json!(text),
+        Content::Blocks(blocks) => json!(blocks),
+    };
+    let mut block = json!({"tool_use_id": call.id, "type": "tool_result", "content": content});
+    if let Some(is_error) = output.is_error {
+        block["is_error"] = json!(is_error);
+    }
+    Answered {
+        call,
+        block,
+        result: output.result,
+        meta: Some(meta),
+        denial: None,
+        interrupted: false,
+        notes: Vec::new(),
+        notices: Vec::new(),
+        stops: false,
+    }
+}
+
+fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> Answered {
+    match (failure.content(), failure.result()) {
+        (Some(content), Some(result)) => error(call, content, json!(result), meta),
+        _ => broken_off(call),
+    }
+}
+
+/// The answer to a call that is not run, for a reason that has nothing to do with the call.
+pub fn left_out(call: ToolCall, why: &str) -> Answered {
+    error(call, why.to_owned(), json!(format!("Error: {why}")), None)
+}
+
+/// The call was not permitted, and the turn ends with it.
+fn stopped(call: ToolCall, meta: ToolResultMeta) -> Answered {
+    let denial = denial(&call);
+    Answered { denial: Some(denial), ..interrupted(call, Some(meta)) }
+}
+
+/// What the result lists about a call that was not permitted.
+fn denial(call: &ToolCall) -> PermissionDenial {
+    PermissionDenial {
+        tool_name: call.name.clone(),
+        tool_use_id: call.id.clone(),
+        tool_input: call.input.clone(),
+        ..PermissionDenial::default()
+    }
+}
+
+fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> Answered {
+    let denial = denial(&call);
+    let answered = error(call, text.to_owned(), json!(format!("Error: {text}")), Some(meta));
+    Answered { denial: Some(denial), ..answered }
+}
+
+/// The answer to a call that was running when it was interrupted.
+fn broken_off(call: ToolCall) -> Answered {
+    let meta = ToolResultMeta {
+        id: call.id.clone(),
+        non_execution_kind: Some("user-rejected".to_owned()),
+        ..ToolResultMeta::default()
+    };
+    interrupted(call, Some(meta))
+}
+
+/// The answer to a call that an interrupt broke off, or that never started because of one.
+pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> Answered {
+    let text = "The user interrupted this tool call before it finished. Its effects may be partial; \
+                wait for the user to say how to go on.";
+    let answered = error(call, text.to_owned(), json!("User rejected tool use"), meta);
+    Answered { interrupted: true, ..answered }
+}
+
+fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> Answered {
+    let block = json!({"type": "tool_result", "content": content, "is_error": true, "tool_use_id": call.id});
+    Answered {
+        call,
+        block,
+        result,
+        meta,
+        denial: None,
+        interrupted: false,
+        notes: Vec::new(),
+        notices: Vec::new(),
+        stops: false,
+    }
+}
+
+fn unknown_tool(agent: &AgentHandle, name: &str) -> String {
+    if agent.session.known_tools.iter().any(|known| known == name) {
+        return format!(
+            "Error: No such tool available: {name}. {name} exists but is disabled in this session."
+        );
+    }
+    format!("Error: No such tool available: {name}")
+}

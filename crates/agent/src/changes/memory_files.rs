@@ -1,0 +1,181 @@
+//! The memory files of a session while it runs: hooks are told what was loaded, and what becomes due when a
+//! file further down is touched goes to the model behind the result of that call.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lathe_protocol::HookEvent;
+use lathe_protocol::hooks::HookEventInput;
+use lathe_protocol::reminder::system_reminder;
+use lathe_settings::memory::{self, LoadReason, Memory, MemoryFile, ReadCheck};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::toolrun::ToolCall;
+use crate::state::agent::Agent;
+use crate::state::services::SessionServices;
+
+/// The memory of a conversation; none where it has no files.
+#[derive(Debug, Default)]
+pub struct Instructions {
+    memory: Option<Memory>,
+}
+
+impl Instructions {
+    pub fn new(memory: Option<Memory>) -> Self {
+        Self { memory }
+    }
+
+    /// The files as they are now, for a conversation that may begin anew.
+    pub fn read_again(&self, reason: LoadReason, may_read: ReadCheck) -> Option<Memory> {
+        self.memory.as_ref().map(|memory| memory.read_again(reason, may_read))
+    }
+
+    /// What a conversation begins with: the files that count from the start.
+    pub fn preamble(&self) -> Option<String> {
+        self.memory.as_ref().and_then(preamble_of)
+    }
+
+    /// The files that were told so far.
+    pub fn told(&self) -> &[MemoryFile] {
+        self.memory.as_ref().map(Memory::files).unwrap_or_default()
+    }
+}
+
+/// What a conversation begins with: the files that count from the start.
+pub(crate) fn preamble_of(memory: &Memory) -> Option<String> {
+    memory.text().map(|text| system_reminder(&text))
+}
+
+impl SessionServices {
+    /// Whether memory files may be read, by the rules as they are now.
+    pub(crate) fn read_check(&self) -> ReadCheck {
+        match self.permissions().read_filter() {
+            Some(is_denied) => ReadCheck(Arc::new(move |path| !is_denied(path))),
+            None => ReadCheck::default(),
+        }
+    }
+}
+
+impl Agent {
+    /// The conversation that was told of them is gone: they are read again, and what lies further down is due
+    /// again.
+    pub(crate) fn begin_instructions_anew(&mut self) {
+        let may_read = self.handle.session.read_check();
+        let read = self.instructions.read_again(LoadReason::SessionStart, may_read);
+        self.replace_instructions(read);
+    }
+
+    /// The conversation has begun anew with these; none leaves things as they are.
+    pub(crate) fn replace_instructions(&mut self, read: Option<Memory>) {
+        if read.is_some() {
+            self.instructions.memory = read;
+            self.publish_instructions();
+        }
+    }
+
+    fn publish_instructions(&self) {
+        let told: Arc<[MemoryFile]> = self.instructions.told().into();
+        self.handle.change(|view| view.memory_files = told);
+    }
+
+    /// Tells hooks about the files the session begins with: what a file imports before the file itself.
+    pub(crate) async fn announce_instructions(&self, cancel: &CancellationToken) {
+        if !self.handle.session.listens(&HookEvent::InstructionsLoaded) {
+            return;
+        }
+        let files = self.instructions.memory.as_ref().map(Memory::at_start).unwrap_or_default();
+        self.announce(files, cancel).await;
+    }
+
+    async fn announce(&self, files: &[MemoryFile], cancel: &CancellationToken) {
+        for file in imports_first(files) {
+            if let Some(input) = file.hook_input() {
+                self.handle.fire(HookEventInput::InstructionsLoaded(input), None, cancel).await;
+            }
+        }
+    }
+
+    /// What becomes due because a call has touched a file, as a note for the model.
+    pub(crate) async fn instructions_due(
+        &mut self,
+        call: &ToolCall,
+        cancel: &CancellationToken,
+    ) -> Option<String> {
+        let path = self.handle.workspace.resolve(call.description.subject().touched_file()?);
+        let may_read = self.handle.session.read_check();
+        let memory = self.instructions.memory.as_mut()?;
+        let known = memory.problems().len();
+        let files = memory.nested_for(&path, may_read);
+        let troubles: Vec<String> = memory.problems()[known..].iter().map(ToString::to_string).collect();
+        for trouble in troubles {
+            self.handle.session.emit(self.handle.frames.warning(&trouble)).await;
+        }
+        if files.is_empty() {
+            return None;
+        }
+        self.publish_instructions();
+        self.announce(&files, cancel).await;
+        Some(memory::texts(&files))
+    }
+}
+
+/// The files in the order in which hooks hear of them.
+fn imports_first(files: &[MemoryFile]) -> Vec<&MemoryFile> {
+    let mut ordered = Vec::new();
+    for file in files.iter().filter(|file| !has_parent_in(file, files)) {
+        add_with_imports(file, files, &mut ordered);
+    }
+    ordered
+}
+
+fn has_parent_in(file: &MemoryFile, files: &[MemoryFile]) -> bool {
+    file.parent.as_ref().is_some_and(|parent| files.iter().any(|other| other.path == *parent))
+}
+
+/// Each file has one parent, and none is told twice, so this ends.
+fn add_with_imports<'a>(file: &'a MemoryFile, files: &'a [MemoryFile], ordered: &mut Vec<&'a MemoryFile>) {
+    let is_import = |other: &&MemoryFile| parent(other) == Some(&file.path) && other.path != file.path;
+    for import in files.iter().filter(is_import) {
+        add_with_imports(import, files, ordered);
+    }
+    ordered.push(file);
+}
+
+fn parent(file: &MemoryFile) -> Option<&PathBuf> {
+    file.parent.as_ref()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use lathe_settings::memory::MemoryKind;
+
+    use super::*;
+
+    fn file(path: &str, parent: Option<&str>) -> MemoryFile {
+        MemoryFile {
+            path: path.into(),
+            kind: MemoryKind::Project,
+            content: String::new(),
+            reason: LoadReason::SessionStart,
+            globs: Vec::new(),
+            trigger: None,
+            parent: parent.map(Into::into),
+            is_cut: false,
+        }
+    }
+
+    #[test]
+    fn imports_are_told_before_what_imports_them() {
+        let files = [
+            file("a", None),
+            file("b", Some("a")),
+            file("c", Some("b")),
+            file("d", None),
+            file("e", Some("gone")),
+        ];
+        let order: Vec<&Path> = imports_first(&files).iter().map(|file| file.path.as_path()).collect();
+        assert_eq!(order, ["c", "b", "a", "d", "e"].map(Path::new));
+    }
+}

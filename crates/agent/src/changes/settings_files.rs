@@ -1,0 +1,132 @@
+//! Settings files that change while a session runs. They are looked at between rounds, with one `stat` each;
+//! hooks hear of a change first and may refuse it; then rules, hooks and variables follow what was written.
+//!
+//! A file that cannot be read leaves everything as it was, and is reported once: what was forbidden stays
+//! forbidden, and nothing is allowed that was not.
+
+use std::sync::Arc;
+
+use lathe_hooks::HookSource;
+use lathe_permissions::{RuleSource, SourcedRule};
+use lathe_protocol::PermissionBehavior;
+use lathe_protocol::hooks::{ConfigChangeInput, HookEventInput};
+use lathe_protocol::settings::HooksSettings;
+use lathe_settings::{Changed, Source};
+use tokio_util::sync::CancellationToken;
+
+use crate::state::access::Reloaded;
+use crate::state::agent::{AgentHandle, AgentIdentity, AgentView};
+
+/// A rule and who wrote it.
+pub type SettingsRule = (PermissionBehavior, RuleSource, SourcedRule);
+
+/// The sources of hooks that are settings files.
+const HOOK_SOURCES: [HookSource; 5] =
+    [HookSource::Policy, HookSource::Flag, HookSource::Local, HookSource::Project, HookSource::User];
+
+impl AgentHandle {
+    /// Brings the session up to date with its settings files.
+    pub(crate) async fn follow_settings(self: &Arc<Self>, cancel: &CancellationToken) {
+        let changed = self.session.settings.changed();
+        if changed.is_empty() {
+            return;
+        }
+        let (mut taken, mut refused) = (Vec::new(), Vec::new());
+        for file in changed {
+            if self.is_refused(&file, cancel).await { refused.push(file) } else { taken.push(file) }
+        }
+        self.session.settings.leave(&refused);
+        if !taken.is_empty() {
+            let reloaded = self.session.settings.reload(&taken);
+            self.take_settings(reloaded).await;
+        }
+    }
+
+    /// Whether a hook keeps a changed file from taking effect.
+    async fn is_refused(self: &Arc<Self>, file: &Changed, cancel: &CancellationToken) -> bool {
+        let Some(source) = hook_name(file.source) else { return false };
+        let input = ConfigChangeInput {
+            source: source.to_owned(),
+            file_path: Some(file.path.display().to_string()),
+            ..ConfigChangeInput::default()
+        };
+        let outcome = self.fire(HookEventInput::ConfigChange(input), None, cancel).await;
+        let Some(block) = outcome.block() else { return false };
+        let text = format!("a hook keeps {} from taking effect: {}", file.path.display(), block.reason);
+        self.session.emit(self.frames.note("config_change_blocked", &text)).await;
+        true
+    }
+
+    /// Puts what the files say now in the place of what they said.
+    pub(crate) async fn take_settings(self: &Arc<Self>, reloaded: Reloaded) {
+        let Reloaded { problems, rules, directories, hooks, hook_options, env, bypass, compaction } =
+            reloaded;
+        let mut troubles: Vec<String> = problems;
+        troubles.extend(self.take_hooks(&hooks));
+        self.session.hooks.set_options(hook_options);
+        self.session.set_hook_env(env.hooks);
+        self.workspace.env.set_base(env.tools);
+        self.change(|view| view.compact.follow(compaction));
+        troubles.extend(self.take_rules(rules, bypass));
+        let follow = |view: &mut AgentView| {
+            let before = view.scope.mode();
+            view.scope.replace_directories(&directories.removed, &directories.added);
+            if bypass == BypassMode::Forbidden {
+                view.scope.forbid_bypass();
+            }
+            Arc::make_mut(&mut view.place).change_directories(&directories.removed, &directories.added);
+            (view.scope.mode() != before).then(|| view.scope.mode())
+        };
+        // The files are the session's, whichever of its agents notices that they changed.
+        let mode = self.session.main.change(follow);
+        if self.identity != AgentIdentity::Main {
+            self.change(follow);
+        }
+        for trouble in troubles {
+            self.session.emit(self.frames.note("settings_changed", &trouble)).await;
+        }
+        if let Some(mode) = mode {
+            self.session.emit(self.frames.mode_changed(mode.as_str())).await;
+        }
+    }
+
+    /// The rules of the files, for all agents; what is wrong with them.
+    fn take_rules(&self, rules: Vec<SettingsRule>, bypass: BypassMode) -> Vec<String> {
+        let mut engine = self.session.permissions();
+        if bypass == BypassMode::Forbidden {
+            engine.forbid_bypass();
+        }
+        engine.replace_settings_rules(rules).iter().map(ToString::to_string).collect()
+    }
+
+    fn take_hooks(&self, hooks: &[(HookSource, HooksSettings)]) -> Vec<String> {
+        let none = HooksSettings::default();
+        let mut warnings = Vec::new();
+        for source in HOOK_SOURCES {
+            let written = hooks.iter().find(|(owner, _)| *owner == source).map_or(&none, |(_, hooks)| hooks);
+            warnings.extend(self.session.hooks.register(source, written).iter().map(ToString::to_string));
+        }
+        warnings
+    }
+}
+
+/// Whether a mode in which nothing is asked may be entered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BypassMode {
+    /// As it was.
+    #[default]
+    AsStarted,
+    /// Somebody forbids it.
+    Forbidden,
+}
+
+/// The name of a source in `ConfigChange`; what was given on the command line is no configuration of anybody.
+fn hook_name(source: Source) -> Option<&'static str> {
+    match source {
+        Source::Policy => Some("policy_settings"),
+        Source::Local => Some("local_settings"),
+        Source::Project => Some("project_settings"),
+        Source::User => Some("user_settings"),
+        Source::Flag => None,
+    }
+}

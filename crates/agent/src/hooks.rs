@@ -1,0 +1,194 @@
+//! Where the loop and the hooks meet: puts the input of an event together, lets the engine run it, and
+//! shows what the host should see. What an answer means for the event is decided by whoever fired it.
+//!
+//! [`lifecycle`] begins and ends a conversation, [`submit`] has the first word on a turn (the last one is in
+//! `turn/stop_hooks.rs`), [`tools`] stands around each call; [`services`] and [`judge`] are what the engine needs of a
+//! session, [`late`] keeps what hooks said after their event.
+
+pub(crate) mod judge;
+pub(crate) mod late;
+pub(crate) mod lifecycle;
+pub(crate) mod services;
+pub(crate) mod submit;
+pub(crate) mod tools;
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use lathe_hooks::{HookEvents, HookFrame, Outcome, RunContext, StopRequest};
+use lathe_models::catalog;
+use lathe_permissions::DescribedCall;
+use lathe_protocol::hooks::{HookBase, HookEffort, HookEventInput};
+use lathe_protocol::system::Informational;
+use lathe_protocol::{HookEvent, HookInput, Outbound};
+use tokio_util::sync::CancellationToken;
+
+use crate::hooks::services::CallRules;
+use crate::state::agent::{AgentHandle, AgentIdentity};
+use crate::state::services::SessionServices;
+
+/// The call that an event is about.
+#[derive(Clone, Copy)]
+pub(crate) struct AboutCall<'a> {
+    /// Id of the `tool_use` block.
+    pub id: &'a str,
+    /// What a call with the input that hooks are told of is about.
+    pub description: &'a DescribedCall,
+}
+
+/// Shows the frames of command hooks.
+struct Frames {
+    agent: Arc<AgentHandle>,
+}
+
+impl HookEvents for Frames {
+    fn emit(&self, frame: HookFrame) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            if frame.is_always_shown() || self.agent.session.options.hook_events {
+                let uuid = self.agent.frames.uuid();
+                self.agent.session.emit(Outbound::System(frame.into_message(uuid))).await;
+            }
+        })
+    }
+}
+
+impl AgentHandle {
+    /// Runs the hooks of an event and shows what they want the user to see.
+    pub(crate) async fn fire(
+        self: &Arc<Self>,
+        event: impl Into<HookEventInput>,
+        about: Option<AboutCall<'_>>,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let outcome = self.fire_unseen(event, about, cancel).await;
+        for notice in outcome.notices() {
+            self.session.show(notice).await;
+        }
+        outcome
+    }
+
+    /// Runs the hooks of an event. What they want of the session whatever the event is done here: files to
+    /// watch, variables for its commands. What they want the user to see is left to the caller.
+    pub(crate) async fn fire_unseen(
+        self: &Arc<Self>,
+        event: impl Into<HookEventInput>,
+        about: Option<AboutCall<'_>>,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let event = event.into();
+        let name = HookEvent::from(event.tag());
+        if !self.session.listens(&name) {
+            return Outcome::default();
+        }
+        let input = HookInput { base: self.hook_base(&name), event };
+        let cwd = self.workspace.cwd();
+        let env = self.session.hook_env();
+        let env_file = self.session.env_files.prepare(&name);
+        let context = RunContext {
+            cwd: &cwd,
+            project_dir: &self.workspace.root,
+            env: &env,
+            env_file: env_file.as_deref(),
+            spill_dir: Some(&self.workspace.output_dir),
+            tool_use_id: about.map(|about| about.id),
+            cancel,
+            events: Arc::new(Frames { agent: self.clone() }),
+            rules: &CallRules { rules: &self.session.if_rules, call: about.map(|about| about.description) },
+        };
+        // On the heap: events are fired from everywhere, and each place would carry all of this with it.
+        let outcome = Box::pin(self.session.hooks.run(&input, context)).await;
+        if env_file.is_some() {
+            self.take_env_files().await;
+        }
+        self.session.watch.add_paths(&outcome.watch_paths, &cwd);
+        outcome
+    }
+
+    /// What every hook is told. Events outside a turn have no mode, and only those around an answer of the
+    /// model say how hard it thinks.
+    fn hook_base(&self, event: &HookEvent) -> HookBase {
+        let view = self.view();
+        let (has_mode, has_effort) = told_about_the_turn(event);
+        let transcript = self.session.files.path();
+        let mut base = HookBase {
+            session_id: self.frames.session_id(),
+            transcript_path: transcript.map(|path| path.display().to_string()).unwrap_or_default(),
+            cwd: self.workspace.cwd().display().to_string(),
+            prompt_id: view.prompt_id.clone(),
+            ..HookBase::default()
+        };
+        if let AgentIdentity::Child(child) = &self.identity {
+            base.agent_id = Some(child.agent_id.clone());
+            base.agent_type = Some(child.agent_type.clone());
+        }
+        base.permission_mode = has_mode.then(|| view.scope.mode().to_string());
+        let wanted = has_effort.then(|| self.effort()).flatten();
+        let model = catalog::capabilities(&view.choice.id);
+        let level = wanted.and_then(|level| model.clamp_effort(&level).map(str::to_owned));
+        base.effort = level.map(|level| HookEffort { level, ..HookEffort::default() });
+        base
+    }
+}
+
+impl SessionServices {
+    /// Whether any hook waits for an event.
+    pub(crate) fn listens(&self, event: &HookEvent) -> bool {
+        self.hooks.listens(event)
+    }
+
+    /// Shows why a hook ends the turn.
+    pub(crate) async fn tell_stop(&self, stop: &StopRequest) {
+        let why = stop.reason.as_deref().filter(|reason| !reason.trim().is_empty());
+        let text = match why {
+            Some(why) => format!("{} hook stopped the turn: {why}", stop.hook_name),
+            None => format!("{} hook stopped the turn", stop.hook_name),
+        };
+        self.emit(self.frames.stopped_by_hook(&text)).await;
+    }
+
+    /// Shows a line that lacks nothing but its ids.
+    pub(crate) async fn show(&self, mut notice: Informational) {
+        notice.uuid = self.frames.uuid();
+        notice.session_id = self.frames.session_id();
+        self.emit(Outbound::system(notice)).await;
+    }
+}
+
+/// Whether an event carries `permission_mode`, and whether `effort`.
+fn told_about_the_turn(event: &HookEvent) -> (bool, bool) {
+    match event {
+        HookEvent::PreToolUse
+        | HookEvent::PostToolUse
+        | HookEvent::PostToolUseFailure
+        | HookEvent::PostToolBatch
+        | HookEvent::PermissionRequest
+        | HookEvent::PermissionDenied
+        | HookEvent::Stop
+        | HookEvent::SubagentStop => (true, true),
+        HookEvent::UserPromptSubmit | HookEvent::UserPromptExpansion => (true, false),
+        HookEvent::Notification
+        | HookEvent::SessionStart
+        | HookEvent::SessionEnd
+        | HookEvent::SubagentStart
+        | HookEvent::PreCompact
+        | HookEvent::StopFailure
+        | HookEvent::PostCompact
+        | HookEvent::PreModelSwitch
+        | HookEvent::PostModelSwitch
+        | HookEvent::Setup
+        | HookEvent::TeammateIdle
+        | HookEvent::TaskCreated
+        | HookEvent::TaskCompleted
+        | HookEvent::Elicitation
+        | HookEvent::ElicitationResult
+        | HookEvent::ConfigChange
+        | HookEvent::WorktreeCreate
+        | HookEvent::WorktreeRemove
+        | HookEvent::InstructionsLoaded
+        | HookEvent::CwdChanged
+        | HookEvent::FileChanged
+        | HookEvent::DirectoryAdded
+        | HookEvent::MessageDisplay
+        | HookEvent::Unknown(_) => (false, false),
+    }
+}

@@ -1,0 +1,145 @@
+//! What is said too late for the event it belongs to: hooks that went on by themselves, and side events that
+//! nobody waited for. Their texts wait here and go to the model with the next request; a hook that was told to
+//! wake the model does so when the session is idle.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lathe_hooks::{AsyncResult, ContextText, Problem, SystemText};
+use lathe_protocol::hooks::HookEventInput;
+use lathe_protocol::reminder::system_reminder;
+use lathe_protocol::system::Informational;
+use lathe_protocol::{InboundUser, MessageContent};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::state::agent::AgentHandle;
+use crate::state::services::SessionServices;
+
+/// More is not kept for a model that is not asked anything.
+const MAX_NOTES: usize = 256;
+
+/// Texts that wait for the next request, and the events that run beside the session.
+#[derive(Debug, Default)]
+pub struct Late {
+    /// Written by hooks that end after their event; read by the main agent between rounds, and while it is idle.
+    waiting: Mutex<Waiting>,
+    side: TaskTracker,
+    ended: CancellationToken,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// For the model.
+    notes: Vec<String>,
+    /// For the host.
+    notices: VecDeque<Informational>,
+    /// Whether a hook wants the model to be asked now.
+    wakes: bool,
+}
+
+impl Late {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing is done under the lock that could leave it half changed.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, lines: impl IntoIterator<Item = String>) {
+        let notes = &mut self.waiting().notes;
+        notes.extend(lines);
+        let too_many = notes.len().saturating_sub(MAX_NOTES);
+        notes.drain(..too_many);
+    }
+
+    /// Keeps what hooks said, all of it at once: whoever waits for them may be broken off at any time.
+    fn keep(&self, results: Vec<AsyncResult>) {
+        for result in results {
+            let name = result.hook_name;
+            let wake = result.wake.map(|why| format!("{name} hook that ran in the background: {why}"));
+            let problems = result.problems.iter().filter_map(Problem::informational);
+            let told = result.system_messages.iter().map(SystemText::informational);
+            {
+                let mut waiting = self.waiting();
+                waiting.wakes |= wake.is_some();
+                waiting.notices.extend(problems.chain(told));
+            }
+            self.add(result.contexts.iter().map(ContextText::line).chain(wake));
+        }
+    }
+
+    fn take(&self) -> Vec<String> {
+        let mut waiting = self.waiting();
+        waiting.wakes = false;
+        std::mem::take(&mut waiting.notes)
+    }
+
+    /// Ends what still runs beside the session.
+    pub async fn shut_down(&self) {
+        self.ended.cancel();
+        self.side.close();
+        self.side.wait().await;
+    }
+}
+
+impl AgentHandle {
+    /// Runs the hooks of an event that nothing waits for. What they want the model to know goes with the next
+    /// request.
+    pub(crate) fn fire_aside(self: &Arc<Self>, event: HookEventInput) {
+        let session = &self.session;
+        if !session.listens(&event.tag().into()) {
+            return;
+        }
+        let agent = self.clone();
+        let cancel = session.late.ended.child_token();
+        session.late.side.spawn(async move {
+            let outcome = agent.fire(event, None, &cancel).await;
+            agent.session.late.add(outcome.contexts.iter().map(ContextText::line));
+        });
+    }
+}
+
+impl SessionServices {
+    /// Keeps texts for the next request.
+    pub(crate) fn say_later(&self, lines: impl IntoIterator<Item = String>) {
+        self.late.add(lines);
+    }
+
+    /// What has been said too late since the last call, for the next request.
+    pub(crate) async fn take_late(&self) -> Vec<String> {
+        self.late.keep(self.hooks.take_async_results());
+        self.show_late().await;
+        self.late.take()
+    }
+
+    /// Waits for hooks that went on by themselves. Returns a prompt if one of them wakes the model. Nothing
+    /// is lost when the waiting is broken off.
+    pub(crate) async fn until_woken(&self) -> InboundUser {
+        loop {
+            self.show_late().await;
+            if self.late.waiting().wakes {
+                return wake_up(&self.late.take());
+            }
+            let results = self.hooks.next_async_results().await;
+            self.late.keep(results);
+        }
+    }
+
+    async fn show_late(&self) {
+        loop {
+            let Some(notice) = self.late.waiting().notices.front().cloned() else { return };
+            self.show(notice).await;
+            self.late.waiting().notices.pop_front();
+        }
+    }
+}
+
+/// A turn that nobody asked for but a hook.
+fn wake_up(notes: &[String]) -> InboundUser {
+    let text = system_reminder(&notes.join("\n"));
+    let mut prompt = InboundUser { is_synthetic: Some(true), ..InboundUser::default() };
+    prompt.message.role = "user".to_owned();
+    prompt.message.content = MessageContent::Text(text);
+    prompt.origin = Some(json!({"kind": "task-notification", "subkind": "hook"}));
+    prompt
+}

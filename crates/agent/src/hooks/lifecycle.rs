@@ -1,0 +1,106 @@
+//! The beginning and the end of a session as hooks see them, and what their answers do to it. Setup comes first,
+//! then the instructions that were loaded, then SessionStart; whoever clears or compacts a session fires
+//! SessionStart again.
+
+use std::sync::Arc;
+
+use lathe_hooks::{ContextText, Outcome};
+use lathe_protocol::hooks::{
+    CwdChangedInput, HookEventInput, SessionEndInput, SessionStartInput, SetupInput,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::state::agent::{Agent, AgentHandle};
+use crate::state::config::Setup;
+use crate::state::services::SessionServices;
+
+/// What hooks want a conversation to begin with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Opening {
+    /// Notes in front of the first prompt.
+    pub notes: Vec<String>,
+    /// Words of the user in front of the first prompt.
+    pub first_words: Option<String>,
+}
+
+impl Agent {
+    /// Everything that happens before the first prompt.
+    pub(crate) async fn begin(
+        &mut self,
+        source: &str,
+        setup: Option<Setup>,
+        cancel: &CancellationToken,
+    ) -> Opening {
+        let mut notes = Vec::new();
+        if let Some(setup) = setup {
+            let input = SetupInput { trigger: setup.trigger().to_owned(), ..SetupInput::default() };
+            let outcome = self.handle.fire(HookEventInput::Setup(input), None, cancel).await;
+            notes.extend(outcome.contexts.iter().map(ContextText::line));
+        }
+        self.announce_instructions(cancel).await;
+        let mut opening = self.handle.start_conversation(source, cancel).await;
+        notes.append(&mut opening.notes);
+        // What is there now is what later looks are compared with.
+        self.handle.look_at_files(cancel).await;
+        Opening { notes, ..opening }
+    }
+
+    /// CwdChanged, if the shell stands elsewhere than hooks last heard.
+    pub(crate) async fn tell_cwd(&mut self, cancel: &CancellationToken) {
+        let now = self.handle.workspace.cwd();
+        if now == self.cwd_told {
+            return;
+        }
+        let before = std::mem::replace(&mut self.cwd_told, now.clone());
+        let input = CwdChangedInput {
+            old_cwd: before.display().to_string(),
+            new_cwd: now.display().to_string(),
+            ..CwdChangedInput::default()
+        };
+        self.handle.fire(HookEventInput::CwdChanged(input), None, cancel).await;
+    }
+}
+
+impl AgentHandle {
+    /// SessionStart: a conversation begins, for whatever reason.
+    pub(crate) async fn start_conversation(
+        self: &Arc<Self>,
+        source: &str,
+        cancel: &CancellationToken,
+    ) -> Opening {
+        let input = SessionStartInput {
+            source: source.to_owned(),
+            model: Some(self.choice().id.clone()),
+            session_title: self.session.files.current_title(),
+            ..SessionStartInput::default()
+        };
+        let outcome = self.fire(HookEventInput::SessionStart(input), None, cancel).await;
+        self.session.take_title(outcome.session_start.session_title.as_deref()).await;
+        Opening {
+            notes: outcome.contexts.iter().map(ContextText::line).collect(),
+            first_words: outcome.session_start.initial_user_message,
+        }
+    }
+
+    /// SessionEnd. It has a budget of time of its own, and nothing else breaks it off.
+    pub(crate) async fn end_conversation(self: &Arc<Self>, reason: &str) -> Outcome {
+        let input = SessionEndInput { reason: reason.to_owned(), ..SessionEndInput::default() };
+        self.fire(HookEventInput::SessionEnd(input), None, &CancellationToken::new()).await
+    }
+
+    /// Between two rounds, and before a turn: follows what has changed around the session. Returns what the
+    /// model should know.
+    pub(crate) async fn catch_up(self: &Arc<Self>, cancel: &CancellationToken) -> Vec<String> {
+        self.follow_settings(cancel).await;
+        self.look_at_files(cancel).await;
+        self.session.take_late().await
+    }
+}
+
+impl SessionServices {
+    /// A hook names the session.
+    pub(crate) async fn take_title(&self, title: Option<&str>) {
+        let Some(title) = title.map(str::trim).filter(|title| !title.is_empty()) else { return };
+        self.set_title(title).await;
+    }
+}

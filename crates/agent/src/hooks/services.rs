@@ -1,0 +1,139 @@
+//! What the hook engine needs of a session, one small type for each of its traits: the host that answers
+//! callbacks, the rule language for `if`, the way out for HTTP hooks. Models are asked in `judge.rs`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use lathe_hooks::{
+    CallbackCall, CallbackError, Callbacks, HttpError, HttpPost, HttpPoster, HttpReply, RuleMatcher,
+};
+use lathe_models::web::{JsonPost, WebClient, WebError};
+use lathe_permissions::{
+    Decision, DescribedCall, Engine, EngineConfig, PermissionQuestion, PermissionScope,
+    PermissionScopeConfig, RuleSource,
+};
+use lathe_protocol::{HookCallbackRequest, PermissionBehavior};
+use serde_json::Value;
+
+use crate::state::ask::AskError;
+use crate::state::services::SessionServices;
+
+/// How often a host that is still thinking about a hook is shown that the session waits for it.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// Asks the host for its hooks.
+pub struct HostCallbacks(pub Weak<SessionServices>);
+
+impl Callbacks for HostCallbacks {
+    fn call<'a>(&'a self, call: CallbackCall<'a>) -> BoxFuture<'a, Result<Value, CallbackError>> {
+        Box::pin(async move {
+            let Some(session) = self.0.upgrade() else { return Err(CallbackError::Closed) };
+            let request = HookCallbackRequest {
+                callback_id: call.callback_id.to_owned(),
+                input: call.input.clone(),
+                tool_use_id: Some(call.tool_use_id.to_owned()),
+                ..HookCallbackRequest::default()
+            };
+            let event = call.input["hook_event_name"].as_str().unwrap_or("");
+            let answer = tokio::select! {
+                biased;
+                answer = session.ask(request, call.cancel, Some(call.timeout)) => answer,
+                () = beat(&session, event, call.tool_use_id) => Err(AskError::Closed),
+            };
+            answer.map_err(|error| match error {
+                AskError::Closed => CallbackError::Closed,
+                AskError::Withdrawn => CallbackError::Cancelled,
+                AskError::TimedOut(_) => CallbackError::TimedOut,
+                AskError::Refused(text) => CallbackError::Refused(text),
+            })
+        })
+    }
+}
+
+/// Shows every now and then that a hook keeps the session waiting. Never ends by itself.
+async fn beat(session: &SessionServices, event: &str, tool_use_id: &str) {
+    let id = format!("hook-{event}-{tool_use_id}");
+    let mut count = 0;
+    loop {
+        tokio::time::sleep(HEARTBEAT).await;
+        let elapsed = HEARTBEAT * (count + 1);
+        session.emit(session.frames.heartbeat(event, &id, count, elapsed)).await;
+        count += 1;
+    }
+}
+
+/// Evaluates the `if` of a hook with the rule language of permissions: a call that an engine with this one
+/// deny rule refuses is covered by it, wherever in a command it hides.
+pub struct IfRules {
+    /// Where relative paths of rules start.
+    pub root: PathBuf,
+    /// For `~/`.
+    pub home: Option<PathBuf>,
+}
+
+/// The same for one event, with the call it is about: a shell command in it was parsed when the call was described.
+pub struct CallRules<'a> {
+    pub rules: &'a IfRules,
+    pub call: Option<&'a DescribedCall>,
+}
+
+impl RuleMatcher for CallRules<'_> {
+    fn matches(&self, rule: &str, tool_name: &str, tool_input: &Value) -> Option<bool> {
+        let root = &self.rules.root;
+        let mut engine = Engine::new(EngineConfig {
+            root: Some(root.clone()),
+            home: self.rules.home.clone(),
+            ..EngineConfig::default()
+        });
+        let warnings = engine.add_rules(PermissionBehavior::Deny, RuleSource::Session, [rule]);
+        if !warnings.is_empty() {
+            return None;
+        }
+        let scope = PermissionScope::new(PermissionScopeConfig {
+            working_dirs: vec![root.clone()],
+            ..PermissionScopeConfig::default()
+        });
+        let unknown = DescribedCall::unknown();
+        let question = PermissionQuestion {
+            tool: tool_name,
+            input: tool_input,
+            call: self.call.unwrap_or(&unknown),
+            cwd: root,
+            scope: &scope,
+        };
+        Some(matches!(engine.decide(&question), Decision::Deny(denied) if denied.reason.rule().is_some()))
+    }
+}
+
+/// Posts what HTTP hooks are told.
+pub struct WebHooks(pub Arc<WebClient>);
+
+impl HttpPoster for WebHooks {
+    fn post<'a>(&'a self, post: HttpPost<'a>) -> BoxFuture<'a, Result<HttpReply, HttpError>> {
+        Box::pin(async move {
+            let request = JsonPost {
+                url: post.url,
+                headers: post.headers,
+                body: post.body,
+                max_reply_bytes: post.max_reply_bytes,
+                timeout: post.timeout,
+            };
+            let reply = tokio::select! {
+                biased;
+                () = post.cancel.cancelled() => return Err(HttpError::Failed("it was broken off".to_owned())),
+                reply = self.0.post(request) => reply,
+            };
+            match reply {
+                Ok(reply) if reply.is_cut => Err(HttpError::Failed("its answer is too long".to_owned())),
+                Ok(reply) => Ok(HttpReply { status: reply.status, body: reply.body }),
+                Err(WebError::TimedOut(_)) => Err(HttpError::TimedOut),
+                Err(error @ WebError::Exhausted(_)) => Err(HttpError::Exhausted(error.to_string())),
+                Err(error @ (WebError::Unusable(_) | WebError::Failed(_))) => {
+                    Err(HttpError::Failed(error.to_string()))
+                }
+            }
+        })
+    }
+}

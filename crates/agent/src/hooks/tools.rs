@@ -1,0 +1,202 @@
+//! The hooks around a tool call: what they are told before and after it, and what their answers do to it.
+
+use std::sync::Arc;
+
+use lathe_hooks::{ContextText, Outcome, PermissionVerdict, ToolOutputChange, ToolOutputKind};
+use lathe_protocol::hooks::{
+    BatchedCall, HookEventInput, HookPermissionDecision, PostToolBatchInput, PostToolUseFailureInput,
+    PostToolUseInput, PreToolUseInput,
+};
+use lathe_protocol::{CallSubject, HookEvent};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::call::toolrun::{Answered, DescribedInput, ToolCall};
+use crate::hooks::AboutCall;
+use crate::state::agent::AgentHandle;
+
+/// What hooks add to the answer of a call, whatever becomes of it.
+#[derive(Debug, Clone, Default)]
+pub struct Said {
+    /// Notes for the model.
+    pub notes: Vec<String>,
+    /// Whether the turn is to end once the call is answered.
+    pub stops: bool,
+}
+
+impl Said {
+    /// What hooks said, and why the turn ends if it does.
+    async fn of(agent: &AgentHandle, outcome: &Outcome) -> Self {
+        if let Some(stop) = &outcome.stop {
+            agent.session.tell_stop(stop).await;
+        }
+        Self {
+            notes: outcome.contexts.iter().map(ContextText::line).collect(),
+            stops: outcome.stop.is_some(),
+        }
+    }
+
+    /// The answer with what was said before the call in front of what was said after it.
+    pub fn added_to(self, mut answered: Answered) -> Answered {
+        let after = std::mem::replace(&mut answered.notes, self.notes);
+        answered.notes.extend(after);
+        answered.stops |= self.stops;
+        answered
+    }
+}
+
+/// A call after the hooks that come first.
+pub struct Before {
+    /// The input that hooks want in the place of the one they were told of.
+    pub updated_input: Option<Value>,
+    /// What they say about permission.
+    pub verdict: Option<PermissionVerdict>,
+    pub said: Said,
+}
+
+impl Before {
+    /// Whether the call is to wait until the session goes on.
+    pub fn puts_off(&self) -> bool {
+        self.verdict.as_ref().is_some_and(|verdict| verdict.behavior == HookPermissionDecision::Defer)
+    }
+}
+
+/// `PreToolUse`.
+pub async fn before(
+    agent: &Arc<AgentHandle>,
+    call: &ToolCall,
+    told: &DescribedInput,
+    cancel: &CancellationToken,
+) -> Before {
+    if !agent.session.listens(&HookEvent::PreToolUse) {
+        return Before { updated_input: None, verdict: None, said: Said::default() };
+    }
+    let event = PreToolUseInput {
+        tool_name: call.name.clone(),
+        tool_input: told.value.clone(),
+        tool_use_id: call.id.clone(),
+        ..PreToolUseInput::default()
+    };
+    let about = AboutCall { id: &call.id, description: &told.description };
+    let outcome = agent.fire(HookEventInput::PreToolUse(event), Some(about), cancel).await;
+    let said = Said::of(agent, &outcome).await;
+    Before { updated_input: outcome.updated_input, verdict: outcome.permission, said }
+}
+
+/// `PostToolUse` or `PostToolUseFailure`.
+pub async fn after(
+    agent: &Arc<AgentHandle>,
+    mut answered: Answered,
+    duration_ms: u64,
+    cancel: &CancellationToken,
+) -> Answered {
+    let failed = answered.block["is_error"] == true;
+    let heard = if failed { HookEvent::PostToolUseFailure } else { HookEvent::PostToolUse };
+    if !agent.session.listens(&heard) {
+        return answered;
+    }
+    let call = &answered.call;
+    let event = if failed {
+        HookEventInput::PostToolUseFailure(PostToolUseFailureInput {
+            tool_name: call.name.clone(),
+            tool_input: call.input.clone(),
+            tool_use_id: call.id.clone(),
+            error: answered.block["content"].as_str().unwrap_or("").to_owned(),
+            is_interrupt: Some(answered.interrupted),
+            duration_ms: Some(duration_ms),
+            ..PostToolUseFailureInput::default()
+        })
+    } else {
+        HookEventInput::PostToolUse(PostToolUseInput {
+            tool_name: call.name.clone(),
+            tool_input: call.input.clone(),
+            tool_response: answered.result.clone(),
+            tool_use_id: call.id.clone(),
+            duration_ms: Some(duration_ms),
+            ..PostToolUseInput::default()
+        })
+    };
+    let about = AboutCall { id: &call.id, description: &call.description };
+    let outcome = agent.fire_unseen(event, Some(about), cancel).await;
+    let said = Said::of(agent, &outcome).await;
+    answered.notices = outcome.notices();
+    answered.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
+    answered.notes.extend(said.notes);
+    answered.stops |= said.stops;
+    if let Some(change) = outcome.tool_output {
+        replace_output(&mut answered, change);
+    }
+    answered
+}
+
+/// `PostToolBatch`: all calls of one answer have been answered.
+pub async fn after_batch(
+    agent: &Arc<AgentHandle>,
+    tool_calls: Vec<BatchedCall>,
+    cancel: &CancellationToken,
+) -> Said {
+    let event = PostToolBatchInput { tool_calls, ..PostToolBatchInput::default() };
+    let outcome = agent.fire(HookEventInput::PostToolBatch(event), None, cancel).await;
+    let mut said = Said::of(agent, &outcome).await;
+    said.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
+    said.stops |= !outcome.blocks.is_empty();
+    said
+}
+
+/// Puts another output in the place of the tool's, if it has the tool's shape.
+fn replace_output(answered: &mut Answered, change: ToolOutputChange) {
+    let for_this_tool = match change.kind {
+        ToolOutputKind::AnyTool => true,
+        ToolOutputKind::McpTool => {
+            matches!(answered.call.description.subject(), CallSubject::McpTool { .. })
+        }
+    };
+    let has_shape = match (&answered.result, &change.value) {
+        (Value::Object(had), Value::Object(has)) => has.keys().all(|key| had.contains_key(key)),
+        (Value::String(_), Value::String(_)) | (Value::Array(_), Value::Array(_)) => true,
+        _ => false,
+    };
+    if for_this_tool && has_shape {
+        answered.block["content"] = model_text(&change.value);
+        answered.result = change.value;
+    }
+}
+
+/// What the model reads of a structured output that a hook wrote.
+fn model_text(output: &Value) -> Value {
+    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
+    match output {
+        Value::Object(fields) if fields.contains_key("stdout") => {
+            let parts = [text(&output["stdout"]), text(&output["stderr"])];
+            let parts: Vec<&str> =
+                parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
+            json!(parts.join("\n"))
+        }
+        Value::Object(_) if output["file"]["content"].is_string() => {
+            let first = output["file"]["startLine"].as_u64().unwrap_or(1);
+            let content = text(&output["file"]["content"]);
+            let lines = (first..).zip(content.split('\n')).map(|(number, line)| format!("{number}\t{line}"));
+            json!(lines.collect::<Vec<_>>().join("\n"))
+        }
+        Value::Object(_) => json!(output.to_string()),
+        other => other.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_read_as_their_tools_write_them() {
+        for (output, text) in [
+            (json!({"stdout": "a\n", "stderr": ""}), "a"),
+            (json!({"stdout": "a", "stderr": "b"}), "a\nb"),
+            (json!({"type": "text", "file": {"content": "x\ny", "startLine": 7}}), "7\tx\n8\ty"),
+            (json!("words"), "words"),
+            (json!({"filenames": ["a"]}), r#"{"filenames":["a"]}"#),
+        ] {
+            assert_eq!(model_text(&output), text, "{output}");
+        }
+    }
+}

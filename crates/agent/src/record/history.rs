@@ -1,0 +1,527 @@
+//! The conversation as the model will be sent it. Messages are serialised when they are sealed and
+//! never again; what is still being collected (tool results, notes) waits in an open user message,
+//! because the API wants all results of one answer in one message.
+//!
+//! It also knows how large it is: what the API counted for the last answer, and an estimate of what was
+//! added since. That is what compaction goes by.
+
+use lathe_models::{Role, WireMessage};
+use lathe_protocol::Usage;
+use lathe_protocol::reminder::system_reminder;
+use lathe_transcript::HistoryMessage;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::record::estimate::{block_tokens, raw_block_tokens};
+
+/// Everything said so far.
+#[derive(Default)]
+pub struct History {
+    sealed: Vec<WireMessage>,
+    /// What is known of each sealed message, in the same order.
+    facts: Vec<MessageFacts>,
+    /// Blocks of the user message that goes out with the next request.
+    open: Vec<Value>,
+    /// The record of the first prompt among them.
+    open_record: Option<String>,
+    /// Estimate of all of it, what is open included.
+    tokens: u64,
+    measured: Option<Measured>,
+}
+
+/// What is known of a sealed message.
+#[derive(Debug, Clone, Default)]
+struct MessageFacts {
+    /// Estimate of its size.
+    tokens: u64,
+    /// The record it begins with, for an answer, and for prompts that no result of a call stands in front of.
+    record: Option<String>,
+}
+
+/// The size as the API counted it.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    /// Everything, system prompt and tools included.
+    tokens: u64,
+    /// Our own estimate at that moment.
+    estimate: u64,
+}
+
+/// How large a conversation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Size {
+    /// The messages alone, estimated.
+    pub messages: u64,
+    /// What the API counted when it last answered, system prompt and tools included.
+    pub measured: Option<u64>,
+    /// Estimate of what was added since then.
+    pub added: u64,
+}
+
+/// What stays of a conversation whose beginning was summarised.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tail {
+    /// Index of its first message; the number of messages if nothing stays.
+    pub start: usize,
+    /// The record it begins with.
+    pub record: Option<String>,
+    /// Whether it ends with a prompt that has no answer yet.
+    pub ends_with_prompt: bool,
+}
+
+/// How much may stay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TailBounds {
+    /// Tokens of what was said last.
+    pub tokens: u64,
+    /// Tokens of a prompt that waits for its answer: it is worth more room than what has been answered.
+    pub prompt: u64,
+}
+
+impl History {
+    /// The conversation of a session that goes on. Its last message stays open if the user's side spoke
+    /// last, so that the next prompt joins it.
+    pub fn restore(mut messages: Vec<HistoryMessage>) -> Self {
+        let mut history = Self::default();
+        if let Some(last) = messages.pop_if(|last| last.role == lathe_transcript::Role::User) {
+            history.open = last.blocks.iter().filter_map(|b| serde_json::from_str(b.get()).ok()).collect();
+            history.tokens = history.open.iter().map(block_tokens).sum();
+            history.open_record = last.uuids.first().cloned();
+        }
+        // One after the other is let go: a long conversation is never in memory twice.
+        for message in messages {
+            let role = match message.role {
+                lathe_transcript::Role::User => Role::User,
+                lathe_transcript::Role::Assistant => Role::Assistant,
+            };
+            let tokens = message.blocks.iter().map(|block| raw_block_tokens(block)).sum();
+            let record = (role == Role::Assistant).then(|| message.uuids.first().cloned()).flatten();
+            history.tokens += tokens;
+            history.push(role, &message.blocks, MessageFacts { tokens, record });
+        }
+        history
+    }
+
+    /// Adds blocks to the user message that goes out next.
+    pub fn add_user(&mut self, blocks: impl IntoIterator<Item = Value>) {
+        for block in blocks.into_iter().filter(is_sendable) {
+            self.tokens += block_tokens(&block);
+            self.open.push(block);
+        }
+    }
+
+    /// Notes the record of a prompt that was just added.
+    pub fn note_prompt(&mut self, record: String) {
+        self.open_record.get_or_insert(record);
+    }
+
+    /// Adds the result of an earlier answer's call, which has to come before anything else that is said.
+    pub fn add_result(&mut self, block: Value) {
+        self.tokens += block_tokens(&block);
+        self.open.insert(0, block);
+    }
+
+    /// Adds a text block to the user message that goes out next.
+    pub fn add_user_text(&mut self, text: &str) {
+        self.add_user([json!({"type": "text", "text": text})]);
+    }
+
+    /// Adds notes of the runtime, each marked as such, so that nobody takes them for the user's words.
+    pub fn add_notes(&mut self, notes: &[String]) {
+        for note in notes {
+            self.add_user_text(&system_reminder(note));
+        }
+    }
+
+    /// Adds a whole answer. One with nothing that can be sent back is left out, and what follows joins
+    /// the user message before it.
+    pub fn add_assistant(&mut self, blocks: Vec<Value>) {
+        let mut blocks: Vec<Value> = blocks.into_iter().filter(is_sendable).collect();
+        // An answer that got no further than its thinking: the API lets none stand last.
+        while blocks.pop_if(|block| is_thinking(block)).is_some() {}
+        if blocks.is_empty() {
+            return;
+        }
+        self.seal();
+        let tokens = blocks.iter().map(block_tokens).sum();
+        self.tokens += tokens;
+        self.push(Role::Assistant, &blocks, MessageFacts { tokens, record: None });
+    }
+
+    /// Notes what the API counted for the answer just added, and the record of its first block.
+    pub fn note_answer(&mut self, usage: &Usage, record: Option<String>) {
+        if self.sealed.last().is_some_and(|last| last.role() == Role::Assistant)
+            && let Some(facts) = self.facts.last_mut()
+        {
+            facts.record = record;
+        }
+        let tokens = usage.input_tokens
+            + usage.cache_creation_input_tokens
+            + usage.cache_read_input_tokens
+            + usage.output_tokens;
+        if tokens > 0 {
+            self.measured = Some(Measured { tokens, estimate: self.tokens });
+        }
+    }
+
+    /// How large it is now.
+    pub fn size(&self) -> Size {
+        Size {
+            messages: self.tokens,
+            measured: self.measured.map(|measured| measured.tokens),
+            added: self.measured.map_or(0, |measured| self.tokens.saturating_sub(measured.estimate)),
+        }
+    }
+
+    /// Whether the model has said anything yet: a conversation without an answer is not worth a summary.
+    pub fn has_answers(&self) -> bool {
+        self.sealed.iter().any(|message| message.role() == Role::Assistant)
+    }
+
+    /// The longest end of the conversation that fits into the bounds and can stand behind a summary: it
+    /// begins with an answer, so every call in it keeps its result and every result its call, or it is the
+    /// prompt that waits for its answer. A call that waits for its result always stays.
+    pub fn tail(&mut self, bounds: TailBounds) -> Tail {
+        self.seal();
+        let count = self.sealed.len();
+        let mut tail = Tail { start: count, record: None, ends_with_prompt: false };
+        let mut tokens = 0;
+        for at in (0..count).rev() {
+            let facts = &self.facts[at];
+            tokens += facts.tokens;
+            let is_last = at + 1 == count;
+            let can_begin = match self.sealed[at].role() {
+                Role::Assistant => tokens <= bounds.tokens || (is_last && holds_call(&self.sealed[at])),
+                Role::User => is_last && tokens <= bounds.prompt,
+            };
+            if can_begin && facts.record.is_some() {
+                let ends_with_prompt = tail.ends_with_prompt || self.sealed[at].role() == Role::User;
+                tail = Tail { start: at, record: facts.record.clone(), ends_with_prompt };
+            }
+            if tokens > bounds.tokens {
+                break;
+            }
+        }
+        tail
+    }
+
+    /// Estimate of a tail.
+    pub fn tokens_from(&self, tail: &Tail) -> u64 {
+        self.facts.iter().skip(tail.start).map(|facts| facts.tokens).sum()
+    }
+
+    /// Puts `head` in the place of everything before the tail. What stays keeps its bytes, but for a prompt
+    /// right behind the head, which becomes one message with it.
+    pub fn compact(&mut self, head: Vec<Value>, tail: &Tail) {
+        let mut kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
+        let mut kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
+        *self = Self::default();
+        self.add_user(head);
+        if kept.first().is_some_and(|first| first.role() == Role::User) {
+            kept_facts.remove(0);
+            self.add_user(blocks_of(&kept.remove(0)));
+        }
+        if !kept.is_empty() {
+            self.seal();
+            self.tokens += kept_facts.iter().map(|facts| facts.tokens).sum::<u64>();
+            self.sealed.extend(kept);
+            self.facts.extend(kept_facts);
+        }
+    }
+
+    /// Cuts texts of more than `most` tokens that nobody has answered, because with them no request would
+    /// ever fit again.
+    pub fn shorten_unanswered(&mut self, most: u64, keep_chars: usize) {
+        self.seal();
+        let unanswered = self.sealed.iter().rev().take_while(|message| message.role() == Role::User).count();
+        for at in self.sealed.len() - unanswered..self.sealed.len() {
+            if self.facts[at].tokens <= most {
+                continue;
+            }
+            let mut blocks = blocks_of(&self.sealed[at]);
+            blocks.iter_mut().for_each(|block| shorten(block, most, keep_chars));
+            let tokens = blocks.iter().map(block_tokens).sum();
+            if let Ok(message) = WireMessage::new(Role::User, &blocks) {
+                self.tokens = self.tokens - self.facts[at].tokens + tokens;
+                self.facts[at].tokens = tokens;
+                self.sealed[at] = message;
+            }
+        }
+    }
+
+    /// The messages to send, oldest first. Cloning them shares their bytes.
+    pub fn messages(&mut self) -> Vec<WireMessage> {
+        self.seal();
+        self.sealed.clone()
+    }
+
+    /// The messages so far, with what is still open as the last one.
+    pub fn so_far(&self) -> Vec<WireMessage> {
+        let open = (!self.open.is_empty()).then(|| WireMessage::new(Role::User, &self.open).ok()).flatten();
+        self.sealed.iter().cloned().chain(open).collect()
+    }
+
+    fn seal(&mut self) {
+        if !self.open.is_empty() {
+            let open = std::mem::take(&mut self.open);
+            let tokens = open.iter().map(block_tokens).sum();
+            let has_results = open.iter().any(|block| block["type"] == "tool_result");
+            let record = self.open_record.take().filter(|_| !has_results);
+            self.push(Role::User, &open, MessageFacts { tokens, record });
+        }
+    }
+
+    fn push<B: Serialize>(&mut self, role: Role, blocks: &[B], facts: MessageFacts) {
+        // Blocks that are no objects were left out before; a message without any is left out here.
+        if let Ok(message) = WireMessage::new(role, blocks) {
+            self.sealed.push(message);
+            self.facts.push(facts);
+        }
+    }
+}
+
+/// Whether an answer asks for a tool.
+fn holds_call(message: &WireMessage) -> bool {
+    // Inside of a text the quotes would be escaped.
+    const MARK: &[u8] = b"\"tool_use\"";
+    message.bytes().windows(MARK.len()).any(|window| window == MARK)
+}
+
+/// The blocks of a message.
+fn blocks_of(message: &WireMessage) -> Vec<Value> {
+    let mut message: Value = serde_json::from_slice(message.bytes()).unwrap_or_default();
+    match message["content"].take() {
+        Value::Array(blocks) => blocks,
+        _ => Vec::new(),
+    }
+}
+
+/// Leaves the beginning of a text that is too long.
+fn shorten(block: &mut Value, most: u64, keep_chars: usize) {
+    if block["type"] == "text" && block_tokens(block) > most {
+        let text: String = block["text"].as_str().unwrap_or_default().chars().take(keep_chars).collect();
+        block["text"] = json!(format!(
+            "{text}\n[The rest of this message is left out: with it the conversation was too long to be sent.]"
+        ));
+    }
+}
+
+fn is_thinking(block: &Value) -> bool {
+    matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
+}
+
+/// The API refuses empty text blocks, and a block that is no object would break the wire form.
+fn is_sendable(block: &Value) -> bool {
+    match block["type"].as_str() {
+        Some("text") => block["text"].as_str().is_some_and(|text| !text.trim().is_empty()),
+        Some(_) => block.is_object(),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(history: &mut History) -> Vec<String> {
+        history.messages().iter().map(|m| String::from_utf8_lossy(m.bytes()).into_owned()).collect()
+    }
+
+    #[test]
+    fn user_blocks_collect_until_an_answer_seals_them() {
+        let mut history = History::default();
+        history.add_user_text("one");
+        history.add_user_text("two");
+        history.add_assistant(vec![json!({"type": "text", "text": "three"})]);
+        assert_eq!(
+            texts(&mut history),
+            [
+                r#"{"role":"user","content":[{"type":"text","text":"one"},{"type":"text","text":"two"}]}"#,
+                r#"{"role":"assistant","content":[{"type":"text","text":"three"}]}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn what_the_api_would_refuse_is_left_out() {
+        let mut history = History::default();
+        history.add_user_text("one");
+        history.add_assistant(vec![json!({"type": "text", "text": " "})]);
+        history.add_user([json!("no object"), json!({"type": "text", "text": "two"})]);
+        assert_eq!(texts(&mut history).len(), 1);
+    }
+
+    #[test]
+    fn no_answer_ends_in_thinking() {
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
+        let hidden = json!({"type": "redacted_thinking", "data": "x"});
+        let blank = json!({"type": "text", "text": ""});
+        let mut history = History::default();
+        history.add_user_text("one");
+        history.add_assistant(vec![thinking.clone(), hidden.clone(), blank]);
+        history.add_user_text("two");
+        assert_eq!(texts(&mut history).len(), 1, "what was only thought is left out");
+        history.add_assistant(vec![thinking, json!({"type": "text", "text": "said"}), hidden]);
+        let answer = texts(&mut history).pop().unwrap();
+        assert!(answer.contains("hm") && answer.contains("said") && !answer.contains("redacted"), "{answer}");
+    }
+
+    fn call(id: &str) -> Value {
+        json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "x".repeat(400)}})
+    }
+
+    fn outcome(id: &str) -> Value {
+        json!({"type": "tool_result", "tool_use_id": id, "content": "y".repeat(400)})
+    }
+
+    /// A conversation of a prompt and three calls.
+    fn worked() -> History {
+        let mut history = History::default();
+        history.add_user_text("do it");
+        for id in ["t1", "t2", "t3"] {
+            history.add_assistant(vec![call(id)]);
+            history.note_answer(&Usage { input_tokens: 1000, ..Usage::default() }, Some(format!("r-{id}")));
+            history.add_user([outcome(id)]);
+        }
+        history
+    }
+
+    fn within(tokens: u64) -> TailBounds {
+        TailBounds { tokens, prompt: 10 * tokens }
+    }
+
+    #[test]
+    fn a_tail_never_tears_a_call_from_its_result() {
+        // Whatever the bound, the tail begins with an answer or is empty.
+        for bound in 0..2000 {
+            let mut history = worked();
+            let tail = history.tail(within(bound));
+            history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+            let texts = texts(&mut history);
+            assert!(texts[0].contains("summary"), "{texts:?}");
+            for id in ["t1", "t2", "t3"] {
+                let calls = texts.iter().filter(|text| text.contains(&format!("\"id\":\"{id}\""))).count();
+                let results =
+                    texts.iter().filter(|text| text.contains(&format!("\"tool_use_id\":\"{id}\""))).count();
+                assert_eq!(calls, results, "bound {bound}: {texts:?}");
+            }
+            let roles: Vec<Role> = history.messages().iter().map(WireMessage::role).collect();
+            assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "bound {bound}");
+        }
+    }
+
+    #[test]
+    fn what_stays_keeps_its_bytes_and_the_size_follows() {
+        let mut history = worked();
+        let before = history.size();
+        assert_eq!(before.measured, Some(1000));
+        assert!(before.added >= 100, "{before:?}");
+        let last = history.messages()[5].bytes().as_ptr();
+        let tail = history.tail(within(300));
+        assert_eq!((tail.start, tail.record.as_deref()), (5, Some("r-t3")));
+        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        assert_eq!(history.messages()[1].bytes().as_ptr(), last);
+        let after = history.size();
+        assert_eq!(after.measured, None, "nothing is known before the next answer");
+        assert!(after.messages < before.messages);
+        let sum: u64 = history.facts.iter().map(|facts| facts.tokens).sum();
+        assert_eq!(after.messages, sum);
+    }
+
+    #[test]
+    fn without_a_tail_the_next_words_join_the_summary() {
+        let mut history = worked();
+        let tail = history.tail(within(0));
+        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        history.add_user_text("go on");
+        assert_eq!(texts(&mut history).len(), 1);
+    }
+
+    #[test]
+    fn a_prompt_that_waits_stays_word_for_word_with_its_pictures() {
+        let image =
+            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+        let text = "z".repeat(4000);
+        let ask = |history: &mut History| {
+            history.add_user([image.clone(), json!({"type": "text", "text": text})]);
+            history.note_prompt("r-p".to_owned());
+        };
+        // Room for the prompt, but for nothing else; then for neither.
+        for (bounds, stays) in [
+            (TailBounds { tokens: 100, prompt: 10_000 }, true),
+            (TailBounds { tokens: 100, prompt: 100 }, false),
+        ] {
+            let mut history = worked();
+            history.add_assistant(vec![json!({"type": "text", "text": "done"})]);
+            ask(&mut history);
+            let tail = history.tail(bounds);
+            assert_eq!((tail.record.as_deref(), tail.ends_with_prompt), (stays.then_some("r-p"), stays));
+            history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+            let texts = texts(&mut history);
+            assert_eq!(texts.len(), 1, "{texts:?}");
+            assert_eq!(texts[0].contains(&text) && texts[0].contains("image/png"), stays);
+        }
+        // With room for the answer before it, both stay.
+        let mut history = worked();
+        history.add_assistant(vec![json!({"type": "text", "text": "done"})]);
+        history.note_answer(&Usage::default(), Some("r-a".to_owned()));
+        ask(&mut history);
+        let tail = history.tail(TailBounds { tokens: 3000, prompt: 10_000 });
+        assert_eq!((tail.record.as_deref(), tail.ends_with_prompt), (Some("r-t3"), true));
+    }
+
+    #[test]
+    fn a_prompt_behind_results_does_not_tear_them_from_their_call() {
+        let mut history = worked();
+        history.add_user_text("and this");
+        history.note_prompt("r-p".to_owned());
+        let tail = history.tail(within(1));
+        assert_eq!((tail.start, tail.ends_with_prompt), (history.messages().len(), false));
+    }
+
+    #[test]
+    fn a_call_that_waits_for_its_result_stays_whatever_its_size() {
+        let mut history = worked();
+        history.add_assistant(vec![call("t4")]);
+        history.note_answer(&Usage::default(), Some("r-t4".to_owned()));
+        let tail = history.tail(within(0));
+        assert_eq!(tail.record.as_deref(), Some("r-t4"));
+        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        assert_eq!(texts(&mut history).len(), 2);
+    }
+
+    #[test]
+    fn a_text_that_can_never_be_sent_is_cut() {
+        let mut history = worked();
+        let before = history.size().messages;
+        history.add_user_text(&"z".repeat(40_000));
+        history.add_user_text("short");
+        history.shorten_unanswered(5000, 10);
+        let last = texts(&mut history).pop().unwrap();
+        assert!(last.contains(&"z".repeat(10)) && !last.contains(&"z".repeat(11)), "{last}");
+        assert!(last.contains("left out") && last.contains("short") && last.contains("tool_result"));
+        assert!(history.size().messages < before + 200, "{:?}", history.size());
+        let sum: u64 = history.facts.iter().map(|facts| facts.tokens).sum();
+        assert_eq!(history.size().messages, sum);
+    }
+
+    #[test]
+    fn what_is_still_open_after_a_resume_is_counted_and_can_be_cut() {
+        let block = json!({"type": "text", "text": "z".repeat(40_000)});
+        let role = lathe_transcript::Role::User;
+        let blocks = vec![serde_json::value::to_raw_value(&block).unwrap()];
+        let mut history = History::restore(vec![HistoryMessage { role, blocks, uuids: Vec::new() }]);
+        assert!(history.size().messages > 5000, "{:?}", history.size());
+        history.shorten_unanswered(5000, 10);
+        assert!(history.size().messages < 100, "{:?}", history.size());
+    }
+
+    #[test]
+    fn sealed_messages_keep_their_bytes() {
+        let mut history = History::default();
+        history.add_user_text("one");
+        let before = history.messages()[0].bytes().as_ptr();
+        history.add_assistant(vec![json!({"type": "text", "text": "a"})]);
+        assert_eq!(history.messages()[0].bytes().as_ptr(), before);
+    }
+}

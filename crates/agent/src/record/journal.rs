@@ -1,0 +1,290 @@
+//! Writes the session down: every frame that belongs to the conversation becomes a record before it is
+//! shown, with the same id. A session that cannot be written goes on; the trouble is reported once.
+//!
+//! [`SessionFiles`] are the session's and know the disk and the host's mirror; a [`Journal`] is one agent's
+//! and knows which record follows which.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use lathe_protocol::{AssistantMessage, InboundUser, ModelUsage, UserMessage};
+use lathe_transcript::record::{
+    AssistantBody, AttachmentBody, CostState, Envelope, Line, Link, SideRecord, TurnPosition, UserBody,
+};
+use lathe_transcript::{TranscriptError, TranscriptWriter};
+use serde_json::{Map, Value};
+
+mod files;
+mod marks;
+
+pub use files::{SessionFile, SessionFiles};
+pub use marks::{Boundary, CommandRecord};
+
+/// Records that are remembered: more than a compaction keeps.
+const MAX_RECENT: usize = 4096;
+
+/// Where in the conversation of one agent the next record belongs. Borrowed by the agent's turn alone.
+pub struct Journal {
+    /// Where records go.
+    files: Arc<SessionFiles>,
+    file: SessionFile,
+    envelope: Envelope,
+    /// The record that the next one follows.
+    last: Option<String>,
+    last_prompt: String,
+    prompt_id: String,
+    /// How many prompts have started a turn, over all runs of the session.
+    turn_index: u64,
+    /// The id under which the next prompt will be written, if hooks were told already.
+    announced: Option<String>,
+    /// The newest records of the conversation as the model has it, oldest first.
+    recent: VecDeque<String>,
+    /// Block number within the answer under way, by the answer's id.
+    block: (String, usize),
+    /// The record of that answer's first block.
+    answer_record: Option<String>,
+}
+
+/// What a prompt starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Starts {
+    /// A turn of its own.
+    Turn,
+    /// Nothing: it joins the turn under way.
+    Nothing,
+}
+
+/// Whether the model reads what the user wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Words {
+    Shown,
+    /// Notes of hooks stand for it, also after a resume; people still find it in the file.
+    Hidden,
+}
+
+/// A prompt as it is written down.
+#[derive(Debug, Clone, Copy)]
+pub struct PromptRecord<'a> {
+    pub prompt: &'a InboundUser,
+    pub starts: Starts,
+    pub words: Words,
+    /// The record's id.
+    pub uuid: &'a str,
+    pub now: &'a str,
+    /// The permission mode it is given in.
+    pub mode: &'a str,
+}
+
+/// What the session has used, as the file keeps it.
+pub struct Spent {
+    pub cost_usd: f64,
+    pub api_ms: u64,
+    pub tool_ms: u64,
+    pub lines_added: u64,
+    pub lines_removed: u64,
+    pub duration_ms: u64,
+    pub started_ms: u64,
+    pub has_unknown_cost: bool,
+    pub model_usage: std::collections::BTreeMap<String, ModelUsage>,
+}
+
+impl Journal {
+    /// A journal that writes to `writer`.
+    pub fn new(writer: TranscriptWriter, envelope: Envelope) -> Self {
+        Self::of_file(Arc::new(SessionFiles::new(Some(writer))), SessionFile::Main, envelope)
+    }
+
+    /// A journal of a session that is not kept.
+    pub fn off(envelope: Envelope) -> Self {
+        Self::of_file(Arc::new(SessionFiles::new(None)), SessionFile::Main, envelope)
+    }
+
+    /// A journal that writes to one of the files of a session.
+    pub fn of_file(files: Arc<SessionFiles>, file: SessionFile, envelope: Envelope) -> Self {
+        Self {
+            files,
+            file,
+            envelope,
+            last: None,
+            last_prompt: String::new(),
+            prompt_id: String::new(),
+            turn_index: 0,
+            announced: None,
+            recent: VecDeque::new(),
+            block: (String::new(), 0),
+            answer_record: None,
+        }
+    }
+
+    /// The files of the session that this journal belongs to.
+    pub fn files(&self) -> &Arc<SessionFiles> {
+        &self.files
+    }
+
+    /// What every record of this journal carries.
+    pub fn envelope(&self) -> &Envelope {
+        &self.envelope
+    }
+
+    /// Goes on behind a record of an earlier run, in which so many prompts have started a turn. `records` are
+    /// those of the conversation.
+    pub fn go_on_after(
+        &mut self,
+        last: Option<String>,
+        turn_index: u64,
+        records: impl IntoIterator<Item = String>,
+    ) {
+        records.into_iter().for_each(|record| self.follow(&record));
+        self.last = last;
+        self.turn_index = turn_index;
+    }
+
+    /// A prompt that starts a turn or joins it.
+    pub fn prompt(&mut self, record: PromptRecord<'_>) {
+        let PromptRecord { prompt, starts, words, uuid, now, mode } = record;
+        let text = prompt.message.content.text();
+        self.last_prompt = text.chars().take(1000).collect();
+        let mut body = UserBody::prompt(&prompt.message);
+        if starts == Starts::Turn {
+            self.prompt_id = uuid.to_owned();
+            self.turn_index += 1;
+            body.turn_position = Some(TurnPosition { prompt_index: 0, turn_index: self.turn_index });
+        }
+        body.prompt_id = Some(&self.prompt_id);
+        body.permission_mode = Some(mode);
+        body.prompt_source = Some("sdk");
+        body.turn_origin = Some("sdk");
+        body.origin = prompt.origin.as_ref();
+        body.is_visible_in_transcript_only = words == Words::Hidden;
+        let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
+        let line = self.envelope.line(link, &body);
+        self.append(line);
+        self.follow(uuid);
+    }
+
+    /// A block of an answer, or a message made up for a failed one.
+    pub fn assistant(&mut self, frame: &AssistantMessage) {
+        let now = frame.timestamp.as_deref().unwrap_or("");
+        let link = Link { uuid: &frame.uuid, parent: self.last.as_deref(), timestamp: now };
+        let line = match &frame.error {
+            Some(error) => {
+                let mut body = AssistantBody::api_error(&frame.message, error);
+                body.api_error_status = frame.api_error_status;
+                self.envelope.line(link, &body)
+            }
+            None => {
+                self.block = if self.block.0 == frame.message.id {
+                    (std::mem::take(&mut self.block.0), self.block.1 + 1)
+                } else {
+                    self.answer_record = Some(frame.uuid.clone());
+                    (frame.message.id.clone(), 0)
+                };
+                let mut body = AssistantBody::block(&frame.message, self.block.1);
+                body.request_id = frame.request_id.as_deref();
+                self.envelope.line(link, &body)
+            }
+        };
+        self.append(line);
+        self.follow(&frame.uuid);
+    }
+
+    /// The answer to a tool call. It follows its own call, wherever the conversation is by now.
+    pub fn tool_result(&mut self, frame: &UserMessage, call_uuid: &str) {
+        let now = frame.timestamp.as_deref().unwrap_or("");
+        let nothing = Value::Null;
+        let result = frame.tool_use_result.as_ref().unwrap_or(&nothing);
+        let mut body = UserBody::tool_result(&frame.message, call_uuid, result);
+        body.prompt_id = Some(&self.prompt_id);
+        let meta = frame.tool_result_meta.as_ref().and_then(|list| list.first());
+        body.tool_denial_kind = meta.and_then(|meta| meta.non_execution_kind.as_deref());
+        let link = Link { uuid: &frame.uuid, parent: Some(call_uuid), timestamp: now };
+        let line = self.envelope.line(link, &body);
+        self.append(line);
+        self.follow(&frame.uuid);
+    }
+
+    /// Anything else on the user's side: notes to the model, marks of an interruption.
+    pub fn user(&mut self, frame: &UserMessage) {
+        let now = frame.timestamp.as_deref().unwrap_or("");
+        let mut body = UserBody::prompt(&frame.message);
+        body.prompt_id = Some(&self.prompt_id);
+        body.is_meta = frame.is_synthetic == Some(true);
+        let link = Link { uuid: &frame.uuid, parent: self.last.as_deref(), timestamp: now };
+        let line = self.envelope.line(link, &body);
+        self.append(line);
+        self.follow(&frame.uuid);
+    }
+
+    /// A mark in the conversation that the model does not see.
+    pub fn attachment(&mut self, attachment: &Value, uuid: &str, now: &str) {
+        let body = AttachmentBody { attachment, rendered: None, rendered_role: None };
+        let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
+        let line = self.envelope.line(link, &body);
+        self.append(line);
+        self.follow(uuid);
+    }
+
+    /// The turn is over: what listings and a later run need to know.
+    pub fn end_of_turn(&mut self, spent: Spent) {
+        if !self.files.are_kept() {
+            return;
+        }
+        let session = self.envelope.session_id.clone();
+        let leaf = self.last.clone().unwrap_or_default();
+        // A run without a prompt must not hide the last one from lists.
+        if !self.last_prompt.is_empty() {
+            let last_prompt = SideRecord::last_prompt(&session, &self.last_prompt, &leaf);
+            self.append(Line::of(&last_prompt));
+        }
+        let model_usage: Map<String, Value> = spent
+            .model_usage
+            .into_iter()
+            .map(|(model, usage)| (model, serde_json::to_value(usage).unwrap_or_default()))
+            .collect();
+        let cost = SideRecord::CostState(CostState {
+            session_id: session,
+            total_cost_usd: spent.cost_usd,
+            total_api_duration: spent.api_ms,
+            total_api_duration_without_retries: spent.api_ms,
+            total_tool_duration: spent.tool_ms,
+            total_lines_added: spent.lines_added,
+            total_lines_removed: spent.lines_removed,
+            total_duration: spent.duration_ms,
+            start_time: spent.started_ms,
+            model_usage,
+            has_unknown_model_cost: spent.has_unknown_cost,
+            extra: Map::new(),
+        });
+        self.append(Line::of(&cost));
+        self.files.end_turn(&self.envelope.session_id);
+    }
+
+    /// A prompt is about to be written: hooks that see it first are told its id.
+    pub fn announce_prompt(&mut self, uuid: String) {
+        self.prompt_id.clone_from(&uuid);
+        self.announced = Some(uuid);
+    }
+
+    /// The id that was announced for the prompt that is written now.
+    pub fn take_announced(&mut self) -> Option<String> {
+        self.announced.take()
+    }
+
+    /// The prompt of the turn under way; none before the first.
+    pub fn prompt_id(&self) -> Option<String> {
+        (!self.prompt_id.is_empty()).then(|| self.prompt_id.clone())
+    }
+
+    /// The next record follows this one.
+    fn follow(&mut self, uuid: &str) {
+        self.last = Some(uuid.to_owned());
+        self.recent.push_back(uuid.to_owned());
+        if self.recent.len() > MAX_RECENT {
+            self.recent.pop_front();
+        }
+    }
+
+    fn append(&mut self, line: Result<Line, TranscriptError>) {
+        self.files.append(&self.file, line);
+    }
+}

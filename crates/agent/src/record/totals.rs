@@ -1,0 +1,261 @@
+//! What a session has used, by model, and what that cost.
+
+use std::collections::BTreeMap;
+
+use lathe_models::prices::{self, Cost, CostBasis};
+use lathe_protocol::{ModelUsage, Usage};
+use lathe_transcript::record::CostState;
+use serde_json::Value;
+
+use crate::record::journal::Spent;
+
+/// Running sums of one session.
+#[derive(Default)]
+pub struct Totals {
+    models: Vec<(String, Sum)>,
+    /// Models of the turn under way, for `model_usage_since_last_result`.
+    since_result: Vec<(String, Sum)>,
+    unknown_models: Vec<String>,
+    /// What the last answer of the conversation used.
+    last_usage: Option<Usage>,
+    /// Time spent in requests.
+    api_ms: u64,
+    /// What earlier runs of the session cost: part of its total, not of this run's budget.
+    earlier: Earlier,
+    work: Work,
+    /// What sessions cost that this run has left: part of its budget, not of the session's total.
+    left: Cost,
+}
+
+/// What a session had used when this run took it up.
+#[derive(Default)]
+struct Earlier {
+    cost_usd: f64,
+    models: BTreeMap<String, ModelUsage>,
+    duration_ms: u64,
+    started_ms: Option<u64>,
+}
+
+/// Work of a session that is counted for later readers of its file, over all its runs.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Work {
+    api_ms: u64,
+    tool_ms: u64,
+    lines_added: u64,
+    lines_removed: u64,
+    /// Whether a model without a price was used.
+    unknown_cost: bool,
+}
+
+#[derive(Default, Clone)]
+struct Sum {
+    usage: Usage,
+    cost: Cost,
+    basis: Option<CostBasis>,
+}
+
+impl Totals {
+    /// Adds one answer.
+    pub fn add(&mut self, model: &str, usage: &Usage) {
+        let priced = prices::price(usage, model);
+        if priced.basis == CostBasis::Unknown && !self.unknown_models.iter().any(|known| known == model) {
+            self.unknown_models.push(model.to_owned());
+            self.work.unknown_cost = true;
+        }
+        for sums in [&mut self.models, &mut self.since_result] {
+            let at = match sums.iter().position(|(name, _)| name == model) {
+                Some(at) => at,
+                None => {
+                    sums.push((model.to_owned(), Sum::default()));
+                    sums.len() - 1
+                }
+            };
+            let sum = &mut sums[at].1;
+            sum.usage.add(usage);
+            sum.cost += priced.cost;
+            sum.basis = Some(priced.basis);
+        }
+    }
+
+    /// Notes what an answer of the conversation used.
+    pub fn note_last(&mut self, usage: &Usage) {
+        if sent(usage) > 0 {
+            self.last_usage = Some(usage.clone());
+        }
+    }
+
+    /// The conversation is another one now: what its last answer used says nothing any more.
+    pub fn forget_last(&mut self) {
+        self.last_usage = None;
+    }
+
+    /// What the last answer of the conversation used.
+    pub fn last_usage(&self) -> Option<&Usage> {
+        self.last_usage.as_ref()
+    }
+
+    /// Tokens of the conversation, as the last answer counted them.
+    pub fn context_tokens(&self) -> u64 {
+        self.last_usage.as_ref().map_or(0, |usage| sent(usage) + usage.output_tokens)
+    }
+
+    /// Adds time spent in a request.
+    pub fn add_api_ms(&mut self, ms: u64) {
+        self.api_ms += ms;
+    }
+
+    /// Time spent in requests, milliseconds.
+    pub fn api_ms(&self) -> u64 {
+        self.api_ms
+    }
+
+    /// Goes on from what an earlier run has written down.
+    pub fn start_from(&mut self, state: &CostState) {
+        let usage = |(model, value): (&String, &Value)| {
+            Some((model.clone(), serde_json::from_value(value.clone()).ok()?))
+        };
+        self.earlier = Earlier {
+            cost_usd: state.total_cost_usd,
+            models: state.model_usage.iter().filter_map(usage).collect(),
+            duration_ms: state.total_duration,
+            started_ms: (state.start_time > 0).then_some(state.start_time),
+        };
+        self.work = Work {
+            api_ms: state.total_api_duration,
+            tool_ms: state.total_tool_duration,
+            lines_added: state.total_lines_added,
+            lines_removed: state.total_lines_removed,
+            unknown_cost: state.has_unknown_model_cost,
+        };
+    }
+
+    /// Time that a turn spent in requests.
+    pub fn add_api_time(&mut self, ms: u64) {
+        self.work.api_ms += ms;
+    }
+
+    /// Time that a tool call took.
+    pub fn add_tool_time(&mut self, ms: u64) {
+        self.work.tool_ms += ms;
+    }
+
+    /// The lines that a call has changed, by its `tool_use_result`.
+    pub fn add_changes(&mut self, result: &Value) {
+        let hunks = result["structuredPatch"].as_array().into_iter().flatten();
+        for line in hunks.flat_map(|hunk| hunk["lines"].as_array().into_iter().flatten()) {
+            match line.as_str().and_then(|line| line.chars().next()) {
+                Some('+') => self.work.lines_added += 1,
+                Some('-') => self.work.lines_removed += 1,
+                Some(_) | None => {}
+            }
+        }
+        // A new file has no difference to anything.
+        if result["type"] == "create"
+            && let Some(content) = result["content"].as_str()
+        {
+            self.work.lines_added += content.lines().count() as u64;
+        }
+    }
+
+    /// What the file keeps of all this; the run began at `started_ms`.
+    pub fn spent(&self, started_ms: u64, now_ms: u64) -> Spent {
+        Spent {
+            cost_usd: self.cost_usd(),
+            api_ms: self.work.api_ms,
+            tool_ms: self.work.tool_ms,
+            lines_added: self.work.lines_added,
+            lines_removed: self.work.lines_removed,
+            duration_ms: self.earlier.duration_ms + now_ms.saturating_sub(started_ms),
+            started_ms: self.earlier.started_ms.unwrap_or(started_ms),
+            has_unknown_cost: self.work.unknown_cost,
+            model_usage: self.model_usage(),
+        }
+    }
+
+    /// Another session begins in the same run: it has cost nothing, but the run has.
+    pub fn begin_anew(&mut self) {
+        let left = self.left + self.session_cost();
+        *self = Self { left, unknown_models: std::mem::take(&mut self.unknown_models), ..Self::default() };
+    }
+
+    /// What this run has spent on the session.
+    fn session_cost(&self) -> Cost {
+        self.models.iter().map(|(_, sum)| sum.cost).sum()
+    }
+
+    /// US dollars of this run, over all its sessions.
+    pub fn run_cost_usd(&self) -> f64 {
+        (self.left + self.session_cost()).usd()
+    }
+
+    /// US dollars of the session so far.
+    pub fn cost_usd(&self) -> f64 {
+        self.earlier.cost_usd + self.session_cost().usd()
+    }
+
+    /// `modelUsage` of a result.
+    pub fn model_usage(&self) -> BTreeMap<String, ModelUsage> {
+        let mut all = usage_map(&self.models);
+        for (model, earlier) in &self.earlier.models {
+            match all.get_mut(model) {
+                Some(usage) => add(usage, earlier),
+                None => drop(all.insert(model.clone(), earlier.clone())),
+            }
+        }
+        all
+    }
+
+    /// `model_usage_since_last_result`; starts anew.
+    pub fn take_since_result(&mut self) -> BTreeMap<String, ModelUsage> {
+        usage_map(&std::mem::take(&mut self.since_result))
+    }
+
+    /// Models without a price of their own, each once: they are counted at the default's price.
+    pub fn take_unknown_models(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unknown_models)
+    }
+}
+
+/// Tokens of a request, cached or not.
+fn sent(usage: &Usage) -> u64 {
+    usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+}
+
+fn add(usage: &mut ModelUsage, earlier: &ModelUsage) {
+    usage.input_tokens += earlier.input_tokens;
+    usage.output_tokens += earlier.output_tokens;
+    usage.cache_read_input_tokens += earlier.cache_read_input_tokens;
+    usage.cache_creation_input_tokens += earlier.cache_creation_input_tokens;
+    usage.web_search_requests += earlier.web_search_requests;
+    usage.cost_usd += earlier.cost_usd;
+}
+
+fn usage_map(sums: &[(String, Sum)]) -> BTreeMap<String, ModelUsage> {
+    let entry = |(model, sum): &(String, Sum)| {
+        // An answer that never began cost nothing and is not listed.
+        let used = sum.usage.input_tokens + sum.usage.output_tokens > 0 || sum.cost != Cost::default();
+        used.then(|| (model.clone(), model_usage(model, sum)))
+    };
+    sums.iter().filter_map(entry).collect()
+}
+
+fn model_usage(model: &str, sum: &Sum) -> ModelUsage {
+    let facts = lathe_models::catalog::capabilities(model);
+    ModelUsage {
+        input_tokens: sum.usage.input_tokens,
+        output_tokens: sum.usage.output_tokens,
+        cache_read_input_tokens: sum.usage.cache_read_input_tokens,
+        cache_creation_input_tokens: sum.usage.cache_creation_input_tokens,
+        web_search_requests: sum.usage.web_search_requests(),
+        cost_usd: sum.cost.usd(),
+        context_window: Some(facts.context_window),
+        max_output_tokens: Some(facts.max_output_tokens.into()),
+        thinking_tokens: Some(sum.usage.thinking_tokens()),
+        cache_creation_ephemeral_5m_input_tokens: Some(sum.usage.cache_creation_5m()),
+        cache_creation_ephemeral_1h_input_tokens: Some(sum.usage.cache_creation_1h()),
+        canonical_model: Some(lathe_models::table::canonical(model).to_owned()),
+        provider: Some("firstParty".to_owned()),
+        cost_basis: sum.basis.map(|basis| basis.wire_name().to_owned()),
+        ..ModelUsage::default()
+    }
+}

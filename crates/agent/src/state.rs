@@ -1,0 +1,18 @@
+//! What lives while prompts come and go, one owner for each piece: what the process shares (`process.rs`), what a
+//! session owns (`services.rs`), what an agent owns (`agent.rs`), and the values these are made of. What is done with
+//! them is in the folders before this one.
+
+pub mod access;
+pub mod agent;
+pub mod ask;
+pub mod commands;
+pub mod compact_policy;
+pub mod config;
+pub mod era;
+pub mod frames;
+pub mod host;
+pub mod introduction;
+pub mod process;
+pub mod prompt;
+pub mod queue;
+pub mod services;

@@ -1,0 +1,111 @@
+//! The settings of a session as far as a host may look at and change them while it runs. Whoever started
+//! the session owns the files behind it.
+
+use std::path::PathBuf;
+
+use lathe_hooks::{EngineOptions, HookSource};
+use lathe_protocol::PermissionUpdate;
+use lathe_protocol::settings::HooksSettings;
+use lathe_settings::Changed;
+use serde_json::{Value, json};
+
+pub use crate::changes::settings_files::{BypassMode, SettingsRule};
+use crate::state::compact_policy::CompactPolicy;
+
+/// What settings files say after they were read again, as far as it counts for a running session.
+#[derive(Default)]
+pub struct Reloaded {
+    /// What is wrong with them, each ready for a person.
+    pub problems: Vec<String>,
+    /// All rules of settings files.
+    pub rules: Vec<SettingsRule>,
+    /// Working directories that settings add.
+    pub directories: DirectoryChanges,
+    /// The hooks of settings files, one entry a source.
+    pub hooks: Vec<(HookSource, HooksSettings)>,
+    /// What settings say about hooks as a whole.
+    pub hook_options: EngineOptions,
+    /// The environment of children.
+    pub env: SessionEnv,
+    /// Whether a mode in which nothing is asked may be entered.
+    pub bypass: BypassMode,
+    /// When conversations are compacted.
+    pub compaction: CompactPolicy,
+}
+
+/// Working directories that came and went.
+#[derive(Debug, Clone, Default)]
+pub struct DirectoryChanges {
+    pub added: Vec<PathBuf>,
+    pub removed: Vec<PathBuf>,
+}
+
+/// The environment of a session's children.
+#[derive(Debug, Clone, Default)]
+pub struct SessionEnv {
+    /// Of the commands that tools run.
+    pub tools: Vec<(String, String)>,
+    /// Of command hooks.
+    pub hooks: Vec<(String, String)>,
+}
+
+/// Settings that can be read and changed during a session.
+pub trait SettingsAccess: Send + Sync {
+    /// `{effective, sources}` for `get_settings`.
+    fn listing(&self) -> Value;
+
+    /// Merges into the layer of `--settings`; null clears a key. Returns the effective settings.
+    fn apply_flag(&self, settings: &Value) -> Result<Value, String>;
+
+    /// Writes keys to a settings file.
+    fn update(&self, source: &str, settings: &Value) -> Result<(), String>;
+
+    /// Writes a permission update to the file it names. Updates for the session alone are none of its
+    /// business.
+    fn save_permission(&self, update: &PermissionUpdate) -> Result<(), String>;
+
+    /// The files that are not what they were when they were read. Cheap: called between rounds.
+    fn changed(&self) -> Vec<Changed> {
+        Vec::new()
+    }
+
+    /// Takes changed files as seen without reading them.
+    fn leave(&self, _files: &[Changed]) {}
+
+    /// Reads changed files again; one that cannot be used leaves things as they were.
+    fn reload(&self, _files: &[Changed]) -> Reloaded {
+        Reloaded::default()
+    }
+
+    /// What the settings say now, for a session that has just changed them; none where they say nothing that
+    /// could be followed.
+    fn current(&self) -> Option<Reloaded> {
+        None
+    }
+
+    /// The rules of the files, for `list_permission_rules`; null where there are none.
+    fn permission_rules(&self) -> Value {
+        Value::Null
+    }
+}
+
+/// A session without settings files.
+pub struct NoSettings;
+
+impl SettingsAccess for NoSettings {
+    fn listing(&self) -> Value {
+        json!({"effective": {}, "sources": []})
+    }
+
+    fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
+        Ok(settings.clone())
+    }
+
+    fn update(&self, _source: &str, _settings: &Value) -> Result<(), String> {
+        Err("this session has no settings files".to_owned())
+    }
+
+    fn save_permission(&self, _update: &PermissionUpdate) -> Result<(), String> {
+        Err("this session has no settings files".to_owned())
+    }
+}

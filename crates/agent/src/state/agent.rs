@@ -1,0 +1,325 @@
+//! What one agent owns: a conversation, and what it is led with. The main agent of a session is one, and an
+//! agent that a call starts below it is another, with nothing special about either.
+//!
+//! Two halves. [`Agent`] is what only the running turn touches; it is borrowed `&mut`. [`AgentHandle`] is what
+//! calls, hooks and host requests see of the agent while its turn runs; what of it changes is one value,
+//! [`AgentView`], which is replaced as a whole, so that whoever takes one sees things that belong together. A change counts
+//! for the next request or decision.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use lathe_models::catalog::capabilities;
+use lathe_models::{ModelRequest, WireMessage};
+use lathe_permissions::PermissionScope;
+use lathe_protocol::PermissionMode;
+use lathe_settings::memory::{Memory, MemoryFile};
+use lathe_tools::{AgentPlace, PlaceHolder, Tool, ToolSet, Workspace};
+
+use crate::changes::memory_files::Instructions;
+use crate::compact::{CompactChoice, Compaction};
+use crate::record::history::{History, Size};
+use crate::record::journal::Journal;
+use crate::state::config::{AgentConfig, ModelChoice, TurnLimits};
+use crate::state::frames::Frames;
+use crate::state::prompt::SystemPrompt;
+use crate::state::services::{SessionServices, lock};
+
+/// An agent, as its own turn has it.
+pub struct Agent {
+    pub handle: Arc<AgentHandle>,
+    /// The conversation as the model gets it.
+    pub history: History,
+    /// Its place in the files of the session.
+    pub journal: Journal,
+    /// How its conversation was kept small so far.
+    pub compaction: Compaction,
+    /// Memory files, and what of them may still become due.
+    pub(crate) instructions: Instructions,
+    /// When its turns have to stop.
+    pub limits: TurnLimits,
+    /// Where the shell stood when hooks last heard of it.
+    pub(crate) cwd_told: PathBuf,
+}
+
+/// Which agent of a session it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AgentIdentity {
+    /// The one the user talks to.
+    Main,
+    /// One that a call of another agent started.
+    Child(ChildIdentity),
+}
+
+impl AgentIdentity {
+    /// Who asks the model, in one word.
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Main => "main",
+            Self::Child(child) => &child.agent_type,
+        }
+    }
+
+    /// What an agent below another is known by; none for the main one.
+    pub fn child(&self) -> Option<&ChildIdentity> {
+        match self {
+            Self::Main => None,
+            Self::Child(child) => Some(child),
+        }
+    }
+}
+
+/// What an agent below another is known by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChildIdentity {
+    pub agent_id: String,
+    /// The kind of agent, as definitions name it.
+    pub agent_type: String,
+    /// The call that started it.
+    pub parent_tool_use_id: String,
+}
+
+/// An agent, as others have it while its turn runs.
+pub struct AgentHandle {
+    pub session: Arc<SessionServices>,
+    pub identity: AgentIdentity,
+    /// Makes the frames that say which agent they come from.
+    pub frames: Frames,
+    pub workspace: Arc<Workspace>,
+    cell: Arc<AgentCell>,
+}
+
+/// The place where the view of an agent is replaced.
+pub struct AgentCell {
+    /// Written by the agent's own turn and by host requests; read for every request, call and decision.
+    view: Mutex<Arc<AgentView>>,
+}
+
+/// What others see of an agent. Cheap to copy: whatever is large is shared.
+#[derive(Clone)]
+pub struct AgentView {
+    pub tools: Arc<ToolSet>,
+    /// Which model answers, and how it is asked.
+    pub choice: Arc<ModelChoice>,
+    pub system: Arc<SystemPrompt>,
+    /// Where it stands, and what it has seen there.
+    pub place: Arc<AgentPlace>,
+    /// The mode it works in and the directories it may work in, which come in with each question to the rules.
+    pub scope: PermissionScope,
+    /// The mode that planning interrupted.
+    pub mode_before_plan: Option<PermissionMode>,
+    /// When the conversation is compacted.
+    pub compact: CompactChoice,
+    /// The prompt of the turn under way, which hooks are told; none before the first.
+    pub prompt_id: Option<String>,
+    /// The conversation as far as it was published.
+    pub progress: ConversationProgress,
+    /// Memory files that the conversation was told.
+    pub memory_files: Arc<[MemoryFile]>,
+}
+
+/// How far a conversation has come, for those who look at it from outside.
+#[derive(Clone, Default)]
+pub struct ConversationProgress {
+    /// The last request that was sent, and when, in milliseconds since the epoch.
+    pub last_request: Option<(Arc<ModelRequest>, u64)>,
+    /// The messages after the last turn; none while a turn goes on from there.
+    pub settled: Option<Arc<[WireMessage]>>,
+    /// How large the conversation was when it last changed.
+    pub size: Size,
+}
+
+impl AgentView {
+    /// An agent that has done nothing yet.
+    pub(crate) fn of(config: &AgentConfig) -> Self {
+        Self {
+            tools: Arc::new(config.tools.clone()),
+            choice: Arc::new(config.choice.clone()),
+            system: Arc::new(config.system.clone()),
+            place: config.workspace.place(),
+            scope: config.scope.clone(),
+            mode_before_plan: None,
+            compact: CompactChoice::new(config.compaction),
+            prompt_id: None,
+            progress: ConversationProgress::default(),
+            memory_files: config.memory.as_ref().map(Memory::files).unwrap_or_default().into(),
+        }
+    }
+}
+
+impl AgentCell {
+    pub fn new(view: AgentView) -> Self {
+        Self { view: Mutex::new(Arc::new(view)) }
+    }
+
+    /// The agent as it is now.
+    pub fn view(&self) -> Arc<AgentView> {
+        lock(&self.view).clone()
+    }
+
+    /// Puts a changed view in the place of the one there is.
+    pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
+        change(Arc::make_mut(&mut lock(&self.view)))
+    }
+}
+
+impl PlaceHolder for AgentCell {
+    fn place(&self) -> Arc<AgentPlace> {
+        self.view().place.clone()
+    }
+
+    fn change_place(&self, change: &mut dyn FnMut(&mut AgentPlace)) {
+        self.change(|view| change(Arc::make_mut(&mut view.place)));
+    }
+}
+
+impl AgentHandle {
+    fn new(
+        session: Arc<SessionServices>,
+        identity: AgentIdentity,
+        workspace: Workspace,
+        cell: Arc<AgentCell>,
+    ) -> Self {
+        let frames = session.frames.for_agent(identity.clone());
+        let workspace = Arc::new(workspace.with_place(cell.clone()));
+        Self { session, identity, frames, workspace, cell }
+    }
+
+    /// The agent as it is now.
+    pub fn view(&self) -> Arc<AgentView> {
+        self.cell.view()
+    }
+
+    /// Puts a changed view in the place of the one there is.
+    pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
+        self.cell.change(change)
+    }
+
+    /// The tools the agent has now; a host may bring one along.
+    pub fn tools(&self) -> Arc<ToolSet> {
+        self.view().tools.clone()
+    }
+
+    /// The tool with this name or alias.
+    pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        self.view().tools.get(name).cloned()
+    }
+
+    /// Adds a tool, in the place of one with the same name.
+    pub fn add_tool(&self, tool: Arc<dyn Tool>) {
+        self.change(|view| view.tools = Arc::new(view.tools.with(tool)));
+    }
+
+    /// The model choice, which a host may change between two requests.
+    pub fn choice(&self) -> Arc<ModelChoice> {
+        self.view().choice.clone()
+    }
+
+    /// Changes the model choice; it counts from the next request on.
+    pub fn change_choice(&self, change: impl FnOnce(&mut ModelChoice)) {
+        self.change(|view| change(Arc::make_mut(&mut view.choice)));
+    }
+
+    /// The system prompt, which a host may change before the first request.
+    pub fn system_prompt(&self) -> Arc<SystemPrompt> {
+        self.view().system.clone()
+    }
+
+    /// How hard the model is to think: as chosen, or as is its default.
+    pub fn effort(&self) -> Option<String> {
+        let choice = self.choice();
+        let default = capabilities(&choice.id).default_effort;
+        choice.effort.clone().or_else(|| default.map(str::to_owned))
+    }
+
+    /// The conversation as it stands: after the last turn, or as the turn under way last sent it.
+    pub fn conversation(&self) -> Vec<WireMessage> {
+        let view = self.view();
+        match (&view.progress.settled, &view.progress.last_request) {
+            (Some(messages), _) => messages.to_vec(),
+            (None, Some((request, _))) => request.messages.clone(),
+            (None, None) => Vec::new(),
+        }
+    }
+
+    /// When the last request was sent, milliseconds since the epoch.
+    pub fn last_request_ms(&self) -> Option<u64> {
+        self.view().progress.last_request.as_ref().map(|(_, at)| *at)
+    }
+
+    /// A turn is over: this is the conversation now.
+    pub(crate) fn publish_conversation(&self, messages: Vec<WireMessage>) {
+        self.change(|view| view.progress.settled = Some(messages.into()));
+    }
+
+    /// A request goes out.
+    pub(crate) fn publish_request(&self, request: &Arc<ModelRequest>) {
+        let now = self.session.process.host.now_ms();
+        self.change(|view| {
+            view.progress.settled = None;
+            view.progress.last_request = Some((request.clone(), now));
+        });
+    }
+
+    /// The conversation has this size now.
+    pub(crate) fn publish_size(&self, size: Size) {
+        self.change(|view| view.progress.size = size);
+    }
+}
+
+impl Agent {
+    /// The main agent of a session.
+    pub(crate) fn main(session: Arc<SessionServices>, config: AgentConfig) -> Self {
+        let cell = session.main.clone();
+        Self::with_identity(session, AgentIdentity::Main, cell, config)
+    }
+
+    /// An agent that a call of another one starts.
+    pub(crate) fn child(session: Arc<SessionServices>, identity: ChildIdentity, config: AgentConfig) -> Self {
+        let cell = Arc::new(AgentCell::new(AgentView::of(&config)));
+        Self::with_identity(session, AgentIdentity::Child(identity), cell, config)
+    }
+
+    fn with_identity(
+        session: Arc<SessionServices>,
+        identity: AgentIdentity,
+        cell: Arc<AgentCell>,
+        config: AgentConfig,
+    ) -> Self {
+        let handle = AgentHandle::new(session, identity, config.workspace, cell);
+        Self {
+            cwd_told: handle.workspace.cwd(),
+            handle: Arc::new(handle),
+            history: History::default(),
+            journal: config.journal,
+            compaction: Compaction::default(),
+            instructions: Instructions::new(config.memory),
+            limits: config.limits,
+        }
+    }
+
+    /// Another session begins: nothing of the old conversation counts any more. What the host has chosen
+    /// (model, permissions, hooks) stays, and so do the prompts that wait.
+    pub(crate) fn begin_anew(&mut self, session_id: &str) {
+        let session = self.handle.session.clone();
+        let old_id = session.frames.session_id();
+        self.handle.change(|view| {
+            if view.choice.user_id.as_deref() == Some(&old_id) {
+                Arc::make_mut(&mut view.choice).user_id = Some(session_id.to_owned());
+            }
+            view.progress = ConversationProgress::default();
+            view.prompt_id = None;
+        });
+        session.frames.set_session_id(session_id.to_owned());
+        self.journal.begin_anew(session_id);
+        session.totals().begin_anew();
+        self.compaction = Compaction::default();
+        self.handle.workspace.forget_files();
+        self.history = History::default();
+        self.begin_instructions_anew();
+        // Commands and hooks that run from now on belong to the new session.
+        const NAME: &str = "CLAUDE_CODE_SESSION_ID";
+        self.handle.workspace.env.set_by_host([(NAME.to_owned(), session_id.to_owned())]);
+        session.change_hook_variable(NAME, session_id);
+    }
+}

@@ -1,0 +1,291 @@
+//! When a conversation is to be compacted, as pure arithmetic: limits from the model's window and what the
+//! user set, and a small memory of how the last attempts went, so that no loop burns tokens.
+
+use crate::record::history::Size;
+
+/// Kept free for the answer.
+const ANSWER_RESERVE: u64 = 20_000;
+
+/// Kept free on top of it, for what the next tools bring.
+const COMPACT_BUFFER: u64 = 13_000;
+
+/// Kept free on top of the reserve when nothing makes room: beyond that no request is sent.
+const BLOCKING_BUFFER: u64 = 3_000;
+
+/// What a user may set as the window to compact for.
+const WINDOW_BOUNDS: (u64, u64) = (100_000, 1_000_000);
+
+/// Failures in a row after which no more attempts are made by themselves.
+const MAX_FAILURES: u32 = 2;
+
+/// Compactions in quick succession after which the turn ends.
+const MAX_IN_A_ROW: u32 = 2;
+
+/// Requests after a compaction within which the next one counts as quick.
+const QUICK_REQUESTS: u32 = 2;
+
+/// Whether something may happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switch {
+    #[default]
+    On,
+    Off,
+}
+
+impl Switch {
+    /// From a condition under which it is off.
+    pub fn off_if(off: bool) -> Self {
+        if off { Self::Off } else { Self::On }
+    }
+}
+
+/// What the user wants of compaction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CompactPolicy {
+    /// By itself, when the window fills up.
+    pub automatic: Switch,
+    /// At all.
+    pub manual: Switch,
+    /// Compact as if the model's window were no larger than this.
+    pub window: Option<u64>,
+    /// Compact when so many hundredths of the window are used, if that is earlier.
+    pub percent: Option<u8>,
+}
+
+/// What the policy comes to for one model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The window that counts for compaction.
+    pub window: u64,
+    /// From here on a conversation is compacted by itself.
+    pub threshold: u64,
+    /// From here on no request is sent that is not compacted.
+    pub blocking: u64,
+}
+
+impl CompactPolicy {
+    /// The window a user asked for, within what makes sense.
+    pub fn clamp_window(tokens: u64) -> u64 {
+        tokens.clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)
+    }
+
+    /// Whether conversations are compacted by themselves.
+    pub fn is_automatic(&self) -> bool {
+        (self.automatic, self.manual) == (Switch::On, Switch::On)
+    }
+
+    /// The limits for a model with this window.
+    pub fn limits(&self, model_window: u64) -> Limits {
+        let window = self.window.map_or(model_window, |wanted| model_window.min(Self::clamp_window(wanted)));
+        // A small window cannot spare so much: half of it is left to the conversation.
+        let below = |window: u64, spare: u64| window.saturating_sub(spare).max(window / 2);
+        let usual = below(window, ANSWER_RESERVE + COMPACT_BUFFER);
+        let wanted = self.percent.map(|percent| window / 100 * u64::from(percent.clamp(1, 100)));
+        Limits {
+            window,
+            threshold: wanted.map_or(usual, |wanted| wanted.min(usual)),
+            blocking: below(model_window, ANSWER_RESERVE + BLOCKING_BUFFER),
+        }
+    }
+}
+
+/// How the compactions of a session went so far.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Failures since the last success.
+    failures: u32,
+    /// Compactions that followed quickly upon one another.
+    in_a_row: u32,
+    /// Requests since the last one.
+    requests_since: u32,
+    /// Tokens that all of them have taken away.
+    pub dropped_tokens: u64,
+}
+
+/// What to do before a request is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    Send,
+    Compact,
+    /// The conversation fills up as fast as it is compacted.
+    StopRefilled,
+    /// It does not fit, and nothing makes room.
+    StopFull,
+}
+
+impl Memory {
+    /// Decides before a request. `context` is what it will take.
+    pub fn before_request(&mut self, policy: &CompactPolicy, limits: &Limits, context: Context) -> Step {
+        self.requests_since = self.requests_since.saturating_add(1);
+        let pauses = !policy.is_automatic() || self.failures >= MAX_FAILURES;
+        if pauses {
+            let full = context.is_measured && context.tokens >= limits.blocking;
+            return if full { Step::StopFull } else { Step::Send };
+        }
+        if context.tokens < limits.threshold {
+            return Step::Send;
+        }
+        if self.requests_since > QUICK_REQUESTS {
+            self.in_a_row = 0;
+        }
+        if self.in_a_row >= MAX_IN_A_ROW {
+            // Said once; the next prompt may try again.
+            self.in_a_row = 0;
+            return Step::StopRefilled;
+        }
+        Step::Compact
+    }
+
+    /// Somebody has asked for something new.
+    pub fn begin_turn(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    /// Whether a request that the API found too long is worth a compaction.
+    pub fn after_refusal(&mut self, policy: &CompactPolicy) -> bool {
+        if self.requests_since > QUICK_REQUESTS {
+            self.in_a_row = 0;
+        }
+        policy.is_automatic() && self.failures < MAX_FAILURES && self.in_a_row < MAX_IN_A_ROW
+    }
+
+    /// Room was made.
+    pub fn succeeded(&mut self, dropped: u64) {
+        self.failures = 0;
+        self.in_a_row += 1;
+        self.requests_since = 0;
+        self.dropped_tokens += dropped;
+    }
+
+    /// It did not work. True if no further attempt will be made by itself.
+    pub fn failed(&mut self) -> bool {
+        self.failures += 1;
+        self.failures == MAX_FAILURES
+    }
+}
+
+/// What a request will take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context {
+    pub tokens: u64,
+    /// Whether the API has counted most of it; otherwise it is a guess.
+    pub is_measured: bool,
+}
+
+impl Context {
+    /// From the size of the conversation and an estimate of what goes with it.
+    pub fn of(size: Size, overhead: u64) -> Self {
+        match size.measured {
+            Some(measured) => Self { tokens: measured + size.added, is_measured: true },
+            None => Self { tokens: overhead + size.messages, is_measured: false },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(tokens: u64) -> Context {
+        Context { tokens, is_measured: true }
+    }
+
+    #[test]
+    fn limits_follow_the_window_and_what_the_user_set() {
+        let limits = |policy: CompactPolicy, window| {
+            let limits = policy.limits(window);
+            (limits.threshold, limits.blocking)
+        };
+        let usual = CompactPolicy::default();
+        assert_eq!(limits(usual, 1_000_000), (967_000, 977_000));
+        assert_eq!(limits(usual, 200_000), (167_000, 177_000));
+        assert_eq!(limits(usual, 32_000), (16_000, 16_000));
+        let window = |tokens| CompactPolicy { window: Some(tokens), ..usual };
+        assert_eq!(limits(window(100_000), 1_000_000), (67_000, 977_000));
+        assert_eq!(limits(window(5), 1_000_000), (67_000, 977_000));
+        assert_eq!(limits(window(500_000), 200_000), (167_000, 177_000), "never more than the model has");
+        let percent = |percent| CompactPolicy { percent: Some(percent), ..usual };
+        assert_eq!(limits(percent(50), 200_000).0, 100_000);
+        assert_eq!(
+            limits(percent(99), 200_000).0,
+            167_000,
+            "a later moment than the usual one has no effect"
+        );
+    }
+
+    #[test]
+    fn it_compacts_at_the_threshold_and_stops_when_that_does_not_help() {
+        let (policy, mut memory) = (CompactPolicy::default(), Memory::default());
+        let limits = policy.limits(200_000);
+        assert_eq!(memory.before_request(&policy, &limits, at(166_999)), Step::Send);
+        assert_eq!(memory.before_request(&policy, &limits, at(167_000)), Step::Compact);
+        memory.succeeded(100_000);
+        assert_eq!(memory.before_request(&policy, &limits, at(190_000)), Step::Compact);
+        memory.succeeded(100_000);
+        assert_eq!(memory.before_request(&policy, &limits, at(190_000)), Step::StopRefilled);
+        assert_eq!(
+            memory.before_request(&policy, &limits, at(190_000)),
+            Step::Compact,
+            "a new prompt may try"
+        );
+        assert_eq!(memory.dropped_tokens, 200_000);
+    }
+
+    #[test]
+    fn compactions_far_apart_are_no_loop() {
+        let (policy, mut memory) = (CompactPolicy::default(), Memory::default());
+        let limits = policy.limits(200_000);
+        for _ in 0..5 {
+            for _ in 0..3 {
+                assert_eq!(memory.before_request(&policy, &limits, at(1000)), Step::Send);
+            }
+            assert_eq!(memory.before_request(&policy, &limits, at(170_000)), Step::Compact);
+            memory.succeeded(1);
+        }
+    }
+
+    #[test]
+    fn after_two_failures_nothing_is_tried_and_the_wall_is_named() {
+        let (policy, mut memory) = (CompactPolicy::default(), Memory::default());
+        let limits = policy.limits(200_000);
+        assert!(!memory.failed());
+        assert_eq!(memory.before_request(&policy, &limits, at(170_000)), Step::Compact);
+        assert!(memory.failed(), "the second is the last");
+        assert_eq!(memory.before_request(&policy, &limits, at(176_999)), Step::Send);
+        assert_eq!(memory.before_request(&policy, &limits, at(177_000)), Step::StopFull);
+        let guessed = Context { tokens: 900_000, is_measured: false };
+        assert_eq!(memory.before_request(&policy, &limits, guessed), Step::Send, "a guess blocks nobody");
+        memory.succeeded(1);
+        assert_eq!(memory.before_request(&policy, &limits, at(170_000)), Step::Compact);
+    }
+
+    #[test]
+    fn a_request_that_stays_too_long_is_given_up() {
+        let (policy, mut memory) = (CompactPolicy::default(), Memory::default());
+        let limits = policy.limits(200_000);
+        for _ in 0..2 {
+            assert!(memory.after_refusal(&policy));
+            memory.succeeded(1);
+            memory.before_request(&policy, &limits, at(1000));
+        }
+        assert!(!memory.after_refusal(&policy));
+        for _ in 0..3 {
+            memory.before_request(&policy, &limits, at(1000));
+        }
+        assert!(memory.after_refusal(&policy), "later it may try again");
+        assert!(!memory.after_refusal(&CompactPolicy { automatic: Switch::Off, ..policy }));
+    }
+
+    #[test]
+    fn switched_off_means_off() {
+        for policy in [
+            CompactPolicy { automatic: Switch::Off, ..CompactPolicy::default() },
+            CompactPolicy { manual: Switch::Off, ..CompactPolicy::default() },
+        ] {
+            let limits = policy.limits(1_000_000);
+            let mut memory = Memory::default();
+            assert_eq!(memory.before_request(&policy, &limits, at(970_000)), Step::Send);
+            assert_eq!(memory.before_request(&policy, &limits, at(979_000)), Step::StopFull);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What a session is made of. Whoever starts sessions (the CLI, the SDK, a test) fills this in; the loop
+//! itself reads no flags, files or environment.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use lathe_hooks::{EngineOptions, HookLimit, HookSource};
+use lathe_models::web::WebClient;
+use lathe_models::{CacheTtl, Model, Thinking};
+use lathe_permissions::{Engine, PermissionScope};
+use lathe_protocol::Init;
+use lathe_protocol::settings::HooksSettings;
+use lathe_settings::memory::Memory;
+use lathe_tools::{ToolSet, Workspace};
+use lathe_transcript::Resumed;
+use serde_json::{Map, Value};
+
+use crate::record::checkpoints::CheckpointsConfig;
+use crate::record::journal::Journal;
+use crate::state::access::SettingsAccess;
+use crate::state::commands::SlashCommands;
+use crate::state::compact_policy::CompactPolicy;
+use crate::state::era::Era;
+use crate::state::process::ProcessServices;
+use crate::state::prompt::SystemPrompt;
+
+/// Everything a session needs to start.
+pub struct SessionConfig {
+    /// The session's id, a UUID.
+    pub session_id: String,
+    /// What the session shares with others of the same process.
+    pub process: Arc<ProcessServices>,
+    /// Who answers requests, of all agents of the session.
+    pub model: Arc<dyn Model>,
+    /// What its main agent is made of.
+    pub main: AgentConfig,
+    /// Names of tools that exist, so that a call to one this session does not have says so.
+    pub known_tools: Vec<String>,
+    /// The rules, for all agents of the session.
+    pub permissions: Engine,
+    /// US dollars for the whole run, of all agents together; none means no limit.
+    pub max_budget_usd: Option<f64>,
+    pub frames: FrameOptions,
+    pub surface: PromptSurface,
+    pub settings: Arc<dyn SettingsAccess>,
+    pub hooks: HooksConfig,
+    /// The facts of `system/init` that do not change from turn to turn.
+    pub init: Init,
+    /// Names of the output styles there are.
+    pub output_styles: Vec<String>,
+    /// Files as they were before each prompt, where a host wants to go back.
+    pub checkpoints: Option<CheckpointsConfig>,
+    /// Whether prompts may be commands.
+    pub slash_commands: SlashCommands,
+    /// Whether it is new or goes on.
+    pub beginning: Beginning,
+    /// What Setup hooks are to do first, if anything.
+    pub setup: Option<Setup>,
+}
+
+/// What one agent is made of.
+pub struct AgentConfig {
+    pub tools: ToolSet,
+    /// Which model answers, and how it is asked.
+    pub choice: ModelChoice,
+    pub system: SystemPrompt,
+    pub workspace: Workspace,
+    /// The mode it begins in, and the directories it may work in.
+    pub scope: PermissionScope,
+    pub limits: TurnLimits,
+    /// How the conversation is kept within the model's window.
+    pub compaction: CompactPolicy,
+    /// Where the conversation is written down.
+    pub journal: Journal,
+    /// Memory files: those that stand in front of the first prompt, and what may still become due.
+    pub memory: Option<Memory>,
+}
+
+/// What a session begins with.
+#[derive(Default)]
+pub enum Beginning {
+    /// Nothing.
+    #[default]
+    New,
+    /// Everything that was said before, in the same session.
+    Resumed(Box<Resumed>),
+    /// Everything that was said before, in a copy of the session.
+    Forked(Box<Resumed>),
+}
+
+impl Beginning {
+    /// How hooks are told about it (`SessionStart.source`).
+    pub fn source(&self) -> &'static str {
+        match self {
+            Self::New => "startup",
+            Self::Resumed(_) => "resume",
+            Self::Forked(_) => "fork",
+        }
+    }
+
+    /// Whether there is a call that a hook put off.
+    pub fn has_deferred_call(&self) -> bool {
+        match self {
+            Self::New => false,
+            Self::Resumed(resumed) | Self::Forked(resumed) => resumed.deferred.is_some(),
+        }
+    }
+
+    /// What there was before.
+    pub fn resumed(self) -> Option<Box<Resumed>> {
+        match self {
+            Self::New => None,
+            Self::Resumed(resumed) | Self::Forked(resumed) => Some(resumed),
+        }
+    }
+}
+
+/// Why Setup hooks run before a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Setup {
+    /// `--init`.
+    Init,
+    /// `--init-only`: the session ends before its first prompt.
+    InitOnly,
+    /// `--maintenance`.
+    Maintenance,
+}
+
+impl Setup {
+    /// `trigger` of the event.
+    pub fn trigger(self) -> &'static str {
+        match self {
+            Self::Init | Self::InitOnly => "init",
+            Self::Maintenance => "maintenance",
+        }
+    }
+}
+
+/// The hooks a session starts with; the host may add its own.
+#[derive(Default)]
+pub struct HooksConfig {
+    pub registered: Vec<(HookSource, HooksSettings)>,
+    pub options: EngineOptions,
+    /// The environment of command hooks.
+    pub env: Vec<(String, String)>,
+    /// Where hooks may leave variables for commands; a folder of this session alone.
+    pub env_dir: Option<PathBuf>,
+    /// The way out for HTTP hooks.
+    pub web: Arc<WebClient>,
+    /// How many hook processes the program runs at the same time; sessions of one program share it.
+    pub limit: HookLimit,
+}
+
+/// Which model answers, and how it is asked.
+#[derive(Debug, Clone)]
+pub struct ModelChoice {
+    /// Resolved model id.
+    pub id: String,
+    /// Models to turn to when this one is overloaded, in order.
+    pub fallbacks: Vec<String>,
+    /// What the user wants of thinking; none leaves it to the model's own default.
+    pub thinking: Option<Thinking>,
+    pub effort: Option<String>,
+    /// Overrides the model's own output limit.
+    pub max_output_tokens: Option<u32>,
+    /// Further betas the user asked for.
+    pub betas: Vec<String>,
+    pub cache: CacheTtl,
+    pub extra_body: Map<String, Value>,
+    /// `metadata.user_id` of requests.
+    pub user_id: Option<String>,
+}
+
+/// When a turn has to stop.
+#[derive(Debug, Clone, Copy)]
+pub struct TurnLimits {
+    /// Answers per turn; none means no limit.
+    pub max_rounds: Option<u32>,
+    /// How often stop hooks may make a turn go on.
+    pub max_stop_blocks: u32,
+    /// How often a structured answer may be wrong.
+    pub max_structured_attempts: u32,
+}
+
+impl Default for TurnLimits {
+    fn default() -> Self {
+        Self { max_rounds: None, max_stop_blocks: 8, max_structured_attempts: 5 }
+    }
+}
+
+/// Which optional frames the host wants, and how it reads the others.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FrameOptions {
+    /// `stream_event`, `status: requesting`, `thinking_tokens`.
+    pub partial_messages: bool,
+    /// `hook_started`, `hook_progress` and `hook_response` of all events.
+    pub hook_events: bool,
+    /// Acknowledge every prompt with a copy of it.
+    pub replay_prompts: bool,
+    /// `session_state_changed`.
+    pub states: StateFrames,
+    /// The generation it belongs to.
+    pub era: Era,
+}
+
+/// Whether the host hears when the session is at work.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum StateFrames {
+    #[default]
+    None,
+    /// For the SDK alone, which keeps them from its user.
+    SdkOnly,
+    /// For everyone.
+    Public,
+}
+
+/// Who answers when a call needs permission.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum PromptSurface {
+    /// Nobody: such a call is denied.
+    #[default]
+    None,
+    /// Nobody, and the session was told so: the refusal says it.
+    Closed,
+    /// The host, by `can_use_tool`.
+    Host,
+}
+
+/// How many calls of one answer may run at once.
+pub const MAX_PARALLEL_CALLS: usize = 10;

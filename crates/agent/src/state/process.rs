@@ -1,0 +1,20 @@
+//! What all sessions of a process share. Made once by whoever starts sessions and handed to each of them, so
+//! that a thousand sessions have one clock and one list of models. Nothing here belongs to a
+//! conversation.
+
+use std::sync::Arc;
+
+use lathe_models::catalog::Catalog;
+use lathe_models::retry::RetryPolicy;
+
+use crate::state::host::Host;
+
+/// The services of a process, shared by its sessions.
+pub struct ProcessServices {
+    /// Clock, ids, and the reader of the log.
+    pub host: Arc<dyn Host>,
+    /// The models that names stand for.
+    pub catalog: Catalog,
+    /// When a failed request is sent again.
+    pub retry: RetryPolicy,
+}

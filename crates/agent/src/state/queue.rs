@@ -1,0 +1,169 @@
+//! Prompts that wait: those the host sent while a turn was running, or several at once. Knows their order
+//! and which have been seen before; what becomes of them is the session's business.
+
+use std::collections::VecDeque;
+
+use lathe_protocol::InboundUser;
+use lathe_transcript::PromptIds;
+
+/// The waiting prompts of a session.
+#[derive(Default)]
+pub struct Queue {
+    waiting: VecDeque<InboundUser>,
+    /// Client ids of every prompt so far: a repeated one is a duplicate.
+    seen: PromptIds,
+    /// Those of them that were there when the session was taken up.
+    earlier: PromptIds,
+}
+
+/// When a prompt wants to be heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Priority {
+    /// Ends the turn under way as soon as its tool is done.
+    Now,
+    /// Joins the turn under way at its next pause.
+    Next,
+    /// Waits for the turn under way to end.
+    Later,
+}
+
+impl Priority {
+    /// What a prompt asks for; anything unknown counts as the default.
+    pub fn of(prompt: &InboundUser) -> Self {
+        match prompt.priority.as_deref() {
+            Some("now") => Self::Now,
+            Some("later") => Self::Later,
+            Some(_) | None => Self::Next,
+        }
+    }
+}
+
+/// Whether a prompt is new.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Admitted {
+    Queued,
+    Duplicate(Seen),
+}
+
+/// When a prompt was seen before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    ThisRun,
+    EarlierRun,
+}
+
+impl Queue {
+    /// Takes a prompt in, unless its id was seen before.
+    pub fn admit(&mut self, prompt: InboundUser) -> Admitted {
+        if let Some(uuid) = &prompt.uuid
+            && !self.seen.insert(uuid)
+        {
+            let is_earlier = self.earlier.contains(uuid);
+            return Admitted::Duplicate(if is_earlier { Seen::EarlierRun } else { Seen::ThisRun });
+        }
+        match Priority::of(&prompt) {
+            Priority::Now => self.waiting.push_front(prompt),
+            Priority::Next | Priority::Later => self.waiting.push_back(prompt),
+        }
+        Admitted::Queued
+    }
+
+    /// Ids that count as seen, from a session that goes on.
+    pub fn remember(&mut self, prompts: PromptIds) {
+        self.earlier = prompts.clone();
+        self.seen = prompts;
+    }
+
+    /// The prompt whose turn it is.
+    pub fn take_next(&mut self) -> Option<InboundUser> {
+        self.waiting.pop_front()
+    }
+
+    /// The prompts that join the turn under way, in order. A command never does, and what was sent behind
+    /// one waits with it: it may be meant for what the command makes of the session.
+    pub fn joining(&mut self, is_command: impl Fn(&InboundUser) -> bool) -> Vec<InboundUser> {
+        let behind = self.waiting.iter().position(is_command).unwrap_or(self.waiting.len());
+        let behind = self.waiting.split_off(behind);
+        let (joining, waiting): (Vec<_>, Vec<_>) =
+            self.waiting.drain(..).partition(|prompt| Priority::of(prompt) == Priority::Next);
+        self.waiting = waiting.into();
+        self.waiting.extend(behind);
+        joining
+    }
+
+    /// Takes back a prompt that has not started.
+    pub fn cancel(&mut self, uuid: &str) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|prompt| prompt.uuid.as_deref() != Some(uuid));
+        self.waiting.len() < before
+    }
+
+    /// Takes back everything; the ids of what was taken.
+    pub fn cancel_all(&mut self) -> Vec<String> {
+        self.waiting.drain(..).filter_map(|prompt| prompt.uuid).collect()
+    }
+
+    /// Ids of the prompts that wait.
+    pub fn waiting_ids(&self) -> Vec<String> {
+        self.waiting.iter().filter_map(|prompt| prompt.uuid.clone()).collect()
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(uuid: &str, priority: Option<&str>) -> InboundUser {
+        InboundUser {
+            uuid: Some(uuid.to_owned()),
+            priority: priority.map(str::to_owned),
+            ..InboundUser::default()
+        }
+    }
+
+    fn ids(prompts: Vec<InboundUser>) -> Vec<String> {
+        prompts.into_iter().filter_map(|prompt| prompt.uuid).collect()
+    }
+
+    #[test]
+    fn prompts_keep_their_order_but_for_the_urgent_ones() {
+        let mut queue = Queue::default();
+        for (uuid, priority) in [("a", None), ("b", Some("later")), ("c", Some("now")), ("d", Some("next"))] {
+            assert_eq!(queue.admit(prompt(uuid, priority)), Admitted::Queued);
+        }
+        assert_eq!(queue.waiting_ids(), ["c", "a", "b", "d"]);
+        assert_eq!(ids(queue.joining(|_| false)), ["a", "d"]);
+        assert_eq!(queue.waiting_ids(), ["c", "b"]);
+    }
+
+    #[test]
+    fn nothing_overtakes_a_command() {
+        let mut queue = Queue::default();
+        for uuid in ["a", "command", "b"] {
+            queue.admit(prompt(uuid, None));
+        }
+        let is_command = |prompt: &InboundUser| prompt.uuid.as_deref() == Some("command");
+        assert_eq!(ids(queue.joining(is_command)), ["a"]);
+        assert_eq!(queue.waiting_ids(), ["command", "b"]);
+    }
+
+    #[test]
+    fn an_id_counts_once() {
+        let mut queue = Queue::default();
+        let mut earlier = PromptIds::default();
+        earlier.insert("old");
+        queue.remember(earlier);
+        assert_eq!(queue.admit(prompt("old", None)), Admitted::Duplicate(Seen::EarlierRun));
+        assert_eq!(queue.admit(prompt("a", None)), Admitted::Queued);
+        assert_eq!(queue.admit(prompt("a", None)), Admitted::Duplicate(Seen::ThisRun));
+        assert_eq!(queue.len(), 1);
+        assert!(queue.cancel("a"));
+        assert!(!queue.cancel("a"));
+        assert_eq!(queue.len(), 0);
+    }
+}

@@ -1,0 +1,269 @@
+//! What a session owns and every agent in it uses: the way out, the questions to the host, hooks, rules,
+//! settings, totals and budget, the queue, the checkpoints. What belongs to one conversation is the agent's
+//! (`agent.rs`); what all sessions share is the process's (`process.rs`).
+//!
+//! Locks are held for moments, never across a wait.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use lathe_hooks::{HookEngine, Services};
+use lathe_models::Model;
+use lathe_permissions::Engine;
+use lathe_protocol::{Init, Outbound};
+use lathe_transcript::record::Envelope;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::changes::exported_env::EnvFiles;
+use crate::changes::watched_files::FileWatch;
+use crate::hooks::judge::Judge;
+use crate::hooks::late::Late;
+use crate::hooks::services::{HostCallbacks, IfRules, WebHooks};
+use crate::record::checkpoints::{Checkpoints, Moment};
+use crate::record::journal::SessionFiles;
+use crate::record::totals::Totals;
+use crate::state::access::SettingsAccess;
+use crate::state::agent::{AgentCell, AgentView};
+use crate::state::ask::Questions;
+use crate::state::commands::SlashCommands;
+use crate::state::config::{AgentConfig, FrameOptions, HooksConfig, PromptSurface, SessionConfig};
+use crate::state::frames::Frames;
+use crate::state::introduction::Introduction;
+use crate::state::process::ProcessServices;
+use crate::state::queue::Queue;
+
+/// The services of one session.
+pub struct SessionServices {
+    pub process: Arc<ProcessServices>,
+    pub model: Arc<dyn Model>,
+    /// What others may see of the main agent, for requests that concern the session as a whole.
+    pub main: Arc<AgentCell>,
+    /// Makes the frames that belong to the session and to no agent.
+    pub frames: Frames,
+    /// Where the session is written down.
+    pub files: Arc<SessionFiles>,
+    /// What every record of the session carries.
+    pub envelope: Envelope,
+    /// Names of tools that exist, whether this session has them or not.
+    pub known_tools: Vec<String>,
+    pub options: FrameOptions,
+    /// US dollars for the whole run, of all agents together; none means no limit.
+    pub max_budget_usd: Option<f64>,
+    pub surface: PromptSurface,
+    pub settings: Arc<dyn SettingsAccess>,
+    /// The hooks of settings files and of the host.
+    pub hooks: HookEngine,
+    /// The rule language for the `if` of hooks.
+    pub(crate) if_rules: IfRules,
+    /// Files that hooks wait for.
+    pub(crate) watch: FileWatch,
+    /// Variables that hooks set.
+    pub(crate) env_files: EnvFiles,
+    /// What hooks said too late.
+    pub(crate) late: Late,
+    /// The model the session started with, which `default` goes back to.
+    pub first_model: String,
+    pub init: Init,
+    pub output_styles: Vec<String>,
+    /// Files as they were before each prompt, where a host wants to go back.
+    pub checkpoints: Option<Checkpoints>,
+    /// Whether prompts may be commands.
+    pub slash_commands: SlashCommands,
+    /// What the host has been asked and not yet answered.
+    pub questions: Questions,
+    /// Fires when the session has to end: its reader is gone, or it was told to.
+    pub stop: CancellationToken,
+    /// When the session began, milliseconds since the epoch.
+    pub started_ms: u64,
+    out: mpsc::Sender<Outbound>,
+    /// The rules. Written by host requests, answers to permission questions and settings that changed; read
+    /// for every call of every agent.
+    permissions: Mutex<Engine>,
+    /// Written by every agent that asks a model or runs a tool; read by results and host requests.
+    totals: Mutex<Totals>,
+    /// Written by lines of the host; read by the main agent between rounds and turns.
+    queue: Mutex<Queue>,
+    /// The environment of command hooks. Written when settings change or another session begins; read for
+    /// every hook.
+    hook_env: Mutex<Arc<[(String, String)]>>,
+    /// Written by `initialize`; read by calls, commands and requests.
+    introduction: Mutex<Introduction>,
+}
+
+impl SessionServices {
+    /// The services of a new session, and what its main agent is made of.
+    pub(crate) fn start(
+        config: SessionConfig,
+        out: mpsc::Sender<Outbound>,
+        stop: CancellationToken,
+    ) -> (Arc<Self>, AgentConfig) {
+        let SessionConfig { session_id, process, model, main, known_tools, permissions, .. } = config;
+        let SessionConfig { max_budget_usd, frames, surface, settings, hooks, init, .. } = config;
+        let SessionConfig { output_styles, checkpoints, slash_commands, .. } = config;
+        let cell = Arc::new(AgentCell::new(AgentView::of(&main)));
+        let session = Arc::new_cyclic(|this| Self {
+            started_ms: process.host.now_ms(),
+            frames: Frames::new(session_id, process.host.clone()),
+            model,
+            main: cell,
+            files: main.journal.files().clone(),
+            envelope: main.journal.envelope().clone(),
+            known_tools,
+            options: frames,
+            max_budget_usd,
+            surface,
+            settings,
+            watch: FileWatch::default(),
+            env_files: EnvFiles::new(hooks.env_dir.clone()),
+            late: Late::default(),
+            hook_env: Mutex::new(hooks.env.as_slice().into()),
+            if_rules: IfRules {
+                root: main.workspace.root.clone(),
+                home: hooks.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| home.into()),
+            },
+            hooks: hook_engine(this, &process, &main, hooks),
+            process,
+            first_model: main.choice.id.clone(),
+            init,
+            output_styles,
+            checkpoints: checkpoints.map(Checkpoints::new),
+            slash_commands,
+            questions: Questions::default(),
+            stop,
+            out,
+            permissions: Mutex::new(permissions),
+            totals: Mutex::default(),
+            queue: Mutex::default(),
+            introduction: Mutex::default(),
+        });
+        (session, main)
+    }
+
+    /// Hands a frame to the host. A slow host slows the session here; a host that is gone ends it.
+    pub async fn emit(&self, frame: impl Into<Outbound>) {
+        self.mirror_records().await;
+        self.send(frame.into()).await;
+    }
+
+    /// Hands over the records that were written since the last time, for hosts that keep their own copy: a
+    /// host has the record of a message before it has the message.
+    pub(crate) async fn mirror_records(&self) {
+        while let Some(frame) = self.files.take_mirrored() {
+            self.send(frame.into()).await;
+        }
+    }
+
+    async fn send(&self, frame: Outbound) {
+        if self.out.send(frame).await.is_err() {
+            self.stop.cancel();
+        }
+    }
+
+    /// Something is wrong that the host should know of and that stops nothing: it is told, and so is the
+    /// log, because many hosts show nobody the frames they do not know.
+    pub async fn trouble(&self, tag: &str, text: &str) {
+        self.process.host.log(text);
+        self.emit(self.frames.note(tag, text)).await;
+    }
+
+    /// A prompt begins: the files followed so far are looked at, where a host may want to go back to here.
+    pub(crate) fn checkpoint_prompt(&self, prompt: &str) {
+        if let Some(checkpoints) = &self.checkpoints {
+            let (session, now) = (self.frames.session_id(), self.frames.now());
+            let record = checkpoints.begin(prompt, Moment { session: &session, now: &now });
+            self.files.side(&record);
+        }
+    }
+
+    /// A call is about to change a file: what it is now is kept.
+    pub(crate) fn checkpoint_file(&self, path: &Path, assistant_uuid: &str) {
+        if let Some(checkpoints) = &self.checkpoints {
+            let (session, now) = (self.frames.session_id(), self.frames.now());
+            let moment = Moment { session: &session, now: &now };
+            if let Some(record) = checkpoints.before_change(path, assistant_uuid, moment) {
+                self.files.side(&record);
+            }
+        }
+    }
+
+    /// Names the session.
+    pub(crate) async fn set_title(&self, title: &str) {
+        self.files.title(&self.frames.session_id(), title);
+        self.emit(self.frames.title_changed(title)).await;
+    }
+
+    /// The permission engine.
+    pub fn permissions(&self) -> MutexGuard<'_, Engine> {
+        lock(&self.permissions)
+    }
+
+    /// What the session has used so far.
+    pub fn totals(&self) -> MutexGuard<'_, Totals> {
+        lock(&self.totals)
+    }
+
+    /// The prompts that wait.
+    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+
+    /// What the host said when it introduced itself.
+    pub fn introduction(&self) -> MutexGuard<'_, Introduction> {
+        lock(&self.introduction)
+    }
+
+    /// The environment of command hooks.
+    pub(crate) fn hook_env(&self) -> Arc<[(String, String)]> {
+        lock(&self.hook_env).clone()
+    }
+
+    /// Command hooks see this from now on.
+    pub(crate) fn set_hook_env(&self, env: Vec<(String, String)>) {
+        *lock(&self.hook_env) = env.into();
+    }
+
+    /// Command hooks find the variable with this value from now on, if they have it at all.
+    pub(crate) fn change_hook_variable(&self, wanted: &str, value: &str) {
+        let mut env = lock(&self.hook_env);
+        let changed: Arc<[(String, String)]> = env
+            .iter()
+            .map(|(name, old)| (name.clone(), if name == wanted { value } else { old }.to_owned()))
+            .collect();
+        *env = changed;
+    }
+
+    /// Whether the spending limit is reached.
+    pub fn over_budget(&self) -> bool {
+        self.max_budget_usd.is_some_and(|limit| self.totals().run_cost_usd() >= limit)
+    }
+}
+
+/// The hooks of settings files, with what they need of the session.
+fn hook_engine(
+    session: &Weak<SessionServices>,
+    process: &ProcessServices,
+    main: &AgentConfig,
+    hooks: HooksConfig,
+) -> HookEngine {
+    let ids = process.host.clone();
+    let services = Services {
+        ledger: main.workspace.ledger.clone(),
+        limit: hooks.limit,
+        new_id: Arc::new(move || ids.uuid()),
+        callbacks: Some(Arc::new(HostCallbacks(session.clone()))),
+        prompter: Some(Arc::new(Judge(session.clone()))),
+        http: Some(Arc::new(WebHooks(hooks.web))),
+    };
+    let engine = HookEngine::new(services, hooks.options);
+    for (source, settings) in hooks.registered {
+        let warnings = engine.register(source, &settings);
+        main.journal.files().report(warnings.iter().map(ToString::to_string));
+    }
+    engine
+}
+
+/// Nothing panics while one of these locks is held.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics while a lock of the session is held")
+}

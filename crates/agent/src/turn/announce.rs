@@ -1,0 +1,150 @@
+//! What the parts of a session say about prompts: how one is written down, acknowledged and shown, the state
+//! of the session around it, and how the conversation of an earlier run is taken up. When any of this happens
+//! is decided in `session.rs` and `turn.rs`.
+
+use lathe_protocol::event::CommandLifecycle;
+use lathe_protocol::reminder::system_reminder;
+use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
+use lathe_transcript::Resumed;
+use serde_json::{Value, json};
+
+use crate::commands;
+use crate::record::history::History;
+use crate::record::journal::{PromptRecord, Starts, Words};
+use crate::state::agent::{Agent, AgentHandle};
+use crate::state::services::SessionServices;
+
+impl Agent {
+    /// Goes on where an earlier run ended: its conversation, its prompts, its cost.
+    pub(crate) fn resume(&mut self, resumed: Resumed) {
+        let session = &self.handle.session;
+        session.queue().remember(resumed.prompts);
+        if let Some(cost) = &resumed.cost_state {
+            session.totals().start_from(cost);
+        }
+        session.files.report(damage_note(&resumed.warnings).into_iter());
+        session.files.known_as(resumed.title, resumed.tag);
+        let records = resumed.messages.iter().flat_map(|message| message.uuids.iter().cloned());
+        self.journal.go_on_after(resumed.last_uuid, resumed.turn_index, records);
+        self.history = History::restore(resumed.messages);
+    }
+
+    /// The prompt of the next turn: hooks see its id before it is written down.
+    pub(crate) fn announce_prompt(&mut self, prompt: &InboundUser) {
+        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.handle.frames.uuid());
+        self.journal.announce_prompt(uuid);
+        self.publish_prompt_id();
+    }
+
+    /// Writes a prompt down and acknowledges it.
+    pub(crate) async fn write_prompt(
+        &mut self,
+        prompt: &InboundUser,
+        starts: Starts,
+        words: Words,
+    ) -> String {
+        let (handle, session) = (self.handle.clone(), self.handle.session.clone());
+        let announced = self.journal.take_announced();
+        let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| handle.frames.uuid());
+        let (mode, now) = (handle.view().scope.mode().as_str(), handle.frames.now());
+        self.journal.prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
+        self.publish_prompt_id();
+        session.checkpoint_prompt(&uuid);
+        session.replay(&InboundUser { uuid: Some(uuid.clone()), ..prompt.clone() }).await;
+        uuid
+    }
+
+    fn publish_prompt_id(&self) {
+        let prompt_id = self.journal.prompt_id();
+        self.handle.change(|view| view.prompt_id = prompt_id);
+    }
+
+    /// Tells the model something that no person said, and writes it down.
+    pub(crate) fn tell_model(&mut self, notes: &[String]) {
+        self.history.add_notes(notes);
+        self.write_notes(notes);
+    }
+
+    /// Writes down what the runtime has told the model.
+    pub(crate) fn write_notes(&mut self, notes: &[String]) {
+        for note in notes {
+            let (uuid, now) = (self.handle.frames.uuid(), self.handle.frames.now());
+            self.journal.told(note, &system_reminder(note), &uuid, &now);
+        }
+    }
+}
+
+impl SessionServices {
+    /// Acknowledges a prompt, for hosts that want that.
+    pub(crate) async fn replay(&self, prompt: &InboundUser) {
+        if self.options.replay_prompts {
+            self.emit(self.frames.replay(prompt)).await;
+        }
+    }
+
+    /// Tells how far a prompt with an id has come.
+    pub(crate) async fn emit_lifecycle(&self, prompt: Option<&str>, state: &str) {
+        if let Some(prompt) = prompt {
+            self.emit(Outbound::CommandLifecycle(CommandLifecycle {
+                command_uuid: prompt.to_owned(),
+                state: state.to_owned(),
+                uuid: self.frames.uuid(),
+                session_id: self.frames.session_id(),
+                ..CommandLifecycle::default()
+            }))
+            .await;
+        }
+    }
+
+    /// Tells whether the session is at work, for hosts that want that.
+    pub(crate) async fn emit_state(&self, state: &str) {
+        if let Some(frame) = self.frames.state(state, self.options.states) {
+            self.emit(frame).await;
+        }
+    }
+}
+
+/// What was wrong with the file of a session that goes on: one note, however much it was.
+fn damage_note(warnings: &[lathe_transcript::Warning]) -> Option<String> {
+    let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// Whether there is nothing to read in a prompt, nor to look at.
+pub(crate) fn is_blank(content: &MessageContent) -> bool {
+    match content {
+        MessageContent::Text(text) => text.trim().is_empty(),
+        MessageContent::Blocks(blocks) => blocks
+            .iter()
+            .all(|block| matches!(block, ContentBlock::Text(text) if text.text.trim().is_empty())),
+        MessageContent::Unknown(_) => false,
+    }
+}
+
+/// The blocks of a prompt.
+pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<Value> {
+    match content {
+        MessageContent::Text(text) => vec![json!({"type": "text", "text": text})],
+        MessageContent::Blocks(blocks) => blocks.iter().map(block_value).collect(),
+        MessageContent::Unknown(value) => vec![json!({"type": "text", "text": value.to_string()})],
+    }
+}
+
+fn block_value(block: &ContentBlock) -> Value {
+    serde_json::to_value(block).unwrap_or_default()
+}
+
+/// `system/init`, as things stand now.
+pub(crate) fn init_frame(agent: &AgentHandle, prompt: Option<&str>) -> lathe_protocol::Init {
+    let mut init = agent.session.init.clone();
+    init.session_id = agent.frames.session_id();
+    init.uuid = agent.frames.uuid();
+    init.cwd = agent.workspace.cwd().display().to_string();
+    init.model.clone_from(&agent.choice().id);
+    init.permission_mode = agent.view().scope.mode().to_string();
+    init.tools = agent.tools().names().map(str::to_owned).collect();
+    init.mcp_servers.extend(agent.session.introduction().mcp_servers());
+    init.slash_commands = commands::listing(agent).into_iter().map(|command| command.name).collect();
+    init.user_message_uuids = prompt.map(|prompt| vec![prompt.to_owned()]);
+    init
+}

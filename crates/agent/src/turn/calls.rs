@@ -1,0 +1,114 @@
+//! The tool calls of one answer: which wait, which run, and what became of each, in the order they were
+//! asked for. Starts nothing itself; `sampling.rs` drives it.
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use lathe_protocol::CallSubject;
+use lathe_protocol::hooks::BatchedCall;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::call::toolrun::{Answered, CallEnd, PreparedCall, ToolCall};
+use crate::state::config::MAX_PARALLEL_CALLS;
+use crate::turn::deferred::Siblings;
+use crate::turn::schedule::{Access, Schedule};
+
+/// The tool calls of one answer.
+pub struct Calls {
+    pub schedule: Schedule<PreparedCall>,
+    pub running: FuturesUnordered<BoxFuture<'static, (CallEnd, Access)>>,
+    /// Tells the calls whether there are several of them. Written by the turn as the answer streams in; read by
+    /// calls that a hook wants to defer.
+    pub siblings: watch::Sender<Siblings>,
+    /// The call that a hook put off.
+    pub deferred: Option<ToolCall>,
+    /// In the order they were asked for, with their answers as they come.
+    answers: Vec<(String, Option<Value>)>,
+    /// Whether calls may start before the answer is complete.
+    pub eager: bool,
+    pub interrupted: bool,
+    /// The calls as hooks are told about them, in the order they were answered.
+    pub batch: Vec<BatchedCall>,
+    /// What hooks want the model to know, behind the results.
+    pub notes: Vec<String>,
+    /// Whether a hook wants the turn to end here.
+    pub stops: bool,
+}
+
+impl Calls {
+    pub fn new(eager: bool) -> Self {
+        Self {
+            schedule: Schedule::new(MAX_PARALLEL_CALLS),
+            running: FuturesUnordered::new(),
+            siblings: watch::Sender::new(Siblings::Unknown),
+            deferred: None,
+            answers: Vec::new(),
+            eager,
+            interrupted: false,
+            batch: Vec::new(),
+            notes: Vec::new(),
+            stops: false,
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    pub fn add(&mut self, prepared: PreparedCall) {
+        let PreparedCall { call, tool } = &prepared;
+        let access = match (tool, call.description.subject()) {
+            // It is answered without being run.
+            (Err(_), CallSubject::Unknown) => Access::Shared,
+            _ => Access::of(&call.description),
+        };
+        self.answers.push((call.id.clone(), None));
+        self.schedule.add(prepared, access);
+        if self.answers.len() > 1 {
+            self.siblings.send_replace(Siblings::Some);
+        }
+    }
+
+    /// No more calls will come.
+    pub fn all_known(&mut self) {
+        if *self.siblings.borrow() == Siblings::Unknown {
+            self.siblings.send_replace(Siblings::None);
+        }
+    }
+
+    pub fn record(&mut self, answered: Answered) {
+        self.interrupted |= answered.interrupted;
+        self.stops |= answered.stops;
+        self.notes.extend(answered.notes);
+        self.batch.push(BatchedCall {
+            tool_name: answered.call.name.clone(),
+            tool_input: answered.call.input.clone(),
+            tool_use_id: answered.call.id.clone(),
+            tool_response: Some(answered.block["content"].clone()),
+            ..BatchedCall::default()
+        });
+        let slot = self.answers.iter_mut().find(|(id, block)| *id == answered.call.id && block.is_none());
+        if let Some((_, block)) = slot {
+            *block = Some(answered.block);
+        }
+    }
+
+    /// Puts the calls that hooks are told about into the order in which they were asked for.
+    pub fn sort_batch(&mut self) {
+        let order: Vec<&String> = self.answers.iter().map(|(id, _)| id).collect();
+        self.batch.sort_by_key(|call| order.iter().position(|id| **id == call.tool_use_id));
+    }
+
+    /// The results in the order of the calls.
+    pub fn blocks(&mut self) -> Vec<Value> {
+        self.answers.drain(..).filter_map(|(_, block)| block).collect()
+    }
+
+    /// Answers every call that has none with the same refusal, for the history alone.
+    pub fn refuse_all(&mut self, why: &str) -> Vec<Value> {
+        let refusal =
+            |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": why, "is_error": true});
+        self.schedule.drain_waiting();
+        self.answers.drain(..).map(|(id, block)| block.unwrap_or_else(|| refusal(&id))).collect()
+    }
+}

@@ -1,0 +1,154 @@
+//! An agent below another: it has a conversation, tools, a prompt, a model and a folder of its own, and shares
+//! everything else with the session. Its turn is the same turn as the main agent's; its frames and records say
+//! which call started it.
+//!
+//! What ends with it: its commands, and its place in the files of the session. Nothing else of the session
+//! notices that it was there.
+
+use std::path::PathBuf;
+
+use lathe_exec::ScopeEndPolicy;
+use lathe_models::catalog::Phase as CatalogPhase;
+use lathe_protocol::{ContentBlock, InboundUser};
+use lathe_tools::{AgentEnd, AgentPlace, AgentReport, AgentRequest, Workspace};
+use lathe_transcript::record::Envelope;
+use lathe_transcript::{AgentMeta, Durability, SessionPaths, TranscriptWriter, write_agent_meta};
+use tokio_util::sync::CancellationToken;
+
+use crate::record::journal::{Journal, SessionFile};
+use crate::session::TurnHandle;
+use crate::state::agent::{Agent, AgentHandle, ChildIdentity};
+use crate::state::compact_policy::CompactPolicy;
+use crate::state::config::{AgentConfig, ModelChoice, TurnLimits};
+use crate::state::prompt::{PromptChoice, SystemPrompt};
+use crate::turn::decide::Ending;
+use crate::turn::{Outcome, Stats, Turn};
+
+impl AgentHandle {
+    /// Runs an agent below this one to the end of its prompt. `tool_use_id` is the call that asks for it.
+    pub(crate) async fn run_child(
+        &self,
+        request: AgentRequest,
+        tool_use_id: &str,
+        cancel: &CancellationToken,
+    ) -> AgentReport {
+        let prompt = request.prompt.clone();
+        let mut child = self.open_child(request, tool_use_id);
+        let handle = TurnHandle { cancel: cancel.child_token(), preempt: CancellationToken::new() };
+        let mut turn = Turn::new(&mut child, &handle, Stats::new(&InboundUser::default()));
+        turn.agent.history.add_user_text(&prompt);
+        let frame = turn.agent.handle.frames.user(vec![ContentBlock::text(&prompt)]);
+        turn.say_as_user(frame).await;
+        // On the heap: a turn inside a turn would otherwise lie on the stack twice.
+        let outcome = Box::pin(turn.run()).await;
+        let text = std::mem::take(&mut turn.stats.last_text);
+        let end = match outcome {
+            Outcome::Ended(ending) => end_of(ending),
+            Outcome::Interrupted(_) => AgentEnd::Interrupted,
+            Outcome::Failed(error) => AgentEnd::Failed(error.to_string()),
+            Outcome::OutOfRoom(_) => {
+                AgentEnd::Failed("its conversation filled the model's window".to_owned())
+            }
+            Outcome::Command(_) => AgentEnd::Completed,
+        };
+        let agent_id = child.close().await;
+        AgentReport { agent_id, text, end }
+    }
+
+    fn open_child(&self, request: AgentRequest, tool_use_id: &str) -> Agent {
+        let identity = ChildIdentity {
+            agent_id: self.session.process.host.uuid(),
+            agent_type: request.agent_type.clone(),
+            parent_tool_use_id: tool_use_id.to_owned(),
+        };
+        let journal = self.open_child_file(&identity, &request);
+        let config = AgentConfig {
+            choice: self.choice_of_child(request.model.as_deref()),
+            workspace: self.workspace_of_child(request.folder),
+            tools: request.tools,
+            // It may do what the agent that starts it may do; whoever changes that later changes it for one of them.
+            scope: self.view().scope.clone(),
+            system: SystemPrompt {
+                choice: PromptChoice { replace: Some(request.system_prompt), ..PromptChoice::default() },
+                ..SystemPrompt::default()
+            },
+            limits: TurnLimits { max_rounds: request.max_rounds, ..TurnLimits::default() },
+            compaction: CompactPolicy::default(),
+            journal,
+            memory: None,
+        };
+        Agent::child(self.session.clone(), identity, config)
+    }
+
+    fn choice_of_child(&self, model: Option<&str>) -> ModelChoice {
+        let mut choice = self.choice().as_ref().clone();
+        if let Some(name) = model {
+            choice.id = self.session.process.catalog.resolve(name, CatalogPhase::Working);
+        }
+        choice
+    }
+
+    /// The same bounds and environment, another place, and a part of the ledger that ends with the agent.
+    fn workspace_of_child(&self, folder: Option<PathBuf>) -> Workspace {
+        let place = self.workspace.place();
+        let mut workspace = self.workspace.as_ref().clone();
+        let root = folder.unwrap_or_else(|| place.cwd.clone());
+        workspace.ledger = self.workspace.ledger.open_scope("agent");
+        workspace.root.clone_from(&root);
+        let place = AgentPlace { cwd: root, directories: place.directories.clone(), ..AgentPlace::default() };
+        workspace.with_own_place(place)
+    }
+
+    /// Its journal, in a file beside the session's own, with a sidecar that says what the agent is.
+    fn open_child_file(&self, identity: &ChildIdentity, request: &AgentRequest) -> Journal {
+        let (files, id) = (&self.session.files, &identity.agent_id);
+        if let Some(main) = files.path() {
+            let paths = SessionPaths::of_transcript(&main);
+            let writer = TranscriptWriter::create(&paths.subagent(id), Durability::ProcessCrash);
+            let meta = AgentMeta {
+                agent_type: Some(identity.agent_type.clone()),
+                description: Some(request.description.clone()),
+                tool_use_id: Some(identity.parent_tool_use_id.clone()),
+                parent_agent_id: self.identity.child().map(|parent| parent.agent_id.clone()),
+                ..AgentMeta::default()
+            };
+            let described = write_agent_meta(&paths.subagent_meta(id), &meta);
+            files.report(described.err().map(|error| error.to_string()).into_iter());
+            files.open_agent(id, writer);
+        }
+        let envelope = Envelope {
+            session_id: self.frames.session_id(),
+            agent_id: Some(id.clone()),
+            ..self.session.envelope.clone()
+        };
+        Journal::of_file(files.clone(), SessionFile::OfAgent(id.clone()), envelope)
+    }
+}
+
+fn end_of(ending: Ending) -> AgentEnd {
+    match ending {
+        Ending::Completed
+        | Ending::HookStopped
+        | Ending::StopHookPrevented
+        | Ending::StopHookCap
+        | Ending::NothingAsked => AgentEnd::Completed,
+        Ending::MaxTurns(_) | Ending::Budget => AgentEnd::LimitReached,
+        Ending::Preempted | Ending::Deferred | Ending::DeferredUnavailable => AgentEnd::Interrupted,
+        Ending::OutOfTokens => AgentEnd::Failed("its answers were longer than the output limit".to_owned()),
+        Ending::CutOff => AgentEnd::Failed("the stream of its answer kept breaking".to_owned()),
+        Ending::Refused => AgentEnd::Failed("the model refused".to_owned()),
+        Ending::StructuredOutputExhausted => {
+            AgentEnd::Failed("its answer never had the wanted shape".to_owned())
+        }
+    }
+}
+
+impl Agent {
+    /// The agent has ended: its commands end too, and its file is closed. Returns its id.
+    async fn close(self) -> String {
+        self.handle.workspace.ledger.end(ScopeEndPolicy::Stop).await;
+        let id = self.handle.identity.child().map(|child| child.agent_id.clone()).unwrap_or_default();
+        self.handle.session.files.close_agent(&id);
+        id
+    }
+}

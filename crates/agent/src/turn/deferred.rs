@@ -1,0 +1,87 @@
+//! Calls that a `PreToolUse` hook puts off: the turn ends with the call unanswered, and the call is taken up when
+//! the session goes on, with the hook asked again. Only a call that stands alone in its answer can be put off;
+//! among several it runs like any other, because its siblings could not be left unanswered.
+//!
+//! The transcript marks a call as put off, and as taken up right before it runs: a run that is killed in between
+//! leaves an ordinary broken-off call, which nobody runs a second time unasked.
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::call::toolrun::{self, CallEnd, PreparedCall, Refused, ToolCall};
+use crate::state::agent::Agent;
+use crate::turn::decide::{Ending, RoundEnd};
+use crate::turn::{Outcome, Phase, Turn};
+
+/// Whether a call is the only one of its answer, as far as is known while the answer streams in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Siblings {
+    Unknown,
+    None,
+    Some,
+}
+
+impl Siblings {
+    /// Waits until it is known; not beyond an interrupt.
+    pub async fn known(mut from: watch::Receiver<Self>, cancel: &CancellationToken) -> Self {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Self::Unknown,
+            known = from.wait_for(|siblings| *siblings != Self::Unknown) => known.map_or(Self::Unknown, |known| *known),
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// The call is put off: the transcript says so, and the turn ends.
+    pub(crate) fn put_off(&mut self, call: ToolCall) -> RoundEnd {
+        self.agent.mark_call("hook_deferred_tool", &call);
+        self.stats.deferred = Some(call);
+        RoundEnd::Deferred
+    }
+
+    /// Runs a call that was put off before anything else is done; how the turn ends, if it ends with that.
+    pub(crate) async fn take_up(&mut self, call: Option<ToolCall>) -> Option<Outcome> {
+        let call = call?;
+        let call = PreparedCall::new(&self.agent.handle, call);
+        if let Err(Refused::NoTool) = &call.tool {
+            self.stats.deferred = Some(call.call);
+            return Some(Outcome::Ended(Ending::DeferredUnavailable));
+        }
+        let (_known, alone) = watch::channel(Siblings::None);
+        let (handle, cancel) = (self.agent.handle.clone(), self.cancel.child_token());
+        let mut answered = match toolrun::permitted(&handle, call, alone, &cancel).await {
+            Ok(permitted) => {
+                self.agent.mark_call("hook_deferred_tool_resumed", &permitted.call);
+                toolrun::execute(&handle, *permitted, &cancel).await
+            }
+            Err(CallEnd::Deferred(call)) => {
+                self.put_off(*call);
+                return Some(Outcome::Ended(Ending::Deferred));
+            }
+            Err(CallEnd::Answered(answered)) => *answered,
+        };
+        self.add_instructions_due(&mut answered).await;
+        self.say_tool_result(&answered).await;
+        // It answers an earlier turn, so it is no step of this one.
+        self.stats.user_frames -= 1;
+        self.agent.history.add_result(answered.block);
+        self.agent.tell_model(&answered.notes);
+        if answered.interrupted || self.cancel.is_cancelled() {
+            self.mark_interrupted(Phase::Tools).await;
+            return Some(Outcome::Interrupted(Phase::Tools));
+        }
+        answered.stops.then_some(Outcome::Ended(Ending::HookStopped))
+    }
+}
+
+impl Agent {
+    /// Marks in the transcript what happened to a call that was put off.
+    pub(crate) fn mark_call(&mut self, kind: &str, call: &ToolCall) {
+        let mark: Value =
+            json!({"type": kind, "toolUseID": call.id, "toolName": call.name, "toolInput": call.input});
+        let frames = &self.handle.frames;
+        self.journal.attachment(&mark, &frames.uuid(), &frames.now());
+    }
+}

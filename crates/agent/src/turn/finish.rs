@@ -1,0 +1,288 @@
+//! The end of a turn: the one `result` it gets, whatever ended it.
+
+use lathe_models::failure::ApiFailure;
+use lathe_protocol::ResultMessage;
+use lathe_protocol::hooks::{HookEventInput, StopFailureInput};
+use lathe_protocol::result::DeferredToolUse;
+use serde_json::{Value, json};
+
+use crate::commands::CommandEnd;
+use crate::compact::OutOfRoom;
+use crate::turn::decide::Ending;
+use crate::turn::sampling::cut_short;
+use crate::turn::{Outcome, Phase, Turn};
+
+/// The stop reason of messages that no model wrote.
+const MADE_UP: &str = "stop_sequence";
+
+/// What the session remembers of a finished turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Finished {
+    /// Decides the exit code when it is the last.
+    pub is_error: bool,
+    /// Whether somebody or something more urgent cut it short.
+    pub cut_short: bool,
+}
+
+/// Shows what is left to show and builds the result.
+pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) -> (ResultMessage, Finished) {
+    let mut result = base(turn, result_index);
+    let cut_short = matches!(outcome, Outcome::Ended(Ending::Preempted) | Outcome::Interrupted(_));
+    match outcome {
+        Outcome::Ended(ending) => ended(turn, ending, &mut result).await,
+        Outcome::Failed(error) => {
+            let failure = ApiFailure::new(&error, &turn.model_id);
+            failed(turn, &failure, MADE_UP, &mut result).await;
+        }
+        Outcome::OutOfRoom(why) => failed(turn, &out_of_room(why), MADE_UP, &mut result).await,
+        Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
+        Outcome::Command(end) => command(end, &mut result),
+    }
+    turn.session.options.era.soften(&mut result);
+    let finished = Finished { is_error: result.is_error, cut_short };
+    (result, finished)
+}
+
+/// The result of a command that the session answered itself: no model was asked for it.
+fn command(end: CommandEnd, result: &mut ResultMessage) {
+    result.subtype = "success".to_owned();
+    result.is_error = end.is_error;
+    result.result = Some(end.text);
+    result.local_command = end.name.map(str::to_owned);
+    result.num_turns = 0;
+    result.stop_reason = None;
+    result.duration_api_ms = 0;
+}
+
+async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) {
+    match ending {
+        Ending::Completed => success(turn, "completed", result),
+        Ending::HookStopped => {
+            turn.stats.last_text.clear();
+            success(turn, "hook_stopped", result);
+        }
+        Ending::Deferred => deferred(turn, "tool_deferred", result),
+        Ending::DeferredUnavailable => {
+            deferred(turn, "tool_deferred_unavailable", result);
+            result.is_error = true;
+        }
+        Ending::StopHookPrevented => success(turn, "stop_hook_prevented", result),
+        Ending::StopHookCap => {
+            turn.stats.last_text.clear();
+            success(turn, "completed", result);
+        }
+        Ending::Preempted => {
+            turn.stats.last_text.clear();
+            success(turn, "aborted_tools", result);
+        }
+        Ending::NothingAsked => {
+            success(turn, "completed", result);
+            result.num_turns = 0;
+            result.terminal_reason = None;
+            result.api_error_status = None;
+        }
+        Ending::MaxTurns(limit) => {
+            let text = format!("Reached maximum number of turns ({limit})");
+            error(result, "error_max_turns", "max_turns", text);
+        }
+        Ending::Budget => {
+            let limit = turn.session.max_budget_usd.unwrap_or_default();
+            error(
+                result,
+                "error_max_budget_usd",
+                "budget_exhausted",
+                format!("Reached maximum budget (${limit})"),
+            );
+        }
+        Ending::StructuredOutputExhausted => error(
+            result,
+            "error_max_structured_output_retries",
+            "structured_output_retry_exhausted",
+            turn.stats.structured.exhausted(),
+        ),
+        Ending::OutOfTokens => {
+            let known = lathe_models::catalog::capabilities(&turn.model_id).max_output_tokens;
+            let limit = turn.agent.handle.choice().max_output_tokens.unwrap_or(known);
+            failed(turn, &out_of_tokens(limit), MADE_UP, result).await;
+        }
+        Ending::CutOff => {
+            let error = turn.stats.broken_by.take().unwrap_or_else(cut_short);
+            failed(turn, &ApiFailure::new(&error, &turn.model_id), MADE_UP, result).await;
+        }
+        Ending::Refused => {
+            let model = turn.model_id.clone();
+            let prompt = turn.agent.journal.prompt_id();
+            let frame = turn.agent.handle.frames.refused(&model, turn.stats.request_id.clone(), prompt);
+            turn.session.emit(frame).await;
+            failed(turn, &refused(&model), "refusal", result).await;
+        }
+    }
+}
+
+/// What every result has.
+fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
+    let stats = &turn.stats;
+    let mut totals = turn.session.totals();
+    ResultMessage {
+        duration_ms: stats.elapsed_ms(),
+        duration_api_ms: stats.api_ms,
+        num_turns: stats.user_frames + 1,
+        stop_reason: stats.stop_reason.clone(),
+        session_id: turn.agent.handle.frames.session_id(),
+        total_cost_usd: totals.cost_usd(),
+        usage: stats.usage.result_shape(),
+        model_usage: totals.model_usage(),
+        model_usage_since_last_result: Some(totals.take_since_result()),
+        permission_denials: stats.denials.clone(),
+        uuid: turn.agent.handle.frames.uuid(),
+        origin: stats.origin.clone(),
+        user_message_uuid: stats.prompts.first().cloned(),
+        user_message_uuids: stats.prompt_list(),
+        queued_turn_count: Some(0),
+        result_index: Some(result_index),
+        fast_mode_state: Some("off".to_owned()),
+        fast_mode_disabled_reason: Some("sdk_opt_in_required".to_owned()),
+        subagent_stats: Some(no_subagents()),
+        safety_stops: Some(0),
+        ..ResultMessage::default()
+    }
+}
+
+/// What the result says about subagents when there were none.
+fn no_subagents() -> Value {
+    json!({
+        "spawned": 0,
+        "requested": {"background": 0, "foreground": 0, "unset": 0},
+        "started_in_background": 0, "max_depth": 0, "spawned_by_subagents": 0, "completed": 0, "failed": 0,
+        "killed": {"parent": 0, "user": 0, "system": 0},
+        "refused": {"depth_limit": 0, "concurrency_limit": 0, "budget": 0},
+        "by_type": {},
+    })
+}
+
+fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
+    result.subtype = "success".to_owned();
+    result.is_error = false;
+    // Data that was asked for is the answer, whatever was said around it.
+    let answer = turn.stats.structured.answer.clone();
+    result.result = Some(answer.as_ref().map_or_else(|| turn.stats.last_text.clone(), Value::to_string));
+    result.structured_output = answer;
+    result.api_error_status = Some(None);
+    result.terminal_reason = Some(terminal_reason.to_owned());
+    result.ttft_ms = turn.stats.first_frame_ms;
+    result.ttft_stream_ms = turn.stats.first_event_ms;
+    result.time_to_request_ms = turn.stats.first_request_ms;
+    result.first_content_frame_ms = turn.stats.first_frame_ms;
+}
+
+/// A call waits for the session to go on: the result names it.
+fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
+    result.subtype = "success".to_owned();
+    result.is_error = false;
+    result.result = Some(String::new());
+    result.stop_reason = Some(reason.to_owned());
+    result.terminal_reason = Some(reason.to_owned());
+    result.deferred_tool_use = turn.stats.deferred.as_ref().map(|call| DeferredToolUse {
+        id: call.id.clone(),
+        name: call.name.clone(),
+        input: call.input.clone(),
+        ..DeferredToolUse::default()
+    });
+}
+
+/// A failure of the model: hooks hear about it, its text is said as an assistant message and is the result, which
+/// counts as an error although its subtype says success.
+async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, result: &mut ResultMessage) {
+    let event = StopFailureInput {
+        error: failure.error.to_owned(),
+        error_details: Some(failure.text.clone()),
+        last_assistant_message: Some(turn.stats.last_text.clone()),
+        ..StopFailureInput::default()
+    };
+    turn.agent.handle.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
+    let mut frame = turn.agent.handle.frames.api_error(failure);
+    frame.message.stop_reason = Some(stop_reason.to_owned());
+    if stop_reason != MADE_UP {
+        frame.request_id.clone_from(&turn.stats.request_id);
+        frame.extra.insert("refused_message_id".to_owned(), turn.stats.answer_id.clone().into());
+    }
+    turn.agent.journal.assistant(&frame);
+    turn.session.emit(frame).await;
+    result.subtype = "success".to_owned();
+    result.is_error = true;
+    result.stop_reason = Some(stop_reason.to_owned());
+    result.result = Some(failure.text.clone());
+    result.api_error_status = Some(failure.api_error_status);
+    result.api_error_type.clone_from(&failure.api_error_type);
+    result.api_error = failure.api_error.map(str::to_owned);
+    result.terminal_reason = Some(failure.terminal_reason.to_owned());
+}
+
+fn out_of_tokens(limit: u32) -> ApiFailure {
+    ApiFailure {
+        text: format!(
+            "API Error: the answer was longer than the {limit} output tokens a response may have, several \
+             times in a row. CLAUDE_CODE_MAX_OUTPUT_TOKENS sets the limit."
+        ),
+        error: "max_output_tokens",
+        api_error_status: None,
+        api_error_type: None,
+        api_error: Some("max_output_tokens"),
+        terminal_reason: "api_error",
+    }
+}
+
+fn out_of_room(why: OutOfRoom) -> ApiFailure {
+    let (text, terminal_reason) = match why {
+        OutOfRoom::Full => ("Prompt is too long", "blocking_limit"),
+        OutOfRoom::Refilled => (
+            "The conversation filled the model's window again right after it was compacted, twice in a row, \
+             so the turn was stopped. Something brings in too much at once: read large files and outputs in \
+             smaller pieces, or begin a new session.",
+            "rapid_refill_breaker",
+        ),
+    };
+    ApiFailure {
+        text: text.to_owned(),
+        error: "invalid_request",
+        api_error_status: None,
+        api_error_type: None,
+        api_error: None,
+        terminal_reason,
+    }
+}
+
+fn refused(model: &str) -> ApiFailure {
+    ApiFailure {
+        text: format!(
+            "API Error: {model} refused to answer this. Rephrase the request in a new session, or choose \
+             another model."
+        ),
+        error: "invalid_request",
+        api_error_status: None,
+        api_error_type: None,
+        api_error: None,
+        terminal_reason: "api_error",
+    }
+}
+
+fn interrupted(turn: &Turn<'_>, phase: Phase, result: &mut ResultMessage) {
+    let (reason, doing) = match phase {
+        Phase::Streaming => ("aborted_streaming", "the model was answering"),
+        Phase::Tools => ("aborted_tools", "tools were running"),
+    };
+    let text = format!("[ede_diagnostic] the turn was interrupted while {doing}");
+    error(result, "error_during_execution", reason, text);
+    if phase == Phase::Streaming {
+        result.stop_reason = None;
+        result.usage = lathe_protocol::Usage::default().result_shape();
+    }
+    result.num_turns = turn.stats.user_frames + 1;
+}
+
+fn error(result: &mut ResultMessage, subtype: &str, terminal_reason: &str, text: String) {
+    result.subtype = subtype.to_owned();
+    result.is_error = true;
+    result.errors = Some(vec![text]);
+    result.terminal_reason = Some(terminal_reason.to_owned());
+}

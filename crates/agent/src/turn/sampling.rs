@@ -1,0 +1,466 @@
+//! One answer of the model, with whatever it takes to get it: events are folded into blocks, finished
+//! blocks are shown, the tools they ask for start at once and run while the rest streams in.
+//!
+//! A broken stream is asked for again only while nothing of the answer was shown or acted on; after that
+//! what arrived is kept and the loop goes on from there, so that no tool ever runs twice.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use futures_util::StreamExt;
+use lathe_models::retry::RetryDecision;
+use lathe_models::{ErrorKind, ModelError, ModelEvent, ModelRequest, StreamEvent};
+use serde_json::{Value, json};
+
+use crate::call::toolrun::{self, CallEnd, FinishedBlock, PreparedCall};
+use crate::hooks;
+use crate::model::request;
+use crate::record::answer::Answer;
+use crate::state::agent::AgentIdentity;
+use crate::turn::calls::Calls;
+use crate::turn::decide::{Ending, RoundEnd, StopReason};
+use crate::turn::schedule::Access;
+use crate::turn::{Outcome, Phase, Turn, answered};
+
+/// Overloads in a row after which the fallback model takes over.
+const OVERLOADS_BEFORE_FALLBACK: u32 = 3;
+
+/// How one attempt at an answer ended.
+enum Attempt {
+    Complete,
+    Interrupted,
+    Broken(ModelError),
+}
+
+/// Why no further attempt is made.
+pub(crate) enum GaveUp {
+    Failed(ModelError),
+    Interrupted,
+}
+
+/// What follows a failed attempt.
+pub(crate) enum Then {
+    Again,
+    /// Streams keep breaking: one last request is made without one.
+    WithoutStream,
+}
+
+impl Turn<'_> {
+    /// Gets one answer and runs its tools.
+    pub(crate) async fn sample(&mut self) -> Result<RoundEnd, Outcome> {
+        let mut calls = Calls::new(self.session.max_budget_usd.is_none());
+        let mut retries = 0;
+        let mut overloads = 0;
+        loop {
+            self.follow_model_choice();
+            let request = Arc::new(request::build(self));
+            self.agent.handle.publish_request(&request);
+            let mut answer = Answer::default();
+            let began = Instant::now();
+            let attempt = self.attempt(&request, &mut answer, &mut calls).await;
+            let api_ms = began.elapsed().as_millis() as u64;
+            self.stats.api_ms += api_ms;
+            self.session.totals().add_api_ms(api_ms);
+            self.count_usage(&answer);
+            match attempt {
+                Attempt::Complete => return self.complete(answer, calls).await,
+                Attempt::Interrupted => return Err(self.interrupted(answer, calls).await),
+                Attempt::Broken(error) => {
+                    self.close_partial_events(&answer).await;
+                    if self.keeps_what_arrived(&mut answer, &error).await {
+                        self.stats.broken_by = Some(error);
+                        return self.cut_off(answer, calls).await;
+                    }
+                    // What came of a broken answer is paid for too.
+                    if self.session.over_budget() {
+                        return Err(Outcome::Ended(Ending::Budget));
+                    }
+                    if self.switches_model(&error, &mut overloads).await {
+                        continue;
+                    }
+                    retries += 1;
+                    match self.before_retry(error, retries).await {
+                        Ok(Then::Again) => {}
+                        Ok(Then::WithoutStream) => return self.without_stream(&request, calls).await,
+                        Err(GaveUp::Failed(error)) => return Err(Outcome::Failed(error)),
+                        Err(GaveUp::Interrupted) => return Err(self.interrupted_while_waiting().await),
+                    }
+                }
+            }
+        }
+    }
+
+    /// A host may choose another model at any time: it counts from the next request on.
+    pub(crate) fn follow_model_choice(&mut self) {
+        let chosen = self.agent.handle.choice().id.clone();
+        if chosen != self.chosen_id {
+            self.model_id.clone_from(&chosen);
+            self.chosen_id = chosen;
+        }
+    }
+
+    /// Sends the request once and folds what comes.
+    async fn attempt(
+        &mut self,
+        request: &Arc<ModelRequest>,
+        answer: &mut Answer,
+        calls: &mut Calls,
+    ) -> Attempt {
+        if self.session.options.partial_messages {
+            let prompts = if self.stats.prompts_named { None } else { self.stats.prompt_list() };
+            self.session.emit(self.agent.handle.frames.requesting(prompts)).await;
+        }
+        let now = self.stats.elapsed_ms();
+        self.stats.first_request_ms.get_or_insert(now);
+        let model = self.session.model.clone();
+        let mut stream = tokio::select! {
+            biased;
+            () = self.cancel.cancelled() => return Attempt::Interrupted,
+            stream = model.stream(request.clone()) => match stream {
+                Ok(stream) => stream,
+                Err(error) => return Attempt::Broken(error),
+            },
+        };
+        answer.request_id = stream.request_id.take();
+        loop {
+            tokio::select! {
+                biased;
+                // An answer that is whole stays whole; what it asked for is broken off behind it.
+                () = self.cancel.cancelled(), if !answer.complete => return Attempt::Interrupted,
+                // What has arrived of the answer is shown before what its tools have done meanwhile, so
+                // that a fast tool does not tear an answer apart that is already here.
+                event = stream.events.next() => match event {
+                    Some(Ok(event)) => self.take_event(event, answer, calls).await,
+                    Some(Err(_)) | None if answer.is_whole() => return Attempt::Complete,
+                    Some(Err(error)) => return Attempt::Broken(error),
+                    None => return Attempt::Broken(cut_short()),
+                },
+                Some(done) = calls.running.next(), if !calls.running.is_empty() => {
+                    self.take_answer(done, calls).await;
+                }
+            }
+        }
+    }
+
+    async fn take_event(&mut self, event: ModelEvent, answer: &mut Answer, calls: &mut Calls) {
+        let now = self.stats.elapsed_ms();
+        let first = *self.stats.first_event_ms.get_or_insert(now);
+        let partial = self.session.options.partial_messages;
+        let finished = answer.fold(&event.event);
+        if partial && let StreamEvent::ContentBlockDelta { delta, .. } = &event.event {
+            self.estimate_thinking(delta).await;
+        }
+        if let Some(block) = finished {
+            let finished = FinishedBlock::new(&self.agent.handle, block);
+            answer.replace_last(&finished.block);
+            let uuid = self.say_block(answer, &finished.block, None).await;
+            if let Some(call) = finished.into_call(uuid) {
+                calls.add(call);
+                self.start_calls(calls);
+            }
+        }
+        if partial {
+            let is_start = matches!(event.event, StreamEvent::MessageStart { .. });
+            let ttft = is_start.then_some(first);
+            let mut frame = self.agent.handle.frames.stream_event(event.raw, answer.id(), ttft);
+            if is_start && !self.stats.prompts_named {
+                frame.user_message_uuid = self.stats.prompts.first().cloned();
+                frame.user_message_uuids = self.stats.prompt_list();
+            }
+            self.session.emit(frame).await;
+        }
+    }
+
+    async fn estimate_thinking(&mut self, delta: &lathe_models::ContentDelta) {
+        if let lathe_models::ContentDelta::Thinking(text) = delta {
+            let tokens = (text.len() as u64).div_ceil(4);
+            self.stats.thinking_tokens += tokens;
+            let frame = self.agent.handle.frames.thinking_tokens(self.stats.thinking_tokens, tokens);
+            self.session.emit(frame).await;
+        }
+    }
+
+    fn start_calls(&self, calls: &mut Calls) {
+        if !calls.eager {
+            return;
+        }
+        while let Some((call, access)) = calls.schedule.start_next() {
+            let siblings = calls.siblings.subscribe();
+            let run = toolrun::run(self.agent.handle.clone(), call, siblings, self.cancel.child_token());
+            calls.running.push(Box::pin(async move { (run.await, access) }));
+        }
+    }
+
+    async fn take_answer(&mut self, (end, access): (CallEnd, Access), calls: &mut Calls) {
+        calls.schedule.finished(access);
+        let mut answered = match end {
+            CallEnd::Answered(answered) => *answered,
+            CallEnd::Deferred(call) => {
+                calls.deferred = Some(*call);
+                return;
+            }
+        };
+        self.add_instructions_due(&mut answered).await;
+        self.say_tool_result(&answered).await;
+        self.stats.structured.note(&answered);
+        if answered.interrupted {
+            // One call that ends the turn ends its siblings too; each still gets its answer.
+            self.cancel.cancel();
+        }
+        calls.record(answered);
+        self.start_calls(calls);
+    }
+
+    /// The answer is whole: let its tools finish, and put both into the history.
+    async fn complete(&mut self, answer: Answer, mut calls: Calls) -> Result<RoundEnd, Outcome> {
+        self.stats.rounds += 1;
+        self.stats.made_room = false;
+        self.stats.stop_reason.clone_from(&answer.stop_reason);
+        self.stats.request_id.clone_from(&answer.request_id);
+        self.stats.answer_id = answer.id().to_owned();
+        self.stats.visible = answer.is_visible();
+        let end = answered(&answer);
+        let behind_calls = behind_calls(&answer);
+        self.agent.history.add_assistant(answer.blocks);
+        self.note_answer(&answer.usage);
+        if calls.is_empty() {
+            return Ok(end);
+        }
+        if self.session.over_budget() {
+            // The answer that crossed the limit is the last: what it asked for is not done.
+            self.agent
+                .history
+                .add_user(calls.refuse_all("The spending limit was reached; this was not run."));
+            return Ok(RoundEnd::ToolsAnswered(behind_calls));
+        }
+        if behind_calls == StopReason::Refusal {
+            self.leave_out_waiting(&mut calls).await;
+        }
+        self.finish_calls(&mut calls).await;
+        if let Some(call) = calls.deferred.take() {
+            return Ok(self.put_off(call));
+        }
+        calls.sort_batch();
+        self.agent.tell_cwd(&self.cancel).await;
+        let batch =
+            hooks::tools::after_batch(&self.agent.handle, std::mem::take(&mut calls.batch), &self.cancel)
+                .await;
+        calls.stops |= batch.stops;
+        calls.notes.extend(batch.notes);
+        self.agent.history.add_user(calls.blocks());
+        self.agent.tell_model(&calls.notes);
+        if calls.interrupted || self.cancel.is_cancelled() {
+            self.mark_interrupted(Phase::Tools).await;
+            return Err(Outcome::Interrupted(Phase::Tools));
+        }
+        Ok(self.after_tools(calls.stops, behind_calls))
+    }
+
+    /// How a round with tools ended.
+    fn after_tools(&mut self, stopped_by_hook: bool, behind_calls: StopReason) -> RoundEnd {
+        let structured = &mut self.stats.structured;
+        let given = std::mem::take(&mut structured.fresh);
+        if stopped_by_hook {
+            RoundEnd::StoppedByHook
+        } else if given {
+            RoundEnd::StructuredOutput
+        } else if structured.failures >= self.agent.limits.max_structured_attempts {
+            RoundEnd::StructuredOutputExhausted
+        } else {
+            RoundEnd::ToolsAnswered(behind_calls)
+        }
+    }
+
+    /// The provider stopped the answer for safety: what it asked for and has not begun is not done.
+    async fn leave_out_waiting(&mut self, calls: &mut Calls) {
+        for PreparedCall { call, .. } in calls.schedule.drain_waiting() {
+            let answered =
+                toolrun::left_out(call, "The provider stopped this answer for safety; the call was not run.");
+            self.say_tool_result(&answered).await;
+            calls.record(answered);
+        }
+    }
+
+    async fn finish_calls(&mut self, calls: &mut Calls) {
+        calls.eager = true;
+        calls.all_known();
+        self.start_calls(calls);
+        while let Some(done) = calls.running.next().await {
+            self.take_answer(done, calls).await;
+        }
+    }
+
+    /// The stream broke after something was shown: that much stays, and the model is asked to go on.
+    async fn cut_off(&mut self, answer: Answer, calls: Calls) -> Result<RoundEnd, Outcome> {
+        let asked_for_tools = !calls.is_empty();
+        let end = self.complete(answer, calls).await?;
+        Ok(if asked_for_tools { end } else { RoundEnd::CutOff })
+    }
+
+    /// Whether the broken answer has to be kept. An error that the API itself sent keeps the text of the
+    /// open block too: the vendor will not send it again.
+    async fn keeps_what_arrived(&mut self, answer: &mut Answer, error: &ModelError) -> bool {
+        let said_in_stream = error.status.is_none() && error.api_type.is_some();
+        if said_in_stream && let Some(text) = answer.take_partial_text() {
+            let block = json!({"type": "text", "text": text});
+            self.say_block(answer, &block, None).await;
+            answer.blocks.push(block);
+        }
+        answer.is_committed()
+    }
+
+    /// Someone broke the turn off while the answer was streaming.
+    async fn interrupted(&mut self, mut answer: Answer, mut calls: Calls) -> Outcome {
+        let open = answer.open_indices();
+        if let Some(text) = answer.take_partial_text() {
+            let block = json!({"type": "text", "text": text});
+            let mut frame = self.agent.handle.frames.assistant_block(&answer, &block, None);
+            frame.aborted = Some(true);
+            self.name_prompts(&mut frame);
+            self.agent.journal.assistant(&frame);
+            self.session.emit(frame).await;
+            answer.blocks.push(block);
+        }
+        let phase = if calls.is_empty() { Phase::Streaming } else { Phase::Tools };
+        if phase == Phase::Tools {
+            // That is why an answer with calls ends, whether or not the event that says so had come.
+            self.stats.stop_reason = answer.stop_reason.clone().or_else(|| Some("tool_use".to_owned()));
+        }
+        self.finish_calls(&mut calls).await;
+        self.agent.history.add_assistant(std::mem::take(&mut answer.blocks));
+        self.note_answer(&answer.usage);
+        self.agent.history.add_user(calls.blocks());
+        self.mark_interrupted(phase).await;
+        if self.session.options.partial_messages && !open.is_empty() {
+            let end = json!({
+                "type": "message_delta",
+                "context_management": null,
+                "delta": {"container": null, "stop_details": null, "stop_reason": null, "stop_sequence": null},
+                "usage": answer.usage.result_shape(),
+            });
+            self.close_events(&answer, &open, Some(end)).await;
+        }
+        Outcome::Interrupted(phase)
+    }
+
+    /// With partial messages, blocks that were begun and will not be finished are closed, so that a host
+    /// never waits for their end.
+    async fn close_partial_events(&mut self, answer: &Answer) {
+        let open = answer.open_indices();
+        if self.session.options.partial_messages && !open.is_empty() {
+            self.close_events(answer, &open, None).await;
+        }
+    }
+
+    async fn close_events(&mut self, answer: &Answer, open: &[usize], end: Option<Value>) {
+        let stops = open.iter().map(|index| json!({"type": "content_block_stop", "index": index}));
+        for event in stops.chain(end).chain([json!({"type": "message_stop"})]) {
+            let frame = self.agent.handle.frames.stream_event(event, answer.id(), None);
+            self.session.emit(frame).await;
+        }
+    }
+
+    /// Turns to the next fallback model when this one was overloaded several times in a row, or fails on its own
+    /// side. `overloads` counts the overloads so far.
+    pub(crate) async fn switches_model(&mut self, error: &ModelError, overloads: &mut u32) -> bool {
+        *overloads = if error.kind == ErrorKind::Overloaded { *overloads + 1 } else { 0 };
+        let trigger = match error.kind {
+            ErrorKind::Overloaded if *overloads >= OVERLOADS_BEFORE_FALLBACK => "overloaded",
+            ErrorKind::Server => "server_error",
+            _ => return false,
+        };
+        let Some(fallback) = self.next_fallback() else { return false };
+        *overloads = 0;
+        let original = std::mem::replace(&mut self.model_id, fallback.clone());
+        self.session.emit(self.agent.handle.frames.model_fallback(trigger, &original, &fallback)).await;
+        true
+    }
+
+    /// Waits for the next attempt, or gives up.
+    pub(crate) async fn before_retry(&mut self, error: ModelError, attempt: u32) -> Result<Then, GaveUp> {
+        let delay =
+            match self.session.process.retry.decide(attempt, &error, self.session.process.host.random()) {
+                RetryDecision::Retry { delay } => delay,
+                RetryDecision::GiveUp if breaks_streams(error.kind) => return Ok(Then::WithoutStream),
+                RetryDecision::GiveUp => return Err(GaveUp::Failed(error)),
+            };
+        let max = self.session.process.retry.max_retries;
+        let frame = self.agent.handle.frames.api_retry(attempt, max, delay, &error);
+        self.session.emit(frame).await;
+        match tokio::time::timeout(delay, self.cancel.cancelled()).await {
+            Ok(()) => Err(GaveUp::Interrupted),
+            Err(_elapsed) => Ok(Then::Again),
+        }
+    }
+
+    async fn interrupted_while_waiting(&mut self) -> Outcome {
+        self.mark_interrupted(Phase::Streaming).await;
+        Outcome::Interrupted(Phase::Streaming)
+    }
+
+    /// The last resort when streams keep breaking.
+    async fn without_stream(
+        &mut self,
+        request: &Arc<ModelRequest>,
+        mut calls: Calls,
+    ) -> Result<RoundEnd, Outcome> {
+        let began = Instant::now();
+        let model = self.session.model.clone();
+        let whole = tokio::select! {
+            () = self.cancel.cancelled() => return Err(self.interrupted_while_waiting().await),
+            whole = model.complete(request.clone()) => whole.map_err(Outcome::Failed)?,
+        };
+        self.stats.api_ms += began.elapsed().as_millis() as u64;
+        let answer = Answer::from_complete(&whole.message, whole.request_id);
+        self.count_usage(&answer);
+        for block in answer.blocks.clone() {
+            let finished = FinishedBlock::new(&self.agent.handle, block);
+            let uuid = self.say_block(&answer, &finished.block, answer.stop_reason.clone()).await;
+            if let Some(call) = finished.into_call(uuid) {
+                calls.add(call);
+            }
+        }
+        self.complete(answer, calls).await
+    }
+
+    /// Remembers how large the conversation is by the API's count, and where its last answer is written.
+    fn note_answer(&mut self, usage: &lathe_protocol::Usage) {
+        let record = self.agent.journal.answer_record();
+        self.agent.history.note_answer(usage, record);
+        self.agent.handle.publish_size(self.agent.history.size());
+    }
+
+    fn count_usage(&mut self, answer: &Answer) {
+        self.stats.usage.add(&answer.usage);
+        let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
+        let mut totals = self.session.totals();
+        totals.add(model, &answer.usage);
+        if self.agent.handle.identity == AgentIdentity::Main {
+            totals.note_last(&answer.usage);
+        }
+    }
+}
+
+/// Why an answer with calls ended. Its calls are what matters, unless it was refused, or the output limit cut one
+/// of them: the model would ask for the same again and never hear why it does not work.
+fn behind_calls(answer: &Answer) -> StopReason {
+    match StopReason::read(answer.stop_reason.as_deref()) {
+        StopReason::OutOfTokens if !answer.ends_in_half_a_call() => StopReason::Finished,
+        reason @ (StopReason::Finished | StopReason::OutOfTokens | StopReason::Refusal) => reason,
+    }
+}
+
+fn breaks_streams(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StreamCut | ErrorKind::Stalled | ErrorKind::StreamError)
+}
+
+pub(crate) fn cut_short() -> ModelError {
+    ModelError {
+        kind: ErrorKind::StreamCut,
+        status: None,
+        api_type: None,
+        message: "the answer ended before it was complete".to_owned(),
+        retry_after: None,
+        request_id: None,
+    }
+}

@@ -1,0 +1,75 @@
+//! Stop hooks: the last word on whether a turn is over. They may send the model back to work, with their reason
+//! as the user's words or with a note, but not for ever.
+
+use lathe_hooks::{ContextText, Outcome};
+use lathe_protocol::hooks::{HookEventInput, StopInput, SubagentStopInput};
+
+use crate::turn::Turn;
+use crate::turn::decide::Ending;
+
+impl Turn<'_> {
+    /// Lets the stop hooks have their say. None: the turn goes on.
+    pub(crate) async fn ask_stop_hooks(&mut self) -> Option<Ending> {
+        let event = self.stop_event();
+        let outcome = self.agent.handle.fire(event, None, &self.cancel).await;
+        if let Some(stop) = &outcome.stop {
+            self.session.tell_stop(stop).await;
+            return Some(Ending::StopHookPrevented);
+        }
+        let notes: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
+        if outcome.blocks.is_empty() && notes.is_empty() {
+            return Some(Ending::Completed);
+        }
+        // A note keeps a turn alive just as a block does, so it counts as one.
+        self.stats.stop_blocks += 1;
+        for block in &outcome.blocks {
+            let feedback = block.feedback();
+            self.agent.history.add_user_text(&feedback);
+            let frame = self.agent.handle.frames.synthetic_user(&feedback);
+            self.say_as_user(frame).await;
+        }
+        self.agent.tell_model(&notes);
+        self.tell_of_block(&outcome).await
+    }
+
+    fn stop_event(&self) -> HookEventInput {
+        let (active, text) = (self.stats.stop_blocks > 0, self.stats.last_text.clone());
+        match self.agent.handle.identity.child() {
+            None => HookEventInput::Stop(StopInput {
+                stop_hook_active: active,
+                last_assistant_message: Some(text),
+                background_tasks: Some(Vec::new()),
+                session_crons: Some(Vec::new()),
+                ..StopInput::default()
+            }),
+            Some(child) => HookEventInput::SubagentStop(SubagentStopInput {
+                stop_hook_active: active,
+                agent_transcript_path: self.session.files.agent_path(&child.agent_id).unwrap_or_default(),
+                last_assistant_message: Some(text),
+                background_tasks: Some(Vec::new()),
+                session_crons: Some(Vec::new()),
+                ..SubagentStopInput::default()
+            }),
+        }
+    }
+
+    /// Tells people of the first block of a stop hook, and of the one that is not heeded any more.
+    async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<Ending> {
+        let (frames, blocks) = (&self.agent.handle.frames, self.stats.stop_blocks);
+        // A note is no error.
+        if blocks == 1 && !outcome.blocks.is_empty() {
+            let text = "A stop hook keeps the turn from ending";
+            self.session.emit(frames.notification("stop-hook-error", text, "immediate")).await;
+        }
+        if blocks <= self.agent.limits.max_stop_blocks {
+            return None;
+        }
+        let text = format!(
+            "Stop hooks kept this turn from ending {blocks} times in a row; it ends now. A hook can look at \
+             stop_hook_active and let go; CLAUDE_CODE_STOP_HOOK_BLOCK_CAP sets the limit."
+        );
+        self.session.emit(frames.warning(&text)).await;
+        self.session.emit(frames.notification("stop-hook-block-cap", &text, "high")).await;
+        Some(Ending::StopHookCap)
+    }
+}
