@@ -8,6 +8,7 @@ mod cells;
 mod crates;
 mod exceptions;
 mod flags;
+mod folders;
 mod forbidden;
 mod header;
 mod reminders;
@@ -66,6 +67,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
         ("module headers", header::check(&files)),
         ("forbidden text", forbidden::check(&files, &repo.root)),
         ("flags", flags::check(&files)),
+        ("folders", folders::check(&files)),
         ("reminders", reminders::check(&files)),
         ("shared cells", cells::check(&files)),
         ("tool names", toolnames::check(&files, &tool_names)),

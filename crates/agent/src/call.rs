@@ -4,4 +4,5 @@
 
 pub mod permit;
 pub mod planning;
+pub mod siblings;
 pub mod toolrun;

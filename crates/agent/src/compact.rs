@@ -18,13 +18,14 @@ use lathe_protocol::hooks::{HookEventInput, PostCompactInput, PreCompactInput};
 use lathe_protocol::message::UserTurn;
 use lathe_protocol::system::CompactBoundary;
 use lathe_protocol::{Outbound, UserMessage};
-use serde_json::Value;
 
 use crate::record::estimate::text_tokens;
 use crate::record::history::TailBounds;
 use crate::state::agent::AgentHandle;
-use crate::state::compact_policy::{CompactPolicy, Context, Limits, Memory, Step};
-use crate::turn::{Outcome, Phase, Turn};
+use crate::state::compact_policy::{CompactPolicy, Context, Limits, Step};
+use crate::turn::Turn;
+use crate::turn::outcome::OutOfRoom;
+use crate::turn::outcome::{Outcome, Phase};
 use replace::Replacement;
 
 /// The newest part that stays word for word.
@@ -32,36 +33,6 @@ const TAIL_TOKENS: u64 = 8_000;
 
 /// Characters that are left of a prompt that no window holds.
 const LEFT_CHARS: usize = 8_000;
-
-/// How the conversation of one agent was kept small so far.
-#[derive(Default)]
-pub struct Compaction {
-    memory: Memory,
-    /// The list of things to do, which may be older than the last summary.
-    todos: Option<Value>,
-}
-
-/// When a conversation is compacted: what settings say, and what a command has said since.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CompactChoice {
-    /// The policy in force.
-    pub policy: CompactPolicy,
-    /// What settings said last.
-    written: CompactPolicy,
-}
-
-impl CompactChoice {
-    pub fn new(policy: CompactPolicy) -> Self {
-        Self { policy, written: policy }
-    }
-
-    /// Settings were read again. Where they say what they said before, what a command has set stays.
-    pub fn follow(&mut self, written: CompactPolicy) {
-        if self.written != written {
-            (self.policy, self.written) = (written, written);
-        }
-    }
-}
 
 /// Why a conversation is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,15 +93,6 @@ enum Trouble {
     /// A hook did not want it.
     Blocked(String),
     Failed(String),
-}
-
-/// Why a turn cannot go on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutOfRoom {
-    /// The conversation does not fit, and nothing makes room.
-    Full,
-    /// It fills up as fast as it is compacted.
-    Refilled,
 }
 
 impl Turn<'_> {

@@ -24,8 +24,8 @@ use lathe_protocol::{ControlRequest, ControlRequestBody, ControlResponse};
 use serde_json::{Value, json};
 
 use crate::control::beside::Beside;
-use crate::session::TurnHandle;
 use crate::state::agent::AgentHandle;
+use crate::turn::outcome::TurnHandle;
 
 /// What becomes of a request.
 pub(crate) enum Reply {

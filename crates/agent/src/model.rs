@@ -2,3 +2,17 @@
 
 pub mod one_question;
 pub mod request;
+
+use lathe_models::{ErrorKind, ModelError};
+
+/// The error of a stream that ended before its response did.
+pub(crate) fn cut_short() -> ModelError {
+    ModelError {
+        kind: ErrorKind::StreamCut,
+        status: None,
+        api_type: None,
+        message: "the answer ended before it was complete".to_owned(),
+        retry_after: None,
+        request_id: None,
+    }
+}

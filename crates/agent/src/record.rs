@@ -7,4 +7,5 @@ pub mod checkpoints;
 pub mod estimate;
 pub mod history;
 pub mod journal;
+pub mod tool_call;
 pub mod totals;

@@ -16,18 +16,22 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::planning;
-use crate::call::toolrun::ToolCall;
-use crate::commands::{self, Dispatch};
 use crate::control::beside::Beside;
+use crate::hooks::services::hook_engine;
 use crate::hooks::submit::Submitted;
 use crate::record::checkpoints::Checkpoints;
 use crate::record::journal::{Starts, Words};
+use crate::record::tool_call::ToolCall;
 use crate::state::agent::{Agent, AgentHandle};
 use crate::state::config::{SessionConfig, Setup};
+use crate::state::dispatch::{Dispatch, dispatch};
 use crate::state::services::SessionServices;
+use crate::turn::Turn;
 use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
 use crate::turn::finish::{Finished, finish};
-use crate::turn::{Outcome, Stats, Turn};
+use crate::turn::outcome::Outcome;
+use crate::turn::outcome::TurnHandle;
+use crate::turn::stats::Stats;
 use work::{Work, outcome_of};
 
 /// How long a session with a call that was put off waits for the prompt of a host that has introduced itself.
@@ -50,15 +54,6 @@ pub struct SessionEnd {
     pub last_was_error: bool,
     /// Whether it was told to finish early, which is no error of its own.
     pub interrupted: bool,
-}
-
-/// The turn under way, as far as others may touch it.
-#[derive(Clone)]
-pub(crate) struct TurnHandle {
-    /// Breaks it off.
-    pub cancel: CancellationToken,
-    /// Ends it at its next pause, because something more urgent came.
-    pub preempt: CancellationToken,
 }
 
 /// What a session does next.
@@ -105,7 +100,7 @@ pub async fn run(
     let beginning = std::mem::take(&mut config.beginning);
     let source = beginning.source();
     let setup = config.setup;
-    let (session, main) = SessionServices::start(config, out, signals.stop);
+    let (session, main) = SessionServices::start(config, out, signals.stop, hook_engine);
     let mut agent = Agent::main(session, main);
     let mut resumed = beginning.resumed();
     let deferred =
@@ -295,7 +290,7 @@ impl SessionLoop {
         if let Some(preamble) = self.preamble.take() {
             agent.history.add_user_text(&preamble);
         }
-        let work = match commands::dispatch(&self.main, &prompt) {
+        let work = match dispatch(&self.main, &prompt) {
             Dispatch::Command(call) => Work::Command(call),
             Dispatch::Prompt { note } => self.take_prompt(agent, &prompt, note, handle).await,
         };

@@ -71,6 +71,26 @@ impl Code {
         found
     }
 
+    /// The first name behind every `crate::`, with the line of the path; of `crate::{a::b, c}` every one of them.
+    pub fn crate_paths(&self) -> Vec<(usize, String)> {
+        let mut found = Vec::new();
+        for at in self.words("crate") {
+            let after = at + "crate".len();
+            if !self.0[after..].starts_with(b"::") {
+                continue;
+            }
+            let line = self.line(at);
+            if self.0.get(after + 2) == Some(&b'{') {
+                let close = self.matching_brace(after + 2);
+                let inside = String::from_utf8_lossy(&self.0[after + 3..close]).into_owned();
+                found.extend(outer_names(&inside).into_iter().map(|name| (line, name)));
+            } else {
+                found.push((line, self.name_from(after + 2).0));
+            }
+        }
+        found
+    }
+
     /// Where each whole word stands.
     fn words(&self, word: &str) -> Vec<usize> {
         let mut found = Vec::new();
@@ -127,6 +147,23 @@ impl Code {
     fn line(&self, at: usize) -> usize {
         1 + self.0[..at].iter().filter(|byte| **byte == b'\n').count()
     }
+}
+
+/// The first name of each path in a group, groups inside it left out.
+fn outer_names(group: &str) -> Vec<String> {
+    let mut depth = 0_usize;
+    let mut paths = vec![String::new()];
+    for letter in group.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => paths.push(String::new()),
+            _ if depth == 0 => paths.last_mut().into_iter().for_each(|path| path.push(letter)),
+            _ => {}
+        }
+    }
+    let first = |path: &String| path.trim().split("::").next().unwrap_or_default().to_owned();
+    paths.iter().map(first).filter(|name| !name.is_empty()).collect()
 }
 
 /// A string literal.

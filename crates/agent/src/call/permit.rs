@@ -26,9 +26,10 @@ use lathe_tools::Tool;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::toolrun::{DescribedInput, Refused, ToolCall};
+use crate::call::toolrun::Refused;
 use crate::hooks::AboutCall;
 use crate::hooks::tools::Before;
+use crate::record::tool_call::{DescribedInput, ToolCall};
 use crate::state::agent::AgentHandle;
 use crate::state::ask::AskError;
 use crate::state::config::PromptSurface;

@@ -10,45 +10,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_permissions::DescribedCall;
-use lathe_protocol::system::Informational;
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
 use lathe_tools::{Content, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput};
-use lathe_transcript::DeferredCall;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::permit::{Permitted, permit};
+use crate::call::siblings::Siblings;
 use crate::hooks;
 use crate::record::answer::UNPARSED_INPUT;
+use crate::record::tool_call::{Answered, CallEnd, DescribedInput, ToolCall};
 use crate::state::agent::AgentHandle;
-use crate::turn::deferred::Siblings;
-
-/// A call as the model asked for it.
-#[derive(Debug, Clone)]
-pub struct ToolCall {
-    pub id: String,
-    pub name: String,
-    /// The input: in the tool's own form if it fits, else as it came.
-    pub input: Value,
-    /// What a call with this input is about; unknown where no tool has looked at it.
-    pub description: DescribedCall,
-    /// The record of the block that asked, which the result's record points back to.
-    pub assistant_uuid: String,
-}
-
-impl ToolCall {
-    /// A call that an earlier run of the session left to this one.
-    pub fn put_off_earlier(call: DeferredCall) -> Self {
-        Self {
-            id: call.tool_use_id,
-            name: call.name,
-            input: call.input,
-            description: DescribedCall::unknown(),
-            assistant_uuid: call.assistant_uuid,
-        }
-    }
-}
 
 /// A call whose input has been looked over, and the tool that will carry it out.
 #[derive(Debug)]
@@ -67,13 +40,6 @@ pub enum Refused {
     Schema(InvalidInput),
     /// The tool itself will not take it.
     Tool(ToolFailure),
-}
-
-/// An input and what a call with it is about.
-#[derive(Debug, Clone)]
-pub struct DescribedInput {
-    pub value: Value,
-    pub description: DescribedCall,
 }
 
 impl PreparedCall {
@@ -151,34 +117,6 @@ impl AgentHandle {
         let description = self.describe(tool, &value);
         Ok(DescribedInput { value, description })
     }
-}
-
-/// What became of a call: always exactly one per call.
-#[derive(Debug)]
-pub struct Answered {
-    pub call: ToolCall,
-    /// The `tool_result` block for the model and the host.
-    pub block: Value,
-    /// `tool_use_result`.
-    pub result: Value,
-    pub meta: Option<ToolResultMeta>,
-    pub denial: Option<PermissionDenial>,
-    /// Whether it was broken off by an interrupt.
-    pub interrupted: bool,
-    /// What hooks want the model to know, behind the result.
-    pub notes: Vec<String>,
-    /// What hooks want people to see, behind the result.
-    pub notices: Vec<Informational>,
-    /// Whether a hook wants the turn to end here.
-    pub stops: bool,
-}
-
-/// How a call ended.
-#[derive(Debug)]
-pub enum CallEnd {
-    Answered(Box<Answered>),
-    /// A hook put it off; it has no answer.
-    Deferred(Box<ToolCall>),
 }
 
 /// Runs one call through to its answer.

@@ -7,18 +7,14 @@
 use std::sync::Arc;
 
 use lathe_hooks::HookSource;
-use lathe_permissions::{RuleSource, SourcedRule};
-use lathe_protocol::PermissionBehavior;
 use lathe_protocol::hooks::{ConfigChangeInput, HookEventInput};
 use lathe_protocol::settings::HooksSettings;
 use lathe_settings::{Changed, Source};
 use tokio_util::sync::CancellationToken;
 
 use crate::state::access::Reloaded;
+use crate::state::access::{BypassMode, SettingsRule};
 use crate::state::agent::{AgentHandle, AgentIdentity, AgentView};
-
-/// A rule and who wrote it.
-pub type SettingsRule = (PermissionBehavior, RuleSource, SourcedRule);
 
 /// The sources of hooks that are settings files.
 const HOOK_SOURCES: [HookSource; 5] =
@@ -108,16 +104,6 @@ impl AgentHandle {
         }
         warnings
     }
-}
-
-/// Whether a mode in which nothing is asked may be entered.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum BypassMode {
-    /// As it was.
-    #[default]
-    AsStarted,
-    /// Somebody forbids it.
-    Forbidden,
 }
 
 /// The name of a source in `ConfigChange`; what was given on the command line is no configuration of anybody.

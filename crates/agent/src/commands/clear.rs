@@ -6,8 +6,10 @@ use lathe_protocol::event::ConversationReset;
 use lathe_protocol::system::BackgroundTasksChanged;
 use lathe_protocol::{ContentBlock, Outbound};
 
-use super::{CommandEnd, Invocation};
-use crate::turn::{Outcome, Turn};
+use crate::state::dispatch::Invocation;
+use crate::turn::Turn;
+use crate::turn::outcome::CommandEnd;
+use crate::turn::outcome::Outcome;
 
 /// Clears the conversation. An argument names the session that is left behind.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {

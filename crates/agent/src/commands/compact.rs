@@ -2,9 +2,11 @@
 
 use lathe_protocol::Outbound;
 
-use super::{CommandEnd, Invocation};
 use crate::compact::{Cause, Compacted};
-use crate::turn::{Outcome, Phase, Turn};
+use crate::state::dispatch::Invocation;
+use crate::turn::Turn;
+use crate::turn::outcome::CommandEnd;
+use crate::turn::outcome::{Outcome, Phase};
 
 /// Compacts, and tells how that went.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{CommandEnd, Invocation};
 use crate::control;
 use crate::control::context_report::ContextReport;
 use crate::state::agent::AgentHandle;
 use crate::state::commands::{Builtin, Kind};
 use crate::state::compact_policy::{CompactPolicy, Switch};
-use crate::turn::{Outcome, Turn};
+use crate::state::dispatch::Invocation;
+use crate::turn::Turn;
+use crate::turn::outcome::CommandEnd;
+use crate::turn::outcome::Outcome;
 
 /// Answers a command that needs a terminal.
 pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {

@@ -11,10 +11,11 @@ use lathe_models::{ErrorKind, ModelRequest, Role, WireMessage};
 use serde_json::{Value, json};
 
 use super::{Trouble, summary};
+use crate::model::cut_short;
 use crate::model::request;
 use crate::record::answer::Answer;
 use crate::turn::Turn;
-use crate::turn::sampling::{GaveUp, Then, cut_short};
+use crate::turn::sampling::{GaveUp, Then};
 
 /// How often a part is left out because even the request for a summary is too long. Enough for a conversation
 /// that has grown in a window twenty times as large.
@@ -85,7 +86,7 @@ impl Turn<'_> {
         let instruction = WireMessage::new(Role::User, &[block]).expect("a text block is an object");
         let mut all = messages.to_vec();
         all.push(instruction.without_breakpoint());
-        ModelRequest { messages: all, agent: "compact".into(), ..request::build(self) }
+        ModelRequest { messages: all, agent: "compact".into(), ..request::build(self.agent, &self.model_id) }
     }
 
     /// Folds an answer that nobody sees.

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::restore::Restored;
 use super::summary::{self, Wording};
 use super::{Cause, Told, Trigger, Trouble};
-use crate::changes::memory_files::preamble_of;
 use crate::record::estimate::{BYTES_PER_TOKEN, block_tokens, text_tokens};
 use crate::record::history::Tail;
 use crate::record::journal::Boundary;
 use crate::state::agent::Agent;
+use crate::state::instructions::preamble_of;
 use crate::turn::Turn;
 
 /// A summary that the user asked for may be so long, however short the conversation is.

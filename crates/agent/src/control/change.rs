@@ -12,8 +12,8 @@ use lathe_protocol::{ControlResponse, PermissionBehavior, PermissionMode};
 use serde_json::{Value, json};
 
 use super::{Reply, model};
-use crate::session::TurnHandle;
 use crate::state::agent::AgentHandle;
+use crate::turn::outcome::TurnHandle;
 
 /// Breaks off the turn under way. Prompts that wait still run, unless they are to be taken back too.
 pub(super) async fn interrupt(

@@ -9,11 +9,11 @@ use lathe_tools::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
 use serde_json::{Value, json};
 
 use super::Reply;
-use crate::commands;
-use crate::session::TurnHandle;
 use crate::state::agent::AgentHandle;
+use crate::state::dispatch::listing;
 use crate::state::introduction::{Introduction, without_effect};
 use crate::state::prompt::SystemPrompt;
+use crate::turn::outcome::TurnHandle;
 
 /// Takes in what the host brings and answers with what there is. May be repeated: the last one counts.
 pub(super) async fn answer(
@@ -100,7 +100,7 @@ fn change_prompt(prompt: &mut SystemPrompt, body: &InitializeRequest) {
 
 fn response(agent: &AgentHandle, body: &InitializeRequest, state: &str) -> Value {
     let mut response = json!({
-        "commands": commands::listing(agent),
+        "commands": listing(agent),
         "agents": agents(body),
         "output_style": agent.session.init.output_style,
         "available_output_styles": agent.session.output_styles,

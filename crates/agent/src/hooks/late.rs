@@ -2,85 +2,16 @@
 //! nobody waited for. Their texts wait here and go to the model with the next request; a hook that was told to
 //! wake the model does so when the session is idle.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use lathe_hooks::{AsyncResult, ContextText, Problem, SystemText};
+use lathe_hooks::ContextText;
 use lathe_protocol::hooks::HookEventInput;
 use lathe_protocol::reminder::system_reminder;
-use lathe_protocol::system::Informational;
 use lathe_protocol::{InboundUser, MessageContent};
 use serde_json::json;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::state::agent::AgentHandle;
 use crate::state::services::SessionServices;
-
-/// More is not kept for a model that is not asked anything.
-const MAX_NOTES: usize = 256;
-
-/// Texts that wait for the next request, and the events that run beside the session.
-#[derive(Debug, Default)]
-pub struct Late {
-    /// Written by hooks that end after their event; read by the main agent between rounds, and while it is idle.
-    waiting: Mutex<Waiting>,
-    side: TaskTracker,
-    ended: CancellationToken,
-}
-
-#[derive(Debug, Default)]
-struct Waiting {
-    /// For the model.
-    notes: Vec<String>,
-    /// For the host.
-    notices: VecDeque<Informational>,
-    /// Whether a hook wants the model to be asked now.
-    wakes: bool,
-}
-
-impl Late {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        // Nothing is done under the lock that could leave it half changed.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, lines: impl IntoIterator<Item = String>) {
-        let notes = &mut self.waiting().notes;
-        notes.extend(lines);
-        let too_many = notes.len().saturating_sub(MAX_NOTES);
-        notes.drain(..too_many);
-    }
-
-    /// Keeps what hooks said, all of it at once: whoever waits for them may be broken off at any time.
-    fn keep(&self, results: Vec<AsyncResult>) {
-        for result in results {
-            let name = result.hook_name;
-            let wake = result.wake.map(|why| format!("{name} hook that ran in the background: {why}"));
-            let problems = result.problems.iter().filter_map(Problem::informational);
-            let told = result.system_messages.iter().map(SystemText::informational);
-            {
-                let mut waiting = self.waiting();
-                waiting.wakes |= wake.is_some();
-                waiting.notices.extend(problems.chain(told));
-            }
-            self.add(result.contexts.iter().map(ContextText::line).chain(wake));
-        }
-    }
-
-    fn take(&self) -> Vec<String> {
-        let mut waiting = self.waiting();
-        waiting.wakes = false;
-        std::mem::take(&mut waiting.notes)
-    }
-
-    /// Ends what still runs beside the session.
-    pub async fn shut_down(&self) {
-        self.ended.cancel();
-        self.side.close();
-        self.side.wait().await;
-    }
-}
 
 impl AgentHandle {
     /// Runs the hooks of an event that nothing waits for. What they want the model to know goes with the next

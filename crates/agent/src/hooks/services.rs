@@ -1,7 +1,6 @@
 //! What the hook engine needs of a session, one small type for each of its traits: the host that answers
 //! callbacks, the rule language for `if`, the way out for HTTP hooks. Models are asked in `judge.rs`.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use futures_util::future::BoxFuture;
 use lathe_hooks::{
     CallbackCall, CallbackError, Callbacks, HttpError, HttpPost, HttpPoster, HttpReply, RuleMatcher,
 };
+use lathe_hooks::{HookEngine, Services};
 use lathe_models::web::{JsonPost, WebClient, WebError};
 use lathe_permissions::{
     Decision, DescribedCall, Engine, EngineConfig, PermissionQuestion, PermissionScope,
@@ -17,11 +17,39 @@ use lathe_permissions::{
 use lathe_protocol::{HookCallbackRequest, PermissionBehavior};
 use serde_json::Value;
 
+use crate::hooks::judge::Judge;
 use crate::state::ask::AskError;
+use crate::state::config::{AgentConfig, HooksConfig};
+use crate::state::process::ProcessServices;
+use crate::state::services::IfRules;
 use crate::state::services::SessionServices;
 
 /// How often a host that is still thinking about a hook is shown that the session waits for it.
 const HEARTBEAT: Duration = Duration::from_secs(30);
+
+/// The hooks of settings files, with what they need of the session.
+pub fn hook_engine(
+    session: &Weak<SessionServices>,
+    process: &ProcessServices,
+    main: &AgentConfig,
+    hooks: HooksConfig,
+) -> HookEngine {
+    let ids = process.host.clone();
+    let services = Services {
+        ledger: main.workspace.ledger.clone(),
+        limit: hooks.limit,
+        new_id: Arc::new(move || ids.uuid()),
+        callbacks: Some(Arc::new(HostCallbacks(session.clone()))),
+        prompter: Some(Arc::new(Judge(session.clone()))),
+        http: Some(Arc::new(WebHooks(hooks.web))),
+    };
+    let engine = HookEngine::new(services, hooks.options);
+    for (source, settings) in hooks.registered {
+        let warnings = engine.register(source, &settings);
+        main.journal.files().report(warnings.iter().map(ToString::to_string));
+    }
+    engine
+}
 
 /// Asks the host for its hooks.
 pub struct HostCallbacks(pub Weak<SessionServices>);
@@ -64,16 +92,8 @@ async fn beat(session: &SessionServices, event: &str, tool_use_id: &str) {
     }
 }
 
-/// Evaluates the `if` of a hook with the rule language of permissions: a call that an engine with this one
-/// deny rule refuses is covered by it, wherever in a command it hides.
-pub struct IfRules {
-    /// Where relative paths of rules start.
-    pub root: PathBuf,
-    /// For `~/`.
-    pub home: Option<PathBuf>,
-}
-
-/// The same for one event, with the call it is about: a shell command in it was parsed when the call was described.
+/// Evaluates the `if` of a hook with the rule language of permissions, for one event and the call it is about: a call
+/// that an engine with this one deny rule refuses is covered by it, wherever in a command it hides. A shell command in it was parsed when the call was described.
 pub struct CallRules<'a> {
     pub rules: &'a IfRules,
     pub call: Option<&'a DescribedCall>,

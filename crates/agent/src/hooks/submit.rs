@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::record::journal::Words;
 use crate::state::agent::AgentHandle;
+use crate::state::refused_prompt::Refusal;
 
 /// What became of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,19 +21,6 @@ pub(crate) enum Submitted {
     Refused(Refusal),
     /// Somebody broke its hooks off before they had agreed: it does not either, and is forgotten.
     BrokenOff,
-}
-
-/// Why a prompt does not go to the model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// For the user.
-    pub text: String,
-    /// As the hook gave it.
-    pub reason: String,
-    /// `blocked_by_hook` or `stopped_by_hook`.
-    pub kind: &'static str,
-    /// Whether the prompt stays in the conversation.
-    pub kept: bool,
 }
 
 impl Submitted {

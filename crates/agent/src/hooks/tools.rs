@@ -11,8 +11,8 @@ use lathe_protocol::{CallSubject, HookEvent};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::call::toolrun::{Answered, DescribedInput, ToolCall};
 use crate::hooks::AboutCall;
+use crate::record::tool_call::{Answered, DescribedInput, ToolCall};
 use crate::state::agent::AgentHandle;
 
 /// What hooks add to the answer of a call, whatever becomes of it.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use futures_util::StreamExt;
 use lathe_models::{ModelError, ModelRequest};
 
+use crate::model::cut_short;
 use crate::record::answer::Answer;
 use crate::state::services::SessionServices;
-use crate::turn::sampling::cut_short;
 
 impl SessionServices {
     /// Asks once. The texts of the answer, with an empty line between them.

@@ -4,20 +4,20 @@ use lathe_models::catalog;
 use lathe_models::table::{Capabilities, MIN_THINKING_BUDGET, ThinkingStyle};
 use lathe_models::{ModelRequest, Thinking};
 
-use crate::turn::Turn;
+use crate::state::agent::Agent;
 
-/// The next request of a turn.
-pub fn build(turn: &mut Turn<'_>) -> ModelRequest {
-    let messages = turn.agent.history.messages();
-    let choice = turn.agent.handle.choice().as_ref().clone();
-    let model = catalog::capabilities(&turn.model_id);
+/// The next request of an agent, to this model.
+pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
+    let messages = agent.history.messages();
+    let choice = agent.handle.choice().as_ref().clone();
+    let model = catalog::capabilities(model_id);
     let max_tokens = choice.max_output_tokens.unwrap_or(model.max_output_tokens);
     let effort = choice.effort.as_deref().or(model.default_effort);
     ModelRequest {
-        model: turn.model_id.clone(),
+        model: model_id.to_owned(),
         max_tokens,
-        system: turn.agent.handle.system_prompt().parts(),
-        tools: turn.agent.handle.tools().api_json(),
+        system: agent.handle.system_prompt().parts(),
+        tools: agent.handle.tools().api_json(),
         messages,
         thinking: thinking(choice.thinking, &model, max_tokens),
         effort: effort.and_then(|effort| model.clamp_effort(effort)).map(str::to_owned),
@@ -25,7 +25,7 @@ pub fn build(turn: &mut Turn<'_>) -> ModelRequest {
         betas: choice.betas,
         cache: choice.cache,
         extra_body: choice.extra_body,
-        agent: turn.agent.handle.identity.label().into(),
+        agent: agent.handle.identity.label().into(),
     }
 }
 

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::control;
 use crate::control::beside::Beside;
-use crate::session::TurnHandle;
 use crate::state::agent::AgentHandle;
 use crate::state::ask::Settled;
 use crate::state::queue::{Admitted, Priority, Seen};
+use crate::turn::outcome::TurnHandle;
 
 /// How much of a line that makes no sense is shown.
 const SHOWN_CHARS: usize = 200;

@@ -3,11 +3,13 @@
 
 use lathe_protocol::Outbound;
 
-use crate::call::toolrun::ToolCall;
-use crate::commands::{self, Invocation};
+use crate::commands;
+use crate::record::tool_call::ToolCall;
+use crate::state::dispatch::Invocation;
+use crate::turn::Turn;
 use crate::turn::announce::init_frame;
 use crate::turn::decide::Ending;
-use crate::turn::{Outcome, Phase, Turn};
+use crate::turn::outcome::{Outcome, Phase};
 
 /// What a turn does.
 pub(crate) enum Work {

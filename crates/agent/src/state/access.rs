@@ -4,13 +4,27 @@
 use std::path::PathBuf;
 
 use lathe_hooks::{EngineOptions, HookSource};
+use lathe_permissions::{RuleSource, SourcedRule};
+use lathe_protocol::PermissionBehavior;
 use lathe_protocol::PermissionUpdate;
 use lathe_protocol::settings::HooksSettings;
 use lathe_settings::Changed;
 use serde_json::{Value, json};
 
-pub use crate::changes::settings_files::{BypassMode, SettingsRule};
 use crate::state::compact_policy::CompactPolicy;
+
+/// A rule and who wrote it.
+pub type SettingsRule = (PermissionBehavior, RuleSource, SourcedRule);
+
+/// Whether a mode in which nothing is asked may be entered.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum BypassMode {
+    /// As it was.
+    #[default]
+    AsStarted,
+    /// Somebody forbids it.
+    Forbidden,
+}
 
 /// What settings files say after they were read again, as far as it counts for a running session.
 #[derive(Default)]

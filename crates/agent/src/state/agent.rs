@@ -16,12 +16,12 @@ use lathe_protocol::PermissionMode;
 use lathe_settings::memory::{Memory, MemoryFile};
 use lathe_tools::{AgentPlace, PlaceHolder, Tool, ToolSet, Workspace};
 
-use crate::changes::memory_files::Instructions;
-use crate::compact::{CompactChoice, Compaction};
 use crate::record::history::{History, Size};
 use crate::record::journal::Journal;
+use crate::state::compact_policy::{CompactChoice, Compaction};
 use crate::state::config::{AgentConfig, ModelChoice, TurnLimits};
 use crate::state::frames::Frames;
+use crate::state::instructions::Instructions;
 use crate::state::prompt::SystemPrompt;
 use crate::state::services::{SessionServices, lock};
 

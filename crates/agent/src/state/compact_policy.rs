@@ -1,6 +1,8 @@
 //! When a conversation is to be compacted, as pure arithmetic: limits from the model's window and what the
 //! user set, and a small memory of how the last attempts went, so that no loop burns tokens.
 
+use serde_json::Value;
+
 use crate::record::history::Size;
 
 /// Kept free for the answer.
@@ -178,6 +180,36 @@ impl Context {
         match size.measured {
             Some(measured) => Self { tokens: measured + size.added, is_measured: true },
             None => Self { tokens: overhead + size.messages, is_measured: false },
+        }
+    }
+}
+
+/// How the conversation of one agent was kept small so far.
+#[derive(Default)]
+pub struct Compaction {
+    pub memory: Memory,
+    /// The list of things to do, which may be older than the last summary.
+    pub todos: Option<Value>,
+}
+
+/// When a conversation is compacted: what settings say, and what a command has said since.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CompactChoice {
+    /// The policy in force.
+    pub policy: CompactPolicy,
+    /// What settings said last.
+    written: CompactPolicy,
+}
+
+impl CompactChoice {
+    pub fn new(policy: CompactPolicy) -> Self {
+        Self { policy, written: policy }
+    }
+
+    /// Settings were read again. Where they say what they said before, what a command has set stays.
+    pub fn follow(&mut self, written: CompactPolicy) {
+        if self.written != written {
+            (self.policy, self.written) = (written, written);
         }
     }
 }

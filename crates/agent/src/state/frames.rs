@@ -18,11 +18,11 @@ use lathe_protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::hooks::submit::Refusal;
 use crate::record::answer::Answer;
 use crate::state::agent::AgentIdentity;
 use crate::state::config::StateFrames;
 use crate::state::host::{Host, iso_time};
+use crate::state::refused_prompt::Refusal;
 
 /// The frame maker of one session, or of one agent in it.
 pub struct Frames {

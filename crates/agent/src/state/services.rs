@@ -4,10 +4,10 @@
 //!
 //! Locks are held for moments, never across a wait.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use lathe_hooks::{HookEngine, Services};
+use lathe_hooks::HookEngine;
 use lathe_models::Model;
 use lathe_permissions::Engine;
 use lathe_protocol::{Init, Outbound};
@@ -15,11 +15,6 @@ use lathe_transcript::record::Envelope;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::changes::exported_env::EnvFiles;
-use crate::changes::watched_files::FileWatch;
-use crate::hooks::judge::Judge;
-use crate::hooks::late::Late;
-use crate::hooks::services::{HostCallbacks, IfRules, WebHooks};
 use crate::record::checkpoints::{Checkpoints, Moment};
 use crate::record::journal::SessionFiles;
 use crate::record::totals::Totals;
@@ -28,10 +23,21 @@ use crate::state::agent::{AgentCell, AgentView};
 use crate::state::ask::Questions;
 use crate::state::commands::SlashCommands;
 use crate::state::config::{AgentConfig, FrameOptions, HooksConfig, PromptSurface, SessionConfig};
+use crate::state::env_files::EnvFiles;
+use crate::state::file_watch::FileWatch;
 use crate::state::frames::Frames;
 use crate::state::introduction::Introduction;
+use crate::state::late::Late;
 use crate::state::process::ProcessServices;
 use crate::state::queue::Queue;
+
+/// Where the paths in the `if` of hooks start.
+pub struct IfRules {
+    /// Where relative paths of rules start.
+    pub root: PathBuf,
+    /// For `~/`.
+    pub home: Option<PathBuf>,
+}
 
 /// The services of one session.
 pub struct SessionServices {
@@ -92,11 +98,13 @@ pub struct SessionServices {
 }
 
 impl SessionServices {
-    /// The services of a new session, and what its main agent is made of.
+    /// The services of a new session, and what its main agent is made of. The engine of its hooks asks the session
+    /// back, so it is made while the session is.
     pub(crate) fn start(
         config: SessionConfig,
         out: mpsc::Sender<Outbound>,
         stop: CancellationToken,
+        hook_engine: impl FnOnce(&Weak<Self>, &ProcessServices, &AgentConfig, HooksConfig) -> HookEngine,
     ) -> (Arc<Self>, AgentConfig) {
         let SessionConfig { session_id, process, model, main, known_tools, permissions, .. } = config;
         let SessionConfig { max_budget_usd, frames, surface, settings, hooks, init, .. } = config;
@@ -237,30 +245,6 @@ impl SessionServices {
     pub fn over_budget(&self) -> bool {
         self.max_budget_usd.is_some_and(|limit| self.totals().run_cost_usd() >= limit)
     }
-}
-
-/// The hooks of settings files, with what they need of the session.
-fn hook_engine(
-    session: &Weak<SessionServices>,
-    process: &ProcessServices,
-    main: &AgentConfig,
-    hooks: HooksConfig,
-) -> HookEngine {
-    let ids = process.host.clone();
-    let services = Services {
-        ledger: main.workspace.ledger.clone(),
-        limit: hooks.limit,
-        new_id: Arc::new(move || ids.uuid()),
-        callbacks: Some(Arc::new(HostCallbacks(session.clone()))),
-        prompter: Some(Arc::new(Judge(session.clone()))),
-        http: Some(Arc::new(WebHooks(hooks.web))),
-    };
-    let engine = HookEngine::new(services, hooks.options);
-    for (source, settings) in hooks.registered {
-        let warnings = engine.register(source, &settings);
-        main.journal.files().report(warnings.iter().map(ToString::to_string));
-    }
-    engine
 }
 
 /// Nothing panics while one of these locks is held.

@@ -8,10 +8,10 @@ use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 use lathe_transcript::Resumed;
 use serde_json::{Value, json};
 
-use crate::commands;
 use crate::record::history::History;
 use crate::record::journal::{PromptRecord, Starts, Words};
 use crate::state::agent::{Agent, AgentHandle};
+use crate::state::dispatch::listing;
 use crate::state::services::SessionServices;
 
 impl Agent {
@@ -144,7 +144,7 @@ pub(crate) fn init_frame(agent: &AgentHandle, prompt: Option<&str>) -> lathe_pro
     init.permission_mode = agent.view().scope.mode().to_string();
     init.tools = agent.tools().names().map(str::to_owned).collect();
     init.mcp_servers.extend(agent.session.introduction().mcp_servers());
-    init.slash_commands = commands::listing(agent).into_iter().map(|command| command.name).collect();
+    init.slash_commands = listing(agent).into_iter().map(|command| command.name).collect();
     init.user_message_uuids = prompt.map(|prompt| vec![prompt.to_owned()]);
     init
 }

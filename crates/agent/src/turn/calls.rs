@@ -8,9 +8,10 @@ use lathe_protocol::hooks::BatchedCall;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::call::toolrun::{Answered, CallEnd, PreparedCall, ToolCall};
+use crate::call::siblings::Siblings;
+use crate::call::toolrun::PreparedCall;
+use crate::record::tool_call::{Answered, CallEnd, ToolCall};
 use crate::state::config::MAX_PARALLEL_CALLS;
-use crate::turn::deferred::Siblings;
 use crate::turn::schedule::{Access, Schedule};
 
 /// The tool calls of one answer.

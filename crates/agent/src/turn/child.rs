@@ -16,13 +16,15 @@ use lathe_transcript::{AgentMeta, Durability, SessionPaths, TranscriptWriter, wr
 use tokio_util::sync::CancellationToken;
 
 use crate::record::journal::{Journal, SessionFile};
-use crate::session::TurnHandle;
 use crate::state::agent::{Agent, AgentHandle, ChildIdentity};
 use crate::state::compact_policy::CompactPolicy;
 use crate::state::config::{AgentConfig, ModelChoice, TurnLimits};
 use crate::state::prompt::{PromptChoice, SystemPrompt};
+use crate::turn::Turn;
 use crate::turn::decide::Ending;
-use crate::turn::{Outcome, Stats, Turn};
+use crate::turn::outcome::Outcome;
+use crate::turn::outcome::TurnHandle;
+use crate::turn::stats::Stats;
 
 impl AgentHandle {
     /// Runs an agent below this one to the end of its prompt. `tool_use_id` is the call that asks for it.

@@ -7,31 +7,14 @@
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
-use crate::call::toolrun::{self, CallEnd, PreparedCall, Refused, ToolCall};
+use crate::call::siblings::Siblings;
+use crate::call::toolrun::{self, PreparedCall, Refused};
+use crate::record::tool_call::{CallEnd, ToolCall};
 use crate::state::agent::Agent;
+use crate::turn::Turn;
 use crate::turn::decide::{Ending, RoundEnd};
-use crate::turn::{Outcome, Phase, Turn};
-
-/// Whether a call is the only one of its answer, as far as is known while the answer streams in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Siblings {
-    Unknown,
-    None,
-    Some,
-}
-
-impl Siblings {
-    /// Waits until it is known; not beyond an interrupt.
-    pub async fn known(mut from: watch::Receiver<Self>, cancel: &CancellationToken) -> Self {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => Self::Unknown,
-            known = from.wait_for(|siblings| *siblings != Self::Unknown) => known.map_or(Self::Unknown, |known| *known),
-        }
-    }
-}
+use crate::turn::outcome::{Outcome, Phase};
 
 impl Turn<'_> {
     /// The call is put off: the transcript says so, and the turn ends.

@@ -6,11 +6,12 @@ use lathe_protocol::hooks::{HookEventInput, StopFailureInput};
 use lathe_protocol::result::DeferredToolUse;
 use serde_json::{Value, json};
 
-use crate::commands::CommandEnd;
-use crate::compact::OutOfRoom;
+use crate::model::cut_short;
+use crate::turn::Turn;
 use crate::turn::decide::Ending;
-use crate::turn::sampling::cut_short;
-use crate::turn::{Outcome, Phase, Turn};
+use crate::turn::outcome::CommandEnd;
+use crate::turn::outcome::OutOfRoom;
+use crate::turn::outcome::{Outcome, Phase};
 
 /// The stop reason of messages that no model wrote.
 const MADE_UP: &str = "stop_sequence";

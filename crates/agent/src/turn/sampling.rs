@@ -12,15 +12,18 @@ use lathe_models::retry::RetryDecision;
 use lathe_models::{ErrorKind, ModelError, ModelEvent, ModelRequest, StreamEvent};
 use serde_json::{Value, json};
 
-use crate::call::toolrun::{self, CallEnd, FinishedBlock, PreparedCall};
+use crate::call::toolrun::{self, FinishedBlock, PreparedCall};
 use crate::hooks;
+use crate::model::cut_short;
 use crate::model::request;
 use crate::record::answer::Answer;
+use crate::record::tool_call::CallEnd;
 use crate::state::agent::AgentIdentity;
 use crate::turn::calls::Calls;
 use crate::turn::decide::{Ending, RoundEnd, StopReason};
+use crate::turn::outcome::{Outcome, Phase};
 use crate::turn::schedule::Access;
-use crate::turn::{Outcome, Phase, Turn, answered};
+use crate::turn::{Turn, answered};
 
 /// Overloads in a row after which the fallback model takes over.
 const OVERLOADS_BEFORE_FALLBACK: u32 = 3;
@@ -53,7 +56,7 @@ impl Turn<'_> {
         let mut overloads = 0;
         loop {
             self.follow_model_choice();
-            let request = Arc::new(request::build(self));
+            let request = Arc::new(request::build(self.agent, &self.model_id));
             self.agent.handle.publish_request(&request);
             let mut answer = Answer::default();
             let began = Instant::now();
@@ -452,15 +455,4 @@ fn behind_calls(answer: &Answer) -> StopReason {
 
 fn breaks_streams(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StreamCut | ErrorKind::Stalled | ErrorKind::StreamError)
-}
-
-pub(crate) fn cut_short() -> ModelError {
-    ModelError {
-        kind: ErrorKind::StreamCut,
-        status: None,
-        api_type: None,
-        message: "the answer ended before it was complete".to_owned(),
-        retry_after: None,
-        request_id: None,
-    }
 }

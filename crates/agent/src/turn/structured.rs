@@ -5,7 +5,7 @@ use lathe_protocol::CallSubject;
 use lathe_tools::STRUCTURED_OUTPUT;
 use serde_json::Value;
 
-use crate::call::toolrun::Answered;
+use crate::record::tool_call::Answered;
 
 /// What a turn knows about its structured answer.
 #[derive(Debug, Default)]

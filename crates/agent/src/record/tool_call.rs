@@ -1,0 +1,69 @@
+//! A tool call and its result, as values: the forms that the loop, the hooks and the way to the tool
+//! (`call/toolrun.rs`) hand to each other.
+
+use lathe_permissions::DescribedCall;
+use lathe_protocol::system::Informational;
+use lathe_protocol::{PermissionDenial, ToolResultMeta};
+use lathe_transcript::DeferredCall;
+use serde_json::Value;
+
+/// A call as the model asked for it.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    pub id: String,
+    pub name: String,
+    /// The input: in the tool's own form if it fits, else as it came.
+    pub input: Value,
+    /// What a call with this input is about; unknown where no tool has looked at it.
+    pub description: DescribedCall,
+    /// The record of the block that asked, which the result's record points back to.
+    pub assistant_uuid: String,
+}
+
+impl ToolCall {
+    /// A call that an earlier run of the session left to this one.
+    pub fn put_off_earlier(call: DeferredCall) -> Self {
+        Self {
+            id: call.tool_use_id,
+            name: call.name,
+            input: call.input,
+            description: DescribedCall::unknown(),
+            assistant_uuid: call.assistant_uuid,
+        }
+    }
+}
+
+/// An input and what a call with it is about.
+#[derive(Debug, Clone)]
+pub struct DescribedInput {
+    pub value: Value,
+    pub description: DescribedCall,
+}
+
+/// What became of a call: always exactly one per call.
+#[derive(Debug)]
+pub struct Answered {
+    pub call: ToolCall,
+    /// The `tool_result` block for the model and the host.
+    pub block: Value,
+    /// `tool_use_result`.
+    pub result: Value,
+    pub meta: Option<ToolResultMeta>,
+    pub denial: Option<PermissionDenial>,
+    /// Whether it was broken off by an interrupt.
+    pub interrupted: bool,
+    /// What hooks want the model to know, behind the result.
+    pub notes: Vec<String>,
+    /// What hooks want people to see, behind the result.
+    pub notices: Vec<Informational>,
+    /// Whether a hook wants the turn to end here.
+    pub stops: bool,
+}
+
+/// How a call ended.
+#[derive(Debug)]
+pub enum CallEnd {
+    Answered(Box<Answered>),
+    /// A hook put it off; it has no answer.
+    Deferred(Box<ToolCall>),
+}

@@ -1,0 +1,120 @@
+//! Who answers a prompt: one that begins with `/name` may be a command of the session, everything else is for the
+//! model. A name that no command has goes to the model, with a note that says so.
+
+use lathe_protocol::control::SlashCommand;
+use lathe_protocol::{ContentBlock, InboundUser, MessageContent};
+
+use crate::state::agent::AgentHandle;
+use crate::state::commands::{Builtin, Found, SlashCommands, available, find};
+use crate::state::compact_policy::Switch;
+
+/// What becomes of a prompt.
+pub enum Dispatch {
+    /// The session answers it.
+    Command(Box<Invocation>),
+    /// The model does.
+    Prompt {
+        /// What the model should know about it.
+        note: Option<String>,
+    },
+}
+
+/// A command as it was called.
+pub struct Invocation {
+    pub name: String,
+    pub args: String,
+    pub found: Found,
+    /// The prompt it came in.
+    pub prompt: InboundUser,
+}
+
+/// Decides who answers a prompt.
+pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> Dispatch {
+    let Some((name, args)) = call_of(agent, prompt) else { return Dispatch::Prompt { note: None } };
+    match find(name, can_compact(agent)) {
+        Some(found) => Dispatch::Command(Box::new(Invocation {
+            name: name.to_owned(),
+            args: args.to_owned(),
+            found,
+            prompt: prompt.clone(),
+        })),
+        None => Dispatch::Prompt { note: Some(unknown_note(agent, name)) },
+    }
+}
+
+/// Whether the session will answer a prompt itself.
+pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
+    matches!(dispatch(agent, prompt), Dispatch::Command(_))
+}
+
+/// The commands there are, as hosts list them.
+pub fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
+    match agent.session.slash_commands {
+        SlashCommands::On => available(can_compact(agent)).map(Builtin::for_hosts).collect(),
+        SlashCommands::Off => Vec::new(),
+    }
+}
+
+fn can_compact(agent: &AgentHandle) -> Switch {
+    agent.view().compact.policy.manual
+}
+
+/// Name and arguments of a prompt that is a call.
+fn call_of<'a>(agent: &AgentHandle, prompt: &'a InboundUser) -> Option<(&'a str, &'a str)> {
+    let verbatim = prompt.client_composed == Some(true) || prompt.should_query == Some(false);
+    if agent.session.slash_commands == SlashCommands::Off || verbatim {
+        return None;
+    }
+    let text = match &prompt.message.content {
+        MessageContent::Text(text) => text,
+        MessageContent::Blocks(blocks) => match blocks.as_slice() {
+            [ContentBlock::Text(block)] => &block.text,
+            _ => return None,
+        },
+        MessageContent::Unknown(_) => return None,
+    };
+    split(text)
+}
+
+/// `/name args`; a path such as `/etc/hosts` is no name.
+fn split(text: &str) -> Option<(&str, &str)> {
+    let rest = text.strip_prefix('/')?;
+    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+    let (name, args) = rest.split_at(end);
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | ':');
+    (!name.is_empty() && name.chars().all(is_name)).then(|| (name, args.trim()))
+}
+
+/// What the model is told about a command that does not exist.
+fn unknown_note(agent: &AgentHandle, name: &str) -> String {
+    let names: Vec<String> = listing(agent).into_iter().map(|command| format!("/{}", command.name)).collect();
+    format!(
+        "The message above looks like the command /{name}, but this session has no such command and nothing \
+         was run. There are: {}. Take it as ordinary text, and say so if the user seems to expect a command.",
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_told_from_paths_and_prose() {
+        let rows = [
+            ("/compact", Some(("compact", ""))),
+            ("/compact  keep names ", Some(("compact", "keep names"))),
+            ("/compact\nkeep\nlines", Some(("compact", "keep\nlines"))),
+            ("/sub:nested x", Some(("sub:nested", "x"))),
+            ("/etc/hosts is broken", None),
+            ("/ compact", None),
+            ("/", None),
+            (" /compact", None),
+            ("compact", None),
+            ("/héllo", None),
+        ];
+        for (text, wanted) in rows {
+            assert_eq!(split(text), wanted, "{text}");
+        }
+    }
+}

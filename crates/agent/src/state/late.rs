@@ -1,0 +1,79 @@
+//! Output of hooks that ended after their event, until the next request takes it. Who fires such hooks, and who is
+//! shown what they say, is `hooks/late.rs`.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lathe_hooks::{AsyncResult, ContextText, Problem, SystemText};
+use lathe_protocol::system::Informational;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// More is not kept for a model that is not asked anything.
+const MAX_NOTES: usize = 256;
+
+/// Texts that wait for the next request, and the events that run beside the session.
+#[derive(Debug, Default)]
+pub struct Late {
+    /// Written by hooks that end after their event; read by the main agent between rounds, and while it is idle.
+    waiting: Mutex<Waiting>,
+    pub side: TaskTracker,
+    pub ended: CancellationToken,
+}
+
+/// What hooks said and nothing has taken yet.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    /// For the model.
+    pub notes: Vec<String>,
+    /// For the host.
+    pub notices: VecDeque<Informational>,
+    /// Whether a hook wants the model to be asked now.
+    pub wakes: bool,
+}
+
+impl Late {
+    /// What waits, for a moment.
+    pub fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing is done under the lock that could leave it half changed.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps texts for the next request; of too many, the newest.
+    pub fn add(&self, lines: impl IntoIterator<Item = String>) {
+        let notes = &mut self.waiting().notes;
+        notes.extend(lines);
+        let too_many = notes.len().saturating_sub(MAX_NOTES);
+        notes.drain(..too_many);
+    }
+
+    /// Keeps what hooks said, all of it at once: whoever waits for them may be broken off at any time.
+    pub fn keep(&self, results: Vec<AsyncResult>) {
+        for result in results {
+            let name = result.hook_name;
+            let wake = result.wake.map(|why| format!("{name} hook that ran in the background: {why}"));
+            let problems = result.problems.iter().filter_map(Problem::informational);
+            let told = result.system_messages.iter().map(SystemText::informational);
+            {
+                let mut waiting = self.waiting();
+                waiting.wakes |= wake.is_some();
+                waiting.notices.extend(problems.chain(told));
+            }
+            self.add(result.contexts.iter().map(ContextText::line).chain(wake));
+        }
+    }
+
+    /// The texts, for a request that is about to be made.
+    pub fn take(&self) -> Vec<String> {
+        let mut waiting = self.waiting();
+        waiting.wakes = false;
+        std::mem::take(&mut waiting.notes)
+    }
+
+    /// Ends what still runs beside the session.
+    pub async fn shut_down(&self) {
+        self.ended.cancel();
+        self.side.close();
+        self.side.wait().await;
+    }
+}

@@ -1,0 +1,98 @@
+//! What a turn counts and remembers until its result is made.
+
+use std::time::Instant;
+
+use lathe_models::ModelError;
+use lathe_protocol::{InboundUser, PermissionDenial, Usage};
+use serde_json::Value;
+
+use crate::record::tool_call::ToolCall;
+use crate::turn::decide::Nudges;
+use crate::turn::structured::Structured;
+
+/// What a turn counts.
+pub struct Stats {
+    pub started: Instant,
+    /// What hooks know the turn by; made when one of them asks.
+    pub turn_id: Option<String>,
+    /// Where the prompt came from, if the host said so.
+    pub origin: Option<Value>,
+    /// What was asked for in this turn, as text.
+    pub asked: Vec<String>,
+    /// Whether room was made because a request was too long.
+    pub made_room: bool,
+    /// Client ids of the prompts that this turn answers.
+    pub prompts: Vec<String>,
+    /// Whether the first reply frame has named them.
+    pub prompts_named: bool,
+    /// Frames of the main thread's user side: `num_turns` is one more.
+    pub user_frames: u64,
+    pub rounds: u32,
+    /// How often stop hooks made the turn go on.
+    pub stop_blocks: u32,
+    pub nudges: Nudges,
+    pub usage: Usage,
+    pub denials: Vec<PermissionDenial>,
+    pub structured: Structured,
+    /// The call that a hook put off.
+    pub deferred: Option<ToolCall>,
+    pub last_text: String,
+    pub stop_reason: Option<String>,
+    /// The API's id of the last answer.
+    pub answer_id: String,
+    /// The API's id of the last request that was answered.
+    pub request_id: Option<String>,
+    /// Whether the last answer had anything a person sees.
+    pub visible: bool,
+    /// What broke the last answer that did not come whole.
+    pub broken_by: Option<ModelError>,
+    pub api_ms: u64,
+    /// Estimate of what was thought in this turn.
+    pub thinking_tokens: u64,
+    pub first_request_ms: Option<u64>,
+    pub first_event_ms: Option<u64>,
+    pub first_frame_ms: Option<u64>,
+}
+
+impl Stats {
+    pub fn new(prompt: &InboundUser) -> Self {
+        Self {
+            started: Instant::now(),
+            turn_id: None,
+            origin: prompt.origin.clone(),
+            asked: vec![prompt.message.content.text()],
+            made_room: false,
+            prompts: prompt.uuid.iter().cloned().collect(),
+            prompts_named: false,
+            user_frames: 0,
+            rounds: 0,
+            stop_blocks: 0,
+            nudges: Nudges::default(),
+            usage: Usage::default(),
+            denials: Vec::new(),
+            structured: Structured::default(),
+            deferred: None,
+            last_text: String::new(),
+            stop_reason: None,
+            answer_id: String::new(),
+            request_id: None,
+            visible: false,
+            broken_by: None,
+            api_ms: 0,
+            thinking_tokens: 0,
+            first_request_ms: None,
+            first_event_ms: None,
+            first_frame_ms: None,
+        }
+    }
+
+    /// The prompts, where any has an id.
+    pub fn prompt_list(&self) -> Option<Vec<String>> {
+        (!self.prompts.is_empty()).then(|| self.prompts.clone())
+    }
+
+    /// Milliseconds since the turn began.
+    pub fn elapsed_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
+    }
+}
