@@ -1,5 +1,7 @@
-//! Asking the model: how a request is put together, and questions beside the conversation.
+//! Asking the model: how a request is put together, what follows a failed attempt, and questions beside the
+//! conversation.
 
+pub mod attempts;
 pub mod one_question;
 pub mod request;
 

@@ -8,7 +8,8 @@ pub mod decide;
 pub mod deferred;
 pub mod finish;
 pub mod outcome;
-pub mod sampling;
+pub mod retry;
+mod sampling;
 mod schedule;
 pub mod stats;
 mod stop_hooks;
@@ -29,7 +30,7 @@ use crate::state::agent::{Agent, AgentIdentity};
 use crate::state::dispatch::is_command;
 use crate::state::services::SessionServices;
 use crate::turn::announce::prompt_blocks;
-use crate::turn::decide::{Ending, Next, Nudge, RoundEnd, Used, decide};
+use crate::turn::decide::{AfterRound, Ending, Next, Nudge, RoundEnd, Used, decide};
 use crate::turn::outcome::{Outcome, Phase, TurnHandle};
 use crate::turn::stats::Stats;
 
@@ -76,41 +77,37 @@ impl<'a> Turn<'a> {
             if let Some(outcome) = self.make_room().await {
                 return outcome;
             }
-            let mut round = match self.sample().await {
+            let round = match self.sample().await {
                 Ok(round) => round,
                 Err(outcome) => match self.recover(outcome).await {
                     Some(outcome) => return outcome,
                     None => continue,
                 },
             };
-            if decide(round, &self.used()) == Next::AskStopHooks {
-                round = match self.ask_stop_hooks().await {
-                    Some(ending) => return Outcome::Ended(ending),
-                    None => RoundEnd::HeldByStopHook,
-                };
-            }
-            match decide(round, &self.used()) {
+            let next = match decide(round, &self.used()) {
+                AfterRound::Next(next) => next,
+                AfterRound::AskStopHooks => self.ask_stop_hooks().await,
+            };
+            match next {
                 Next::Again => {
                     self.stats.nudges.forget_overcome();
                     self.pause().await;
                 }
                 Next::Nudge(nudge) => self.nudge(nudge).await,
                 Next::Fallback => self.turn_to_fallback().await,
-                // Stop hooks were asked above, and what they want is no such question any more.
-                Next::AskStopHooks => return Outcome::Ended(Ending::Completed),
                 Next::End(ending) => return Outcome::Ended(ending),
             }
         }
     }
 
-    fn used(&self) -> Used {
+    pub(crate) fn used(&self) -> Used {
         Used {
             rounds: self.stats.rounds,
             max_rounds: self.agent.limits.max_rounds,
             over_budget: self.session.over_budget(),
             preempted: self.preempt.is_cancelled(),
             visible: self.stats.visible,
-            fallback_left: self.fallbacks.iter().any(|model| *model != self.model_id),
+            fallback_left: self.has_fallback(),
             owes_structure: self.stats.structured.answer.is_none()
                 && self.agent.handle.tool(STRUCTURED_OUTPUT).is_some(),
             nudges: self.stats.nudges,

@@ -11,11 +11,12 @@ use lathe_models::{ErrorKind, ModelRequest, Role, WireMessage};
 use serde_json::{Value, json};
 
 use super::{Trouble, summary};
+use crate::model::attempts::FailedAttempts;
 use crate::model::cut_short;
 use crate::model::request;
 use crate::record::answer::Answer;
 use crate::turn::Turn;
-use crate::turn::sampling::{GaveUp, Then};
+use crate::turn::retry::{GaveUp, NextAttempt};
 
 /// How often a part is left out because even the request for a summary is too long. Enough for a conversation
 /// that has grown in a window twenty times as large.
@@ -55,7 +56,7 @@ impl Turn<'_> {
         messages: &[WireMessage],
         instruction: &str,
     ) -> Result<Answer, GaveUp> {
-        let (mut retries, mut overloads) = (0, 0);
+        let mut failed = FailedAttempts::default();
         loop {
             self.follow_model_choice();
             let request = Arc::new(self.summary_request(messages, instruction));
@@ -67,11 +68,7 @@ impl Turn<'_> {
                 Ok(()) => return Ok(answer),
                 Err(GaveUp::Interrupted) => return Err(GaveUp::Interrupted),
                 Err(GaveUp::Failed(error)) => {
-                    if self.switches_model(&error, &mut overloads).await {
-                        continue;
-                    }
-                    retries += 1;
-                    if let Then::WithoutStream = self.before_retry(error, retries).await? {
+                    if let NextAttempt::WithoutStream = self.after_failure(error, &mut failed).await? {
                         return self.whole_summary(&request).await;
                     }
                 }

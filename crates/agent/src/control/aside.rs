@@ -3,10 +3,8 @@
 //! cost counts for the session.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use lathe_models::retry::RetryDecision;
-use lathe_models::{ModelError, ModelRequest, Role, Thinking, WireMessage, catalog};
+use lathe_models::{ModelError, ModelRequest, Role, WireMessage};
 use lathe_protocol::control::{GenerateSessionTitleRequest, SideQuestionRequest};
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::system::ControlRequestProgress;
@@ -15,7 +13,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Reply;
+use crate::model::request;
 use crate::state::agent::AgentHandle;
+use crate::state::process::RetryWait;
 
 /// What stands in front of a side question.
 const SIDE_NOTE: &str = "The user asks the following aside, while the work above goes on \
@@ -100,46 +100,30 @@ pub(super) async fn title(
 /// The conversation as it stands, with the question behind it. The tools stay named, because the
 /// conversation refers to them, and may not be called.
 fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
-    let choice = agent.choice().as_ref().clone();
-    let model = catalog::capabilities(&choice.id);
+    let choice = agent.choice();
     let mut messages = agent.conversation();
     messages.extend(user_message(&[&system_reminder(SIDE_NOTE), question]));
     let tools = agent.tools().api_json();
-    let mut extra_body = choice.extra_body;
-    if tools.trim() != "[]" {
-        extra_body.insert("tool_choice".to_owned(), json!({"type": "none"}));
-    }
-    ModelRequest {
-        model: choice.id,
-        max_tokens: choice.max_output_tokens.unwrap_or(model.max_output_tokens),
+    let mut request = ModelRequest {
         system: agent.system_prompt().parts(),
-        tools,
         messages,
-        thinking: Thinking::Disabled,
-        effort: None,
-        user_id: choice.user_id,
-        betas: choice.betas,
         cache: choice.cache,
-        extra_body,
-        agent: "side_question".into(),
+        ..request::aside(&choice, &choice.id, "side_question")
+    };
+    if tools.trim() != "[]" {
+        request.extra_body.insert("tool_choice".to_owned(), json!({"type": "none"}));
     }
+    request.tools = tools;
+    request
 }
 
 fn title_request(agent: &AgentHandle, description: &str) -> ModelRequest {
-    let choice = agent.choice().as_ref().clone();
+    let model = agent.session.process.catalog.small_fast();
     ModelRequest {
-        model: agent.session.process.catalog.small_fast(),
         max_tokens: TITLE_TOKENS,
-        system: Vec::new(),
-        tools: "[]".into(),
         messages: user_message(&[TITLE_NOTE, description]).into_iter().collect(),
-        thinking: Thinking::Disabled,
-        effort: None,
-        user_id: choice.user_id,
         betas: Vec::new(),
-        cache: lathe_models::CacheTtl::Off,
-        extra_body: choice.extra_body,
-        agent: "session_title".into(),
+        ..request::aside(&agent.choice(), &model, "session_title")
     }
 }
 
@@ -158,30 +142,14 @@ fn as_title(text: &str) -> Option<String> {
 }
 
 impl Asking<'_> {
-    /// Gets the text of one answer, with the retries that every request has.
+    /// Gets the text of one answer.
     async fn ask(&self, request: ModelRequest) -> Result<String, Failed> {
-        let request = Arc::new(request);
-        let mut attempt = 0;
-        loop {
-            let error = tokio::select! {
-                biased;
-                () = self.withdraw.cancelled() => return Err(Failed::Withdrawn),
-                answer = self.agent.session.ask_model_once(&request) => match answer {
-                    Ok(text) => return Ok(text),
-                    Err(error) => error,
-                },
-            };
-            attempt += 1;
-            let jitter = self.agent.session.process.host.random();
-            let RetryDecision::Retry { delay } =
-                self.agent.session.process.retry.decide(attempt, &error, jitter)
-            else {
-                return Err(Failed::Model(error));
-            };
-            self.tell_retry(attempt, delay, &error).await;
-            tokio::select! {
-                () = self.withdraw.cancelled() => return Err(Failed::Withdrawn),
-                () = tokio::time::sleep(delay) => {}
+        let session = &self.agent.session;
+        tokio::select! {
+            biased;
+            () = self.withdraw.cancelled() => Err(Failed::Withdrawn),
+            answer = session.ask_model(request, |wait, error| self.retry_frame(wait, error)) => {
+                answer.map_err(Failed::Model)
             }
         }
     }
@@ -195,16 +163,18 @@ impl Asking<'_> {
         }
     }
 
-    async fn tell_retry(&self, attempt: u32, delay: Duration, error: &ModelError) {
-        self.tell(ControlRequestProgress {
+    /// What the host is told of a retry, if it wants to hear how it goes.
+    fn retry_frame(&self, wait: RetryWait, error: &ModelError) -> Option<Outbound> {
+        let frame = ControlRequestProgress {
             status: "api_retry".to_owned(),
-            attempt: Some(attempt.into()),
-            max_retries: Some(self.agent.session.process.retry.max_retries.into()),
-            retry_delay_ms: Some(delay.as_millis() as f64),
+            attempt: Some(wait.attempt.into()),
+            max_retries: Some(wait.max_retries.into()),
+            retry_delay_ms: Some(wait.delay.as_millis() as f64),
             error_status: Some(error.status),
             ..self.frame()
-        })
-        .await;
+        };
+        (self.progress == Progress::Shown)
+            .then(|| Outbound::System(SystemMessage::ControlRequestProgress(frame)))
     }
 
     async fn tell(&self, frame: ControlRequestProgress) {

@@ -4,15 +4,15 @@
 //! The surprising thing: some models and gateways refuse `output_config.format`. The question is then asked
 //! once more without it, because the engine finds a verdict in plain words too.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use futures_util::future::BoxFuture;
 use lathe_hooks::{Asked, PromptError, PromptQuestion, Prompter};
 use lathe_models::catalog::Phase;
-use lathe_models::retry::RetryDecision;
-use lathe_models::{CacheTtl, ErrorKind, ModelRequest, Role, SystemPart, Thinking, WireMessage};
+use lathe_models::{ErrorKind, ModelRequest, Role, SystemPart, WireMessage};
 use serde_json::json;
 
+use crate::model::request;
 use crate::state::services::SessionServices;
 
 /// Longer verdicts are cut: a reason is a sentence.
@@ -59,32 +59,26 @@ impl SessionServices {
         if self.over_budget() {
             return Err(PromptError::Failed("the spending limit is reached".to_owned()));
         }
-        let mut request = Arc::new(self.question(question)?);
-        let mut attempt = 0;
-        loop {
-            let error = match self.ask_model_once(&request).await {
-                Ok(text) => return Ok(text),
-                Err(error) => error,
-            };
-            if error.kind == ErrorKind::InvalidRequest && request.extra_body.contains_key(FORMAT) {
-                let mut plain = (*request).clone();
-                plain.extra_body.shift_remove(FORMAT);
-                request = Arc::new(plain);
-                continue;
+        let request = self.question(question)?;
+        let plain = request.extra_body.contains_key(FORMAT).then(|| {
+            let mut plain = request.clone();
+            plain.extra_body.shift_remove(FORMAT);
+            plain
+        });
+        let answer = match (self.ask_model(request, |_, _| None).await, plain) {
+            (Err(error), Some(plain)) if error.kind == ErrorKind::InvalidRequest => {
+                self.ask_model(plain, |_, _| None).await
             }
-            attempt += 1;
-            match self.process.retry.decide(attempt, &error, self.process.host.random()) {
-                RetryDecision::Retry { delay } => tokio::time::sleep(delay).await,
-                RetryDecision::GiveUp => return Err(PromptError::Failed(error.to_string())),
-            }
-        }
+            (answer, _) => answer,
+        };
+        answer.map_err(|error| PromptError::Failed(error.to_string()))
     }
 
     fn question(&self, question: &PromptQuestion<'_>) -> Result<ModelRequest, PromptError> {
-        let choice = self.main.view().choice.as_ref().clone();
+        let choice = self.main.view().choice.clone();
         let model = match question.model {
             Some(name) => self.process.catalog.resolve(name, Phase::Working),
-            None => choice.id,
+            None => choice.id.clone(),
         };
         let block = json!({"type": "text", "text": question.prompt});
         let message = WireMessage::new(Role::User, &[block])
@@ -93,23 +87,15 @@ impl SessionServices {
             Asked::Model => ROLE.to_owned(),
             Asked::Agent => format!("{ROLE}\n\n{WITHOUT_TOOLS}"),
         };
-        let mut extra_body = choice.extra_body;
-        let format = json!({"format": {"type": "json_schema", "schema": question.schema}});
-        extra_body.insert(FORMAT.to_owned(), format);
-        Ok(ModelRequest {
-            model,
+        let mut request = ModelRequest {
             max_tokens: MAX_TOKENS,
             system: vec![SystemPart { text: system, cached: false }],
-            tools: "[]".into(),
             messages: vec![message],
-            thinking: Thinking::Disabled,
-            effort: None,
-            user_id: choice.user_id,
-            betas: choice.betas,
-            cache: CacheTtl::Off,
-            extra_body,
-            agent: "hook".into(),
-        })
+            ..request::aside(&choice, &model, "hook")
+        };
+        let format = json!({"format": {"type": "json_schema", "schema": question.schema}});
+        request.extra_body.insert(FORMAT.to_owned(), format);
+        Ok(request)
     }
 }
 

@@ -1,18 +1,49 @@
-//! One question to the model beside the conversation: its answer as text, and what it cost on the session's
-//! bill. Whether it is worth another attempt, and what is said meanwhile, is the asker's business.
+//! One question to the model beside the conversation: its text, and what it cost on the session's bill. Whom to tell of
+//! a retry, and how long to wait at all, is the asker's business.
 
 use std::sync::Arc;
 
 use futures_util::StreamExt;
 use lathe_models::{ModelError, ModelRequest};
+use lathe_protocol::Outbound;
 
+use crate::model::attempts::{AfterFailure, Alternatives, FailedAttempts};
 use crate::model::cut_short;
 use crate::record::answer::Answer;
+use crate::state::process::RetryWait;
 use crate::state::services::SessionServices;
 
 impl SessionServices {
-    /// Asks once. The texts of the answer, with an empty line between them.
-    pub(crate) async fn ask_model_once(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
+    /// Asks, with the retries that every request has; `retry_frame` makes what the host is told of one.
+    /// The texts of the response, with an empty line between them.
+    pub(crate) async fn ask_model(
+        &self,
+        request: ModelRequest,
+        retry_frame: impl Fn(RetryWait, &ModelError) -> Option<Outbound>,
+    ) -> Result<String, ModelError> {
+        let request = Arc::new(request);
+        let mut failed = FailedAttempts::default();
+        loop {
+            let error = match self.ask_model_once(&request).await {
+                Ok(text) => return Ok(text),
+                Err(error) => error,
+            };
+            match failed.add(&error, Alternatives::default(), &self.process) {
+                AfterFailure::Retry(wait) => {
+                    if let Some(frame) = retry_frame(wait, &error) {
+                        self.emit(frame).await;
+                    }
+                    tokio::time::sleep(wait.delay).await;
+                }
+                // Not among the alternatives that were offered.
+                AfterFailure::FallbackModel { .. } | AfterFailure::WithoutStream | AfterFailure::GiveUp => {
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn ask_model_once(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
         let mut paid = Paid { session: self, model: &request.model, answer: Answer::default() };
         let mut stream = self.model.stream(request.clone()).await?;
         while let Some(event) = stream.events.next().await {

@@ -2,9 +2,10 @@
 
 use lathe_models::catalog;
 use lathe_models::table::{Capabilities, MIN_THINKING_BUDGET, ThinkingStyle};
-use lathe_models::{ModelRequest, Thinking};
+use lathe_models::{CacheTtl, ModelRequest, Thinking};
 
 use crate::state::agent::Agent;
+use crate::state::config::ModelChoice;
 
 /// The next request of an agent, to this model.
 pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
@@ -26,6 +27,25 @@ pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
         cache: choice.cache,
         extra_body: choice.extra_body,
         agent: agent.handle.identity.label().into(),
+    }
+}
+
+/// A request beside the conversation: no thinking, no tools, nothing cached. The asker fills in what it says.
+pub fn aside(choice: &ModelChoice, model_id: &str, purpose: &'static str) -> ModelRequest {
+    let model = catalog::capabilities(model_id);
+    ModelRequest {
+        model: model_id.to_owned(),
+        max_tokens: choice.max_output_tokens.unwrap_or(model.max_output_tokens),
+        system: Vec::new(),
+        tools: "[]".into(),
+        messages: Vec::new(),
+        thinking: Thinking::Disabled,
+        effort: None,
+        user_id: choice.user_id.clone(),
+        betas: choice.betas.clone(),
+        cache: CacheTtl::Off,
+        extra_body: choice.extra_body.clone(),
+        agent: purpose.into(),
     }
 }
 

@@ -22,6 +22,7 @@ use crate::record::answer::Answer;
 use crate::state::agent::AgentIdentity;
 use crate::state::config::StateFrames;
 use crate::state::host::{Host, iso_time};
+use crate::state::process::RetryWait;
 use crate::state::refused_prompt::Refusal;
 
 /// The frame maker of one session, or of one agent in it.
@@ -225,11 +226,11 @@ impl Frames {
     }
 
     /// A request failed and will be sent again.
-    pub fn api_retry(&self, attempt: u32, max_retries: u32, delay: Duration, error: &ModelError) -> Outbound {
+    pub fn api_retry(&self, wait: &RetryWait, error: &ModelError) -> Outbound {
         system(SystemMessage::ApiRetry(ApiRetry {
-            attempt: attempt.into(),
-            max_retries: max_retries.into(),
-            retry_delay_ms: delay.as_millis() as f64,
+            attempt: wait.attempt.into(),
+            max_retries: wait.max_retries.into(),
+            retry_delay_ms: wait.delay.as_millis() as f64,
             error_status: error.status,
             error: error.kind.wire_name().to_owned(),
             session_id: self.session_id(),

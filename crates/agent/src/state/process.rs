@@ -3,6 +3,7 @@
 //! conversation.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
@@ -17,4 +18,13 @@ pub struct ProcessServices {
     pub catalog: Catalog,
     /// When a failed request is sent again.
     pub retry: RetryPolicy,
+}
+
+/// The wait before another attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RetryWait {
+    /// Which retry follows; the first is 1.
+    pub attempt: u32,
+    pub max_retries: u32,
+    pub delay: Duration,
 }

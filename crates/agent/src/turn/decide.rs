@@ -11,8 +11,6 @@ pub enum RoundEnd {
     Answered(StopReason),
     /// The stream broke after something of the answer had been kept, and no tool was asked for.
     CutOff,
-    /// The answer was final, but stop hooks want more.
-    HeldByStopHook,
     /// A hook wants the turn to end here.
     StoppedByHook,
     /// A `PreToolUse` hook put the call off to a later run.
@@ -103,9 +101,16 @@ pub enum Next {
     Nudge(Nudge),
     /// Turn to the next fallback model and send the request again.
     Fallback,
-    /// Let the stop hooks have their say; if they have none the turn is [`Ending::Completed`].
-    AskStopHooks,
     End(Ending),
+}
+
+/// What follows a round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterRound {
+    Next(Next),
+    /// The model is done, so the stop hooks have their say: without an objection the turn is
+    /// [`Ending::Completed`], with one [`after_objection`] says what follows.
+    AskStopHooks,
 }
 
 /// How a turn ends, as far as the loop itself decides it.
@@ -141,31 +146,35 @@ const MAX_TOKEN_RECOVERIES: u32 = 3;
 const CUT_OFF_RECOVERIES: u32 = 3;
 
 /// The table.
-pub fn decide(end: RoundEnd, used: &Used) -> Next {
+pub fn decide(end: RoundEnd, used: &Used) -> AfterRound {
     if used.over_budget {
-        return Next::End(Ending::Budget);
+        return AfterRound::Next(Next::End(Ending::Budget));
     }
-    match end {
+    let next = match end {
         RoundEnd::StoppedByHook => Next::End(Ending::HookStopped),
         RoundEnd::Deferred => Next::End(Ending::Deferred),
         // Nothing more is asked of the model, but the hooks that watch over the end are.
-        RoundEnd::StructuredOutput => Next::AskStopHooks,
+        RoundEnd::StructuredOutput => return AfterRound::AskStopHooks,
         RoundEnd::StructuredOutputExhausted => Next::End(Ending::StructuredOutputExhausted),
         RoundEnd::ToolsAnswered(_) if used.preempted => Next::End(Ending::Preempted),
-        RoundEnd::ToolsAnswered(StopReason::Finished) | RoundEnd::HeldByStopHook => {
-            within_rounds(used, Next::Again)
-        }
+        RoundEnd::ToolsAnswered(StopReason::Finished) => within_rounds(used, Next::Again),
         RoundEnd::CutOff if used.nudges.cut_off < CUT_OFF_RECOVERIES => {
             within_rounds(used, Next::Nudge(Nudge::CutOff))
         }
         // Half an answer is not passed off as a whole one.
         RoundEnd::CutOff => Next::End(Ending::CutOff),
-        RoundEnd::ToolsAnswered(reason) | RoundEnd::Answered(reason) => after_answer(reason, used),
-    }
+        RoundEnd::ToolsAnswered(reason) | RoundEnd::Answered(reason) => return after_answer(reason, used),
+    };
+    AfterRound::Next(next)
 }
 
-fn after_answer(reason: StopReason, used: &Used) -> Next {
-    match reason {
+/// Stop hooks want more of a turn that was done.
+pub fn after_objection(used: &Used) -> Next {
+    if used.over_budget { Next::End(Ending::Budget) } else { within_rounds(used, Next::Again) }
+}
+
+fn after_answer(reason: StopReason, used: &Used) -> AfterRound {
+    let next = match reason {
         StopReason::OutOfTokens if used.nudges.out_of_tokens < MAX_TOKEN_RECOVERIES => {
             within_rounds(used, Next::Nudge(Nudge::OutOfTokens))
         }
@@ -179,8 +188,9 @@ fn after_answer(reason: StopReason, used: &Used) -> Next {
         StopReason::Finished if used.owes_structure && used.nudges.structure == 0 => {
             within_rounds(used, Next::Nudge(Nudge::Structure))
         }
-        StopReason::Finished => Next::AskStopHooks,
-    }
+        StopReason::Finished => return AfterRound::AskStopHooks,
+    };
+    AfterRound::Next(next)
 }
 
 /// Every way on needs a round that is still allowed.
@@ -205,117 +215,166 @@ mod tests {
         use Ending::{Deferred, HookStopped, MaxTurns, Refused};
         use StopReason::{Finished, OutOfTokens, Refusal};
         let spent = |nudges| Used { nudges, ..used() };
-        let rows: Vec<(RoundEnd, Used, Next)> = vec![
-            (RoundEnd::ToolsAnswered(Finished), used(), Next::Again),
-            (RoundEnd::ToolsAnswered(Finished), Used { max_rounds: Some(2), ..used() }, Next::Again),
+        let rows: Vec<(RoundEnd, Used, AfterRound)> = vec![
+            (RoundEnd::ToolsAnswered(Finished), used(), AfterRound::Next(Next::Again)),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                Used { max_rounds: Some(2), ..used() },
+                AfterRound::Next(Next::Again),
+            ),
             (
                 RoundEnd::ToolsAnswered(Finished),
                 Used { max_rounds: Some(1), ..used() },
-                Next::End(MaxTurns(1)),
+                AfterRound::Next(Next::End(MaxTurns(1))),
             ),
             (
                 RoundEnd::ToolsAnswered(Finished),
                 Used { preempted: true, ..used() },
-                Next::End(Ending::Preempted),
+                AfterRound::Next(Next::End(Ending::Preempted)),
             ),
-            (RoundEnd::Answered(Finished), Used { preempted: true, ..used() }, Next::AskStopHooks),
-            (RoundEnd::Answered(Finished), used(), Next::AskStopHooks),
-            (RoundEnd::Answered(Finished), Used { max_rounds: Some(1), ..used() }, Next::AskStopHooks),
-            (RoundEnd::Answered(Finished), Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+            (RoundEnd::Answered(Finished), Used { preempted: true, ..used() }, AfterRound::AskStopHooks),
+            (RoundEnd::Answered(Finished), used(), AfterRound::AskStopHooks),
+            (RoundEnd::Answered(Finished), Used { max_rounds: Some(1), ..used() }, AfterRound::AskStopHooks),
+            (
+                RoundEnd::Answered(Finished),
+                Used { over_budget: true, ..used() },
+                AfterRound::Next(Next::End(Ending::Budget)),
+            ),
             (
                 RoundEnd::ToolsAnswered(Finished),
                 Used { over_budget: true, ..used() },
-                Next::End(Ending::Budget),
+                AfterRound::Next(Next::End(Ending::Budget)),
             ),
-            (RoundEnd::Answered(Finished), Used { visible: false, ..used() }, Next::Nudge(Nudge::Empty)),
+            (
+                RoundEnd::Answered(Finished),
+                Used { visible: false, ..used() },
+                AfterRound::Next(Next::Nudge(Nudge::Empty)),
+            ),
             (
                 RoundEnd::Answered(Finished),
                 Used { visible: false, ..spent(Nudges { empty: 1, ..Nudges::default() }) },
-                Next::AskStopHooks,
+                AfterRound::AskStopHooks,
             ),
-            (RoundEnd::Answered(OutOfTokens), used(), Next::Nudge(Nudge::OutOfTokens)),
+            (RoundEnd::Answered(OutOfTokens), used(), AfterRound::Next(Next::Nudge(Nudge::OutOfTokens))),
             (
                 RoundEnd::Answered(OutOfTokens),
                 spent(Nudges { out_of_tokens: 2, ..Nudges::default() }),
-                Next::Nudge(Nudge::OutOfTokens),
+                AfterRound::Next(Next::Nudge(Nudge::OutOfTokens)),
             ),
             (
                 RoundEnd::Answered(OutOfTokens),
                 spent(Nudges { out_of_tokens: 3, ..Nudges::default() }),
-                Next::End(Ending::OutOfTokens),
+                AfterRound::Next(Next::End(Ending::OutOfTokens)),
             ),
-            (RoundEnd::Answered(OutOfTokens), Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
-            (RoundEnd::Answered(Refusal), used(), Next::Nudge(Nudge::Refusal)),
+            (
+                RoundEnd::Answered(OutOfTokens),
+                Used { max_rounds: Some(1), ..used() },
+                AfterRound::Next(Next::End(MaxTurns(1))),
+            ),
+            (RoundEnd::Answered(Refusal), used(), AfterRound::Next(Next::Nudge(Nudge::Refusal))),
             (
                 RoundEnd::Answered(Refusal),
                 spent(Nudges { refusal: 1, ..Nudges::default() }),
-                Next::End(Refused),
+                AfterRound::Next(Next::End(Refused)),
             ),
             (
                 RoundEnd::Answered(Refusal),
                 Used { fallback_left: true, ..spent(Nudges { refusal: 1, ..Nudges::default() }) },
-                Next::Fallback,
+                AfterRound::Next(Next::Fallback),
             ),
-            (RoundEnd::CutOff, used(), Next::Nudge(Nudge::CutOff)),
-            (RoundEnd::CutOff, spent(Nudges { cut_off: 3, ..Nudges::default() }), Next::End(Ending::CutOff)),
-            (RoundEnd::CutOff, Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
-            (RoundEnd::CutOff, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
-            (RoundEnd::ToolsAnswered(OutOfTokens), used(), Next::Nudge(Nudge::OutOfTokens)),
+            (RoundEnd::CutOff, used(), AfterRound::Next(Next::Nudge(Nudge::CutOff))),
+            (
+                RoundEnd::CutOff,
+                spent(Nudges { cut_off: 3, ..Nudges::default() }),
+                AfterRound::Next(Next::End(Ending::CutOff)),
+            ),
+            (
+                RoundEnd::CutOff,
+                Used { max_rounds: Some(1), ..used() },
+                AfterRound::Next(Next::End(MaxTurns(1))),
+            ),
+            (
+                RoundEnd::CutOff,
+                Used { over_budget: true, ..used() },
+                AfterRound::Next(Next::End(Ending::Budget)),
+            ),
+            (RoundEnd::ToolsAnswered(OutOfTokens), used(), AfterRound::Next(Next::Nudge(Nudge::OutOfTokens))),
             (
                 RoundEnd::ToolsAnswered(OutOfTokens),
                 spent(Nudges { out_of_tokens: 3, ..Nudges::default() }),
-                Next::End(Ending::OutOfTokens),
+                AfterRound::Next(Next::End(Ending::OutOfTokens)),
             ),
             (
                 RoundEnd::ToolsAnswered(OutOfTokens),
                 Used { preempted: true, ..used() },
-                Next::End(Ending::Preempted),
+                AfterRound::Next(Next::End(Ending::Preempted)),
             ),
-            (RoundEnd::ToolsAnswered(Refusal), used(), Next::Nudge(Nudge::Refusal)),
+            (RoundEnd::ToolsAnswered(Refusal), used(), AfterRound::Next(Next::Nudge(Nudge::Refusal))),
             (
                 RoundEnd::ToolsAnswered(Refusal),
                 spent(Nudges { refusal: 1, ..Nudges::default() }),
-                Next::End(Refused),
+                AfterRound::Next(Next::End(Refused)),
             ),
             (
                 RoundEnd::Answered(OutOfTokens),
                 Used { over_budget: true, ..used() },
-                Next::End(Ending::Budget),
+                AfterRound::Next(Next::End(Ending::Budget)),
             ),
-            (RoundEnd::HeldByStopHook, used(), Next::Again),
-            (RoundEnd::HeldByStopHook, Used { preempted: true, ..used() }, Next::Again),
-            (RoundEnd::HeldByStopHook, Used { max_rounds: Some(1), ..used() }, Next::End(MaxTurns(1))),
-            (RoundEnd::HeldByStopHook, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
-            (RoundEnd::StoppedByHook, used(), Next::End(HookStopped)),
-            (RoundEnd::Deferred, used(), Next::End(Deferred)),
+            (RoundEnd::StoppedByHook, used(), AfterRound::Next(Next::End(HookStopped))),
+            (RoundEnd::Deferred, used(), AfterRound::Next(Next::End(Deferred))),
             (
                 RoundEnd::Answered(Finished),
                 Used { owes_structure: true, ..used() },
-                Next::Nudge(Nudge::Structure),
+                AfterRound::Next(Next::Nudge(Nudge::Structure)),
             ),
             (
                 RoundEnd::Answered(Finished),
                 Used { owes_structure: true, ..spent(Nudges { structure: 1, ..Nudges::default() }) },
-                Next::AskStopHooks,
+                AfterRound::AskStopHooks,
             ),
             (
                 RoundEnd::Answered(Finished),
                 Used { owes_structure: true, max_rounds: Some(1), ..used() },
-                Next::End(MaxTurns(1)),
+                AfterRound::Next(Next::End(MaxTurns(1))),
             ),
-            (RoundEnd::ToolsAnswered(Finished), Used { owes_structure: true, ..used() }, Next::Again),
-            (RoundEnd::StructuredOutput, Used { max_rounds: Some(1), ..used() }, Next::AskStopHooks),
-            (RoundEnd::StructuredOutput, Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                Used { owes_structure: true, ..used() },
+                AfterRound::Next(Next::Again),
+            ),
+            (RoundEnd::StructuredOutput, Used { max_rounds: Some(1), ..used() }, AfterRound::AskStopHooks),
+            (
+                RoundEnd::StructuredOutput,
+                Used { over_budget: true, ..used() },
+                AfterRound::Next(Next::End(Ending::Budget)),
+            ),
             (
                 RoundEnd::StructuredOutputExhausted,
                 Used { max_rounds: Some(1), ..used() },
-                Next::End(Ending::StructuredOutputExhausted),
+                AfterRound::Next(Next::End(Ending::StructuredOutputExhausted)),
             ),
-            (RoundEnd::StructuredOutput, used(), Next::AskStopHooks),
-            (RoundEnd::StructuredOutputExhausted, used(), Next::End(Ending::StructuredOutputExhausted)),
+            (RoundEnd::StructuredOutput, used(), AfterRound::AskStopHooks),
+            (
+                RoundEnd::StructuredOutputExhausted,
+                used(),
+                AfterRound::Next(Next::End(Ending::StructuredOutputExhausted)),
+            ),
         ];
         for (end, used, next) in rows {
             assert_eq!(decide(end, &used), next, "{end:?} with {used:?}");
+        }
+    }
+
+    #[test]
+    fn an_objection_of_stop_hooks_needs_a_round_and_money() {
+        let rows = [
+            (used(), Next::Again),
+            (Used { preempted: true, ..used() }, Next::Again),
+            (Used { max_rounds: Some(1), ..used() }, Next::End(Ending::MaxTurns(1))),
+            (Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+        ];
+        for (used, next) in rows {
+            assert_eq!(after_objection(&used), next, "{used:?}");
         }
     }
 

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::StreamExt;
-use lathe_models::retry::RetryDecision;
-use lathe_models::{ErrorKind, ModelError, ModelEvent, ModelRequest, StreamEvent};
+use lathe_models::{ModelError, ModelEvent, ModelRequest, StreamEvent};
 use serde_json::{Value, json};
 
 use crate::call::toolrun::{self, FinishedBlock, PreparedCall};
 use crate::hooks;
+use crate::model::attempts::FailedAttempts;
 use crate::model::cut_short;
 use crate::model::request;
 use crate::record::answer::Answer;
@@ -22,11 +22,9 @@ use crate::state::agent::AgentIdentity;
 use crate::turn::calls::Calls;
 use crate::turn::decide::{Ending, RoundEnd, StopReason};
 use crate::turn::outcome::{Outcome, Phase};
+use crate::turn::retry::{GaveUp, NextAttempt};
 use crate::turn::schedule::Access;
 use crate::turn::{Turn, answered};
-
-/// Overloads in a row after which the fallback model takes over.
-const OVERLOADS_BEFORE_FALLBACK: u32 = 3;
 
 /// How one attempt at an answer ended.
 enum Attempt {
@@ -35,25 +33,11 @@ enum Attempt {
     Broken(ModelError),
 }
 
-/// Why no further attempt is made.
-pub(crate) enum GaveUp {
-    Failed(ModelError),
-    Interrupted,
-}
-
-/// What follows a failed attempt.
-pub(crate) enum Then {
-    Again,
-    /// Streams keep breaking: one last request is made without one.
-    WithoutStream,
-}
-
 impl Turn<'_> {
     /// Gets one answer and runs its tools.
     pub(crate) async fn sample(&mut self) -> Result<RoundEnd, Outcome> {
         let mut calls = Calls::new(self.session.max_budget_usd.is_none());
-        let mut retries = 0;
-        let mut overloads = 0;
+        let mut failed = FailedAttempts::default();
         loop {
             self.follow_model_choice();
             let request = Arc::new(request::build(self.agent, &self.model_id));
@@ -78,13 +62,9 @@ impl Turn<'_> {
                     if self.session.over_budget() {
                         return Err(Outcome::Ended(Ending::Budget));
                     }
-                    if self.switches_model(&error, &mut overloads).await {
-                        continue;
-                    }
-                    retries += 1;
-                    match self.before_retry(error, retries).await {
-                        Ok(Then::Again) => {}
-                        Ok(Then::WithoutStream) => return self.without_stream(&request, calls).await,
+                    match self.after_failure(error, &mut failed).await {
+                        Ok(NextAttempt::WithStream) => {}
+                        Ok(NextAttempt::WithoutStream) => return self.without_stream(&request, calls).await,
                         Err(GaveUp::Failed(error)) => return Err(Outcome::Failed(error)),
                         Err(GaveUp::Interrupted) => return Err(self.interrupted_while_waiting().await),
                     }
@@ -363,39 +343,6 @@ impl Turn<'_> {
         }
     }
 
-    /// Turns to the next fallback model when this one was overloaded several times in a row, or fails on its own
-    /// side. `overloads` counts the overloads so far.
-    pub(crate) async fn switches_model(&mut self, error: &ModelError, overloads: &mut u32) -> bool {
-        *overloads = if error.kind == ErrorKind::Overloaded { *overloads + 1 } else { 0 };
-        let trigger = match error.kind {
-            ErrorKind::Overloaded if *overloads >= OVERLOADS_BEFORE_FALLBACK => "overloaded",
-            ErrorKind::Server => "server_error",
-            _ => return false,
-        };
-        let Some(fallback) = self.next_fallback() else { return false };
-        *overloads = 0;
-        let original = std::mem::replace(&mut self.model_id, fallback.clone());
-        self.session.emit(self.agent.handle.frames.model_fallback(trigger, &original, &fallback)).await;
-        true
-    }
-
-    /// Waits for the next attempt, or gives up.
-    pub(crate) async fn before_retry(&mut self, error: ModelError, attempt: u32) -> Result<Then, GaveUp> {
-        let delay =
-            match self.session.process.retry.decide(attempt, &error, self.session.process.host.random()) {
-                RetryDecision::Retry { delay } => delay,
-                RetryDecision::GiveUp if breaks_streams(error.kind) => return Ok(Then::WithoutStream),
-                RetryDecision::GiveUp => return Err(GaveUp::Failed(error)),
-            };
-        let max = self.session.process.retry.max_retries;
-        let frame = self.agent.handle.frames.api_retry(attempt, max, delay, &error);
-        self.session.emit(frame).await;
-        match tokio::time::timeout(delay, self.cancel.cancelled()).await {
-            Ok(()) => Err(GaveUp::Interrupted),
-            Err(_elapsed) => Ok(Then::Again),
-        }
-    }
-
     async fn interrupted_while_waiting(&mut self) -> Outcome {
         self.mark_interrupted(Phase::Streaming).await;
         Outcome::Interrupted(Phase::Streaming)
@@ -451,8 +398,4 @@ fn behind_calls(answer: &Answer) -> StopReason {
         StopReason::OutOfTokens if !answer.ends_in_half_a_call() => StopReason::Finished,
         reason @ (StopReason::Finished | StopReason::OutOfTokens | StopReason::Refusal) => reason,
     }
-}
-
-fn breaks_streams(kind: ErrorKind) -> bool {
-    matches!(kind, ErrorKind::StreamCut | ErrorKind::Stalled | ErrorKind::StreamError)
 }

@@ -5,20 +5,20 @@ use lathe_hooks::{ContextText, Outcome};
 use lathe_protocol::hooks::{HookEventInput, StopInput, SubagentStopInput};
 
 use crate::turn::Turn;
-use crate::turn::decide::Ending;
+use crate::turn::decide::{Ending, Next, after_objection};
 
 impl Turn<'_> {
-    /// Lets the stop hooks have their say. None: the turn goes on.
-    pub(crate) async fn ask_stop_hooks(&mut self) -> Option<Ending> {
+    /// Lets the stop hooks have their say: the turn ends, or they object and it goes on if it may.
+    pub(crate) async fn ask_stop_hooks(&mut self) -> Next {
         let event = self.stop_event();
         let outcome = self.agent.handle.fire(event, None, &self.cancel).await;
         if let Some(stop) = &outcome.stop {
             self.session.tell_stop(stop).await;
-            return Some(Ending::StopHookPrevented);
+            return Next::End(Ending::StopHookPrevented);
         }
         let notes: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
         if outcome.blocks.is_empty() && notes.is_empty() {
-            return Some(Ending::Completed);
+            return Next::End(Ending::Completed);
         }
         // A note keeps a turn alive just as a block does, so it counts as one.
         self.stats.stop_blocks += 1;
@@ -29,7 +29,10 @@ impl Turn<'_> {
             self.say_as_user(frame).await;
         }
         self.agent.tell_model(&notes);
-        self.tell_of_block(&outcome).await
+        match self.tell_of_block(&outcome).await {
+            Some(ending) => Next::End(ending),
+            None => after_objection(&self.used()),
+        }
     }
 
     fn stop_event(&self) -> HookEventInput {
@@ -53,7 +56,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells people of the first block of a stop hook, and of the one that is not heeded any more.
+    /// Tells people of the first block of a stop hook, and of the one that is not heeded any more, with which the turn
+    /// ends.
     async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<Ending> {
         let (frames, blocks) = (&self.agent.handle.frames, self.stats.stop_blocks);
         // A note is no error.

@@ -1,0 +1,84 @@
+//! The one retry policy around the model. [`FailedAttempts`] counts what failed on the way to one response and says
+//! what follows each failure: the same request after a wait, another model, one request without a stream, or the end.
+//! Who asks does the rest, because only the asker knows what of a broken response it has acted on, and whom to tell.
+
+use lathe_models::retry::RetryDecision;
+use lathe_models::{ErrorKind, ModelError};
+
+use crate::state::process::{ProcessServices, RetryWait};
+
+/// Overloads in a row after which the fallback model takes over.
+const OVERLOADS_BEFORE_FALLBACK: u32 = 3;
+
+/// The failed attempts at one response so far.
+#[derive(Debug, Default)]
+pub struct FailedAttempts {
+    retries: u32,
+    overloads_in_a_row: u32,
+}
+
+/// What can be tried besides sending the same request again.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Alternatives {
+    /// Whether there is another model.
+    pub fallback_model: bool,
+    /// Whether the asker can take a response that comes whole.
+    pub without_stream: bool,
+}
+
+/// What follows a failed attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterFailure {
+    /// The same request, after a wait.
+    Retry(RetryWait),
+    /// The next fallback model; this is why.
+    FallbackModel {
+        trigger: &'static str,
+    },
+    /// Streams keep breaking: one last request without one.
+    WithoutStream,
+    GiveUp,
+}
+
+impl FailedAttempts {
+    /// One more attempt failed.
+    pub fn add(
+        &mut self,
+        error: &ModelError,
+        alternatives: Alternatives,
+        process: &ProcessServices,
+    ) -> AfterFailure {
+        if let Some(trigger) = self.fallback_trigger(error.kind)
+            && alternatives.fallback_model
+        {
+            self.overloads_in_a_row = 0;
+            return AfterFailure::FallbackModel { trigger };
+        }
+        self.retries += 1;
+        match process.retry.decide(self.retries, error, process.host.random()) {
+            RetryDecision::Retry { delay } => AfterFailure::Retry(RetryWait {
+                attempt: self.retries,
+                max_retries: process.retry.max_retries,
+                delay,
+            }),
+            RetryDecision::GiveUp if alternatives.without_stream && breaks_streams(error.kind) => {
+                AfterFailure::WithoutStream
+            }
+            RetryDecision::GiveUp => AfterFailure::GiveUp,
+        }
+    }
+
+    /// Why another model should take over: this one was overloaded several times in a row, or fails on its own side.
+    fn fallback_trigger(&mut self, kind: ErrorKind) -> Option<&'static str> {
+        let is_overload = kind == ErrorKind::Overloaded;
+        self.overloads_in_a_row = if is_overload { self.overloads_in_a_row + 1 } else { 0 };
+        if self.overloads_in_a_row >= OVERLOADS_BEFORE_FALLBACK {
+            return Some("overloaded");
+        }
+        (kind == ErrorKind::Server).then_some("server_error")
+    }
+}
+
+fn breaks_streams(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::StreamCut | ErrorKind::Stalled | ErrorKind::StreamError)
+}

@@ -1,0 +1,56 @@
+//! What a turn does between two attempts at a response, for its own requests and for those of a compaction: it turns to
+//! the next model or waits, and tells the host. What follows a failure is decided in `model/attempts.rs`.
+
+use lathe_models::ModelError;
+
+use crate::model::attempts::{AfterFailure, Alternatives, FailedAttempts};
+use crate::turn::Turn;
+
+/// Why no further attempt is made.
+pub(crate) enum GaveUp {
+    Failed(ModelError),
+    Interrupted,
+}
+
+/// How the next attempt is made.
+pub(crate) enum NextAttempt {
+    WithStream,
+    /// Streams keep breaking: one last request is made without one.
+    WithoutStream,
+}
+
+impl Turn<'_> {
+    /// Prepares the next attempt, or gives up.
+    pub(crate) async fn after_failure(
+        &mut self,
+        error: ModelError,
+        failed: &mut FailedAttempts,
+    ) -> Result<NextAttempt, GaveUp> {
+        let alternatives = Alternatives { fallback_model: self.has_fallback(), without_stream: true };
+        match failed.add(&error, alternatives, &self.session.process) {
+            AfterFailure::Retry(wait) => {
+                let frame = self.agent.handle.frames.api_retry(&wait, &error);
+                self.session.emit(frame).await;
+                match tokio::time::timeout(wait.delay, self.cancel.cancelled()).await {
+                    Ok(()) => Err(GaveUp::Interrupted),
+                    Err(_elapsed) => Ok(NextAttempt::WithStream),
+                }
+            }
+            AfterFailure::FallbackModel { trigger } => {
+                if let Some(fallback) = self.next_fallback() {
+                    let original = std::mem::replace(&mut self.model_id, fallback.clone());
+                    let frame = self.agent.handle.frames.model_fallback(trigger, &original, &fallback);
+                    self.session.emit(frame).await;
+                }
+                Ok(NextAttempt::WithStream)
+            }
+            AfterFailure::WithoutStream => Ok(NextAttempt::WithoutStream),
+            AfterFailure::GiveUp => Err(GaveUp::Failed(error)),
+        }
+    }
+
+    /// Whether there is another model to turn to.
+    pub(crate) fn has_fallback(&self) -> bool {
+        self.fallbacks.iter().any(|model| *model != self.model_id)
+    }
+}
