@@ -21,9 +21,9 @@ use crate::hooks::services::hook_engine;
 use crate::hooks::submit::Submitted;
 use crate::record::checkpoints::Checkpoints;
 use crate::record::journal::{Starts, Words};
-use crate::record::tool_call::ToolCall;
 use crate::state::agent::{Agent, AgentHandle};
 use crate::state::config::{SessionConfig, Setup};
+use crate::state::deferral::Deferral;
 use crate::state::dispatch::{Dispatch, dispatch};
 use crate::state::services::SessionServices;
 use crate::turn::Turn;
@@ -80,10 +80,6 @@ struct SessionLoop {
     preamble: Option<String>,
     /// The same, as the user's words.
     first_words: Option<String>,
-    /// The call that a hook put off; it is taken up before the model is asked again.
-    deferred: Option<ToolCall>,
-    /// Whether that happens without a prompt.
-    takes_up: bool,
     results: u64,
     started_ms: u64,
     end: SessionEnd,
@@ -102,10 +98,8 @@ pub async fn run(
     let setup = config.setup;
     let (session, main) = SessionServices::start(config, out, signals.stop, hook_engine);
     let mut agent = Agent::main(session, main);
-    let mut resumed = beginning.resumed();
-    let deferred =
-        resumed.as_mut().and_then(|resumed| resumed.deferred.take()).map(ToolCall::put_off_earlier);
-    if let Some(resumed) = resumed {
+    if let Some(mut resumed) = beginning.resumed() {
+        agent.deferral = Deferral::from_earlier_run(resumed.deferred.take());
         agent.resume(*resumed);
     }
     agent.handle.publish_size(agent.history.size());
@@ -120,14 +114,12 @@ pub async fn run(
         open: true,
         finish: signals.finish,
         first_words: None,
-        takes_up: deferred.is_some(),
-        deferred,
         results: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
     looping.begin(&mut agent, source, setup).await;
     while setup != Some(Setup::InitOnly)
-        && let Some(due) = looping.next_due().await
+        && let Some(due) = looping.next_due(&agent.deferral).await
     {
         looping.turn(&mut agent, due).await;
     }
@@ -148,7 +140,7 @@ impl SessionLoop {
     }
 
     /// What to do next; none when there will be nothing more.
-    async fn next_due(&mut self) -> Option<Due> {
+    async fn next_due(&mut self, deferral: &Deferral) -> Option<Due> {
         let mut patience = None;
         loop {
             if self.session.stop.is_cancelled() || self.finish.is_cancelled() {
@@ -159,7 +151,7 @@ impl SessionLoop {
             let next = if changing { None } else { self.session.queue().take_next() };
             // A host that has introduced itself has brought its hooks; one that is gone will bring none.
             let heard = self.session.introduction().is_done || !self.open;
-            let takes_up = next.is_none() && !changing && heard && self.takes_up;
+            let takes_up = next.is_none() && !changing && heard && deferral.resumes_without_prompt();
             if takes_up && !self.open {
                 return Some(Due::DeferredCall);
             }
@@ -271,7 +263,7 @@ impl SessionLoop {
 
     /// Opens the turn of a prompt, or of a call that was put off and has none.
     async fn open(&mut self, agent: &mut Agent, due: Due, handle: &TurnHandle) -> (InboundUser, Work) {
-        self.takes_up = false;
+        agent.deferral.turn_began();
         self.session.emit_state("running").await;
         let prompt = match due {
             Due::DeferredCall => {
@@ -283,7 +275,7 @@ impl SessionLoop {
         };
         self.session.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
         if self.asks_nothing(&prompt) {
-            let work = self.open_blank(&prompt).await;
+            let work = self.open_blank(agent, &prompt).await;
             return (prompt, work);
         }
         agent.announce_prompt(&prompt);
@@ -306,12 +298,12 @@ impl SessionLoop {
     /// Opens the turn of a prompt without a word. Hosts send one to get a session that they can ask for something
     /// else, to rewind files for instance. The API refuses empty messages, so nobody is asked and nothing is written
     /// down; only a call that was put off is taken up.
-    async fn open_blank(&mut self, prompt: &InboundUser) -> Work {
+    async fn open_blank(&mut self, agent: &Agent, prompt: &InboundUser) -> Work {
         let init = init_frame(&self.main, prompt.uuid.as_deref());
         self.session.emit(Outbound::system(init)).await;
         let uuid = prompt.uuid.clone().unwrap_or_else(|| self.main.frames.uuid());
         self.session.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
-        match self.deferred {
+        match agent.deferral.call() {
             Some(_) => Work::Answer,
             None => Work::Nothing { text: String::new() },
         }
@@ -323,17 +315,12 @@ impl SessionLoop {
         let handle =
             TurnHandle { cancel: self.session.stop.child_token(), preempt: CancellationToken::new() };
         let (prompt, work) = self.open(agent, due, &handle).await;
-        // A call that was put off comes before anything the model is asked.
-        let deferred = match &work {
-            Work::Answer | Work::TakeUp { .. } => self.deferred.take(),
-            Work::Command(_) | Work::Nothing { .. } | Work::BrokenOff => None,
-        };
         let mut turn = Turn::new(agent, &handle, Stats::new(&prompt));
         let (stop, index) = (self.session.stop.clone(), self.results);
         // The end of a turn may ask the host too, so both are driven: the loop and what follows it. On the heap,
         // because the future of a whole turn is large and would lie on the stack several times over.
         let work = Box::pin(async {
-            let (outcome, command) = outcome_of(&mut turn, work, deferred).await;
+            let (outcome, command) = outcome_of(&mut turn, work).await;
             let cleared = matches!(&outcome, Outcome::Command(end) if end.cleared);
             if stop.is_cancelled() {
                 // Told to end at once: what ran has been answered, and nobody waits for a result.
@@ -345,15 +332,12 @@ impl SessionLoop {
             Some((result, finished, prompts, cleared))
         });
         let ended = self.serve(work, Some(&handle)).await;
-        let deferred = turn.stats.deferred.take();
         if let Some((result, finished, prompts, cleared)) = ended {
             if cleared {
-                self.deferred = None;
                 self.started_ms = self.session.process.host.now_ms();
             }
             self.close_turn(agent, result, finished, &prompts).await;
         }
-        self.deferred = deferred.or(self.deferred.take());
         agent.handle.publish_conversation(agent.history.so_far());
     }
 

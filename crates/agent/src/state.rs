@@ -8,6 +8,7 @@ pub mod ask;
 pub mod commands;
 pub mod compact_policy;
 pub mod config;
+pub mod deferral;
 pub mod dispatch;
 pub mod env_files;
 pub mod era;

@@ -4,6 +4,10 @@
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::hooks::tools::Before;
+use crate::record::tool_call::ToolCall;
+use crate::state::agent::AgentHandle;
+
 /// Whether a call is the only one of its answer, as far as is known while the answer streams in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Siblings {
@@ -21,4 +25,14 @@ impl Siblings {
             known = from.wait_for(|siblings| *siblings != Self::Unknown) => known.map_or(Self::Unknown, |known| *known),
         }
     }
+}
+
+/// The call runs like any other, and the host is told why.
+pub async fn ignore_deferral(agent: &AgentHandle, call: &ToolCall, before: &mut Before) {
+    let text = format!(
+        "a hook put {} off, which works only for a call that is alone in its answer: it goes on",
+        call.name
+    );
+    agent.session.trouble("defer_ignored", &text).await;
+    before.verdict = None;
 }

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::permit::{Permitted, permit};
-use crate::call::siblings::Siblings;
+use crate::call::siblings::{self, Siblings};
 use crate::hooks;
 use crate::record::answer::UNPARSED_INPUT;
 use crate::record::tool_call::{Answered, CallEnd, DescribedInput, ToolCall};
@@ -177,14 +177,7 @@ async fn told_to_hooks(
     if before.puts_off() {
         match Siblings::known(siblings, cancel).await {
             Siblings::None => return Err(CallEnd::Deferred(Box::new(call))),
-            Siblings::Some => {
-                let text = format!(
-                    "a hook put {} off, which works only for a call that is alone in its answer: it goes on",
-                    call.name
-                );
-                agent.session.trouble("defer_ignored", &text).await;
-                before.verdict = None;
-            }
+            Siblings::Some => siblings::ignore_deferral(agent, &call, &mut before).await,
             Siblings::Unknown => {}
         }
     }

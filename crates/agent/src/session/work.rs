@@ -4,7 +4,6 @@
 use lathe_protocol::Outbound;
 
 use crate::commands;
-use crate::record::tool_call::ToolCall;
 use crate::state::dispatch::Invocation;
 use crate::turn::Turn;
 use crate::turn::announce::init_frame;
@@ -26,11 +25,7 @@ pub(crate) enum Work {
 }
 
 /// Does what a turn is for; with the id of the command that it was, where that is no prompt's.
-pub(crate) async fn outcome_of(
-    turn: &mut Turn<'_>,
-    work: Work,
-    deferred: Option<ToolCall>,
-) -> (Outcome, Option<String>) {
+pub(crate) async fn outcome_of(turn: &mut Turn<'_>, work: Work) -> (Outcome, Option<String>) {
     let (taken_up, command) = match work {
         Work::Command(call) => return (commands::run(turn, call).await, None),
         Work::Nothing { text } => {
@@ -41,9 +36,9 @@ pub(crate) async fn outcome_of(
             turn.mark_interrupted(Phase::Streaming).await;
             return (Outcome::Interrupted(Phase::Streaming), None);
         }
-        Work::Answer => (turn.take_up(deferred).await, None),
+        Work::Answer => (turn.take_up().await, None),
         Work::TakeUp { command } => {
-            let taken_up = turn.take_up(deferred).await;
+            let taken_up = turn.take_up().await;
             let init = init_frame(&turn.agent.handle, None);
             turn.session.emit(Outbound::system(init)).await;
             if taken_up.is_none() {

@@ -20,6 +20,7 @@ use crate::record::history::{History, Size};
 use crate::record::journal::Journal;
 use crate::state::compact_policy::{CompactChoice, Compaction};
 use crate::state::config::{AgentConfig, ModelChoice, TurnLimits};
+use crate::state::deferral::Deferral;
 use crate::state::frames::Frames;
 use crate::state::instructions::Instructions;
 use crate::state::prompt::SystemPrompt;
@@ -36,6 +37,8 @@ pub struct Agent {
     pub compaction: Compaction,
     /// Memory files, and what of them may still become due.
     pub(crate) instructions: Instructions,
+    /// The call that a hook deferred.
+    pub(crate) deferral: Deferral,
     /// When its turns have to stop.
     pub limits: TurnLimits,
     /// Where the shell stood when hooks last heard of it.
@@ -293,6 +296,7 @@ impl Agent {
             history: History::default(),
             journal: config.journal,
             compaction: Compaction::default(),
+            deferral: Deferral::default(),
             instructions: Instructions::new(config.memory),
             limits: config.limits,
         }
@@ -314,6 +318,7 @@ impl Agent {
         self.journal.begin_anew(session_id);
         session.totals().begin_anew();
         self.compaction = Compaction::default();
+        self.deferral = Deferral::default();
         self.handle.workspace.forget_files();
         self.history = History::default();
         self.begin_instructions_anew();

@@ -20,16 +20,16 @@ impl Turn<'_> {
     /// The call is put off: the transcript says so, and the turn ends.
     pub(crate) fn put_off(&mut self, call: ToolCall) -> RoundEnd {
         self.agent.mark_call("hook_deferred_tool", &call);
-        self.stats.deferred = Some(call);
+        self.agent.deferral.set(call);
         RoundEnd::Deferred
     }
 
     /// Runs a call that was put off before anything else is done; how the turn ends, if it ends with that.
-    pub(crate) async fn take_up(&mut self, call: Option<ToolCall>) -> Option<Outcome> {
-        let call = call?;
+    pub(crate) async fn take_up(&mut self) -> Option<Outcome> {
+        let call = self.agent.deferral.take()?;
         let call = PreparedCall::new(&self.agent.handle, call);
         if let Err(Refused::NoTool) = &call.tool {
-            self.stats.deferred = Some(call.call);
+            self.agent.deferral.set(call.call);
             return Some(Outcome::Ended(Ending::DeferredUnavailable));
         }
         let (_known, alone) = watch::channel(Siblings::None);

@@ -183,7 +183,7 @@ fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
     result.result = Some(String::new());
     result.stop_reason = Some(reason.to_owned());
     result.terminal_reason = Some(reason.to_owned());
-    result.deferred_tool_use = turn.stats.deferred.as_ref().map(|call| DeferredToolUse {
+    result.deferred_tool_use = turn.agent.deferral.call().map(|call| DeferredToolUse {
         id: call.id.clone(),
         name: call.name.clone(),
         input: call.input.clone(),

@@ -6,7 +6,6 @@ use lathe_models::ModelError;
 use lathe_protocol::{InboundUser, PermissionDenial, Usage};
 use serde_json::Value;
 
-use crate::record::tool_call::ToolCall;
 use crate::turn::decide::Nudges;
 use crate::turn::structured::Structured;
 
@@ -34,8 +33,6 @@ pub struct Stats {
     pub usage: Usage,
     pub denials: Vec<PermissionDenial>,
     pub structured: Structured,
-    /// The call that a hook put off.
-    pub deferred: Option<ToolCall>,
     pub last_text: String,
     pub stop_reason: Option<String>,
     /// The API's id of the last answer.
@@ -71,7 +68,6 @@ impl Stats {
             usage: Usage::default(),
             denials: Vec::new(),
             structured: Structured::default(),
-            deferred: None,
             last_text: String::new(),
             stop_reason: None,
             answer_id: String::new(),

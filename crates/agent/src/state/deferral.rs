@@ -1,0 +1,46 @@
+//! The call that a `PreToolUse` hook deferred, between the turn that ended with it and the turn that resumes it. At most
+//! one waits in a conversation. Whether a call may be deferred is decided in `call/siblings.rs`; what a turn does with
+//! one is `turn/deferred.rs`.
+
+use lathe_transcript::DeferredCall;
+
+use crate::record::tool_call::ToolCall;
+
+/// The deferred call of an agent, if there is one.
+#[derive(Debug, Default)]
+pub struct Deferral {
+    call: Option<ToolCall>,
+    /// Whether it is resumed even if no prompt arrives: only the call that a session was resumed with.
+    resumes_without_prompt: bool,
+}
+
+impl Deferral {
+    /// The call that an earlier run of the session deferred.
+    pub fn from_earlier_run(call: Option<DeferredCall>) -> Self {
+        let call = call.map(ToolCall::put_off_earlier);
+        Self { resumes_without_prompt: call.is_some(), call }
+    }
+
+    pub fn call(&self) -> Option<&ToolCall> {
+        self.call.as_ref()
+    }
+
+    pub fn resumes_without_prompt(&self) -> bool {
+        self.resumes_without_prompt
+    }
+
+    /// A hook deferred this call.
+    pub fn set(&mut self, call: ToolCall) {
+        self.call = Some(call);
+    }
+
+    /// The call, for the turn that resumes it.
+    pub fn take(&mut self) -> Option<ToolCall> {
+        self.call.take()
+    }
+
+    /// A turn begins. Whatever it does, the call waits for prompts from now on.
+    pub fn turn_began(&mut self) {
+        self.resumes_without_prompt = false;
+    }
+}
