@@ -12,9 +12,9 @@ use lathe_agent::Journal;
 use lathe_agent::{Beginning, CompactPolicy, Switch};
 use lathe_agent::{Reloaded, SettingsAccess};
 use lathe_permissions::RuleSource;
-use lathe_protocol::{PermissionBehavior, PermissionUpdate};
+use lathe_protocol::{PermissionBehavior, PermissionUpdate, SettingsSource};
+use lathe_settings::Changed;
 use lathe_settings::memory::{self, MemoryRequest};
-use lathe_settings::{Changed, Source};
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{Durability, ResumeAt, TranscriptWriter, load_for_resume};
 use serde_json::{Value, json};
@@ -829,14 +829,15 @@ impl SettingsAccess for Edited {
         Ok(())
     }
     fn changed(&self) -> Vec<Changed> {
-        let file = Changed { source: Source::User, path: "/s/settings.json".into() };
+        let file = Changed { source: SettingsSource::User, path: "/s/settings.json".into() };
         self.changed.swap(false, Ordering::Relaxed).then_some(file).into_iter().collect()
     }
     fn reload(&self, _files: &[Changed]) -> Reloaded {
         self.current().unwrap()
     }
     fn current(&self) -> Option<Reloaded> {
-        let rule = |text: &str| (PermissionBehavior::Deny, RuleSource::UserSettings, text.into());
+        let rule =
+            |text: &str| (PermissionBehavior::Deny, RuleSource::Settings(SettingsSource::User), text.into());
         Some(Reloaded {
             compaction: *self.compaction.lock().unwrap(),
             rules: self.denies.lock().unwrap().map(rule).into_iter().collect(),

@@ -13,9 +13,9 @@ use lathe_agent::Setup as SetupHooks;
 use lathe_agent::{FrameOptions, PromptSurface};
 use lathe_agent::{Reloaded, SettingsAccess};
 use lathe_hooks::HookSource;
-use lathe_protocol::{PermissionBehavior, PermissionMode, PermissionUpdate};
+use lathe_protocol::{PermissionBehavior, PermissionMode, PermissionUpdate, SettingsSource};
+use lathe_settings::Changed;
 use lathe_settings::memory::{self, MemoryRequest};
-use lathe_settings::{Changed, Source};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -547,7 +547,7 @@ impl SettingsAccess for Edited {
     }
 }
 
-fn edited(source: Source, reloaded: Reloaded) -> Arc<Edited> {
+fn edited(source: SettingsSource, reloaded: Reloaded) -> Arc<Edited> {
     let changed = vec![Changed { source, path: "/s/settings.json".into() }];
     Arc::new(Edited {
         changed: Mutex::new(changed),
@@ -557,12 +557,15 @@ fn edited(source: Source, reloaded: Reloaded) -> Arc<Edited> {
 }
 
 fn denying() -> Reloaded {
-    let rule =
-        (PermissionBehavior::Deny, lathe_permissions::RuleSource::UserSettings, "Bash(touch *)".into());
+    let rule = (
+        PermissionBehavior::Deny,
+        lathe_permissions::RuleSource::Settings(SettingsSource::User),
+        "Bash(touch *)".into(),
+    );
     let hooks = serde_json::from_value(on("PreToolUse", command("cat >> new-hook"))).unwrap();
     Reloaded {
         rules: vec![rule],
-        hooks: vec![(HookSource::User, hooks)],
+        hooks: vec![(HookSource::Settings(SettingsSource::User), hooks)],
         problems: vec!["/s/settings.json:3:1: something is odd".to_owned()],
         ..Reloaded::default()
     }
@@ -576,7 +579,7 @@ async fn changed_settings_take_effect_with_the_next_turn() {
         "PreToolUse": [{"hooks": [command("cat >> old-hook")]}],
     });
     let mut setup = hooked(json!([bash("touch made"), {"text": "done"}]), folder.path(), old);
-    setup.settings = edited(Source::User, denying());
+    setup.settings = edited(SettingsSource::User, denying());
     let (frames, _) = run(setup, &["go"]).await;
     assert!(!folder.path().join("made").exists(), "the new rule counts");
     assert!(folder.path().join("new-hook").exists() && !folder.path().join("old-hook").exists());
@@ -591,7 +594,7 @@ async fn changed_settings_take_effect_with_the_next_turn() {
 
 #[tokio::test]
 async fn a_hook_may_keep_a_change_out_but_not_the_administrators() {
-    for (source, kept_out) in [(Source::Project, true), (Source::Policy, false)] {
+    for (source, kept_out) in [(SettingsSource::Project, true), (SettingsSource::Policy, false)] {
         let folder = tempdir().unwrap();
         let hooks = on("ConfigChange", answers(&json!({"decision": "block", "reason": "frozen"})));
         let mut setup = hooked(json!([bash("touch made"), {"text": "done"}]), folder.path(), hooks);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use lathe_protocol::settings::HooksSettings;
-use lathe_protocol::{HookEvent, HookInput};
+use lathe_protocol::{EnabledHooks, HookEvent, HookInput};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -31,24 +31,11 @@ const SESSION_END_BUDGET: Duration = Duration::from_millis(1500);
 /// More than this cannot be configured for the end of a session.
 const MAX_SESSION_END_BUDGET: Duration = Duration::from_secs(60);
 
-/// Which hooks run at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Enabled {
-    /// All of them.
-    #[default]
-    All,
-    /// Those of managed settings and those of the host: `allowManagedHooksOnly`, or `disableAllHooks`
-    /// outside managed settings.
-    ManagedAndHost,
-    /// None: `disableAllHooks` in managed settings.
-    Nothing,
-}
-
 /// What settings say about hooks as a whole.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
     /// Which hooks run at all.
-    pub enabled: Enabled,
+    pub enabled: EnabledHooks,
     /// `allowedHttpHookUrls`; none means every address.
     pub allowed_http_urls: Option<Vec<String>>,
     /// `httpHookAllowedEnvVars`; none leaves it to each hook.
@@ -62,7 +49,7 @@ pub struct EngineOptions {
 impl Default for EngineOptions {
     fn default() -> Self {
         Self {
-            enabled: Enabled::All,
+            enabled: EnabledHooks::All,
             allowed_http_urls: None,
             http_env_vars: None,
             session_end_budget: None,
@@ -120,7 +107,7 @@ impl HookEngine {
     }
 
     /// What is registered, and which of it runs.
-    pub(crate) fn registered(&self) -> (Arc<Registry>, Enabled) {
+    pub(crate) fn registered(&self) -> (Arc<Registry>, EnabledHooks) {
         let state = self.state();
         (state.registry, state.options.enabled)
     }

@@ -38,7 +38,7 @@ mod source;
 mod text;
 
 pub use background::AsyncResult;
-pub use engine::{Enabled, EngineOptions, HookEngine, MAX_ASYNC, MAX_PARALLEL, RunContext};
+pub use engine::{EngineOptions, HookEngine, MAX_ASYNC, MAX_PARALLEL, RunContext};
 pub use frames::HookFrame;
 pub use limit::{HookLimit, START_PATIENCE};
 pub use listing::ListedHook;

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use lathe_protocol::HookEvent;
+use lathe_protocol::{EnabledHooks, HookEvent};
 
-use crate::engine::{Enabled, HookEngine};
+use crate::engine::HookEngine;
 use crate::registry::Kind;
 use crate::source::HookSource;
 
@@ -36,7 +36,7 @@ impl HookEngine {
         let (registry, enabled) = self.registered();
         let runs: Vec<_> = registry.hooks(enabled).map(std::sync::Arc::as_ptr).collect();
         registry
-            .hooks(Enabled::All)
+            .hooks(EnabledHooks::All)
             .map(|hook| {
                 let (kind, what) = match &hook.kind {
                     Kind::Command(command) => ("command", command.command.clone()),
@@ -62,22 +62,18 @@ impl HookEngine {
 
     /// Whether only hooks of managed settings and of the host run.
     pub fn only_managed(&self) -> bool {
-        self.registered().1 == Enabled::ManagedAndHost
+        self.registered().1 == EnabledHooks::ManagedAndHost
     }
 
     /// Whether no hook runs at all.
     pub fn none_runs(&self) -> bool {
-        self.registered().1 == Enabled::Nothing
+        self.registered().1 == EnabledHooks::Nothing
     }
 }
 
 fn source_name(source: &HookSource) -> &'static str {
     match source {
-        HookSource::Policy => "policySettings",
-        HookSource::User => "userSettings",
-        HookSource::Project => "projectSettings",
-        HookSource::Local => "localSettings",
-        HookSource::Flag => "flagSettings",
+        HookSource::Settings(source) => source.as_str(),
         HookSource::Plugin(_) => "plugin",
         HookSource::Skill(_) => "skill",
         HookSource::Agent(_) => "agent",

@@ -12,9 +12,8 @@ use std::time::Duration;
 
 use lathe_protocol::control::HookCallbackMatcher;
 use lathe_protocol::settings::{CommandHook, HookCommon, HookHandler, HooksSettings, HttpHook, PromptHook};
-use lathe_protocol::{HookEvent, HookInput};
+use lathe_protocol::{EnabledHooks, HookEvent, HookInput, SettingsSource};
 
-use crate::engine::Enabled;
 use crate::event::{facts, is_about_a_call, subject, tool_call};
 use crate::matcher::Matcher;
 use crate::services::RuleMatcher;
@@ -139,16 +138,18 @@ impl Registry {
         Self { sources }
     }
 
-    pub fn hooks(&self, enabled: Enabled) -> impl Iterator<Item = &Arc<Registered>> {
+    pub fn hooks(&self, enabled: EnabledHooks) -> impl Iterator<Item = &Arc<Registered>> {
         let sources = self.sources.iter().filter(move |(source, _)| match enabled {
-            Enabled::All => true,
-            Enabled::ManagedAndHost => matches!(source, HookSource::Policy | HookSource::Callbacks),
-            Enabled::Nothing => false,
+            EnabledHooks::All => true,
+            EnabledHooks::ManagedAndHost => {
+                matches!(source, HookSource::Settings(SettingsSource::Policy) | HookSource::Callbacks)
+            }
+            EnabledHooks::Nothing => false,
         });
         sources.flat_map(|(_, hooks)| hooks)
     }
 
-    pub fn listens(&self, event: &HookEvent, enabled: Enabled) -> bool {
+    pub fn listens(&self, event: &HookEvent, enabled: EnabledHooks) -> bool {
         self.hooks(enabled).any(|hook| hook.event == *event)
     }
 
@@ -156,7 +157,7 @@ impl Registry {
     pub fn select(
         &self,
         input: &HookInput,
-        enabled: Enabled,
+        enabled: EnabledHooks,
         rules: &dyn RuleMatcher,
     ) -> Vec<Arc<Registered>> {
         let event = input.event_name();
@@ -174,12 +175,12 @@ impl Registry {
     }
 
     /// The largest timeout that somebody configured for an event.
-    pub fn longest_timeout(&self, event: &HookEvent, enabled: Enabled) -> Option<Duration> {
+    pub fn longest_timeout(&self, event: &HookEvent, enabled: EnabledHooks) -> Option<Duration> {
         self.hooks(enabled).filter(|hook| hook.event == *event).filter_map(|hook| hook.timeout).max()
     }
 
     /// The file names that FileChanged hooks name.
-    pub fn watched_names(&self, enabled: Enabled) -> Vec<String> {
+    pub fn watched_names(&self, enabled: EnabledHooks) -> Vec<String> {
         let hooks = self.hooks(enabled).filter(|hook| hook.event == HookEvent::FileChanged);
         let names = hooks.flat_map(|hook| hook.matcher_text.split('|')).map(str::trim);
         let mut names: Vec<String> =

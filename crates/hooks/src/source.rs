@@ -1,23 +1,18 @@
-//! Where hooks come from. The order of the variants is the order in which their answers are merged, so that
-//! what an administrator set up speaks before what a project or a host did.
+//! Where hooks come from. `HookSource::slot` is the order in which their answers are merged, so that what an
+//! administrator set up speaks before what a project or a host did. It is not the precedence of settings: `--settings`
+//! comes after the files.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
+use lathe_protocol::SettingsSource;
+
 /// Who registered a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookSource {
-    /// Managed settings of the machine.
-    Policy,
-    /// The user's settings file.
-    User,
-    /// The project's settings file.
-    Project,
-    /// The project's local settings file.
-    Local,
-    /// `--settings`.
-    Flag,
+    /// A settings file, or `--settings`.
+    Settings(SettingsSource),
     /// A plugin.
     Plugin(PluginSource),
     /// The frontmatter of a skill, by its name.
@@ -46,7 +41,7 @@ impl HookSource {
     /// What `decision_reason_hook_source` calls it, where that is known.
     pub fn wire_name(&self) -> Option<&'static str> {
         match self {
-            Self::Policy | Self::User | Self::Project | Self::Local | Self::Flag => Some("settings"),
+            Self::Settings(_) => Some("settings"),
             Self::Plugin(_) | Self::Skill(_) | Self::Agent(_) | Self::Callbacks => None,
         }
     }
@@ -54,11 +49,11 @@ impl HookSource {
     /// Rank and name: two sources with the same slot replace each other.
     pub(crate) fn slot(&self) -> (u8, &str) {
         match self {
-            Self::Policy => (0, ""),
-            Self::User => (1, ""),
-            Self::Project => (2, ""),
-            Self::Local => (3, ""),
-            Self::Flag => (4, ""),
+            Self::Settings(SettingsSource::Policy) => (0, ""),
+            Self::Settings(SettingsSource::User) => (1, ""),
+            Self::Settings(SettingsSource::Project) => (2, ""),
+            Self::Settings(SettingsSource::Local) => (3, ""),
+            Self::Settings(SettingsSource::Flag) => (4, ""),
             Self::Plugin(plugin) => (5, &plugin.name),
             Self::Skill(name) => (6, name),
             Self::Agent(id) => (7, id),
@@ -69,14 +64,7 @@ impl HookSource {
     pub(crate) fn plugin(&self) -> Option<&PluginSource> {
         match self {
             Self::Plugin(plugin) => Some(plugin),
-            Self::Policy
-            | Self::User
-            | Self::Project
-            | Self::Local
-            | Self::Flag
-            | Self::Skill(_)
-            | Self::Agent(_)
-            | Self::Callbacks => None,
+            Self::Settings(_) | Self::Skill(_) | Self::Agent(_) | Self::Callbacks => None,
         }
     }
 }
@@ -84,11 +72,7 @@ impl HookSource {
 impl fmt::Display for HookSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Policy => f.write_str("managed settings"),
-            Self::User => f.write_str("user settings"),
-            Self::Project => f.write_str("project settings"),
-            Self::Local => f.write_str("local settings"),
-            Self::Flag => f.write_str("--settings"),
+            Self::Settings(source) => source.fmt(f),
             Self::Plugin(plugin) => write!(f, "plugin {}", plugin.name),
             Self::Skill(name) => write!(f, "skill {name}"),
             Self::Agent(id) => write!(f, "agent {id}"),

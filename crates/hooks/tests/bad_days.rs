@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use lathe_hooks::{Consequence, EngineOptions, HookSource, MAX_TEXT_CHARS, Outcome, ProblemKind, RunContext};
+use lathe_protocol::SettingsSource;
 use lathe_protocol::hooks::HookPermissionDecision;
 use serde_json::{Value, json};
 use support::{Bench, Reply, gone, in_time, input, pid_in};
@@ -139,7 +140,13 @@ async fn hooks_that_do_not_start_or_die_are_reported() {
     std::fs::write(bench.path("not-executable"), "#!/bin/sh\n").unwrap();
     for program in ["no-such-program-here", bench.path("not-executable").to_str().unwrap()] {
         let handler = json!({ "type": "command", "command": program, "args": [] });
-        assert_eq!(bench.register(HookSource::User, json!({ "PreToolUse": [{ "hooks": [handler] }] })), []);
+        assert_eq!(
+            bench.register(
+                HookSource::Settings(SettingsSource::User),
+                json!({ "PreToolUse": [{ "hooks": [handler] }] })
+            ),
+            []
+        );
         let outcome = bench.run(&input("PreToolUse", json!({}))).await;
         assert!(matches!(only_problem(&outcome), ProblemKind::NotStarted(_)), "{program}");
         assert_eq!(outcome.permission, None);
@@ -213,7 +220,13 @@ async fn dropping_a_run_kills_its_hooks() {
 async fn session_end(hooks: Value, budget: Option<Duration>, limit: f64) {
     let options = EngineOptions { session_end_budget: budget, ..EngineOptions::default() };
     let bench = Bench::with_options(options);
-    assert_eq!(bench.register(HookSource::User, json!({ "SessionEnd": [{ "hooks": hooks }] })), []);
+    assert_eq!(
+        bench.register(
+            HookSource::Settings(SettingsSource::User),
+            json!({ "SessionEnd": [{ "hooks": hooks }] })
+        ),
+        []
+    );
     let started = Instant::now();
     let outcome = bench.run(&input("SessionEnd", json!({}))).await;
     let took = started.elapsed().as_secs_f64();

@@ -5,11 +5,9 @@ mod support;
 
 use std::sync::atomic::Ordering;
 
-use lathe_hooks::{
-    Enabled, EngineOptions, HookSource, MAX_PARALLEL, Outcome, ProblemKind, PromptError, WarningKind,
-};
-use lathe_protocol::HookEvent;
+use lathe_hooks::{EngineOptions, HookSource, MAX_PARALLEL, Outcome, ProblemKind, PromptError, WarningKind};
 use lathe_protocol::hooks::HookPermissionDecision;
+use lathe_protocol::{EnabledHooks, HookEvent, SettingsSource};
 use serde_json::{Value, json};
 use support::{Bench, input};
 
@@ -30,19 +28,19 @@ fn prompt() -> lathe_protocol::HookInput {
 async fn sources_speak_in_their_order_and_replace_themselves() {
     let bench = Bench::new();
     for (source, name) in [
-        (HookSource::Flag, "flag"),
+        (HookSource::Settings(SettingsSource::Flag), "flag"),
         (HookSource::Skill("s".into()), "skill"),
-        (HookSource::Local, "local"),
-        (HookSource::User, "user"),
-        (HookSource::Policy, "policy"),
-        (HookSource::Project, "project"),
-        (HookSource::User, "user2"),
+        (HookSource::Settings(SettingsSource::Local), "local"),
+        (HookSource::Settings(SettingsSource::User), "user"),
+        (HookSource::Settings(SettingsSource::Policy), "policy"),
+        (HookSource::Settings(SettingsSource::Project), "project"),
+        (HookSource::Settings(SettingsSource::User), "user2"),
     ] {
         assert_eq!(bench.register(source, says(name)), []);
     }
     let outcome = bench.run(&prompt()).await;
     assert_eq!(texts(&outcome), ["policy", "user2", "project", "local", "flag", "skill"]);
-    assert_eq!(bench.register(HookSource::User, json!({})), []);
+    assert_eq!(bench.register(HookSource::Settings(SettingsSource::User), json!({})), []);
     assert_eq!(texts(&bench.run(&prompt()).await), ["policy", "project", "local", "flag", "skill"]);
 }
 
@@ -63,8 +61,14 @@ async fn the_same_work_is_done_once() {
     let other = json!({ "type": "command", "command": "echo", "args": ["same"] });
     let conditional = json!({ "type": "command", "command": "echo same", "if": "Bash(ls)" });
     let hooks = |handlers: Value| json!({ "PreToolUse": [{ "hooks": handlers }] });
-    assert_eq!(bench.register(HookSource::User, hooks(json!([same, same, other]))), []);
-    assert_eq!(bench.register(HookSource::Project, hooks(json!([same, conditional]))), []);
+    assert_eq!(
+        bench.register(HookSource::Settings(SettingsSource::User), hooks(json!([same, same, other]))),
+        []
+    );
+    assert_eq!(
+        bench.register(HookSource::Settings(SettingsSource::Project), hooks(json!([same, conditional]))),
+        []
+    );
     let outcome = bench.run(&input("PreToolUse", json!({}))).await;
     assert_eq!(outcome.ran, 3);
 }
@@ -84,7 +88,10 @@ async fn conditions_are_about_the_call() {
         assert_eq!(outcome.ran, ran, "{rule}");
     }
     let bench = Bench::new();
-    let warnings = bench.register(HookSource::User, json!({ "Stop": [{ "hooks": [handler("Bash(git)")] }] }));
+    let warnings = bench.register(
+        HookSource::Settings(SettingsSource::User),
+        json!({ "Stop": [{ "hooks": [handler("Bash(git)")] }] }),
+    );
     assert!(matches!(warnings[0].kind, WarningKind::NeverRuns(_)));
     assert_eq!(bench.run(&input("Stop", json!({}))).await.ran, 0);
 }
@@ -126,19 +133,19 @@ async fn matchers_look_at_what_the_event_is_about() {
 #[tokio::test]
 async fn switches() {
     for (enabled, expected) in [
-        (Enabled::All, vec!["policy", "user"]),
-        (Enabled::ManagedAndHost, vec!["policy"]),
-        (Enabled::Nothing, vec![]),
+        (EnabledHooks::All, vec!["policy", "user"]),
+        (EnabledHooks::ManagedAndHost, vec!["policy"]),
+        (EnabledHooks::Nothing, vec![]),
     ] {
         let bench = Bench::new();
         bench.engine.set_options(EngineOptions { enabled, ..EngineOptions::default() });
-        assert_eq!(bench.register(HookSource::User, says("user")), []);
-        assert_eq!(bench.register(HookSource::Policy, says("policy")), []);
+        assert_eq!(bench.register(HookSource::Settings(SettingsSource::User), says("user")), []);
+        assert_eq!(bench.register(HookSource::Settings(SettingsSource::Policy), says("policy")), []);
         assert_eq!(bench.callbacks(json!({ "UserPromptSubmit": [{ "hookCallbackIds": ["h"] }] })), []);
         let outcome = bench.run(&prompt()).await;
         assert_eq!(texts(&outcome), expected);
-        assert_eq!(bench.host.called().len(), usize::from(enabled != Enabled::Nothing));
-        assert_eq!(bench.engine.listens(&HookEvent::UserPromptSubmit), enabled != Enabled::Nothing);
+        assert_eq!(bench.host.called().len(), usize::from(enabled != EnabledHooks::Nothing));
+        assert_eq!(bench.engine.listens(&HookEvent::UserPromptSubmit), enabled != EnabledHooks::Nothing);
         assert!(!bench.engine.listens(&HookEvent::Stop));
     }
 }
@@ -177,7 +184,7 @@ async fn a_skill_can_have_hooks_that_run_once() {
     assert_eq!(bench.run(&ran("Read")).await.ran, 0);
     assert_eq!(bench.run(&ran("Bash")).await.ran, 1);
     assert_eq!(bench.run(&ran("Bash")).await.ran, 0);
-    assert_eq!(bench.register(HookSource::User, hooks), []);
+    assert_eq!(bench.register(HookSource::Settings(SettingsSource::User), hooks), []);
     for _ in 0..2 {
         assert_eq!(bench.run(&ran("Bash")).await.ran, 1);
     }
@@ -188,7 +195,7 @@ async fn what_makes_no_sense_is_said_once_at_registration() {
     let bench = Bench::new();
     let command = json!({ "type": "command", "command": "true" });
     let warnings = bench.register(
-        HookSource::Project,
+        HookSource::Settings(SettingsSource::Project),
         json!({
             "PreToolUze": [{ "hooks": [command] }],
             "PreToolUse": [

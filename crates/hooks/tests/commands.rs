@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use lathe_hooks::{ContextKind, EngineOptions, HookFrame, HookSource, Outcome, PluginSource, ProblemKind};
+use lathe_protocol::SettingsSource;
 use lathe_protocol::hooks::{HookPermissionDecision, PermissionRequestDecision};
 use serde_json::{Value, json};
 use support::{Bench, file, in_time, input};
@@ -266,7 +267,7 @@ async fn progress_is_all_that_was_printed_so_far() {
     let command = "echo one; while [ ! -e 1 ]; do sleep 0.01; done; echo two >&2; \
                    while [ ! -e 2 ]; do sleep 0.01; done; echo three";
     let hooks = json!({ "Stop": [{ "hooks": [{ "type": "command", "command": command }] }] });
-    assert_eq!(bench.register(HookSource::User, hooks), []);
+    assert_eq!(bench.register(HookSource::Settings(SettingsSource::User), hooks), []);
     let event = input("Stop", json!({}));
     let watch = async {
         for (output, flag) in [("one\n", "1"), ("one\ntwo\n", "2")] {

@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use lathe_hooks::{AsyncResult, HookSource, MAX_ASYNC, Outcome, ProblemKind};
+use lathe_protocol::SettingsSource;
 use serde_json::{Value, json};
 use support::{Bench, file, gone, in_time, input, is_alive, pid_in};
 
@@ -151,7 +152,11 @@ async fn there_are_only_so_many() {
     let bench = Bench::new();
     let handlers: Vec<Value> =
         (0..MAX_ASYNC + 1).map(|n| handler(&format!("echo {n}; {WAIT}"), json!({ "async": true }))).collect();
-    assert_eq!(bench.register(HookSource::User, json!({ "Stop": [{ "hooks": handlers }] })), []);
+    assert_eq!(
+        bench
+            .register(HookSource::Settings(SettingsSource::User), json!({ "Stop": [{ "hooks": handlers }] })),
+        []
+    );
     let event = input("Stop", json!({}));
     let outcome = bench.run(&event).await;
     let [problem] = &outcome.problems[..] else { panic!("{:?}", outcome.problems) };

@@ -6,8 +6,8 @@ mod support;
 use std::path::Path;
 
 use lathe_hooks::{HookSource, RunContext};
-use lathe_protocol::HookInput;
 use lathe_protocol::hooks::{HookEventInput, HookPermissionDecision};
+use lathe_protocol::{HookInput, SettingsSource};
 use lathe_testkit::recordings;
 use serde_json::{Value, json};
 use support::{Bench, Reply, in_time};
@@ -210,7 +210,7 @@ async fn command_hooks_leave_the_frames_they_left() {
     let stop = &mut settings["hooks"]["Stop"][0]["hooks"][0]["command"];
     *stop = json!(stop.as_str().unwrap().replace("sleep 2; ", ""));
     let bench = Bench::new();
-    assert_eq!(bench.register(HookSource::Flag, settings["hooks"].clone()), []);
+    assert_eq!(bench.register(HookSource::Settings(SettingsSource::Flag), settings["hooks"].clone()), []);
     let tool = |name: &str| json!({ "tool_name": name });
     for (event, fields) in [
         ("SessionStart", json!({})),

@@ -6,8 +6,8 @@ mod support;
 use std::time::Duration;
 
 use lathe_hooks::{EngineOptions, HookLimit, HookSource, HttpError, Outcome, ProblemKind, START_PATIENCE};
-use lathe_protocol::HookInput;
 use lathe_protocol::hooks::{HookPermissionDecision, PermissionRequestDecision};
+use lathe_protocol::{HookInput, SettingsSource};
 use serde_json::json;
 use support::{Bench, in_time, input};
 use tokio::time::Instant;
@@ -184,7 +184,7 @@ fn limited(limit: &HookLimit, hook: serde_json::Value) -> Bench {
     let bench = Bench::with_limit(EngineOptions::default(), limit.clone());
     let hooks = json!([{ "hooks": [hook] }]);
     let hooks = json!({ "UserPromptSubmit": hooks, "PreToolUse": hooks });
-    assert_eq!(bench.register(HookSource::User, hooks), []);
+    assert_eq!(bench.register(HookSource::Settings(SettingsSource::User), hooks), []);
     bench
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use lathe_agent::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
 use lathe_agent::{CompactPolicy, Switch};
-use lathe_hooks::{Enabled, EngineOptions, HookSource};
-use lathe_protocol::PermissionUpdate;
+use lathe_hooks::{EngineOptions, HookSource};
 use lathe_protocol::settings::{HooksSettings, Settings};
-use lathe_settings::{Changed, HookSwitch, SettingsStack, Source};
+use lathe_protocol::{PermissionUpdate, SettingsSource};
+use lathe_settings::{Changed, SettingsStack};
 use serde_json::{Value, json};
 
 use crate::children::Children;
@@ -64,25 +64,14 @@ impl LiveSettings {
 
 /// The hooks of settings files, as the engine takes them.
 pub fn hooks_of(stack: &SettingsStack) -> Vec<(HookSource, HooksSettings)> {
-    let source = |source| match source {
-        Source::Policy => HookSource::Policy,
-        Source::Flag => HookSource::Flag,
-        Source::Local => HookSource::Local,
-        Source::Project => HookSource::Project,
-        Source::User => HookSource::User,
-    };
-    stack.hooks().into_iter().map(|sourced| (source(sourced.source), sourced.hooks)).collect()
+    stack.hooks().into_iter().map(|sourced| (HookSource::Settings(sourced.source), sourced.hooks)).collect()
 }
 
 /// What settings say about hooks as a whole.
 pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>) -> EngineOptions {
     let wanted = stack.effective();
     EngineOptions {
-        enabled: match stack.hook_switch() {
-            HookSwitch::All => Enabled::All,
-            HookSwitch::ManagedAndHost => Enabled::ManagedAndHost,
-            HookSwitch::Nothing => Enabled::Nothing,
-        },
+        enabled: stack.enabled_hooks(),
         allowed_http_urls: wanted.allowed_http_hook_urls,
         http_env_vars: wanted.http_hook_allowed_env_vars,
         session_end_budget,
@@ -125,11 +114,11 @@ impl SettingsAccess for LiveSettings {
     }
 
     fn update(&self, source: &str, settings: &Value) -> Result<(), String> {
-        let source = match source {
-            "localSettings" => Source::Local,
-            "userSettings" => Source::User,
-            other => return Err(format!("settings of {other} cannot be changed")),
-        };
+        let changeable = [SettingsSource::Local, SettingsSource::User];
+        let source = changeable
+            .into_iter()
+            .find(|known| known.as_str() == source)
+            .ok_or_else(|| format!("settings of {source} cannot be changed"))?;
         self.settings.stack().update(source, settings.clone()).map(drop).map_err(|error| error.to_string())
     }
 

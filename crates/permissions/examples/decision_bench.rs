@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use lathe_permissions::{EngineConfig, PermissionScopeConfig, RuleSource};
+use lathe_protocol::SettingsSource;
 use lathe_protocol::permission::PermissionBehavior;
 use serde_json::{Value, json};
 use support::Rig;
@@ -34,7 +35,7 @@ fn engine(root: &Path, rules: usize) -> Rig {
     ];
     for n in 0..rules {
         let (behavior, text) = kinds[n % kinds.len()];
-        engine.add_rules(behavior, RuleSource::UserSettings, [text(n)]);
+        engine.add_rules(behavior, RuleSource::Settings(SettingsSource::User), [text(n)]);
     }
     engine
 }

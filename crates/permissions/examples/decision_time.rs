@@ -14,6 +14,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lathe_permissions::{EngineConfig, PermissionScopeConfig, RuleSource};
+use lathe_protocol::SettingsSource;
 use lathe_protocol::permission::PermissionBehavior;
 use serde_json::{Value, json};
 use support::Rig;
@@ -38,7 +39,7 @@ fn engine(root: &Path, rules: usize) -> Rig {
             8 => (PermissionBehavior::Deny, format!("Bash(rm -rf dir{index} *)")),
             _ => (PermissionBehavior::Allow, format!("Bash(make target{index})")),
         };
-        let warnings = engine.add_rules(behavior, RuleSource::UserSettings, [rule]);
+        let warnings = engine.add_rules(behavior, RuleSource::Settings(SettingsSource::User), [rule]);
         assert!(warnings.is_empty(), "{warnings:?}");
     }
     engine

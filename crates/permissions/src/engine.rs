@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use lathe_protocol::CallSubject;
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
+use lathe_protocol::{CallSubject, SettingsSource};
 
 use crate::bash;
 use crate::decision::{Decision, Denied, Reason, ShownAs};
@@ -110,7 +110,10 @@ impl Engine {
         rule: &SourcedRule,
     ) -> Result<(), String> {
         let forbids = behavior != PermissionBehavior::Allow;
-        if !forbids && self.config.managed_allow_only && source != RuleSource::PolicySettings {
+        if !forbids
+            && self.config.managed_allow_only
+            && source != RuleSource::Settings(SettingsSource::Policy)
+        {
             return Err("only managed settings may allow something on this machine: ignored".to_owned());
         }
         let parsed = match Parsed::read(&rule.text) {
@@ -147,14 +150,16 @@ impl Engine {
             self.root.as_ref().map(|dir| vec![dir.written.clone(), dir.real.clone()]).unwrap_or_default();
         let home = self.config.home.clone();
         let anchors = match source {
-            RuleSource::UserSettings => self.config.config_dir.clone().into_iter().collect(),
-            RuleSource::FlagSettings => match rule.file.as_deref().and_then(Path::parent) {
+            RuleSource::Settings(SettingsSource::User) => {
+                self.config.config_dir.clone().into_iter().collect()
+            }
+            RuleSource::Settings(SettingsSource::Flag) => match rule.file.as_deref().and_then(Path::parent) {
                 Some(parent) => vec![parent.to_owned()],
                 None => roots.clone(),
             },
-            RuleSource::ProjectSettings
-            | RuleSource::LocalSettings
-            | RuleSource::PolicySettings
+            RuleSource::Settings(SettingsSource::Project)
+            | RuleSource::Settings(SettingsSource::Local)
+            | RuleSource::Settings(SettingsSource::Policy)
             | RuleSource::CliArg
             | RuleSource::Command
             | RuleSource::Session => roots.clone(),

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use lathe_protocol::permission::{PermissionMode, PermissionUpdate};
+use lathe_protocol::permission::{PermissionMode, PermissionUpdate, PermissionUpdateDestination};
 
 use crate::bash::rule_of_part;
 use crate::decision::Decision;
 use crate::engine::{Engine, Judged};
 use crate::question::PermissionQuestion;
-use crate::rule::{MatchedRule, rule_text};
+use crate::rule::{MatchedRule, RuleSource, rule_text};
 use crate::shell::commands::{Effect, effect};
 use crate::shell::value::Arg;
 use crate::shell::walk::{AssignedValue, Found, Opens, Step};
@@ -160,6 +160,10 @@ impl Explanation {
     }
 }
 
+fn place(destination: PermissionUpdateDestination) -> &'static str {
+    RuleSource::from(destination).as_str()
+}
+
 /// An update as a person would put it.
 fn in_words(update: &PermissionUpdate) -> String {
     match update {
@@ -167,13 +171,13 @@ fn in_words(update: &PermissionUpdate) -> String {
         | PermissionUpdate::ReplaceRules(rules)
         | PermissionUpdate::RemoveRules(rules) => {
             let texts: Vec<String> = rules.rules.iter().map(rule_text).collect();
-            format!("{} {} in {}", rules.behavior.as_str(), texts.join(", "), rules.destination.as_str())
+            format!("{} {} in {}", rules.behavior.as_str(), texts.join(", "), place(rules.destination))
         }
         PermissionUpdate::SetMode(mode) => {
-            format!("mode {} for the {}", mode.mode, mode.destination.as_str())
+            format!("mode {} for the {}", mode.mode, place(mode.destination))
         }
         PermissionUpdate::AddDirectories(dirs) | PermissionUpdate::RemoveDirectories(dirs) => {
-            format!("working directory {} for the {}", dirs.directories.join(", "), dirs.destination.as_str())
+            format!("working directory {} for the {}", dirs.directories.join(", "), place(dirs.destination))
         }
         PermissionUpdate::Unknown(_) => update.tag().to_owned(),
     }

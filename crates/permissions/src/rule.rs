@@ -7,22 +7,14 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use lathe_protocol::CallSubject;
 use lathe_protocol::permission::{PermissionBehavior, PermissionRule, PermissionUpdateDestination};
+use lathe_protocol::{CallSubject, SettingsSource};
 
 /// Where a rule was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RuleSource {
-    /// `settings.json` of the user.
-    UserSettings,
-    /// `.claude/settings.json` of the project.
-    ProjectSettings,
-    /// `.claude/settings.local.json` of the project.
-    LocalSettings,
-    /// `--settings`.
-    FlagSettings,
-    /// Managed settings of the machine.
-    PolicySettings,
+    /// A settings file, or `--settings`.
+    Settings(SettingsSource),
     /// `--allowedTools` and its kind.
     CliArg,
     /// The frontmatter of a slash command or skill.
@@ -35,11 +27,7 @@ impl RuleSource {
     /// The name on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::UserSettings => "userSettings",
-            Self::ProjectSettings => "projectSettings",
-            Self::LocalSettings => "localSettings",
-            Self::FlagSettings => "flagSettings",
-            Self::PolicySettings => "policySettings",
+            Self::Settings(source) => source.as_str(),
             Self::CliArg => "cliArg",
             Self::Command => "command",
             Self::Session => "session",
@@ -47,26 +35,12 @@ impl RuleSource {
     }
 }
 
-impl RuleSource {
-    /// Whether it is a settings file, which may be read again.
-    pub(crate) fn is_settings(self) -> bool {
-        match self {
-            Self::UserSettings
-            | Self::ProjectSettings
-            | Self::LocalSettings
-            | Self::FlagSettings
-            | Self::PolicySettings => true,
-            Self::CliArg | Self::Command | Self::Session => false,
-        }
-    }
-}
-
 impl From<PermissionUpdateDestination> for RuleSource {
     fn from(destination: PermissionUpdateDestination) -> Self {
         match destination {
-            PermissionUpdateDestination::UserSettings => Self::UserSettings,
-            PermissionUpdateDestination::ProjectSettings => Self::ProjectSettings,
-            PermissionUpdateDestination::LocalSettings => Self::LocalSettings,
+            PermissionUpdateDestination::UserSettings => Self::Settings(SettingsSource::User),
+            PermissionUpdateDestination::ProjectSettings => Self::Settings(SettingsSource::Project),
+            PermissionUpdateDestination::LocalSettings => Self::Settings(SettingsSource::Local),
             PermissionUpdateDestination::Session => Self::Session,
             PermissionUpdateDestination::CliArg => Self::CliArg,
         }

@@ -136,7 +136,7 @@ impl Engine {
         rules: impl IntoIterator<Item = (PermissionBehavior, RuleSource, SourcedRule)>,
     ) -> Vec<RuleWarning> {
         for behavior in [PermissionBehavior::Deny, PermissionBehavior::Ask, PermissionBehavior::Allow] {
-            self.keep_rules(behavior, |source, _| !source.is_settings());
+            self.keep_rules(behavior, |source, _| !matches!(source, RuleSource::Settings(_)));
         }
         let rules = rules.into_iter();
         rules.flat_map(|(behavior, source, rule)| self.add_rules(behavior, source, [rule])).collect()
@@ -175,12 +175,7 @@ fn texts(update: &RulesUpdate) -> Vec<String> {
 }
 
 fn lasting(destination: PermissionUpdateDestination, change: SettingsChange) -> Option<SettingsWrite> {
-    match destination {
-        PermissionUpdateDestination::UserSettings
-        | PermissionUpdateDestination::ProjectSettings
-        | PermissionUpdateDestination::LocalSettings => Some(SettingsWrite { destination, change }),
-        PermissionUpdateDestination::Session | PermissionUpdateDestination::CliArg => None,
-    }
+    destination.settings_source().map(|_| SettingsWrite { destination, change })
 }
 
 /// The settings file an update goes to.

@@ -12,7 +12,7 @@ use lathe_permissions::{
 use lathe_protocol::permission::{
     PermissionBehavior, PermissionMode, PermissionUpdate, PermissionUpdateDestination,
 };
-use lathe_protocol::{CallSubject, McpAccess};
+use lathe_protocol::{CallSubject, McpAccess, SettingsSource};
 use serde_json::{Value, json};
 use support::Rig;
 
@@ -47,7 +47,11 @@ fn project(mode: PermissionMode) -> Project {
 
 impl Project {
     fn with(mut self, behavior: PermissionBehavior, rules: &[&str]) -> Self {
-        let warnings = self.engine.add_rules(behavior, RuleSource::UserSettings, rules.iter().copied());
+        let warnings = self.engine.add_rules(
+            behavior,
+            RuleSource::Settings(SettingsSource::User),
+            rules.iter().copied(),
+        );
         assert_eq!(warnings, []);
         self
     }
@@ -165,12 +169,16 @@ fn modes_decide_as_the_matrix_says() {
 #[test]
 fn deny_beats_ask_beats_allow_whatever_the_source() {
     let mut project = project(PermissionMode::BypassPermissions);
-    project.engine.add_rules(Allow, RuleSource::PolicySettings, ["Bash(git push origin main)", "Bash"]);
+    project.engine.add_rules(
+        Allow,
+        RuleSource::Settings(SettingsSource::Policy),
+        ["Bash(git push origin main)", "Bash"],
+    );
     check_bash(&project, "git push origin main", "allow");
     project.engine.add_rules(Ask, RuleSource::Session, ["Bash(git push:*)"]);
     check_bash(&project, "git push origin main", "ask");
     check_bash(&project, "echo $(git push)", "ask");
-    project.engine.add_rules(Deny, RuleSource::ProjectSettings, ["Bash(git *)"]);
+    project.engine.add_rules(Deny, RuleSource::Settings(SettingsSource::Project), ["Bash(git *)"]);
     check_bash(&project, "git push origin main", "deny");
     check_bash(&project, "ls", "allow");
 }
@@ -183,7 +191,7 @@ fn the_deciding_rule_is_named_with_file_and_line() {
         file: Some("/home/u/.claude/settings.json".into()),
         line: Some(12),
     };
-    project.engine.add_rules(Deny, RuleSource::UserSettings, [rule]);
+    project.engine.add_rules(Deny, RuleSource::Settings(SettingsSource::User), [rule]);
     let decision = project.bash("ls && find . -exec rm {} \\;");
     let matched = decision.reason().rule().expect("a rule").to_string();
     assert_eq!(matched, "deny rule Bash(rm *) from userSettings (/home/u/.claude/settings.json:12)");
@@ -644,7 +652,7 @@ fn broken_rules_warn_and_fail_closed() {
     let mut project = project(PermissionMode::BypassPermissions);
     let warnings = project.engine.add_rules(
         Deny,
-        RuleSource::UserSettings,
+        RuleSource::Settings(SettingsSource::User),
         ["Bash(rm *", "WebSearch(x)", "", "Read(!x)"],
     );
     assert_eq!(warnings.len(), 4);
@@ -655,12 +663,15 @@ fn broken_rules_warn_and_fail_closed() {
     let mut project = self::project(PermissionMode::Default);
     let rules =
         ["Bash(npm *", "mcp__*", "*", "Write(src/**)", "WebFetch(example.com)", "not a rule", "Bash()"];
-    assert_eq!(project.engine.add_rules(Allow, RuleSource::UserSettings, rules).len(), rules.len());
+    assert_eq!(
+        project.engine.add_rules(Allow, RuleSource::Settings(SettingsSource::User), rules).len(),
+        rules.len()
+    );
     check_bash(&project, "npm test", "ask");
     check(&project, "mcp__s__t", json!({}), "ask");
     check(&project, "Write", json!({"file_path": "src/x"}), "ask");
     let rule = SourcedRule { text: "Bash(".to_owned(), file: Some("/x/settings.json".into()), line: Some(3) };
-    let warnings = project.engine.add_rules(Deny, RuleSource::ProjectSettings, [rule]);
+    let warnings = project.engine.add_rules(Deny, RuleSource::Settings(SettingsSource::Project), [rule]);
     assert!(
         warnings[0].to_string().starts_with("/x/settings.json:3: permission rule `Bash(`"),
         "{}",
@@ -843,8 +854,8 @@ fn nobody_to_ask_is_a_denial_that_says_so() {
 fn rules_for_mcp_tools_name_servers_and_tools() {
     let verdict = |allow: &[&str], deny: &[&str], tool: &str, server: Option<&str>| {
         let mut project = project(PermissionMode::Default);
-        project.engine.add_rules(Allow, RuleSource::UserSettings, allow.iter().copied());
-        project.engine.add_rules(Deny, RuleSource::UserSettings, deny.iter().copied());
+        project.engine.add_rules(Allow, RuleSource::Settings(SettingsSource::User), allow.iter().copied());
+        project.engine.add_rules(Deny, RuleSource::Settings(SettingsSource::User), deny.iter().copied());
         let input = json!({});
         let subject = match server {
             Some(server) => CallSubject::McpTool {

@@ -14,6 +14,7 @@ use lathe_permissions::{
     Decision, Denied, EngineConfig, PermissionScopeConfig, RuleSource, ShownAs, parse_rule_list,
     resolve_without_host,
 };
+use lathe_protocol::SettingsSource;
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode, PermissionUpdate};
 use lathe_testkit::recordings;
 use serde_json::Value;
@@ -146,7 +147,7 @@ fn engine(recording: &Recording, world: &World) -> Rig {
             .flatten()
             .map(|rule| world.here(rule.as_str().unwrap()))
             .collect();
-        engine.add_rules(behavior, RuleSource::FlagSettings, rules);
+        engine.add_rules(behavior, RuleSource::Settings(SettingsSource::Flag), rules);
     }
     if let Some(at) = recording.argv.iter().position(|arg| arg == "--allowedTools") {
         for rules in recording.argv[at + 1..].iter().take_while(|arg| !arg.starts_with("--")) {

@@ -17,7 +17,7 @@ use lathe_permissions::{
     Decision, Engine, EngineConfig, HookVerdict, PermissionScopeConfig, RuleSource, resolve_without_host,
 };
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
-use lathe_protocol::{CallSubject, McpAccess};
+use lathe_protocol::{CallSubject, McpAccess, SettingsSource};
 use serde_json::{Map, Value, json};
 use support::Rig;
 
@@ -205,7 +205,7 @@ fn read_rules(case: &Case, world: &World) -> Rules {
     let mut add = |behavior, source, texts: Vec<String>| {
         rules.rules.extend(texts.into_iter().map(|text| (behavior, source, world.translate(&text))));
     };
-    let project = RuleSource::ProjectSettings;
+    let project = RuleSource::Settings(SettingsSource::Project);
     for (behavior, word) in [(Allow, "allow"), (Deny, "deny"), (Ask, "ask")] {
         if let Some(texts) = named_list(text, &format!("permissions.{word}")) {
             add(behavior, project, texts);
@@ -213,8 +213,16 @@ fn read_rules(case: &Case, world: &World) -> Rules {
             add(behavior, project, texts);
         }
     }
-    add(Ask, RuleSource::PolicySettings, named_list(text, "managed.ask").unwrap_or_default());
-    add(Allow, RuleSource::UserSettings, named_list(text, "user.allow").unwrap_or_default());
+    add(
+        Ask,
+        RuleSource::Settings(SettingsSource::Policy),
+        named_list(text, "managed.ask").unwrap_or_default(),
+    );
+    add(
+        Allow,
+        RuleSource::Settings(SettingsSource::User),
+        named_list(text, "user.allow").unwrap_or_default(),
+    );
     if let Some(added) = named_list(text, "additionalDirectories") {
         rules.directories.extend(
             added.iter().map(|dir| PathBuf::from(dir.replace('~', world.path("home/u").to_str().unwrap()))),
@@ -386,7 +394,7 @@ fn what_is_answered_elsewhere_has_a_test_there() {
 fn a_denied_server_offers_no_tools() {
     // MC-008: what the model is not told of, it does not call.
     let mut engine = Engine::new(EngineConfig::default());
-    engine.add_rules(PermissionBehavior::Deny, RuleSource::UserSettings, ["mcp__s"]);
+    engine.add_rules(PermissionBehavior::Deny, RuleSource::Settings(SettingsSource::User), ["mcp__s"]);
     assert!(engine.removes_tool("mcp__s__read", Some("s")).is_some());
     assert!(engine.removes_tool("mcp__other__read", Some("other")).is_none());
 }

@@ -51,7 +51,7 @@ pub use permission::{
     PermissionBehavior, PermissionMode, PermissionRule, PermissionUpdate, PermissionUpdateDestination,
 };
 pub use result::{ModelUsage, PermissionDenial, ResultMessage};
-pub use settings::Settings;
+pub use settings::{EnabledHooks, Settings, SettingsSource};
 pub use subject::{CallSubject, FileAccess, McpAccess, SessionAccess, UserQuestion};
 pub use system::{Init, SystemMessage};
 pub use usage::Usage;

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::Extra;
+use crate::{Extra, SettingsSource};
 
 /// How the session decides about calls that no rule covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -123,14 +123,13 @@ pub enum PermissionUpdateDestination {
 }
 
 impl PermissionUpdateDestination {
-    /// The name on the wire.
-    pub fn as_str(self) -> &'static str {
+    /// The settings file that keeps the update beyond the session, if it names one.
+    pub fn settings_source(self) -> Option<SettingsSource> {
         match self {
-            Self::UserSettings => "userSettings",
-            Self::ProjectSettings => "projectSettings",
-            Self::LocalSettings => "localSettings",
-            Self::Session => "session",
-            Self::CliArg => "cliArg",
+            Self::UserSettings => Some(SettingsSource::User),
+            Self::ProjectSettings => Some(SettingsSource::Project),
+            Self::LocalSettings => Some(SettingsSource::Local),
+            Self::Session | Self::CliArg => None,
         }
     }
 }
@@ -202,8 +201,8 @@ mod tests {
             assert_eq!(json!(behavior), json!(behavior.as_str()));
         }
         use PermissionUpdateDestination::*;
-        for destination in [UserSettings, ProjectSettings, LocalSettings, Session, CliArg] {
-            assert_eq!(json!(destination), json!(destination.as_str()));
+        for destination in [UserSettings, ProjectSettings, LocalSettings] {
+            assert_eq!(json!(destination), json!(destination.settings_source().unwrap().as_str()));
         }
     }
 

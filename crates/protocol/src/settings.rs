@@ -8,6 +8,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+mod source;
+
+pub use source::{EnabledHooks, SettingsSource};
+
 use crate::Extra;
 use crate::wire::{nullable, number};
 

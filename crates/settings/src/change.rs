@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use lathe_permissions::rule_text;
 use lathe_protocol::permission::{DirectoriesUpdate, RulesUpdate};
-use lathe_protocol::{PermissionUpdate, PermissionUpdateDestination};
+use lathe_protocol::{PermissionUpdate, SettingsSource};
 use serde_json::{Map, Value};
 
 use crate::check::{Document, Strictness, kind};
@@ -17,7 +17,6 @@ use crate::known::CLIENT_MAY_WRITE;
 use crate::layer::Layer;
 use crate::load::{self, APPLIED, Loaded, lay_shallow};
 use crate::problem::{Origin, Problem, Severity};
-use crate::source::Source;
 use crate::stack::{Moment, SettingsStack};
 use crate::write::{Outcome, Owner, edit};
 
@@ -39,7 +38,7 @@ pub enum Kept {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Changed {
     /// Whose it is.
-    pub source: Source,
+    pub source: SettingsSource,
     /// Which one.
     pub path: PathBuf,
 }
@@ -55,15 +54,15 @@ impl SettingsStack {
         // A null is kept: it must hide the key in a file that is read again.
         let mut overlay = self.overlay.clone();
         overlay.extend(settings);
-        let loaded = load::load(&self.request, Source::Flag, &overlay)?;
+        let loaded = load::load(&self.request, SettingsSource::Flag, &overlay)?;
         self.overlay = overlay;
-        self.install(Source::Flag, loaded, Moment::Start);
+        self.install(SettingsSource::Flag, loaded, Moment::Start);
         Ok(problems)
     }
 
     /// Writes settings to the user's file or the local one; null removes a key. Only keys that a person would
     /// change in a menu.
-    pub fn update(&mut self, source: Source, settings: Value) -> Result<Kept, SettingsError> {
+    pub fn update(&mut self, source: SettingsSource, settings: Value) -> Result<Kept, SettingsError> {
         let settings = object(settings)?;
         if let Some(key) = settings.keys().find(|key| !CLIENT_MAY_WRITE.contains(&key.as_str())) {
             return Err(SettingsError::KeyNotAllowed(key.clone()));
@@ -74,8 +73,12 @@ impl SettingsStack {
             return Err(SettingsError::Unusable(Box::new(problem)));
         }
         match source {
-            Source::Local | Source::User => self.write(source, &|file| lay_shallow(file, &settings)),
-            Source::Policy | Source::Flag | Source::Project => Err(SettingsError::NoFile(source.as_str())),
+            SettingsSource::Local | SettingsSource::User => {
+                self.write(source, &|file| lay_shallow(file, &settings))
+            }
+            SettingsSource::Policy | SettingsSource::Flag | SettingsSource::Project => {
+                Err(SettingsError::NoFile(source.as_str()))
+            }
         }
     }
 
@@ -103,19 +106,15 @@ impl SettingsStack {
             }
             PermissionUpdate::Unknown(_) => return Ok(Kept::NotInAFile),
         };
-        match destination {
-            PermissionUpdateDestination::UserSettings => self.write(Source::User, &*change),
-            PermissionUpdateDestination::ProjectSettings => self.write(Source::Project, &*change),
-            PermissionUpdateDestination::LocalSettings => self.write(Source::Local, &*change),
-            PermissionUpdateDestination::Session | PermissionUpdateDestination::CliArg => {
-                Ok(Kept::NotInAFile)
-            }
+        match destination.settings_source() {
+            Some(source) => self.write(source, &*change),
+            None => Ok(Kept::NotInAFile),
         }
     }
 
-    fn write(&mut self, source: Source, change: &Change<'_>) -> Result<Kept, SettingsError> {
+    fn write(&mut self, source: SettingsSource, change: &Change<'_>) -> Result<Kept, SettingsError> {
         let path = self.request.file_of(source).ok_or(SettingsError::NoFile(source.as_str()))?;
-        let owner = if source == Source::User { Owner::User } else { Owner::Project };
+        let owner = if source == SettingsSource::User { Owner::User } else { Owner::Project };
         let outcome = edit(&path, owner, change)?;
         let mut approved = self.granted(source);
         change(&mut approved);
@@ -134,13 +133,13 @@ impl SettingsStack {
     }
 
     /// What a source has in force.
-    fn granted(&self, source: Source) -> Map<String, Value> {
+    fn granted(&self, source: SettingsSource) -> Map<String, Value> {
         let layer = self.layers.iter().find(|layer| layer.source == source);
         layer.map(|layer| layer.honoured.clone()).unwrap_or_default()
     }
 
     /// What a source asks for and is not given, as sentences.
-    fn withheld(&self, source: Source) -> Vec<(Origin, String)> {
+    fn withheld(&self, source: SettingsSource) -> Vec<(Origin, String)> {
         let layers = self.layers.iter().filter(|layer| layer.source == source);
         layers.filter_map(|layer| Some((layer.origin.clone(), layer.withheld.clone()?))).collect()
     }
@@ -167,7 +166,7 @@ impl SettingsStack {
     /// is wrong with it is returned: a file is often half written when it is looked at.
     pub fn reload(&mut self, changed: &[Changed]) -> Vec<Problem> {
         let mut found = Vec::new();
-        for source in Source::ALL {
+        for source in SettingsSource::ALL {
             if !changed.iter().any(|changed| changed.source == source) {
                 continue;
             }
@@ -210,8 +209,8 @@ impl SettingsStack {
     }
 
     /// A project's file that is gone forbids what it forbade until the next start: it is read as an empty one.
-    fn without_losing(&self, source: Source, mut loaded: Loaded) -> Loaded {
-        if let (Source::Local | Source::Project, true) = (source, loaded.layers.is_empty())
+    fn without_losing(&self, source: SettingsSource, mut loaded: Loaded) -> Loaded {
+        if let (SettingsSource::Local | SettingsSource::Project, true) = (source, loaded.layers.is_empty())
             && let Some(had) = self.layers.iter().find(|layer| layer.source == source)
         {
             loaded.layers.push(Layer::new(source, had.origin.clone(), Document::default()));
@@ -220,7 +219,7 @@ impl SettingsStack {
     }
 
     /// Takes the files of a source as seen, so that the same damage is not reported at every turn.
-    fn look_again(&mut self, source: Source) {
+    fn look_again(&mut self, source: SettingsSource) {
         for (owner, watched) in &mut self.watched {
             if *owner == source {
                 watched.stamp = Stamp::at(&watched.path);

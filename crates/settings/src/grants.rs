@@ -20,9 +20,9 @@ use crate::file::{ReadFailure, Text, read_text};
 use crate::load::MAX_SETTINGS_BYTES;
 use crate::merge::{apart, common};
 use crate::problem::{Origin, Problem};
-use crate::source::Source;
 use crate::withhold::withhold;
 use crate::write::{Owner, ReplacementContent, rewrite};
+use lathe_protocol::SettingsSource;
 
 /// In the user's configuration folder.
 const GRANTS_FILE: &str = "lathe-grants.json";
@@ -57,19 +57,19 @@ impl Default for GrantsDocument {
 }
 
 impl RememberedGrants {
-    fn of(&self, source: Source) -> Option<&Map<String, Value>> {
+    fn of(&self, source: SettingsSource) -> Option<&Map<String, Value>> {
         match source {
-            Source::Local => Some(&self.local_settings),
-            Source::Project => Some(&self.project_settings),
-            Source::Policy | Source::Flag | Source::User => None,
+            SettingsSource::Local => Some(&self.local_settings),
+            SettingsSource::Project => Some(&self.project_settings),
+            SettingsSource::Policy | SettingsSource::Flag | SettingsSource::User => None,
         }
     }
 
-    fn of_mut(&mut self, source: Source) -> Option<&mut Map<String, Value>> {
+    fn of_mut(&mut self, source: SettingsSource) -> Option<&mut Map<String, Value>> {
         match source {
-            Source::Local => Some(&mut self.local_settings),
-            Source::Project => Some(&mut self.project_settings),
-            Source::Policy | Source::Flag | Source::User => None,
+            SettingsSource::Local => Some(&mut self.local_settings),
+            SettingsSource::Project => Some(&mut self.project_settings),
+            SettingsSource::Policy | SettingsSource::Flag | SettingsSource::User => None,
         }
     }
 }
@@ -103,7 +103,7 @@ impl FolderGrants {
     }
 
     /// What was granted in the file of a source.
-    pub fn of(&self, source: Source) -> Map<String, Value> {
+    pub fn of(&self, source: SettingsSource) -> Map<String, Value> {
         self.remembered.of(source).cloned().unwrap_or_default()
     }
 
@@ -116,7 +116,7 @@ impl FolderGrants {
     /// has been written before: what it does not say is not remembered. Two processes may do this at once.
     pub fn record(
         &mut self,
-        source: Source,
+        source: SettingsSource,
         settings_file: &Path,
         change: &dyn Fn(&mut Map<String, Value>),
     ) -> Result<(), SettingsError> {
@@ -155,7 +155,12 @@ impl FolderGrants {
     }
 
     /// Forgets what a settings file no longer says. `written` is what it said when it was read.
-    pub fn forget_missing(&mut self, source: Source, settings_file: &Path, written: &Map<String, Value>) {
+    pub fn forget_missing(
+        &mut self,
+        source: SettingsSource,
+        settings_file: &Path,
+        written: &Map<String, Value>,
+    ) {
         let remembered = Value::Object(self.of(source));
         if apart(&remembered, &Value::Object(written.clone())).is_none() {
             return;

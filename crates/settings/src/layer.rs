@@ -7,19 +7,18 @@ use std::path::{Path, PathBuf};
 
 use lathe_permissions::SourcedRule;
 use lathe_protocol::settings::PermissionSettings;
-use lathe_protocol::{PermissionBehavior, Settings};
+use lathe_protocol::{PermissionBehavior, Settings, SettingsSource};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::check::{Document, drop_misfits};
 use crate::problem::{Origin, Position, Problem};
-use crate::source::Source;
 
 /// One settings text in the stack.
 #[derive(Debug, Clone)]
 pub struct Layer {
     /// Whose it is.
-    pub source: Source,
+    pub source: SettingsSource,
     /// Where it was read.
     pub origin: Origin,
     /// What is wrong with it, and what of it does not count.
@@ -35,7 +34,7 @@ pub struct Layer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourcedDirectory {
     /// Whose settings.
-    pub source: Source,
+    pub source: SettingsSource,
     /// Absolute; it need not exist.
     pub path: PathBuf,
     /// As it was written, with file and line.
@@ -43,7 +42,7 @@ pub struct SourcedDirectory {
 }
 
 impl Layer {
-    pub(crate) fn new(source: Source, origin: Origin, mut document: Document) -> Self {
+    pub(crate) fn new(source: SettingsSource, origin: Origin, mut document: Document) -> Self {
         let problems = std::mem::take(&mut document.problems);
         let honoured = document.clean.clone();
         let settings = Settings::deserialize(&honoured).unwrap_or_default();

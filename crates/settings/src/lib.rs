@@ -38,6 +38,6 @@ pub use file::Stamp;
 pub use layer::{Layer, SourcedDirectory};
 pub use load::MAX_SETTINGS_BYTES;
 pub use problem::{Origin, Position, Problem, Severity};
-pub use source::{ManagedFiles, Source, Sources, StackRequest, TrustChoice};
-pub use stack::{HookSwitch, PermissionFailure, SettingsStack, SourcedHooks};
+pub use source::{ManagedFiles, Sources, StackRequest, TrustChoice};
+pub use stack::{PermissionFailure, SettingsStack, SourcedHooks};
 pub use trust::{Trust, look_up};

@@ -14,7 +14,8 @@ use crate::error::SettingsError;
 use crate::file::{Stamp, read_text};
 use crate::layer::Layer;
 use crate::problem::{Origin, Problem, Severity};
-use crate::source::{FlagValue, Source, StackRequest};
+use crate::source::{FlagValue, StackRequest};
+use lathe_protocol::SettingsSource;
 
 /// No settings file is larger.
 pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
@@ -36,7 +37,7 @@ pub(crate) struct Loaded {
 /// Reads one source. `overlay` is what a client has applied on top of the flag.
 pub(crate) fn load(
     request: &StackRequest,
-    source: Source,
+    source: SettingsSource,
     overlay: &Map<String, Value>,
 ) -> Result<Loaded, SettingsError> {
     let mut loaded = Loaded::default();
@@ -44,9 +45,9 @@ pub(crate) fn load(
         return Ok(loaded);
     }
     match source {
-        Source::Policy => loaded.policy(request)?,
-        Source::Flag => loaded.flag(request, overlay)?,
-        Source::Local | Source::Project | Source::User => {
+        SettingsSource::Policy => loaded.policy(request)?,
+        SettingsSource::Flag => loaded.flag(request, overlay)?,
+        SettingsSource::Local | SettingsSource::Project | SettingsSource::User => {
             if let Some(path) = request.file_of(source)
                 && !is_users_own(request, source, &path)
             {
@@ -58,10 +59,10 @@ pub(crate) fn load(
 }
 
 /// In the home folder the project's file *is* the user's; it counts once, as the user's.
-fn is_users_own(request: &StackRequest, source: Source, path: &Path) -> bool {
-    source == Source::Project
+fn is_users_own(request: &StackRequest, source: SettingsSource, path: &Path) -> bool {
+    source == SettingsSource::Project
         && request.sources.user
-        && request.file_of(Source::User).is_some_and(|user| same_file(&user, path))
+        && request.file_of(SettingsSource::User).is_some_and(|user| same_file(&user, path))
 }
 
 fn same_file(left: &Path, right: &Path) -> bool {
@@ -74,7 +75,7 @@ impl Loaded {
         self.watched.push(Watched { path: path.to_owned(), stamp: Stamp::at(path) });
     }
 
-    fn file(&mut self, source: Source, path: &Path, strictness: Strictness) {
+    fn file(&mut self, source: SettingsSource, path: &Path, strictness: Strictness) {
         let origin = Origin::File(path.to_owned());
         let (document, stamp) = match read_text(path, MAX_SETTINGS_BYTES) {
             Ok(None) => (None, None),
@@ -100,21 +101,22 @@ impl Loaded {
             Err(error) => {
                 let origin = Origin::File(drop_ins);
                 let problem = Problem::error(&origin, None, format!("it cannot be read: {error}"));
-                self.layers.push(Layer::new(Source::Policy, origin, failed(problem)));
+                self.layers.push(Layer::new(SettingsSource::Policy, origin, failed(problem)));
             }
         }
         for file in files.iter().rev() {
             let before = self.layers.len();
-            self.file(Source::Policy, file, Strictness::Policy);
+            self.file(SettingsSource::Policy, file, Strictness::Policy);
             if self.layers.len() > before
                 && let Some(problem) = writable_by_others(file, request.managed.owner)
             {
-                self.layers[before] = Layer::new(Source::Policy, problem.origin.clone(), failed(problem));
+                self.layers[before] =
+                    Layer::new(SettingsSource::Policy, problem.origin.clone(), failed(problem));
             }
         }
         if let Some(json) = &request.managed_json {
             let document = explicit(json, &PARENT, Strictness::Policy)?;
-            self.layers.push(Layer::new(Source::Policy, PARENT, document));
+            self.layers.push(Layer::new(SettingsSource::Policy, PARENT, document));
         }
         Ok(())
     }
@@ -138,7 +140,7 @@ impl Loaded {
                 (origin, document)
             }
         };
-        self.layers.push(Layer::new(Source::Flag, origin, document));
+        self.layers.push(Layer::new(SettingsSource::Flag, origin, document));
         Ok(())
     }
 

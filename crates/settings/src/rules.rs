@@ -4,12 +4,11 @@
 
 use lathe_permissions::{RuleSource, SourcedRule};
 use lathe_protocol::control::{ListedRule, PermissionRulesState};
-use lathe_protocol::{PermissionBehavior, PermissionMode};
+use lathe_protocol::{PermissionBehavior, PermissionMode, SettingsSource};
 use serde_json::{Value, json};
 
 use crate::layer::SourcedDirectory;
 use crate::problem::Severity;
-use crate::source::Source;
 use crate::stack::SettingsStack;
 
 const BEHAVIORS: [PermissionBehavior; 3] =
@@ -24,17 +23,21 @@ impl SettingsStack {
                 .into_iter()
                 // Rules that only take away are never in the way of a policy.
                 .filter(move |behavior| {
-                    !managed_only || layer.source == Source::Policy || *behavior != PermissionBehavior::Allow
+                    !managed_only
+                        || layer.source == SettingsSource::Policy
+                        || *behavior != PermissionBehavior::Allow
                 })
                 .flat_map(move |behavior| {
-                    layer.rules(behavior).map(move |rule| (behavior, layer.source.rule_source(), rule))
+                    layer
+                        .rules(behavior)
+                        .map(move |rule| (behavior, RuleSource::Settings(layer.source), rule))
                 })
         })
     }
 
     /// Whether only managed settings may allow something; flags and answers of a host then may not either.
     pub fn managed_rules_only(&self) -> bool {
-        let mut policy = self.layers.iter().filter(|layer| layer.source == Source::Policy);
+        let mut policy = self.layers.iter().filter(|layer| layer.source == SettingsSource::Policy);
         policy.any(|layer| layer.settings().allow_managed_permission_rules_only == Some(true))
     }
 
@@ -47,7 +50,7 @@ impl SettingsStack {
     /// The mode a session starts in, unless a flag names one.
     pub fn default_mode(&self) -> Option<PermissionMode> {
         // A folder cannot decide that nobody needs to be asked.
-        let of_folder = |source| matches!(source, Source::Project | Source::Local);
+        let of_folder = |source| matches!(source, SettingsSource::Project | SettingsSource::Local);
         self.layers.iter().find_map(|layer| {
             let mode = PermissionMode::parse(layer.permissions()?.default_mode.as_deref()?).ok()?;
             (mode != PermissionMode::Auto || !of_folder(layer.source)).then_some(mode)

@@ -1,57 +1,10 @@
-//! The sources of settings, which of them were asked for, and where a caller says they lie.
+//! Which sources of settings were asked for, and where a caller says they lie.
 
 use std::path::{Path, PathBuf};
 
-use lathe_permissions::RuleSource;
+use lathe_protocol::SettingsSource;
 
 use crate::error::SettingsError;
-
-/// Where settings come from. The order is the precedence, strongest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Source {
-    /// Managed settings of the machine, and `--managed-settings` below them.
-    Policy,
-    /// `--settings`, and what a client applied on top.
-    Flag,
-    /// `.claude/settings.local.json`.
-    Local,
-    /// `.claude/settings.json`.
-    Project,
-    /// `settings.json` in the configuration folder.
-    User,
-}
-
-impl Source {
-    /// Strongest first.
-    pub const ALL: [Self; 5] = [Self::Policy, Self::Flag, Self::Local, Self::Project, Self::User];
-
-    /// The same source as rules name it.
-    pub fn rule_source(self) -> RuleSource {
-        match self {
-            Self::Policy => RuleSource::PolicySettings,
-            Self::Flag => RuleSource::FlagSettings,
-            Self::Local => RuleSource::LocalSettings,
-            Self::Project => RuleSource::ProjectSettings,
-            Self::User => RuleSource::UserSettings,
-        }
-    }
-
-    /// The name on the wire, e.g. `localSettings`.
-    pub fn as_str(self) -> &'static str {
-        self.rule_source().as_str()
-    }
-
-    /// The name a `ConfigChange` hook is given; flags do not change by themselves.
-    pub fn config_change_name(self) -> Option<&'static str> {
-        match self {
-            Self::Policy => Some("policy_settings"),
-            Self::Flag => None,
-            Self::Local => Some("local_settings"),
-            Self::Project => Some("project_settings"),
-            Self::User => Some("user_settings"),
-        }
-    }
-}
 
 /// `--setting-sources`: which files of the user and the project count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,22 +111,22 @@ impl StackRequest {
     }
 
     /// The file of a source that has exactly one.
-    pub(crate) fn file_of(&self, source: Source) -> Option<PathBuf> {
+    pub(crate) fn file_of(&self, source: SettingsSource) -> Option<PathBuf> {
         match source {
-            Source::Policy | Source::Flag => None,
-            Source::Local => Some(self.cwd.join(".claude/settings.local.json")),
-            Source::Project => Some(self.cwd.join(".claude/settings.json")),
-            Source::User => Some(self.config_dir.as_ref()?.join("settings.json")),
+            SettingsSource::Policy | SettingsSource::Flag => None,
+            SettingsSource::Local => Some(self.cwd.join(".claude/settings.local.json")),
+            SettingsSource::Project => Some(self.cwd.join(".claude/settings.json")),
+            SettingsSource::User => Some(self.config_dir.as_ref()?.join("settings.json")),
         }
     }
 
     /// Whether `--setting-sources` lets a source count.
-    pub(crate) fn wants(&self, source: Source) -> bool {
+    pub(crate) fn wants(&self, source: SettingsSource) -> bool {
         match source {
-            Source::Policy | Source::Flag => true,
-            Source::Local => self.sources.local,
-            Source::Project => self.sources.project,
-            Source::User => self.sources.user,
+            SettingsSource::Policy | SettingsSource::Flag => true,
+            SettingsSource::Local => self.sources.local,
+            SettingsSource::Project => self.sources.project,
+            SettingsSource::User => self.sources.user,
         }
     }
 }
@@ -203,11 +156,5 @@ mod tests {
             Sources::parse(["user", "bogus"]).unwrap_err().to_string(),
             "Invalid setting source: bogus. Valid options are: user, project, local"
         );
-    }
-
-    #[test]
-    fn the_order_of_sources_is_the_precedence() {
-        assert!(Source::ALL.is_sorted());
-        assert_eq!(Source::ALL.map(Source::as_str)[0], "policySettings");
     }
 }

@@ -11,9 +11,9 @@ use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use lathe_protocol::Settings;
-use lathe_protocol::control::SettingsSource;
+use lathe_protocol::control::SettingsOfSource;
 use lathe_protocol::settings::HooksSettings;
+use lathe_protocol::{EnabledHooks, Settings, SettingsSource};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -26,7 +26,7 @@ use crate::load::{self, Loaded, PARENT, Watched};
 use crate::memory::{MemoryRequest, OutsideFiles};
 use crate::merge::{apart, common, lay_over};
 use crate::problem::{Problem, Severity};
-use crate::source::{Source, StackRequest, TrustChoice};
+use crate::source::{StackRequest, TrustChoice};
 use crate::styles::StyleRequest;
 use crate::trust::{Trust, look_up, trust_key};
 use crate::withhold::withhold;
@@ -37,7 +37,7 @@ pub struct SettingsStack {
     pub(crate) request: StackRequest,
     /// Strongest first.
     pub(crate) layers: Vec<Layer>,
-    pub(crate) watched: Vec<(Source, Watched)>,
+    pub(crate) watched: Vec<(SettingsSource, Watched)>,
     /// What a client applied on top of the flag.
     pub(crate) overlay: Map<String, Value>,
     /// What counts of the folder's files while it is untrusted.
@@ -62,22 +62,11 @@ impl fmt::Display for PermissionFailure {
     }
 }
 
-/// Which hooks run at all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookSwitch {
-    /// All of them.
-    All,
-    /// Those of managed settings and those of the host.
-    ManagedAndHost,
-    /// None: managed settings say so.
-    Nothing,
-}
-
 /// The hooks of one source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SourcedHooks {
     /// Whose they are.
-    pub source: Source,
+    pub source: SettingsSource,
     /// By event.
     pub hooks: HooksSettings,
 }
@@ -107,7 +96,7 @@ impl SettingsStack {
             trust: OnceLock::new(),
             effective: Map::new(),
         };
-        for source in Source::ALL {
+        for source in SettingsSource::ALL {
             let loaded = load::load(&stack.request, source, &stack.overlay)?;
             stack.forget_revoked(source, &loaded, Moment::Start);
             stack.install(source, loaded, Moment::Start);
@@ -116,7 +105,7 @@ impl SettingsStack {
     }
 
     /// Puts the layers of a source in the place of those it had.
-    pub(crate) fn install(&mut self, source: Source, loaded: Loaded, moment: Moment<'_>) {
+    pub(crate) fn install(&mut self, source: SettingsSource, loaded: Loaded, moment: Moment<'_>) {
         self.watch(source, loaded.watched);
         let mut layers = loaded.layers;
         let has_admin = layers.iter().any(is_admin);
@@ -137,7 +126,7 @@ impl SettingsStack {
         }
     }
 
-    pub(crate) fn watch(&mut self, source: Source, watched: Vec<Watched>) {
+    pub(crate) fn watch(&mut self, source: SettingsSource, watched: Vec<Watched>) {
         self.watched.retain(|(owner, _)| *owner != source);
         self.watched.extend(watched.into_iter().map(|watched| (source, watched)));
     }
@@ -152,14 +141,15 @@ impl SettingsStack {
                 let names = names.join(", ");
                 layer.warn(&[], format!("ignoring {names}: this machine has managed settings of its own"));
                 honoured = limited;
-            } else if let Source::Local | Source::Project = layer.source
+            } else if let SettingsSource::Local | SettingsSource::Project = layer.source
                 && let Some(kept) = self.kept_of_folder(layer, &granted, moment)
             {
                 lay_over(&mut limited, &kept);
                 honoured = limited;
             }
         }
-        if let (Source::Local | Source::Project, Moment::Running { approved }) = (layer.source, moment)
+        if let (SettingsSource::Local | SettingsSource::Project, Moment::Running { approved }) =
+            (layer.source, moment)
             && keep_limits(&mut honoured, approved)
         {
             let message = "what this file no longer forbids stays forbidden until the next start";
@@ -195,8 +185,10 @@ impl SettingsStack {
 
     /// Forgets grants that a file of the folder no longer holds. A file that is gone or empty while a session runs may
     /// be one that an editor is about to write, so it waits for the next start.
-    pub(crate) fn forget_revoked(&mut self, source: Source, loaded: &Loaded, moment: Moment<'_>) {
-        let (Source::Local | Source::Project, [watched]) = (source, loaded.watched.as_slice()) else {
+    pub(crate) fn forget_revoked(&mut self, source: SettingsSource, loaded: &Loaded, moment: Moment<'_>) {
+        let (SettingsSource::Local | SettingsSource::Project, [watched]) =
+            (source, loaded.watched.as_slice())
+        else {
             return;
         };
         let mut problems = loaded.layers.iter().flat_map(|layer| &layer.problems);
@@ -268,7 +260,7 @@ impl SettingsStack {
         let errors =
             |layer: &&Layer| layer.problems.iter().any(|problem| problem.severity == Severity::Error);
         let broken: Vec<&Layer> = self.layers.iter().filter(errors).collect();
-        let is_policy = broken.iter().any(|layer| layer.source == Source::Policy);
+        let is_policy = broken.iter().any(|layer| layer.source == SettingsSource::Policy);
         let problems = broken.iter().flat_map(|layer| &layer.problems);
         let problems: Vec<Problem> =
             problems.filter(|problem| problem.severity == Severity::Error).cloned().collect();
@@ -289,16 +281,16 @@ impl SettingsStack {
     }
 
     /// The layers as they were written, weakest first, one entry a source.
-    pub fn sources_json(&self) -> Vec<SettingsSource> {
+    pub fn sources_json(&self) -> Vec<SettingsOfSource> {
         let mut sources = Vec::new();
-        for source in Source::ALL.into_iter().rev() {
+        for source in SettingsSource::ALL.into_iter().rev() {
             let mut settings = Map::new();
             for layer in self.layers.iter().rev().filter(|layer| layer.source == source) {
                 lay_over(&mut settings, layer.raw());
             }
             if !settings.is_empty() {
                 let settings = Value::Object(settings);
-                sources.push(SettingsSource {
+                sources.push(SettingsOfSource {
                     source: source.as_str().to_owned(),
                     settings,
                     ..Default::default()
@@ -343,26 +335,26 @@ impl SettingsStack {
     }
 
     /// Which hooks run at all.
-    pub fn hook_switch(&self) -> HookSwitch {
+    pub fn enabled_hooks(&self) -> EnabledHooks {
         let policy_says = |says: fn(&Settings) -> Option<bool>| {
-            let mut policy = self.layers.iter().filter(|layer| layer.source == Source::Policy);
+            let mut policy = self.layers.iter().filter(|layer| layer.source == SettingsSource::Policy);
             policy.any(|layer| says(layer.settings()) == Some(true))
         };
         if policy_says(|settings| settings.disable_all_hooks) {
-            return HookSwitch::Nothing;
+            return EnabledHooks::Nothing;
         }
         let others_off = policy_says(|settings| settings.allow_managed_hooks_only)
             || self.layers.iter().any(|layer| layer.settings().disable_all_hooks == Some(true));
-        if others_off { HookSwitch::ManagedAndHost } else { HookSwitch::All }
+        if others_off { EnabledHooks::ManagedAndHost } else { EnabledHooks::All }
     }
 
     /// The hooks that may run, strongest source first, one entry a source.
     pub fn hooks(&self) -> Vec<SourcedHooks> {
-        let switch = self.hook_switch();
+        let switch = self.enabled_hooks();
         let counts = |layer: &&Layer| match switch {
-            HookSwitch::All => true,
-            HookSwitch::ManagedAndHost => layer.source == Source::Policy,
-            HookSwitch::Nothing => false,
+            EnabledHooks::All => true,
+            EnabledHooks::ManagedAndHost => layer.source == SettingsSource::Policy,
+            EnabledHooks::Nothing => false,
         };
         let mut found: Vec<SourcedHooks> = Vec::new();
         for layer in self.layers.iter().filter(counts) {
@@ -407,14 +399,14 @@ fn keep_limits(settings: &mut Map<String, Value>, before: &Map<String, Value>) -
 /// A layer without what its source can never say, whoever trusts it.
 fn within_its_rights(layer: &mut Layer) -> Map<String, Value> {
     let mut settings = layer.document.clean.clone();
-    if layer.source != Source::Policy {
+    if layer.source != SettingsSource::Policy {
         for key in POLICY_ONLY {
             if settings.shift_remove(*key).is_some() {
                 layer.warn(&[key], format!("`{key}` is ignored: only managed settings can set it"));
             }
         }
     }
-    if let Source::Project | Source::Local = layer.source
+    if let SettingsSource::Project | SettingsSource::Local = layer.source
         && let Some(permissions) = settings.get_mut("permissions").and_then(Value::as_object_mut)
         && permissions.get("defaultMode").is_some_and(|mode| mode == "auto")
     {
@@ -427,5 +419,5 @@ fn within_its_rights(layer: &mut Layer) -> Map<String, Value> {
 
 /// A policy of the machine, not of the program that started us.
 fn is_admin(layer: &Layer) -> bool {
-    layer.source == Source::Policy && layer.origin != PARENT
+    layer.source == SettingsSource::Policy && layer.origin != PARENT
 }

@@ -4,8 +4,8 @@ mod support;
 
 use std::fs;
 
-use lathe_protocol::{PermissionMode, PermissionUpdate};
-use lathe_settings::{Kept, SettingsError, SettingsStack, Source, StackRequest};
+use lathe_protocol::{PermissionMode, PermissionUpdate, SettingsSource};
+use lathe_settings::{Kept, SettingsError, SettingsStack, StackRequest};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use support::{LOCAL, MANAGED, PROJECT, USER, World};
@@ -61,21 +61,21 @@ fn flags_that_make_no_sense_change_nothing() {
 fn a_client_may_write_some_keys() {
     let world = World::new();
     let mut stack = world.load();
-    let kept = stack.update(Source::Local, json!({ "outputStyle": "Explanatory" })).unwrap();
+    let kept = stack.update(SettingsSource::Local, json!({ "outputStyle": "Explanatory" })).unwrap();
     assert_eq!(kept, Kept::Written(world.path(LOCAL)));
     assert_eq!(world.read(LOCAL), json!({ "outputStyle": "Explanatory" }));
     assert_eq!(stack.effective().output_style.as_deref(), Some("Explanatory"));
-    stack.update(Source::User, json!({ "model": "m" })).unwrap();
-    stack.update(Source::Local, json!({ "outputStyle": null })).unwrap();
+    stack.update(SettingsSource::User, json!({ "model": "m" })).unwrap();
+    stack.update(SettingsSource::Local, json!({ "outputStyle": null })).unwrap();
     assert_eq!(world.read(LOCAL), json!({}));
     assert_eq!(world.read(USER), json!({ "model": "m" }));
     for (source, settings) in [
-        (Source::User, json!({ "hooks": {} })),
-        (Source::User, json!({ "permissions": { "allow": ["Bash"] } })),
-        (Source::User, json!({ "env": { "PATH": "x" } })),
-        (Source::User, json!({ "model": 5 })),
-        (Source::Project, json!({ "model": "m" })),
-        (Source::Policy, json!({ "model": "m" })),
+        (SettingsSource::User, json!({ "hooks": {} })),
+        (SettingsSource::User, json!({ "permissions": { "allow": ["Bash"] } })),
+        (SettingsSource::User, json!({ "env": { "PATH": "x" } })),
+        (SettingsSource::User, json!({ "model": 5 })),
+        (SettingsSource::Project, json!({ "model": "m" })),
+        (SettingsSource::Policy, json!({ "model": "m" })),
     ] {
         assert!(stack.update(source, settings.clone()).is_err(), "{settings}");
     }
@@ -187,17 +187,17 @@ fn changed_files_are_noticed_and_read_again() {
     };
     // Of another length: a file system may not tell two moments of the same millisecond apart.
     world.json(USER, &json!({ "model": "bb" }));
-    assert_eq!(see(&mut stack), (vec![Source::User], vec![]));
+    assert_eq!(see(&mut stack), (vec![SettingsSource::User], vec![]));
     assert_eq!(stack.effective().model.as_deref(), Some("bb"));
     world.json(LOCAL, &json!({ "model": "c" }));
-    assert_eq!(see(&mut stack), (vec![Source::Local], vec![]));
+    assert_eq!(see(&mut stack), (vec![SettingsSource::Local], vec![]));
     fs::remove_file(world.path(LOCAL)).unwrap();
-    assert_eq!(see(&mut stack), (vec![Source::Local], vec![]));
+    assert_eq!(see(&mut stack), (vec![SettingsSource::Local], vec![]));
     assert_eq!(stack.effective().model.as_deref(), Some("bb"));
     world.json("managed/managed-settings.d/new.json", &json!({ "model": "policy" }));
-    assert_eq!(see(&mut stack).0, [Source::Policy]);
+    assert_eq!(see(&mut stack).0, [SettingsSource::Policy]);
     world.json("managed/managed-settings.d/new.json", &json!({ "model": "changed" }));
-    assert_eq!(see(&mut stack).0, [Source::Policy]);
+    assert_eq!(see(&mut stack).0, [SettingsSource::Policy]);
     assert_eq!(stack.effective().model.as_deref(), Some("changed"));
 }
 

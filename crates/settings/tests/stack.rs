@@ -6,10 +6,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use lathe_permissions::RuleSource;
-use lathe_protocol::{PermissionBehavior, PermissionMode};
-use lathe_settings::{
-    HookSwitch, SettingsError, SettingsStack, Severity, Source, Sources, StackRequest, TrustChoice,
-};
+use lathe_protocol::{EnabledHooks, PermissionBehavior, PermissionMode, SettingsSource};
+use lathe_settings::{SettingsError, SettingsStack, Severity, Sources, StackRequest, TrustChoice};
 use lathe_testkit::recordings;
 use serde_json::{Value, json};
 use support::{LOCAL, MANAGED, PROJECT, USER, World};
@@ -82,10 +80,10 @@ fn rules_know_their_file_and_line() {
     assert_eq!(
         rules(&stack),
         [
-            (Ask, RuleSource::FlagSettings, "Bash(git push *)".to_owned(), Some(1)),
-            (Deny, RuleSource::UserSettings, "WebFetch".to_owned(), Some(7)),
-            (Allow, RuleSource::UserSettings, "Bash(npm a)".to_owned(), Some(4)),
-            (Allow, RuleSource::UserSettings, "Read".to_owned(), Some(5)),
+            (Ask, RuleSource::Settings(SettingsSource::Flag), "Bash(git push *)".to_owned(), Some(1)),
+            (Deny, RuleSource::Settings(SettingsSource::User), "WebFetch".to_owned(), Some(7)),
+            (Allow, RuleSource::Settings(SettingsSource::User), "Bash(npm a)".to_owned(), Some(4)),
+            (Allow, RuleSource::Settings(SettingsSource::User), "Read".to_owned(), Some(5)),
         ]
     );
     let files: Vec<_> = stack.permission_rules().map(|(_, _, rule)| rule.file).collect();
@@ -266,7 +264,7 @@ fn in_the_home_folder_the_users_settings_are_not_the_projects() {
     let stack = SettingsStack::load(StackRequest { cwd: world.path("home"), ..world.request() }).unwrap();
     assert_eq!(stack.trust_warnings().count(), 0);
     assert_eq!(rules(&stack).len(), 1);
-    assert_eq!(stack.layers().iter().map(|layer| layer.source).collect::<Vec<_>>(), [Source::User]);
+    assert_eq!(stack.layers().iter().map(|layer| layer.source).collect::<Vec<_>>(), [SettingsSource::User]);
 }
 
 #[test]
@@ -318,16 +316,20 @@ fn hooks_can_be_switched_off_but_not_those_of_the_machine() {
     world.json(MANAGED, &hooks);
     world.json(USER, &hooks);
     let sources = |stack: &SettingsStack| stack.hooks().iter().map(|hooks| hooks.source).collect::<Vec<_>>();
-    assert_eq!(sources(&world.load()), [Source::Policy, Source::User]);
+    assert_eq!(sources(&world.load()), [SettingsSource::Policy, SettingsSource::User]);
     for file in [LOCAL, PROJECT] {
         world.json(file, &json!({ "disableAllHooks": true }));
-        assert_eq!(sources(&world.load()), [Source::Policy, Source::User], "a folder nobody trusts");
+        assert_eq!(
+            sources(&world.load()),
+            [SettingsSource::Policy, SettingsSource::User],
+            "a folder nobody trusts"
+        );
     }
     world.trust();
-    assert_eq!(sources(&world.load()), [Source::Policy]);
+    assert_eq!(sources(&world.load()), [SettingsSource::Policy]);
     world.json("managed/managed-settings.d/x.json", &json!({ "disableAllHooks": true }));
     assert_eq!(sources(&world.load()), []);
-    assert_eq!(world.load().hook_switch(), HookSwitch::Nothing);
+    assert_eq!(world.load().enabled_hooks(), EnabledHooks::Nothing);
 }
 
 #[test]
@@ -339,7 +341,7 @@ fn hooks_of_all_managed_files_count() {
     world.json("managed/managed-settings.d/20.json", &json!({ "allowManagedHooksOnly": true }));
     world.json(USER, &json!({ "hooks": stop("c") }));
     let stack = world.load();
-    assert_eq!(stack.hook_switch(), HookSwitch::ManagedAndHost);
+    assert_eq!(stack.enabled_hooks(), EnabledHooks::ManagedAndHost);
     let hooks = stack.hooks();
     assert_eq!(hooks.len(), 1, "one entry a source");
     assert_eq!(hooks[0].hooks["Stop"].len(), 2);

@@ -19,8 +19,8 @@ use lathe_protocol::hooks::{
 };
 use lathe_protocol::message::PermissionDecisionMeta;
 use lathe_protocol::{
-    CallSubject, CanUseToolRequest, PermissionMode, PermissionResult, PermissionUpdate,
-    PermissionUpdateDestination, ToolResultMeta, UserQuestion,
+    CallSubject, CanUseToolRequest, PermissionMode, PermissionResult, PermissionUpdate, SettingsSource,
+    ToolResultMeta, UserQuestion,
 };
 use lathe_tools::Tool;
 use serde_json::Value;
@@ -106,10 +106,11 @@ pub async fn permit(
 /// Who allowed a call before anybody was asked: the user, for good, by a rule in a settings file, or the way
 /// the session was set up.
 fn standing(reason: &Reason) -> &'static str {
-    const FILES: [RuleSource; 3] =
-        [RuleSource::UserSettings, RuleSource::ProjectSettings, RuleSource::LocalSettings];
+    use SettingsSource::{Local, Project, User};
     match reason {
-        Reason::Rule(rule) if FILES.contains(&rule.source) => "user_permanent",
+        Reason::Rule(rule) if matches!(rule.source, RuleSource::Settings(User | Project | Local)) => {
+            "user_permanent"
+        }
         _by_the_setup => "config",
     }
 }
@@ -385,7 +386,6 @@ pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
 
 /// Whether the update is to be kept beyond the session.
 fn names_a_file(update: &PermissionUpdate) -> bool {
-    use PermissionUpdateDestination::{CliArg, LocalSettings, ProjectSettings, Session, UserSettings};
     let destination = match update {
         PermissionUpdate::AddRules(update)
         | PermissionUpdate::ReplaceRules(update)
@@ -396,10 +396,7 @@ fn names_a_file(update: &PermissionUpdate) -> bool {
         }
         PermissionUpdate::Unknown(_) => return false,
     };
-    match destination {
-        UserSettings | ProjectSettings | LocalSettings => true,
-        Session | CliArg => false,
-    }
+    destination.settings_source().is_some()
 }
 
 fn denied(call: &ToolCall, deny: PermissionDeny) -> Permitted {

@@ -9,16 +9,13 @@ use std::sync::Arc;
 use lathe_hooks::HookSource;
 use lathe_protocol::hooks::{ConfigChangeInput, HookEventInput};
 use lathe_protocol::settings::HooksSettings;
-use lathe_settings::{Changed, Source};
+use lathe_protocol::SettingsSource;
+use lathe_settings::Changed;
 use tokio_util::sync::CancellationToken;
 
 use crate::state::access::Reloaded;
 use crate::state::access::{BypassMode, SettingsRule};
 use crate::state::agent::{AgentHandle, AgentIdentity, AgentView};
-
-/// The sources of hooks that are settings files.
-const HOOK_SOURCES: [HookSource; 5] =
-    [HookSource::Policy, HookSource::Flag, HookSource::Local, HookSource::Project, HookSource::User];
 
 impl AgentHandle {
     /// Brings the session up to date with its settings files.
@@ -40,7 +37,7 @@ impl AgentHandle {
 
     /// Whether a hook keeps a changed file from taking effect.
     async fn is_refused(self: &Arc<Self>, file: &Changed, cancel: &CancellationToken) -> bool {
-        let Some(source) = hook_name(file.source) else { return false };
+        let Some(source) = file.source.config_change_name() else { return false };
         let input = ConfigChangeInput {
             source: source.to_owned(),
             file_path: Some(file.path.display().to_string()),
@@ -98,21 +95,10 @@ impl AgentHandle {
     fn take_hooks(&self, hooks: &[(HookSource, HooksSettings)]) -> Vec<String> {
         let none = HooksSettings::default();
         let mut warnings = Vec::new();
-        for source in HOOK_SOURCES {
+        for source in SettingsSource::ALL.map(HookSource::Settings) {
             let written = hooks.iter().find(|(owner, _)| *owner == source).map_or(&none, |(_, hooks)| hooks);
             warnings.extend(self.session.hooks.register(source, written).iter().map(ToString::to_string));
         }
         warnings
-    }
-}
-
-/// The name of a source in `ConfigChange`; what was given on the command line is no configuration of anybody.
-fn hook_name(source: Source) -> Option<&'static str> {
-    match source {
-        Source::Policy => Some("policy_settings"),
-        Source::Local => Some("local_settings"),
-        Source::Project => Some("project_settings"),
-        Source::User => Some("user_settings"),
-        Source::Flag => None,
     }
 }

@@ -8,7 +8,7 @@ use lathe_protocol::control::{
     ApplyFlagSettingsRequest, InterruptRequest, RenameSessionRequest, SeedReadStateRequest,
     SetMaxThinkingTokensRequest, SetPermissionModeRequest, UpdateSettingsRequest,
 };
-use lathe_protocol::{ControlResponse, PermissionBehavior, PermissionMode};
+use lathe_protocol::{ControlResponse, PermissionBehavior, PermissionMode, SettingsSource};
 use serde_json::{Value, json};
 
 use super::{Reply, model};
@@ -102,7 +102,11 @@ async fn apply_rules(agent: &Arc<AgentHandle>, permissions: &Value) {
     for behavior in behaviors {
         let rules = permissions[behavior.as_str()].as_array().into_iter().flatten();
         let rules: Vec<&str> = rules.filter_map(Value::as_str).collect();
-        let warnings = agent.session.permissions().add_rules(behavior, RuleSource::FlagSettings, rules);
+        let warnings = agent.session.permissions().add_rules(
+            behavior,
+            RuleSource::Settings(SettingsSource::Flag),
+            rules,
+        );
         for warning in warnings {
             agent.session.emit(agent.frames.note("permission_rule", &warning.to_string())).await;
         }

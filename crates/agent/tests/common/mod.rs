@@ -25,7 +25,7 @@ use lathe_hooks::HookSource;
 use lathe_models::retry::RetryPolicy;
 use lathe_models::{CacheTtl, CompleteMessage, Model, ModelError, ModelRequest, ModelStream};
 use lathe_permissions::{Engine, EngineConfig, PermissionScope, PermissionScopeConfig, RuleSource};
-use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode};
+use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode, SettingsSource};
 use lathe_scripted::{Script, ScriptedModel};
 use lathe_settings::memory::Memory;
 use lathe_tools::{ChildEnvironment, StructuredOutput, ToolSet, Workspace, builtin_tools, interactive_tools};
@@ -235,7 +235,10 @@ impl Setup {
             frames: self.frames,
             surface: self.surface,
             settings: self.settings,
-            hooks: HooksConfig { registered: vec![(HookSource::User, hooks)], ..self.hooking },
+            hooks: HooksConfig {
+                registered: vec![(HookSource::Settings(SettingsSource::User), hooks)],
+                ..self.hooking
+            },
             output_styles: vec!["default".to_owned()],
             init: Init { output_style: "default".to_owned(), ..Init::default() },
             setup: self.setup,

@@ -10,6 +10,7 @@ use lathe_launch::{LATHE_VERSION, LaunchEnvironment, PROTOCOL_VERSION, client, h
 use lathe_models::ErrorKind;
 use lathe_models::anthropic::DEFAULT_BASE_URL;
 use lathe_models::credentials::Search;
+use lathe_protocol::EnabledHooks;
 use lathe_settings::memory::ReadCheck;
 use lathe_settings::styles::Styles;
 use lathe_settings::{CheckStatus, SettingsStack, checks};
@@ -87,10 +88,10 @@ impl Report {
                 self.say("hooks", CheckStatus::Warn, &warning.to_string(), Some(hint));
             }
         }
-        let what = match stack.hook_switch() {
-            lathe_settings::HookSwitch::All => "",
-            lathe_settings::HookSwitch::ManagedAndHost => "; all others are switched off by settings",
-            lathe_settings::HookSwitch::Nothing => "; all are switched off by managed settings",
+        let what = match stack.enabled_hooks() {
+            EnabledHooks::All => "",
+            EnabledHooks::ManagedAndHost => "; all others are switched off by settings",
+            EnabledHooks::Nothing => "; all are switched off by managed settings",
         };
         self.say("hooks", CheckStatus::Ok, &format!("{count} handlers of settings files{what}"), None);
     }

@@ -15,7 +15,7 @@ use lathe_hooks::{
     HookFrame, HookLimit, HookSource, HookWarning, HttpError, HttpPost, HttpPoster, HttpReply, Outcome,
     PromptError, PromptQuestion, Prompter, RuleMatcher, RunContext, Services,
 };
-use lathe_protocol::HookInput;
+use lathe_protocol::{HookInput, SettingsSource};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::sync::Notify;
@@ -78,7 +78,7 @@ impl Bench {
     /// An engine with these hooks, as they stand in a settings file.
     pub fn hooks(hooks: Value) -> Self {
         let bench = Self::new();
-        assert_eq!(bench.register(HookSource::User, hooks), []);
+        assert_eq!(bench.register(HookSource::Settings(SettingsSource::User), hooks), []);
         bench
     }
 

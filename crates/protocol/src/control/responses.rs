@@ -41,7 +41,7 @@ pub struct SetModelResponse {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GetSettingsResponse {
     pub effective: Value,
-    pub sources: Vec<SettingsSource>,
+    pub sources: Vec<SettingsOfSource>,
     /// `{model, effort, …}`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub applied: Option<Value>,
@@ -51,7 +51,7 @@ pub struct GetSettingsResponse {
 
 /// One layer of settings.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SettingsSource {
+pub struct SettingsOfSource {
     pub source: String,
     pub settings: Value,
     #[serde(flatten)]
