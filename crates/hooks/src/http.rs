@@ -6,13 +6,14 @@
 use std::time::Duration;
 
 use lathe_protocol::settings::HttpHook;
+use lathe_protocol::web::{JsonPost, WebError};
 
 use crate::answer::Answer;
 use crate::handler::{Firing, at_most};
 use crate::limit::StartTries;
 use crate::merge::Speaker;
 use crate::process::MAX_STDOUT;
-use crate::{EngineOptions, HttpError, HttpPost, ProblemKind};
+use crate::{EngineOptions, ProblemKind};
 
 pub(crate) async fn run(
     hook: &HttpHook,
@@ -29,18 +30,19 @@ pub(crate) async fn run(
     }
     let headers = headers(hook, firing.options, firing.context.env);
     let cancel = firing.context.cancel;
-    let post = HttpPost {
+    let post = JsonPost {
         url: &hook.url,
         headers: &headers,
         body: &firing.json,
         max_reply_bytes: MAX_STDOUT,
         timeout,
-        cancel,
     };
     let mut tries = StartTries::new(firing.facts.unasked, timeout);
     let reply = loop {
-        let reply = at_most(timeout, cancel, poster.post(post)).await.unwrap_or(Err(HttpError::TimedOut));
-        let exhausted = matches!(reply, Err(HttpError::Exhausted(_)));
+        let asking = at_most(timeout, cancel, poster.post(post));
+        let Some(reply) = cancel.run_until_cancelled(asking).await else { return Answer::cancelled() };
+        let reply = reply.unwrap_or(Err(WebError::TimedOut(timeout)));
+        let exhausted = matches!(reply, Err(WebError::Exhausted(_)));
         if !exhausted || !tries.again(cancel).await {
             break reply;
         }
@@ -49,15 +51,16 @@ pub(crate) async fn run(
         return Answer::cancelled();
     }
     match reply {
+        Ok(reply) if reply.is_cut => failed(ProblemKind::HttpFailed("its answer is too long".to_owned())),
         Ok(reply) if (200..300).contains(&reply.status) => {
             Answer::said(&reply.body, &firing.input.event_name())
         }
         Ok(reply) => failed(ProblemKind::HttpFailed(format!("status {}", reply.status))),
-        Err(HttpError::TimedOut) => failed(ProblemKind::TimedOut(timeout)),
-        Err(HttpError::Exhausted(why)) => {
+        Err(WebError::TimedOut(_)) => failed(ProblemKind::TimedOut(timeout)),
+        Err(WebError::Exhausted(why)) => {
             Answer::not_asked(tries.describe(&why), &speaker.label, &firing.facts)
         }
-        Err(HttpError::Failed(why)) => failed(ProblemKind::HttpFailed(why)),
+        Err(WebError::Unusable(why) | WebError::Failed(why)) => failed(ProblemKind::HttpFailed(why)),
     }
 }
 

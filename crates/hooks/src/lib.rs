@@ -49,8 +49,8 @@ pub use outcome::{
 pub use problem::{Consequence, Problem, ProblemKind};
 pub use registry::{CallbackMatchers, HookWarning, WarningKind, check};
 pub use services::{
-    Asked, CallbackCall, CallbackError, Callbacks, HookEvents, HttpError, HttpPost, HttpPoster, HttpReply,
-    NoEvents, PromptError, PromptQuestion, Prompter, RuleMatcher, Services,
+    Asked, CallbackCall, CallbackError, Callbacks, HookEvents, HttpPoster, NoEvents, PromptError,
+    PromptQuestion, Prompter, RuleMatcher, Services,
 };
 pub use source::{HookSource, PluginSource};
 pub use text::MAX_TEXT_CHARS;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lathe_exec::Ledger;
+use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -114,48 +115,9 @@ pub enum PromptError {
 
 /// Posts JSON.
 pub trait HttpPoster: Send + Sync {
-    /// Sends one request. Redirects are not followed: the address was allowed, another one was not.
-    fn post<'a>(&'a self, post: HttpPost<'a>) -> BoxFuture<'a, Result<HttpReply, HttpError>>;
-}
-
-/// The request of an HTTP hook.
-#[derive(Debug, Clone, Copy)]
-pub struct HttpPost<'a> {
-    /// Where to.
-    pub url: &'a str,
-    /// Headers besides `content-type: application/json`.
-    pub headers: &'a [(String, String)],
-    /// JSON.
-    pub body: &'a str,
-    /// More of the answer than this is not read.
-    pub max_reply_bytes: usize,
-    /// How long it may take.
-    pub timeout: Duration,
-    /// Breaks it off.
-    pub cancel: &'a CancellationToken,
-}
-
-/// The answer to an HTTP hook.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HttpReply {
-    /// The status code.
-    pub status: u16,
-    /// The body as text.
-    pub body: String,
-}
-
-/// A request that got no answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum HttpError {
-    /// It took too long.
-    #[error("no answer in time")]
-    TimedOut,
-    /// The machine had nothing left to ask with (descriptors, threads, memory): a later try may succeed.
-    #[error("{0}")]
-    Exhausted(String),
-    /// Anything else, in words.
-    #[error("{0}")]
-    Failed(String),
+    /// Sends one request; dropping the future breaks it off. Redirects are not followed: the address was
+    /// allowed, another one was not.
+    fn post<'a>(&'a self, post: JsonPost<'a>) -> BoxFuture<'a, Result<WebReply, WebError>>;
 }
 
 /// Evaluates one permission rule.

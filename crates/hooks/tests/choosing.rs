@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 
 use lathe_hooks::{EngineOptions, HookSource, MAX_PARALLEL, Outcome, ProblemKind, PromptError, WarningKind};
 use lathe_protocol::hooks::HookPermissionDecision;
+use lathe_protocol::web::WebReply;
 use lathe_protocol::{EnabledHooks, HookEvent, SettingsSource};
 use serde_json::{Value, json};
 use support::{Bench, input};
@@ -389,6 +390,11 @@ async fn an_endpoint_answers_like_a_command() {
         assert_eq!(outcome.blocks, []);
         assert!(matches!(outcome.problems[0].kind, ProblemKind::HttpFailed(_)), "{status}");
     }
+    let cut = WebReply { status: 200, body: r#"{"decision":"block"}"#.into(), is_cut: true };
+    *bench.net.reply.lock().unwrap() = Some(Ok(cut));
+    let outcome = bench.run(&prompt()).await;
+    let too_long = ProblemKind::HttpFailed("its answer is too long".into());
+    assert_eq!((&outcome.blocks[..], &outcome.problems[0].kind), (&[][..], &too_long));
     *bench.net.reply.lock().unwrap() = None;
     assert!(matches!(bench.run(&prompt()).await.problems[0].kind, ProblemKind::HttpFailed(_)));
 
@@ -405,4 +411,22 @@ async fn an_endpoint_answers_like_a_command() {
     bench.engine.set_options(EngineOptions { allowed_http_urls: None, ..options });
     bench.run(&prompt()).await;
     assert_eq!(bench.net.posted.lock().unwrap().last().unwrap().1[0].1, "Bearer ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endpoint_is_not_waited_for_once_the_event_is_cancelled() {
+    let hook = json!({ "type": "http", "url": "https://hooks.example/x" });
+    let bench = Bench::hooks(json!({ "UserPromptSubmit": [{ "hooks": [hook] }] }));
+    bench.net.is_silent.store(true, Ordering::Relaxed);
+    let began = tokio::time::Instant::now();
+    let event = prompt();
+    let cancel_once_asked = async {
+        while bench.net.posted.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        bench.cancel.cancel();
+    };
+    let (outcome, ()) = tokio::join!(bench.run(&event), cancel_once_asked);
+    assert!(outcome.cancelled);
+    assert_eq!(began.elapsed(), std::time::Duration::ZERO);
 }

@@ -5,8 +5,9 @@ mod support;
 
 use std::time::Duration;
 
-use lathe_hooks::{EngineOptions, HookLimit, HookSource, HttpError, Outcome, ProblemKind, START_PATIENCE};
+use lathe_hooks::{EngineOptions, HookLimit, HookSource, Outcome, ProblemKind, START_PATIENCE};
 use lathe_protocol::hooks::{HookPermissionDecision, PermissionRequestDecision};
+use lathe_protocol::web::WebError;
 use lathe_protocol::{HookInput, SettingsSource};
 use serde_json::json;
 use support::{Bench, in_time, input};
@@ -35,8 +36,8 @@ fn refusal(outcome: &Outcome) -> Option<String> {
     denied.or_else(|| outcome.block().map(|block| block.reason.clone()))
 }
 
-fn exhausted() -> HttpError {
-    HttpError::Exhausted("tcp open error: Too many open files (os error 24)".to_owned())
+fn exhausted() -> WebError {
+    WebError::Exhausted("tcp open error: Too many open files (os error 24)".to_owned())
 }
 
 fn http_bench(event: &str) -> Bench {

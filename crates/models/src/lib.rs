@@ -36,7 +36,7 @@ pub use event::{ContentDelta, ModelEvent, StreamEvent};
 pub use failure::ApiFailure;
 pub use outgoing::{OutgoingRequest, Purpose};
 pub use prices::{Cost, price};
-pub use request::{CacheTtl, ModelRequest, Role, SystemPart, Thinking, WireMessage};
+pub use request::{CacheTtl, ModelRequest, SystemPart, Thinking, WireMessage};
 pub use retry::{RetryDecision, RetryPolicy};
 pub use secret::Secret;
 

@@ -63,7 +63,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::request::{CacheTtl, Role, WireMessage};
+    use lathe_protocol::Role;
+
+    use crate::request::{CacheTtl, WireMessage};
     use crate::testing::request;
 
     #[test]

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use lathe_protocol::Role;
 use serde::de::IgnoredAny;
 use serde::ser::Error as _;
 use serde::{Deserialize, Serialize};
@@ -72,15 +73,6 @@ pub enum CacheTtl {
     OneHour,
 }
 
-/// Who speaks in a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// The user, tools included.
-    User,
-    /// The model.
-    Assistant,
-}
-
 /// One message of the conversation as the bytes that will be sent:
 /// `{"role":"user","content":[{…},{…}]}`, never empty, content always a list of objects.
 /// That fixed ending lets a cache breakpoint be spliced into the last block without parsing.
@@ -106,10 +98,7 @@ pub(crate) const MESSAGE_END: &[u8] = b"}]}";
 impl WireMessage {
     /// Serialises a message. `blocks` must not be empty and each must be a JSON object.
     pub fn new<B: Serialize>(role: Role, blocks: &[B]) -> Result<Self, serde_json::Error> {
-        let name = match role {
-            Role::User => "user",
-            Role::Assistant => "assistant",
-        };
+        let name = role.as_str();
         let mut bytes = format!(r#",{{"role":"{name}","content":["#).into_bytes();
         let mut last_block = 0;
         for (index, block) in blocks.iter().enumerate() {

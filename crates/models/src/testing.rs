@@ -1,8 +1,9 @@
 //! What the unit tests of this crate share.
 
+use lathe_protocol::Role;
 use serde_json::json;
 
-use crate::request::{CacheTtl, ModelRequest, Role, Thinking, WireMessage};
+use crate::request::{CacheTtl, ModelRequest, Thinking, WireMessage};
 
 /// The smallest request that makes sense.
 pub(crate) fn request() -> ModelRequest {

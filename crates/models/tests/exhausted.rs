@@ -4,7 +4,8 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use lathe_models::web::{JsonPost, WebClient, WebError};
+use lathe_models::web::WebClient;
+use lathe_protocol::web::{JsonPost, WebError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 async fn post(url: &str) -> WebError {

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use lathe_models::anthropic::{CustomHeaders, HelperCredential, USER_AGENT};
-use lathe_models::request::{CacheTtl, Role, SystemPart};
+use lathe_models::request::{CacheTtl, SystemPart};
 use lathe_models::{AnthropicClient, Credential, ErrorKind, Model, Secret};
+use lathe_protocol::Role;
 use serde_json::json;
 use support::*;
 

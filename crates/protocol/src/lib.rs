@@ -34,6 +34,7 @@ pub mod settings;
 pub mod subject;
 pub mod system;
 pub mod usage;
+pub mod web;
 
 pub use content::{ContentBlock, MessageContent, UserContent};
 pub use control::{
@@ -45,7 +46,7 @@ pub use event::StreamEventMessage;
 pub use hooks::{HookEvent, HookInput, HookOutput};
 pub use inbound::{Inbound, InboundUser, LineError};
 pub use mcp::McpServerConfig;
-pub use message::{ApiMessage, AssistantMessage, ToolResultMeta, UserMessage};
+pub use message::{ApiMessage, AssistantMessage, Role, ToolResultMeta, UserMessage};
 pub use outbound::Outbound;
 pub use permission::{
     PermissionBehavior, PermissionMode, PermissionRule, PermissionUpdate, PermissionUpdateDestination,

@@ -159,6 +159,26 @@ pub struct UserMessage {
     pub extra: Extra,
 }
 
+/// Who speaks in a message of a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The user; results of tools are theirs too.
+    User,
+    /// The model.
+    Assistant,
+}
+
+impl Role {
+    /// The name on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+        }
+    }
+}
+
 /// Role and content of a user message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserTurn {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use futures_util::StreamExt;
-use lathe_models::{CacheTtl, Model, ModelRequest, Role, Thinking, WireMessage};
+use lathe_models::{CacheTtl, Model, ModelRequest, Thinking, WireMessage};
+use lathe_protocol::Role;
 use lathe_scripted::{Script, ScriptedModel, ServeOptions, Turn, serve};
 use serde_json::json;
 

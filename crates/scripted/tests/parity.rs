@@ -10,9 +10,10 @@ use common::script;
 use futures_util::StreamExt;
 use lathe_models::anthropic::{ClientConfig, Timeouts};
 use lathe_models::{
-    AnthropicClient, CacheTtl, Credential, ErrorKind, Model, ModelError, ModelRequest, Role, Secret,
-    Thinking, WireMessage,
+    AnthropicClient, CacheTtl, Credential, ErrorKind, Model, ModelError, ModelRequest, Secret, Thinking,
+    WireMessage,
 };
+use lathe_protocol::Role;
 use lathe_scripted::{ScriptedModel, ServeOptions, serve};
 use serde_json::{Value, json};
 

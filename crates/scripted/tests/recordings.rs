@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use lathe_models::{CacheTtl, Model, ModelRequest, Role, Thinking, WireMessage};
+use lathe_models::{CacheTtl, Model, ModelRequest, Thinking, WireMessage};
+use lathe_protocol::Role;
 use lathe_scripted::{Engine, Facts, Script, ScriptedModel};
 use lathe_testkit::recordings;
 use serde_json::{Value, json};

@@ -14,23 +14,13 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde::Serialize;
+use lathe_protocol::Role;
 use serde_json::json;
 use serde_json::value::RawValue;
 
 use crate::index::{At, Id};
 use crate::mend::{plain_name, with_text_member};
 use crate::message::{Block, BlockKind, made_up_text};
-
-/// Who speaks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// The person, and the results of tools.
-    User,
-    /// The model.
-    Assistant,
-}
 
 /// One message of the conversation.
 #[derive(Debug, Clone)]

@@ -33,7 +33,7 @@ pub mod writer;
 pub use error::{Result, TranscriptError};
 pub use export::{ExportFormat, export};
 pub use fork::{ForkIds, ForkPlan, fork};
-pub use history::{DanglingCall, DeferredCall, HistoryMessage, Role};
+pub use history::{DanglingCall, DeferredCall, HistoryMessage};
 pub use names::Names;
 pub use paths::{SessionPaths, is_session_id, project_key};
 pub use peek::SessionInfo;

@@ -14,8 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Result;
 pub use chain::{
-    AssistantBody, AttachmentBody, ChainBody, CompactMetadata, Envelope, Link, PreservedMessages,
-    PreservedSegment, SystemBody, TurnPosition, UserBody,
+    AssistantBody, AttachmentBody, ChainBody, Envelope, Link, SystemBody, TurnPosition, UserBody,
 };
 pub use side::{CostState, SideRecord};
 

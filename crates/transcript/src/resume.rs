@@ -11,10 +11,11 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use lathe_protocol::Role;
 use serde_json::Value;
 
 use crate::error::{Result, TranscriptError};
-use crate::history::{self, DanglingCall, DeferredCall, HistoryMessage, Piece, Role};
+use crate::history::{self, DanglingCall, DeferredCall, HistoryMessage, Piece};
 use crate::index::{At, Id, Index, Kind, Siblings};
 use crate::lines::{Damage, Span};
 use crate::mend::{rendered_blocks, without_lone_surrogates};

@@ -3,10 +3,11 @@
 mod common;
 
 use common::{SESSION, Session, assert_valid};
-use lathe_transcript::record::chain::{CompactMetadata, PreservedMessages, PreservedSegment};
+use lathe_protocol::Role;
+use lathe_protocol::system::{CompactMetadata, PreservedMessages, PreservedSegment};
 use lathe_transcript::{
-    Durability, ForkIds, ForkPlan, ResumeAt, Resumed, Role, SideRecord, TranscriptError, TranscriptWriter,
-    Warning, fork, load_for_resume,
+    Durability, ForkIds, ForkPlan, ResumeAt, Resumed, SideRecord, TranscriptError, TranscriptWriter, Warning,
+    fork, load_for_resume,
 };
 use serde_json::{Value, json};
 
@@ -117,7 +118,11 @@ fn records_kept_by_a_compaction_follow_the_summary() {
     session.prompt("dropped");
     session.text("dropped too");
     let kept = vec![session.prompt("kept"), session.text("kept answer")];
-    let preserved = PreservedMessages { anchor_uuid: "summary".into(), uuids: kept.clone() };
+    let preserved = PreservedMessages {
+        anchor_uuid: "summary".into(),
+        uuids: kept.clone(),
+        ..PreservedMessages::default()
+    };
     session.compact_with(
         "summary",
         CompactMetadata { preserved_messages: Some(preserved), ..CompactMetadata::default() },
@@ -142,7 +147,12 @@ fn a_fork_with_ids_of_its_own_keeps_what_a_compaction_kept() {
     session.prompt("dropped");
     session.text("dropped too");
     let (head, tail) = (session.prompt("kept"), session.text("kept answer"));
-    let segment = PreservedSegment { head_uuid: head, anchor_uuid: "summary".into(), tail_uuid: tail };
+    let segment = PreservedSegment {
+        head_uuid: head,
+        anchor_uuid: "summary".into(),
+        tail_uuid: tail,
+        ..PreservedSegment::default()
+    };
     session.compact_with(
         "summary",
         CompactMetadata { preserved_segment: Some(segment), ..CompactMetadata::default() },

@@ -7,9 +7,9 @@
 use std::sync::Arc;
 
 use lathe_hooks::HookSource;
+use lathe_protocol::SettingsSource;
 use lathe_protocol::hooks::{ConfigChangeInput, HookEventInput};
 use lathe_protocol::settings::HooksSettings;
-use lathe_protocol::SettingsSource;
 use lathe_settings::Changed;
 use tokio_util::sync::CancellationToken;
 

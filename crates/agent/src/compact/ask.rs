@@ -7,7 +7,8 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use lathe_models::failure::ApiFailure;
-use lathe_models::{ErrorKind, ModelRequest, Role, WireMessage};
+use lathe_models::{ErrorKind, ModelRequest, WireMessage};
+use lathe_protocol::Role;
 use serde_json::{Value, json};
 
 use super::{Trouble, summary};

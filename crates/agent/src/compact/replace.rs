@@ -148,22 +148,15 @@ fn write_down(agent: &mut Agent, mut told: Told, tail: &Tail, notes: &[String]) 
             tail_uuid: last.clone(),
             ..PreservedSegment::default()
         });
+        // A stretch ends at a boundary; the list also reaches what an earlier compaction kept.
         told.boundary.compact_metadata.preserved_messages =
             Some(PreservedMessages { anchor_uuid, uuids: kept.clone(), ..PreservedMessages::default() });
     }
     told.boundary.logical_parent_uuid = Some(journal.last_record());
-    let metadata = &told.boundary.compact_metadata;
     journal.compacted(Boundary {
         uuid: &told.boundary.uuid,
         now: &now,
-        metadata: lathe_transcript::record::CompactMetadata {
-            trigger: metadata.trigger.clone(),
-            pre_tokens: metadata.pre_tokens,
-            post_tokens: metadata.post_tokens,
-            duration_ms: metadata.duration_ms,
-            cumulative_dropped_tokens: metadata.cumulative_dropped_tokens,
-            ..lathe_transcript::record::CompactMetadata::default()
-        },
+        metadata: &told.boundary.compact_metadata,
         kept,
         summary: &told.summary,
     });

@@ -72,7 +72,7 @@ pub(super) fn last_todos(messages: &[WireMessage]) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lathe_models::Role;
+    use lathe_protocol::Role;
     use serde_json::json;
 
     #[test]

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
-use lathe_models::{ModelError, ModelRequest, Role, WireMessage};
+use lathe_models::{ModelError, ModelRequest, WireMessage};
 use lathe_protocol::control::{GenerateSessionTitleRequest, SideQuestionRequest};
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::system::ControlRequestProgress;
-use lathe_protocol::{Outbound, SystemMessage};
+use lathe_protocol::{Outbound, Role, SystemMessage};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 

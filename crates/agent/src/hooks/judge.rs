@@ -9,7 +9,8 @@ use std::sync::Weak;
 use futures_util::future::BoxFuture;
 use lathe_hooks::{Asked, PromptError, PromptQuestion, Prompter};
 use lathe_models::catalog::Phase;
-use lathe_models::{ErrorKind, ModelRequest, Role, SystemPart, WireMessage};
+use lathe_models::{ErrorKind, ModelRequest, SystemPart, WireMessage};
+use lathe_protocol::Role;
 use serde_json::json;
 
 use crate::model::request;

@@ -5,15 +5,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lathe_hooks::{
-    CallbackCall, CallbackError, Callbacks, HttpError, HttpPost, HttpPoster, HttpReply, RuleMatcher,
-};
-use lathe_hooks::{HookEngine, Services};
-use lathe_models::web::{JsonPost, WebClient, WebError};
+use lathe_hooks::{CallbackCall, CallbackError, Callbacks, HookEngine, HttpPoster, RuleMatcher, Services};
+use lathe_models::web::WebClient;
 use lathe_permissions::{
     Decision, DescribedCall, Engine, EngineConfig, PermissionQuestion, PermissionScope,
     PermissionScopeConfig, RuleSource,
 };
+use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use lathe_protocol::{HookCallbackRequest, PermissionBehavior};
 use serde_json::Value;
 
@@ -131,29 +129,7 @@ impl RuleMatcher for CallRules<'_> {
 pub struct WebHooks(pub Arc<WebClient>);
 
 impl HttpPoster for WebHooks {
-    fn post<'a>(&'a self, post: HttpPost<'a>) -> BoxFuture<'a, Result<HttpReply, HttpError>> {
-        Box::pin(async move {
-            let request = JsonPost {
-                url: post.url,
-                headers: post.headers,
-                body: post.body,
-                max_reply_bytes: post.max_reply_bytes,
-                timeout: post.timeout,
-            };
-            let reply = tokio::select! {
-                biased;
-                () = post.cancel.cancelled() => return Err(HttpError::Failed("it was broken off".to_owned())),
-                reply = self.0.post(request) => reply,
-            };
-            match reply {
-                Ok(reply) if reply.is_cut => Err(HttpError::Failed("its answer is too long".to_owned())),
-                Ok(reply) => Ok(HttpReply { status: reply.status, body: reply.body }),
-                Err(WebError::TimedOut(_)) => Err(HttpError::TimedOut),
-                Err(error @ WebError::Exhausted(_)) => Err(HttpError::Exhausted(error.to_string())),
-                Err(error @ (WebError::Unusable(_) | WebError::Failed(_))) => {
-                    Err(HttpError::Failed(error.to_string()))
-                }
-            }
-        })
+    fn post<'a>(&'a self, post: JsonPost<'a>) -> BoxFuture<'a, Result<WebReply, WebError>> {
+        Box::pin(self.0.post(post))
     }
 }

@@ -5,9 +5,9 @@
 //! It also knows how large it is: what the API counted for the last answer, and an estimate of what was
 //! added since. That is what compaction goes by.
 
-use lathe_models::{Role, WireMessage};
-use lathe_protocol::Usage;
+use lathe_models::WireMessage;
 use lathe_protocol::reminder::system_reminder;
+use lathe_protocol::{Role, Usage};
 use lathe_transcript::HistoryMessage;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -83,17 +83,14 @@ impl History {
     /// last, so that the next prompt joins it.
     pub fn restore(mut messages: Vec<HistoryMessage>) -> Self {
         let mut history = Self::default();
-        if let Some(last) = messages.pop_if(|last| last.role == lathe_transcript::Role::User) {
+        if let Some(last) = messages.pop_if(|last| last.role == Role::User) {
             history.open = last.blocks.iter().filter_map(|b| serde_json::from_str(b.get()).ok()).collect();
             history.tokens = history.open.iter().map(block_tokens).sum();
             history.open_record = last.uuids.first().cloned();
         }
         // One after the other is let go: a long conversation is never in memory twice.
         for message in messages {
-            let role = match message.role {
-                lathe_transcript::Role::User => Role::User,
-                lathe_transcript::Role::Assistant => Role::Assistant,
-            };
+            let role = message.role;
             let tokens = message.blocks.iter().map(|block| raw_block_tokens(block)).sum();
             let record = (role == Role::Assistant).then(|| message.uuids.first().cloned()).flatten();
             history.tokens += tokens;
@@ -508,7 +505,7 @@ mod tests {
     #[test]
     fn what_is_still_open_after_a_resume_is_counted_and_can_be_cut() {
         let block = json!({"type": "text", "text": "z".repeat(40_000)});
-        let role = lathe_transcript::Role::User;
+        let role = Role::User;
         let blocks = vec![serde_json::value::to_raw_value(&block).unwrap()];
         let mut history = History::restore(vec![HistoryMessage { role, blocks, uuids: Vec::new() }]);
         assert!(history.size().messages > 5000, "{:?}", history.size());

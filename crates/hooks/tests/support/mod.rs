@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use futures_util::future::BoxFuture;
 use lathe_exec::Ledger;
 use lathe_hooks::{
     CallbackCall, CallbackError, CallbackMatchers, Callbacks, EngineOptions, HookEngine, HookEvents,
-    HookFrame, HookLimit, HookSource, HookWarning, HttpError, HttpPost, HttpPoster, HttpReply, Outcome,
-    PromptError, PromptQuestion, Prompter, RuleMatcher, RunContext, Services,
+    HookFrame, HookLimit, HookSource, HookWarning, HttpPoster, Outcome, PromptError, PromptQuestion,
+    Prompter, RuleMatcher, RunContext, Services,
 };
+use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use lathe_protocol::{HookInput, SettingsSource};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -374,21 +375,29 @@ pub type Posted = (String, Vec<(String, String)>, String);
 /// A network with one answer.
 #[derive(Default)]
 pub struct FakeNet {
-    pub reply: Mutex<Option<Result<HttpReply, HttpError>>>,
+    pub reply: Mutex<Option<Result<WebReply, WebError>>>,
     pub posted: Mutex<Vec<Posted>>,
+    /// Whether it never answers.
+    pub is_silent: AtomicBool,
 }
 
 impl FakeNet {
     pub fn replies(&self, status: u16, body: &str) {
-        *self.reply.lock().unwrap() = Some(Ok(HttpReply { status, body: body.to_owned() }));
+        *self.reply.lock().unwrap() = Some(Ok(WebReply { status, body: body.to_owned(), is_cut: false }));
     }
 }
 
 impl HttpPoster for FakeNet {
-    fn post<'a>(&'a self, post: HttpPost<'a>) -> BoxFuture<'a, Result<HttpReply, HttpError>> {
+    fn post<'a>(&'a self, post: JsonPost<'a>) -> BoxFuture<'a, Result<WebReply, WebError>> {
         self.posted.lock().unwrap().push((post.url.into(), post.headers.to_vec(), post.body.into()));
         let reply = self.reply.lock().unwrap().clone();
-        Box::pin(async move { reply.unwrap_or(Err(HttpError::Failed("connection refused".to_owned()))) })
+        let is_silent = self.is_silent.load(Ordering::Relaxed);
+        Box::pin(async move {
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
+            reply.unwrap_or(Err(WebError::Failed("connection refused".to_owned())))
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 use super::*;
-use crate::request::{Role, SystemPart};
+use crate::request::SystemPart;
 use crate::testing::{message, request};
+use lathe_protocol::Role;
 
 fn chunks(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> Vec<Bytes> {
     assemble(request, purpose, policy).chunks

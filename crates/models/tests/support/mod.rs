@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lathe_models::anthropic::{ClientConfig, Credential};
-use lathe_models::request::{CacheTtl, ModelRequest, Role, Thinking, WireMessage};
+use lathe_models::request::{CacheTtl, ModelRequest, Thinking, WireMessage};
 use lathe_models::{AnthropicClient, ErrorKind, Model, ModelError, ModelStream, Secret};
+use lathe_protocol::Role;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

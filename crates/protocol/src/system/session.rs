@@ -41,7 +41,7 @@ pub struct CompactBoundary {
     pub extra: Extra,
 }
 
-/// How a compaction went.
+/// How a compaction went. Session files write the same with camel-case keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompactMetadata {
     /// `manual` or `auto`.
@@ -51,6 +51,7 @@ pub struct CompactMetadata {
     pub post_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// Of all compactions so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cumulative_dropped_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,6 +66,7 @@ pub struct CompactMetadata {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PreservedSegment {
     pub head_uuid: String,
+    /// The record that the stretch follows now: the summary.
     pub anchor_uuid: String,
     pub tail_uuid: String,
     #[serde(flatten)]
@@ -74,7 +76,9 @@ pub struct PreservedSegment {
 /// Records that a compaction kept, one by one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PreservedMessages {
+    /// The record that they follow now: the summary.
     pub anchor_uuid: String,
+    /// Oldest first.
     pub uuids: Vec<String>,
     #[serde(flatten)]
     pub extra: Extra,

@@ -8,7 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use lathe_models::betas::BetaPolicy;
-use lathe_models::{CacheTtl, ModelRequest, Role, Thinking, WireMessage};
+use lathe_models::{CacheTtl, ModelRequest, Thinking, WireMessage};
+use lathe_protocol::Role;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 

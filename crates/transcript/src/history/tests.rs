@@ -1,5 +1,6 @@
 use super::*;
 use crate::message::blocks_of;
+use lathe_protocol::Role;
 use proptest::prelude::*;
 use serde_json::Value;
 

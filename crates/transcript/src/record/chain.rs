@@ -5,7 +5,8 @@
 //! Answers with several calls therefore fork the file; the next turn goes on from the result that
 //! finished last, and readers put the others back in place.
 
-use serde::Serialize;
+use lathe_protocol::system::CompactMetadata;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::Line;
@@ -271,7 +272,7 @@ pub struct SystemBody<'a> {
     /// Never true in what was seen; present because readers look at it.
     pub is_meta: bool,
     /// What a compaction did.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "in_camel_case")]
     pub compact_metadata: Option<&'a CompactMetadata>,
     /// Further fields of the subtype.
     #[serde(flatten)]
@@ -307,51 +308,34 @@ impl<'a> SystemBody<'a> {
     }
 }
 
-/// `compactMetadata` of a boundary.
-#[derive(Debug, Clone, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CompactMetadata {
-    /// `manual` or `auto`.
-    pub trigger: String,
-    /// Tokens before.
-    pub pre_tokens: u64,
-    /// Tokens after.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub post_tokens: Option<u64>,
-    /// How long it took.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub duration_ms: Option<u64>,
-    /// Tokens dropped by all compactions so far.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cumulative_dropped_tokens: Option<u64>,
-    /// Records from before the boundary that stay in the conversation, as a stretch.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preserved_segment: Option<PreservedSegment>,
-    /// The same, one by one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub preserved_messages: Option<PreservedMessages>,
+/// Writes an object of the wire with its keys as session files spell them: `preTokens` where the wire has
+/// `pre_tokens`, at every depth.
+fn in_camel_case<T: Serialize, S: Serializer>(value: &Option<&T>, serializer: S) -> Result<S::Ok, S::Error> {
+    let value = serde_json::to_value(value).map_err(serde::ser::Error::custom)?;
+    camel_case(value).serialize(serializer)
 }
 
-/// A stretch of the old conversation that a compaction kept word for word.
-#[derive(Debug, Clone, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PreservedSegment {
-    /// Its first record.
-    pub head_uuid: String,
-    /// The record it follows now: the summary.
-    pub anchor_uuid: String,
-    /// Its last record.
-    pub tail_uuid: String,
+fn camel_case(value: Value) -> Value {
+    match value {
+        Value::Object(members) => members
+            .into_iter()
+            .map(|(key, value)| (camel_case_key(&key), camel_case(value)))
+            .collect::<Map<_, _>>()
+            .into(),
+        Value::Array(items) => items.into_iter().map(camel_case).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
+    }
 }
 
-/// Which records a compaction kept word for word.
-#[derive(Debug, Clone, Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PreservedMessages {
-    /// The record they follow now: the summary.
-    pub anchor_uuid: String,
-    /// The records, oldest first.
-    pub uuids: Vec<String>,
+fn camel_case_key(key: &str) -> String {
+    let mut words = key.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
 }
 
 /// An `attachment` record: context that was put in front of the model.
@@ -379,6 +363,8 @@ fn is_false(flag: &bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use lathe_protocol::system::PreservedSegment;
+
     use super::*;
     use serde_json::json;
     use serde_json::value::RawValue;
@@ -434,6 +420,25 @@ mod tests {
         assert_eq!(line["subtype"], "compact_boundary");
         assert_eq!(line["logicalParentUuid"], "old");
         assert_eq!(line["compactMetadata"], json!({ "trigger": "auto", "preTokens": 9 }));
+    }
+
+    #[test]
+    fn a_boundary_spells_its_metadata_as_files_do() {
+        let segment =
+            PreservedSegment { head_uuid: "h".into(), tail_uuid: "t".into(), ..PreservedSegment::default() };
+        let metadata = CompactMetadata {
+            trigger: "auto".into(),
+            cumulative_dropped_tokens: Some(3),
+            preserved_segment: Some(segment),
+            ..CompactMetadata::default()
+        };
+        let link = Link { uuid: "b", parent: None, timestamp: "T" };
+        let line = envelope().line(link, &SystemBody::compact_boundary(&metadata, None)).unwrap();
+        let written = concat!(
+            r#""compactMetadata":{"trigger":"auto","preTokens":0,"cumulativeDroppedTokens":3,"#,
+            r#""preservedSegment":{"headUuid":"h","anchorUuid":"","tailUuid":"t"}}"#
+        );
+        assert!(line.json().contains(written), "{}", line.json());
     }
 
     #[test]

@@ -5,7 +5,8 @@ mod api_rules;
 
 use std::path::{Path, PathBuf};
 
-use lathe_transcript::record::chain::{CompactMetadata, TurnPosition};
+use lathe_protocol::system::CompactMetadata;
+use lathe_transcript::record::chain::TurnPosition;
 use lathe_transcript::record::{AssistantBody, AttachmentBody, Envelope, Link, SystemBody, UserBody};
 use lathe_transcript::{Durability, Line, SideRecord, TranscriptWriter};
 use serde_json::{Value, json};

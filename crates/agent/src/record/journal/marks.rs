@@ -3,9 +3,8 @@
 
 use lathe_protocol::UserMessage;
 use lathe_protocol::message::UserTurn;
-use lathe_transcript::record::{
-    AttachmentBody, CompactMetadata, Link, PreservedMessages, PreservedSegment, SystemBody, UserBody,
-};
+use lathe_protocol::system::CompactMetadata;
+use lathe_transcript::record::{AttachmentBody, Link, SystemBody, UserBody};
 use serde_json::{Map, json};
 
 use super::Journal;
@@ -14,7 +13,8 @@ use super::Journal;
 pub struct Boundary<'a> {
     pub uuid: &'a str,
     pub now: &'a str,
-    pub metadata: CompactMetadata,
+    /// The same as in the frame, with the records that stay.
+    pub metadata: &'a CompactMetadata,
     /// The records of the part that stays word for word, oldest first.
     pub kept: Vec<String>,
     /// The summary that follows it.
@@ -52,19 +52,7 @@ impl Journal {
     /// Writes a boundary and the summary behind it. A run that dies between the two leaves a boundary that
     /// nothing follows: readers pass it by, and the conversation goes on as it was.
     pub fn compacted(&mut self, boundary: Boundary<'_>) {
-        let mut metadata = boundary.metadata;
-        if let (Some(head), Some(tail)) = (boundary.kept.first(), boundary.kept.last()) {
-            let anchor_uuid = boundary.summary.uuid.clone();
-            metadata.preserved_segment = Some(PreservedSegment {
-                head_uuid: head.clone(),
-                anchor_uuid: anchor_uuid.clone(),
-                tail_uuid: tail.clone(),
-            });
-            // A stretch ends at a boundary; the list also reaches what an earlier compaction kept.
-            metadata.preserved_messages =
-                Some(PreservedMessages { anchor_uuid, uuids: boundary.kept.clone() });
-        }
-        let body = SystemBody::compact_boundary(&metadata, self.last.as_deref());
+        let body = SystemBody::compact_boundary(boundary.metadata, self.last.as_deref());
         let link = Link { uuid: boundary.uuid, parent: None, timestamp: boundary.now };
         let line = self.envelope.line(link, &body);
         self.append(line);
@@ -175,7 +163,13 @@ mod tests {
         say(&mut journal, "the old days", "p1");
         let metadata = CompactMetadata { trigger: "manual".into(), ..CompactMetadata::default() };
         let said = summary("what was said");
-        journal.compacted(Boundary { uuid: "b", now: "T", metadata, kept: Vec::new(), summary: &said });
+        journal.compacted(Boundary {
+            uuid: "b",
+            now: "T",
+            metadata: &metadata,
+            kept: Vec::new(),
+            summary: &said,
+        });
         journal.note("n", "T", "a note");
         let command =
             CommandRecord { name: "compact", args: "", uuid: "c", output: ("o", "Compacted"), now: "T" };
@@ -228,7 +222,13 @@ mod tests {
         say(&mut journal, "the old days", "p1");
         let said = summary("never written");
         let metadata = CompactMetadata::default();
-        journal.compacted(Boundary { uuid: "b", now: "T", metadata, kept: Vec::new(), summary: &said });
+        journal.compacted(Boundary {
+            uuid: "b",
+            now: "T",
+            metadata: &metadata,
+            kept: Vec::new(),
+            summary: &said,
+        });
         let whole = std::fs::read_to_string(&path).unwrap();
         let cut: Vec<&str> = whole.lines().take(2).collect();
         drop(journal);
