@@ -24,7 +24,9 @@ use lathe_exec::{
 use lathe_protocol::CallSubject;
 use serde_json::{Map, Value, json};
 
-use crate::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
+use crate::{
+    Content, InvalidInput, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput, Workspace,
+};
 use output::Printed;
 
 /// The descriptor on which the shell says where it ended, or the highest there is where there are fewer. Two
@@ -88,6 +90,11 @@ impl Tool for Bash {
         let problem = "command contains control characters, which a person who is asked would not see";
         let invalid = InvalidInput::custom("command", problem);
         Err(ToolFailure::Rejected(invalid.result()))
+    }
+
+    fn result_limits(&self, limits: &Limits) -> ResultLimits {
+        // `output.rs` cuts at this length; a note about the folder or the file may follow.
+        ResultLimits::of_cut_text(limits.bash_output_chars)
     }
 
     fn call<'a>(

@@ -23,7 +23,7 @@ use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
 use crate::read::missing_text;
 use crate::write::{NOT_READ, STATE_IS_CURRENT, is_notebook};
-use crate::{Content, ReadBeforeEdit, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 use matching::Found;
 
 /// How often an edit starts over because others keep changing the file.
@@ -82,6 +82,10 @@ impl Tool for Edit {
             return Err(rejected("File is a Jupyter Notebook. Use the NotebookEdit to edit this file."));
         }
         Ok(())
+    }
+
+    fn result_limits(&self, limits: &Limits) -> ResultLimits {
+        ResultLimits::of_changed_file(limits)
     }
 
     fn call<'a>(

@@ -26,7 +26,7 @@ use crate::files::open::open_regular;
 use crate::files::real;
 use crate::search::{self, Place, StartAt};
 use crate::stoppable::{self, Stop, StopReason};
-use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 use collect::{Found, FoundFile, Lines};
 use query::{Mode, Page, Query};
 
@@ -79,6 +79,12 @@ impl Tool for Grep {
 
     fn main_input(&self) -> Option<&str> {
         Some("path")
+    }
+
+    fn result_limits(&self, limits: &Limits) -> ResultLimits {
+        // The page is cut at this length. In the value each name counts a little more than in the text.
+        let cut = ResultLimits::of_cut_text(limits.search_bytes);
+        ResultLimits { value_chars: cut.value_chars.saturating_mul(2), ..cut }
     }
 
     fn call<'a>(

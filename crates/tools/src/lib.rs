@@ -19,6 +19,7 @@ mod glob;
 mod grep;
 mod notebook;
 mod notebook_edit;
+pub mod persisted;
 pub mod plan;
 mod read;
 mod schema;
@@ -45,7 +46,7 @@ pub use read::Read;
 pub use schema::{InvalidInput, validate};
 pub use session::{AgentEnd, AgentReport, AgentRequest, DetachedSession, SessionActions};
 pub use structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
-pub use tool::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
+pub use tool::{Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput};
 pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};
 pub use workspace::{
     AgentPlace, ChildEnvironment, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace,

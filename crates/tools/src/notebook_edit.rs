@@ -20,7 +20,7 @@ use crate::files::seen::{Seen, View};
 use crate::notebook::{cell_id, source_of};
 use crate::read::missing_text;
 use crate::write::{NOT_READ, is_notebook};
-use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// The NotebookEdit tool.
 #[derive(Debug, Default)]
@@ -115,6 +115,10 @@ impl Tool for NotebookEdit {
             return Err(rejected("Cell ID must be specified when not inserting a new cell."));
         }
         Ok(())
+    }
+
+    fn result_limits(&self, limits: &Limits) -> ResultLimits {
+        ResultLimits::of_changed_file(limits)
     }
 
     fn call<'a>(

@@ -19,13 +19,16 @@ use serde_json::{Value, json};
 
 use crate::files::FileError;
 use crate::files::open::{Opened, names_special, open_regular};
-use crate::{Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Limits, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// A file larger than this is read on a thread of its own.
 const INLINE_BYTES: u64 = 1 << 20;
 
 /// How long reading one file may take.
 const TIME: Duration = Duration::from_secs(30);
+
+/// Characters of the value for programs: the largest PDF as base64, with room to spare.
+const VALUE_CHARS: usize = 32 << 20;
 
 /// The Read tool.
 #[derive(Debug, Default)]
@@ -143,6 +146,13 @@ impl Tool for Read {
             return Err(ToolFailure::Rejected(FileError::Special.in_words(Path::new(&request.path))));
         }
         Ok(())
+    }
+
+    fn result_limits(&self, limits: &Limits) -> ResultLimits {
+        // Each kind of file has its own limit; these are above all of them. The numbers of lines may take as much
+        // room as the lines, and the value of a PDF is the whole file.
+        let text = usize::try_from(limits.read_large_bytes.saturating_mul(2)).unwrap_or(usize::MAX);
+        ResultLimits { text: TextLimit::Characters(text), value_chars: VALUE_CHARS }
     }
 
     fn call<'a>(

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileError, real};
-use crate::{InvalidInput, PathFilter, SessionActions, Workspace, validate};
+use crate::{InvalidInput, Limits, PathFilter, SessionActions, Workspace, validate};
 
 /// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
 pub trait Tool: Send + Sync {
@@ -53,6 +53,11 @@ pub trait Tool: Send + Sync {
     /// taken out, and what the session knows is put in. Called once, right before the hooks of the call.
     fn complete_input(&self, input: Value, _workspace: &Workspace) -> Value {
         input
+    }
+
+    /// How large a result of this tool may be. What is larger goes to a file, and a part of it is shown.
+    fn result_limits(&self, _limits: &Limits) -> ResultLimits {
+        ResultLimits::default()
     }
 
     /// Does the work. Must return promptly once `context.cancel` fires, with nothing left running.
@@ -98,6 +103,57 @@ impl ToolContext {
             Some(place) => Ok(place.clone()),
             None => real::follow(&self.workspace.resolve(path)),
         }
+    }
+}
+
+/// How large a result may be before it goes to a file. The agent holds every result to this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResultLimits {
+    /// Of what the model reads, all blocks together.
+    pub text: TextLimit,
+    /// Characters in the value for programs, in all its strings and keys together.
+    pub value_chars: usize,
+}
+
+/// How much text the model gets at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextLimit {
+    /// Counted in characters.
+    Characters(usize),
+    /// Estimated in tokens.
+    Tokens(u64),
+}
+
+impl ResultLimits {
+    /// Characters of a text, unless a tool says otherwise; of an error, whatever it says.
+    pub const DEFAULT_CHARS: usize = 100_000;
+
+    /// Room beside the text: notes that follow it, and the other fields of the value.
+    const BESIDE_CHARS: usize = 10_000;
+
+    /// Text of that many characters, and a value that holds the same text.
+    pub fn of_text(characters: usize) -> Self {
+        let with_rest = characters.saturating_add(Self::BESIDE_CHARS);
+        Self { text: TextLimit::Characters(characters), value_chars: with_rest }
+    }
+
+    /// The same for a tool that cuts its text itself, to that many characters, and then adds to it.
+    pub fn of_cut_text(characters: usize) -> Self {
+        let with_rest = characters.saturating_add(Self::BESIDE_CHARS);
+        Self { text: TextLimit::Characters(with_rest), value_chars: with_rest }
+    }
+
+    /// Of a tool that changes files and gives programs the file before and after it: a file that Read shows
+    /// without being told to is in there whole, several times.
+    pub(crate) fn of_changed_file(limits: &Limits) -> Self {
+        let file_chars = usize::try_from(limits.read_bytes).unwrap_or(usize::MAX);
+        Self { value_chars: file_chars.saturating_mul(4), ..Self::default() }
+    }
+}
+
+impl Default for ResultLimits {
+    fn default() -> Self {
+        Self::of_text(Self::DEFAULT_CHARS)
     }
 }
 

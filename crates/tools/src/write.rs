@@ -18,7 +18,7 @@ use crate::files::real::Parents;
 use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
-use crate::{Content, ReadBeforeEdit, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// The Write tool.
 #[derive(Debug, Default)]
@@ -59,6 +59,10 @@ impl Tool for Write {
 
     fn subject(&self, input: &Value) -> CallSubject {
         CallSubject::write(input["file_path"].as_str())
+    }
+
+    fn result_limits(&self, limits: &Limits) -> ResultLimits {
+        ResultLimits::of_changed_file(limits)
     }
 
     fn call<'a>(

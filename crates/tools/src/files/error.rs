@@ -102,7 +102,7 @@ fn errno_in_words(errno: Errno) -> (String, String) {
 }
 
 /// A size for people: `193 bytes`, `644.5KB`, `3MB`.
-pub(crate) fn human_size(bytes: u64) -> String {
+pub fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
     if bytes < 1024 {
         return format!("{bytes} bytes");
