@@ -3,6 +3,7 @@
 //! forms these take on the way. Knows nothing of sessions and agents.
 
 pub mod answer;
+pub mod bound;
 pub mod checkpoints;
 pub mod estimate;
 pub mod history;

@@ -240,7 +240,6 @@ impl<'a> Turn<'a> {
     /// Writes down and shows the answer to a tool call.
     pub(crate) async fn say_tool_result(&mut self, answered: &Answered) {
         self.stats.denials.extend(answered.denial.clone());
-        self.session.totals().add_changes(&answered.result);
         let frame = self.agent.handle.frames.tool_result(
             &answered.block,
             answered.result.clone(),

@@ -1,5 +1,5 @@
 //! The only way to a tool, for every caller: look-up → schema → input check → hooks → permission → call
-//! → hooks → result. The order of this file is the order in which things happen.
+//! → bound → hooks → result. The order of this file is the order in which things happen.
 //!
 //! A call is validated and described once, when its block is finished ([`FinishedBlock`]), and again only when a hook
 //! or the host has written another input. What is *decided* from the description is never kept: `permit.rs` looks at
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use lathe_permissions::DescribedCall;
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
-use lathe_tools::{Content, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput};
+use lathe_tools::{InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +20,8 @@ use crate::call::permit::{Permitted, permit};
 use crate::call::siblings::{self, Siblings};
 use crate::hooks;
 use crate::record::answer::UNPARSED_INPUT;
-use crate::record::tool_call::{Answered, CallEnd, DescribedInput, ToolCall};
+use crate::record::bound::Bounds;
+use crate::record::tool_call::{Answered, CallEnd, DescribedInput, ToolCall, content_value};
 use crate::state::agent::AgentHandle;
 
 /// A call whose input has been looked over, and the tool that will carry it out.
@@ -170,7 +171,7 @@ async fn told_to_hooks(
     }
     let tool = match tool {
         Ok(tool) => tool,
-        Err(refused) => return ended(refuse_input(agent, call, refused)),
+        Err(refused) => return ended(refuse_input(agent, call, refused, cancel).await),
     };
     let told = completed(agent, tool.as_ref(), &call);
     let mut before = hooks::tools::before(agent, &call, &told, cancel).await;
@@ -214,14 +215,20 @@ async fn decided(
 ) -> Result<PermittedCall, Box<Answered>> {
     let Ready { tool, call, told, before } = ready;
     let said = before.said.clone();
+    let bounds = Bounds::of_refusal(&agent.workspace, &call.id, cancel);
     let (input, place, meta) = match permit(agent, tool.as_ref(), &call, told, before, cancel).await {
         Permitted::Yes { input, place, meta } => (input, place, meta),
-        Permitted::No { text, meta } => return Err(Box::new(denied(call, &text, meta))),
+        Permitted::No { text, meta } => {
+            return Err(Box::new(denied(call, &bounds.error_text(text).await, meta)));
+        }
         Permitted::Stop { meta } => return Err(Box::new(stopped(call, meta))),
         Permitted::Senseless { text, meta } => {
+            let text = bounds.error_text(text).await;
             return Err(Box::new(failed(call, ToolFailure::Rejected(text), Some(meta))));
         }
-        Permitted::InvalidInput(refused) => return Err(Box::new(refuse_input(agent, call, refused))),
+        Permitted::InvalidInput(refused) => {
+            return Err(Box::new(refuse_input(agent, call, refused, cancel).await));
+        }
     };
     // From here on the call is what was permitted, which hooks and the host may have changed.
     let call = ToolCall { input: input.value, description: input.description, ..call };
@@ -253,14 +260,17 @@ pub async fn execute(
     let duration_ms = began.elapsed().as_millis() as u64;
     if let Ok(output) = &outcome {
         note_shown_file(agent, &call.description, &cwd, output);
+        // Counted here because a bounded result may lack lines.
+        agent.session.totals().add_changes(&output.result);
     }
     agent.session.totals().add_tool_time(duration_ms);
-    let answered = match outcome {
+    let bounds = Bounds::of_call(tool.as_ref(), &context);
+    let answered = match bounds.outcome(outcome).await {
         Ok(output) => succeeded(call, output, meta),
         Err(ToolFailure::Interrupted) => broken_off(call),
         Err(failure) => failed(call, failure, Some(meta)),
     };
-    said.added_to(hooks::tools::after(agent, answered, duration_ms, cancel).await)
+    said.added_to(hooks::tools::after(agent, answered, &bounds, duration_ms, cancel).await)
 }
 
 /// A command that did nothing but show a file has read it for the model.
@@ -271,22 +281,27 @@ fn note_shown_file(agent: &AgentHandle, call: &DescribedCall, cwd: &Path, output
 }
 
 /// The answer to a call whose input nobody can use.
-fn refuse_input(agent: &AgentHandle, call: ToolCall, refused: Refused) -> Answered {
-    match refused {
-        Refused::NoTool => {
-            let text = unknown_tool(agent, &call.name);
-            failed(call, ToolFailure::Rejected(text), None)
+async fn refuse_input(
+    agent: &AgentHandle,
+    call: ToolCall,
+    refused: Refused,
+    cancel: &CancellationToken,
+) -> Answered {
+    let bounds = Bounds::of_refusal(&agent.workspace, &call.id, cancel);
+    let failure = match refused {
+        Refused::NoTool => ToolFailure::Rejected(unknown_tool(agent, &call.name)),
+        Refused::Schema(invalid) => {
+            let content = bounds.error_text(invalid.content()).await;
+            let result = bounds.error_text(invalid.result()).await;
+            return error(call, content, json!(result), None);
         }
-        Refused::Schema(invalid) => error(call, invalid.content(), json!(invalid.result()), None),
-        Refused::Tool(failure) => failed(call, failure, None),
-    }
+        Refused::Tool(failure) => failure,
+    };
+    failed(call, bounds.failure(failure).await, None)
 }
 
 fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answered {
-    let content = match output.content {
-        Content::Text(text) => json!(text),
-        Content::Blocks(blocks) => json!(blocks),
-    };
+    let content = content_value(output.content);
     let mut block = json!({"tool_use_id": call.id, "type": "tool_result", "content": content});
     if let Some(is_error) = output.is_error {
         block["is_error"] = json!(is_error);

@@ -1,4 +1,5 @@
-//! The hooks around a tool call: what they are told before and after it, and what their answers do to it.
+//! The hooks around a tool call: what they are told before and after it, and what their answers do to it. Behind a
+//! call they are told of the bounded result, and what they put in its place is bounded too.
 
 use std::sync::Arc;
 
@@ -8,11 +9,13 @@ use lathe_protocol::hooks::{
     PostToolUseInput, PreToolUseInput,
 };
 use lathe_protocol::{CallSubject, HookEvent};
-use serde_json::{Value, json};
+use lathe_tools::{Content, ToolOutput};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::hooks::AboutCall;
-use crate::record::tool_call::{Answered, DescribedInput, ToolCall};
+use crate::record::bound::Bounds;
+use crate::record::tool_call::{Answered, DescribedInput, ToolCall, content_value};
 use crate::state::agent::AgentHandle;
 
 /// What hooks add to the answer of a call, whatever becomes of it.
@@ -87,6 +90,7 @@ pub async fn before(
 pub async fn after(
     agent: &Arc<AgentHandle>,
     mut answered: Answered,
+    bounds: &Bounds,
     duration_ms: u64,
     cancel: &CancellationToken,
 ) -> Answered {
@@ -123,8 +127,12 @@ pub async fn after(
     answered.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
     answered.notes.extend(said.notes);
     answered.stops |= said.stops;
-    if let Some(change) = outcome.tool_output {
-        replace_output(&mut answered, change);
+    if let Some(change) = outcome.tool_output.filter(|change| may_replace(&answered, change)) {
+        let content = model_content(&change.value);
+        let output = ToolOutput { content, is_error: None, result: change.value };
+        let output = bounds.output(output).await;
+        answered.block["content"] = content_value(output.content);
+        answered.result = output.result;
     }
     answered
 }
@@ -143,8 +151,8 @@ pub async fn after_batch(
     said
 }
 
-/// Puts another output in the place of the tool's, if it has the tool's shape.
-fn replace_output(answered: &mut Answered, change: ToolOutputChange) {
+/// Whether an output may take the place of the tool's: it has to have the tool's shape.
+fn may_replace(answered: &Answered, change: &ToolOutputChange) -> bool {
     let for_this_tool = match change.kind {
         ToolOutputKind::AnyTool => true,
         ToolOutputKind::McpTool => {
@@ -156,35 +164,37 @@ fn replace_output(answered: &mut Answered, change: ToolOutputChange) {
         (Value::String(_), Value::String(_)) | (Value::Array(_), Value::Array(_)) => true,
         _ => false,
     };
-    if for_this_tool && has_shape {
-        answered.block["content"] = model_text(&change.value);
-        answered.result = change.value;
-    }
+    for_this_tool && has_shape
 }
 
 /// What the model reads of a structured output that a hook wrote.
-fn model_text(output: &Value) -> Value {
+fn model_content(output: &Value) -> Content {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     match output {
         Value::Object(fields) if fields.contains_key("stdout") => {
             let parts = [text(&output["stdout"]), text(&output["stderr"])];
             let parts: Vec<&str> =
                 parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
-            json!(parts.join("\n"))
+            Content::Text(parts.join("\n"))
         }
         Value::Object(_) if output["file"]["content"].is_string() => {
             let first = output["file"]["startLine"].as_u64().unwrap_or(1);
             let content = text(&output["file"]["content"]);
             let lines = (first..).zip(content.split('\n')).map(|(number, line)| format!("{number}\t{line}"));
-            json!(lines.collect::<Vec<_>>().join("\n"))
+            Content::Text(lines.collect::<Vec<_>>().join("\n"))
         }
-        Value::Object(_) => json!(output.to_string()),
-        other => other.clone(),
+        Value::Array(blocks) => Content::Blocks(blocks.clone()),
+        Value::String(text) => Content::Text(text.clone()),
+        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
+            Content::Text(output.to_string())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -196,7 +206,7 @@ mod tests {
             (json!("words"), "words"),
             (json!({"filenames": ["a"]}), r#"{"filenames":["a"]}"#),
         ] {
-            assert_eq!(model_text(&output), text, "{output}");
+            assert_eq!(model_content(&output), Content::Text(text.to_owned()), "{output}");
         }
     }
 }

@@ -4,6 +4,7 @@
 use lathe_permissions::DescribedCall;
 use lathe_protocol::system::Informational;
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
+use lathe_tools::Content;
 use lathe_transcript::DeferredCall;
 use serde_json::Value;
 
@@ -66,4 +67,12 @@ pub enum CallEnd {
     Answered(Box<Answered>),
     /// A hook put it off; it has no answer.
     Deferred(Box<ToolCall>),
+}
+
+/// `content` of a `tool_result` block.
+pub fn content_value(content: Content) -> Value {
+    match content {
+        Content::Text(text) => Value::String(text),
+        Content::Blocks(blocks) => Value::Array(blocks),
+    }
 }

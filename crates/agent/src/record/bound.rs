@@ -1,0 +1,315 @@
+//! The last step of every tool result: it is held to the limits that its tool states ([`Tool::result_limits`]).
+//!
+//! What is too large goes to a file of the session, and a part of it is shown: to the model as a `<persisted-output>`
+//! form, of an error both ends, to programs as the value with its long parts cut (`bound/value.rs`), or as the same
+//! that the model gets, if the value was nothing else. Hooks, the model, the host and the transcript all get the bounded
+//! result; what a hook puts in its place is bounded again. How the file and the forms look is said in
+//! `lathe_tools::persisted`.
+//!
+//! A result within its limits is passed on as it is, and looking at it costs no more than the limit does. All other
+//! work is done on the blocking pool, with a time limit: a disk that is full, or does not answer, costs the file and
+//! never the result.
+
+mod value;
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use lathe_tools::persisted::{
+    self, FileKind, ResultFolder, ResultSaver, SavedResult, both_ends, first_chars, human_size,
+    shown_in_place,
+};
+use lathe_tools::{Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::record::estimate::{BYTES_PER_TOKEN, block_tokens, text_tokens};
+
+/// Bytes of base64 that the API takes for one picture.
+const IMAGE_BYTES: usize = 5 << 20;
+
+/// Bytes of base64 in all pictures and documents of one result. The API takes 32 MB a request.
+const MEDIA_BYTES: usize = 28 << 20;
+
+/// Blocks at the start whose pictures may stay when the rest goes to a file, and bytes of base64 in them.
+const KEPT_BLOCKS: usize = 10;
+const KEPT_BYTES: usize = IMAGE_BYTES;
+
+/// Characters of an error that are shown when it is too long.
+const ERROR_EXCERPT_CHARS: usize = 10_000;
+
+/// Characters that notes may add to an excerpt.
+const NOTE_CHARS: usize = 1_000;
+
+/// The limits of one call's result, and where its files go.
+pub struct Bounds {
+    limits: ResultLimits,
+    place: ResultFolder,
+    cancel: CancellationToken,
+}
+
+impl Bounds {
+    /// Of a call that runs.
+    pub fn of_call(tool: &dyn Tool, context: &ToolContext) -> Self {
+        Self {
+            limits: tool.result_limits(&context.workspace.limits),
+            ..Self::of_refusal(&context.workspace, &context.tool_use_id, &context.cancel)
+        }
+    }
+
+    /// Of a call that is answered without being run.
+    pub fn of_refusal(workspace: &Workspace, tool_use_id: &str, cancel: &CancellationToken) -> Self {
+        Self {
+            limits: ResultLimits::default(),
+            place: ResultFolder { folder: workspace.output_dir.clone(), tool_use_id: tool_use_id.to_owned() },
+            cancel: cancel.clone(),
+        }
+    }
+
+    /// What came of a call, within the limits.
+    pub async fn outcome(&self, outcome: Result<ToolOutput, ToolFailure>) -> Result<ToolOutput, ToolFailure> {
+        match outcome {
+            Ok(output) => Ok(self.output(output).await),
+            Err(failure) => Err(self.failure(failure).await),
+        }
+    }
+
+    /// An output within the limits.
+    pub async fn output(&self, output: ToolOutput) -> ToolOutput {
+        let limits = self.limits;
+        let value_fits =
+            || value::fits(&output.result, limits.value_chars) || is_same(&output.content, &output.result);
+        if content_fits(&output.content, limits.text) && value_fits() {
+            return output;
+        }
+        self.saving(output, move |output, saver| bounded(output, limits, saver)).await
+    }
+
+    /// A failure within the limits.
+    pub async fn failure(&self, failure: ToolFailure) -> ToolFailure {
+        match failure {
+            ToolFailure::Rejected(text) => ToolFailure::Rejected(self.error_text(text).await),
+            ToolFailure::Failed(text) => ToolFailure::Failed(self.error_text(text).await),
+            ToolFailure::Interrupted => ToolFailure::Interrupted,
+        }
+    }
+
+    /// The text of an error, cut in the middle if it is too long: what went wrong stands at either end.
+    pub async fn error_text(&self, text: String) -> String {
+        if chars_fit(&text, ResultLimits::DEFAULT_CHARS) {
+            return text;
+        }
+        self.saving(text, |text, saver| {
+            let note = match saver.save(FileKind::Text, |out| out.write_all(text.as_bytes())) {
+                Ok(saved) => saved.whereabouts(),
+                Err(why) => persisted::not_kept(&why),
+            };
+            both_ends(text, 0, ERROR_EXCERPT_CHARS, &note)
+        })
+        .await
+    }
+
+    /// Does `work` where it may write files; without files, if that is given up.
+    async fn saving<T: Send + Sync + 'static>(
+        &self,
+        large: T,
+        work: impl Fn(&T, &ResultSaver<'_>) -> T + Copy + Send + 'static,
+    ) -> T {
+        let large = Arc::new(large);
+        let in_thread = large.clone();
+        let saved = persisted::on_blocking_pool(self.place.clone(), &self.cancel, move |saver| {
+            work(&in_thread, saver)
+        });
+        match saved.await {
+            Ok(bounded) => bounded,
+            Err(why) => work(&large, &ResultSaver::Refuses(&why)),
+        }
+    }
+}
+
+/// The output with a form in the place of what is too large.
+fn bounded(output: &ToolOutput, limits: ResultLimits, saver: &ResultSaver<'_>) -> ToolOutput {
+    let content = match &output.content {
+        content if content_fits(content, limits.text) => content.clone(),
+        Content::Text(text) => Content::Text(bounded_text(text, limits.text, saver)),
+        Content::Blocks(blocks) => Content::Blocks(bounded_blocks(blocks, limits.text, saver)),
+    };
+    let result = if value::fits(&output.result, limits.value_chars) {
+        output.result.clone()
+    } else if is_same(&output.content, &output.result) {
+        crate::record::tool_call::content_value(content.clone())
+    } else {
+        let saved = saver.save(FileKind::ValueJson, |out| {
+            serde_json::to_writer(out, &output.result).map_err(io::Error::from)
+        });
+        value::cut_to_fit(&output.result, limits.value_chars, &saved)
+    };
+    ToolOutput { content, is_error: output.is_error, result }
+}
+
+/// A file that was to be written, or why it was not.
+type Kept = Result<SavedResult, String>;
+
+fn bounded_text(text: &str, limit: TextLimit, saver: &ResultSaver<'_>) -> String {
+    let kind = if is_json(text) { FileKind::Json } else { FileKind::Text };
+    let saved = saver.save(kind, |out| out.write_all(text.as_bytes()));
+    form(text, limit, &saved)
+}
+
+/// What the model reads in the place of a long text.
+fn form(text: &str, limit: TextLimit, saved: &Kept) -> String {
+    match saved {
+        Ok(saved) => shown_in_place(text, saved),
+        Err(why) => {
+            let chars = match limit {
+                TextLimit::Characters(chars) => chars,
+                // A character has at most as many bytes as a token.
+                TextLimit::Tokens(tokens) => usize::try_from(tokens).unwrap_or(usize::MAX),
+            };
+            both_ends(text, 0, chars.saturating_sub(NOTE_CHARS), &persisted::not_kept(why))
+        }
+    }
+}
+
+/// Blocks within the limits: first without media that are too large for any request, then, if there is still too much,
+/// as a file with all of them.
+fn bounded_blocks(blocks: &[Value], limit: TextLimit, saver: &ResultSaver<'_>) -> Vec<Value> {
+    let sendable: Vec<Value> =
+        blocks.iter().map(|block| too_large_medium(block).unwrap_or_else(|| block.clone())).collect();
+    if blocks_fit(&sendable, limit) {
+        return sendable;
+    }
+    let saved = saver.save(FileKind::Json, |out| write_lines(out, blocks));
+    let form = json!({"type": "text", "text": form(&plain_text(blocks), limit, &saved)});
+    std::iter::once(form).chain(kept_pictures(&sendable, limit)).collect()
+}
+
+/// The pictures among the first blocks, as far as they take no more than half of the limit.
+fn kept_pictures(blocks: &[Value], limit: TextLimit) -> Vec<Value> {
+    let (mut cost, mut bytes) = (0, 0);
+    let first = blocks.iter().take(KEPT_BLOCKS).filter(|block| block["type"] == "image");
+    first
+        .take_while(|block| {
+            cost += block_cost(block, limit);
+            bytes += media_bytes(block);
+            cost <= most(limit) / 2 && bytes <= KEPT_BYTES
+        })
+        .cloned()
+        .collect()
+}
+
+/// What is said in the place of a picture or document that no request could carry.
+fn too_large_medium(block: &Value) -> Option<Value> {
+    let limit = if block["type"] == "image" { IMAGE_BYTES } else { MEDIA_BYTES };
+    let size = media_bytes(block);
+    (size > limit).then(|| {
+        let text = format!(
+            "[{} left out: it is too large to be shown; the limit is {} as base64]",
+            described(block),
+            human_size(limit as u64)
+        );
+        json!({"type": "text", "text": text})
+    })
+}
+
+/// A block that is not text, in a few words.
+fn described(block: &Value) -> String {
+    let kind = first_chars(block["type"].as_str().unwrap_or("block"), 40);
+    match (block["source"]["media_type"].as_str(), media_bytes(block)) {
+        (_, 0) => kind.to_owned(),
+        (media, bytes) => {
+            let media = first_chars(media.unwrap_or("unknown type"), 80);
+            format!("{kind} ({media}, {} as base64)", human_size(bytes as u64))
+        }
+    }
+}
+
+/// Bytes of base64 in a block.
+fn media_bytes(block: &Value) -> usize {
+    block["source"]["data"].as_str().map_or(0, str::len)
+}
+
+/// The texts of blocks, with a word for each block that is none.
+fn plain_text(blocks: &[Value]) -> String {
+    let texts: Vec<String> = blocks
+        .iter()
+        .map(|block| match block["text"].as_str() {
+            Some(text) => text.to_owned(),
+            None => format!("[{}]", described(block)),
+        })
+        .collect();
+    texts.join("\n")
+}
+
+/// A JSON array with one block a line, so that parts of the file can be read.
+fn write_lines(out: &mut dyn Write, blocks: &[Value]) -> io::Result<()> {
+    let mut before = "[\n";
+    for block in blocks {
+        out.write_all(before.as_bytes())?;
+        serde_json::to_writer(&mut *out, block)?;
+        before = ",\n";
+    }
+    out.write_all(b"\n]\n")
+}
+
+fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
+/// Whether programs get the same as the model. Then they also get the same of it, whatever the limit of other values
+/// is: a picture that the model can be shown is whole for them, too.
+fn is_same(content: &Content, value: &Value) -> bool {
+    match (content, value) {
+        (Content::Text(text), Value::String(value)) => text == value,
+        (Content::Blocks(blocks), Value::Array(value)) => blocks == value,
+        _ => false,
+    }
+}
+
+fn content_fits(content: &Content, limit: TextLimit) -> bool {
+    match (content, limit) {
+        (Content::Text(text), TextLimit::Characters(chars)) => chars_fit(text, chars),
+        (Content::Text(text), TextLimit::Tokens(tokens)) => text_tokens(text.len()) <= tokens,
+        (Content::Blocks(blocks), limit) => {
+            blocks.iter().all(|block| too_large_medium(block).is_none()) && blocks_fit(blocks, limit)
+        }
+    }
+}
+
+/// Whether a text has at most that many characters; a very long one is not counted.
+fn chars_fit(text: &str, chars: usize) -> bool {
+    text.len() <= chars || (text.len() / 4 <= chars && text.chars().count() <= chars)
+}
+
+fn blocks_fit(blocks: &[Value], limit: TextLimit) -> bool {
+    let (mut cost, mut bytes) = (0_u64, 0);
+    blocks.iter().all(|block| {
+        cost += block_cost(block, limit);
+        bytes += media_bytes(block);
+        cost <= most(limit) && bytes <= MEDIA_BYTES
+    })
+}
+
+/// The limit as a number of what it is counted in.
+fn most(limit: TextLimit) -> u64 {
+    match limit {
+        TextLimit::Characters(chars) => chars as u64,
+        TextLimit::Tokens(tokens) => tokens,
+    }
+}
+
+/// What a block counts: pictures and documents what they usually cost the model, and not the bytes of their data.
+fn block_cost(block: &Value, limit: TextLimit) -> u64 {
+    let data = media_bytes(block);
+    let chars_beside =
+        |most: usize| value::chars(block, most.saturating_add(data)).saturating_sub(data) as u64;
+    match (limit, data) {
+        (TextLimit::Tokens(_), 0) => block_tokens(block),
+        (TextLimit::Tokens(tokens), _) => {
+            let most = usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
+            block_tokens(block) + chars_beside(most) / BYTES_PER_TOKEN
+        }
+        (TextLimit::Characters(most), 0) => value::chars(block, most) as u64,
+        (TextLimit::Characters(most), _) => block_tokens(block) * BYTES_PER_TOKEN + chars_beside(most),
+    }
+}

@@ -1,0 +1,144 @@
+//! The value for programs (`tool_use_result`) within its limit: the same shape with its long parts cut.
+//!
+//! Strings are cut and end with a note, lists and objects lose what comes last, and what is nested very deep becomes
+//! null; as little of that as makes the value fit. An object then says in `persistedOutputPath` and
+//! `persistedOutputSize` where the whole value is (the fields by which programs know a long output of a command), or
+//! in `persistedOutputError` why it is nowhere; a list says it in a last text block, a string at its end.
+
+use lathe_tools::persisted::{self, first_chars, human_size};
+use serde_json::{Map, Value, json};
+
+use super::Kept;
+
+/// Characters that a number, a bracket or a comma counts.
+const NODE_CHARS: usize = 4;
+
+/// What is nested deeper than this is left out of a value that is cut.
+const DEPTH: usize = 16;
+
+/// How much is left of the parts of a value.
+#[derive(Clone, Copy)]
+struct Cut {
+    /// Characters of a string or key.
+    chars: usize,
+    /// Members of a list or object.
+    members: usize,
+}
+
+/// Tried in turn.
+const CUTS: [Cut; 4] = [
+    Cut { chars: 20_000, members: 1_000 },
+    Cut { chars: 2_000, members: 200 },
+    Cut { chars: 200, members: 50 },
+    Cut { chars: 50, members: 10 },
+];
+
+/// Whether all strings and keys of a value together have at most that many characters.
+pub fn fits(value: &Value, most: usize) -> bool {
+    chars(value, most) <= most
+}
+
+/// The characters in all strings and keys of a value, counted no further than one beyond `most`.
+pub fn chars(value: &Value, most: usize) -> usize {
+    let mut room = most;
+    if takes(value, &mut room) { most - room } else { most.saturating_add(1) }
+}
+
+/// Takes the room of a value away; false if there is not enough.
+fn takes(value: &Value, room: &mut usize) -> bool {
+    take(NODE_CHARS, room)
+        && match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => true,
+            Value::String(text) => take_text(text, room),
+            Value::Array(items) => items.iter().all(|item| takes(item, room)),
+            Value::Object(members) => {
+                members.iter().all(|(key, value)| take_text(key, room) && takes(value, room))
+            }
+        }
+}
+
+fn take_text(text: &str, room: &mut usize) -> bool {
+    // A text that is too long by its bytes alone is not counted.
+    text.len() / 4 <= *room && take(text.chars().count(), room)
+}
+
+fn take(chars: usize, room: &mut usize) -> bool {
+    match room.checked_sub(chars) {
+        Some(rest) => {
+            *room = rest;
+            true
+        }
+        None => false,
+    }
+}
+
+/// The value cut until it fits, with a word about where the whole is.
+pub fn cut_to_fit(value: &Value, chars: usize, kept: &Kept) -> Value {
+    for cut in CUTS {
+        let bounded = with_note(shortened(value, cut, 0), kept);
+        if fits(&bounded, chars) {
+            return bounded;
+        }
+    }
+    let empty = match value {
+        Value::Object(_) => json!({}),
+        Value::Array(_) => json!([]),
+        Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => json!(""),
+    };
+    with_note(empty, kept)
+}
+
+fn shortened(value: &Value, cut: Cut, depth: usize) -> Value {
+    if depth > DEPTH {
+        return Value::Null;
+    }
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        Value::String(text) => Value::String(shortened_text(text, cut.chars)),
+        Value::Array(items) => {
+            items.iter().take(cut.members).map(|item| shortened(item, cut, depth + 1)).collect()
+        }
+        Value::Object(members) => {
+            let kept = members.iter().filter(|(key, _)| key.len() <= cut.chars).take(cut.members);
+            let kept = kept.map(|(key, value)| (key.clone(), shortened(value, cut, depth + 1)));
+            Value::Object(kept.collect::<Map<String, Value>>())
+        }
+    }
+}
+
+fn shortened_text(text: &str, chars: usize) -> String {
+    let start = first_chars(text, chars);
+    if start.len() == text.len() {
+        return text.to_owned();
+    }
+    format!("{start}… [{} left out here]", human_size((text.len() - start.len()) as u64))
+}
+
+/// The value with a word about where all of it is.
+fn with_note(value: Value, kept: &Kept) -> Value {
+    let note = || match kept {
+        Ok(saved) => format!("[cut: {}]", saved.whereabouts()),
+        Err(why) => format!("[cut: {}]", persisted::not_kept(why)),
+    };
+    match value {
+        Value::Object(mut members) => {
+            match kept {
+                Ok(saved) => {
+                    members.insert("persistedOutputPath".into(), saved.path.display().to_string().into());
+                    members.insert("persistedOutputSize".into(), saved.bytes.into());
+                }
+                Err(why) => {
+                    members.insert("persistedOutputError".into(), why.as_str().into());
+                }
+            }
+            Value::Object(members)
+        }
+        Value::Array(mut items) => {
+            let of_blocks = items.first().is_none_or(|first| first["type"].is_string());
+            items.push(if of_blocks { json!({"type": "text", "text": note()}) } else { json!(note()) });
+            Value::Array(items)
+        }
+        Value::String(text) => json!(format!("{text}\n{}", note())),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other,
+    }
+}
