@@ -353,6 +353,23 @@ async fn a_result_within_its_limits_is_as_the_tool_made_it() {
 }
 
 #[tokio::test]
+async fn what_bash_adds_to_an_output_at_its_limit_does_not_send_it_to_a_file() {
+    let folder = tempdir().unwrap();
+    let bash = json!({"name": "Bash", "input": {"command": "cd /; printf '%030000d' 0"}});
+    let setup = Setup::new(json!({"turns": [{"tools": [bash]}, {"text": "done"}]}), folder.path());
+    let (frames, _) = common::run(setup, &["go"]).await;
+    let frame = of_type(&frames, "user").into_iter().find(|frame| !block(frame).is_null()).unwrap();
+    let content = block(frame)["content"].as_str().unwrap();
+    assert!(
+        content.starts_with(&"0".repeat(30_000)) && content.contains("cwd was reset"),
+        "{}",
+        content.len()
+    );
+    assert_eq!(frame["tool_use_result"]["stdout"], json!("0".repeat(30_000)));
+    assert_eq!(names(&folder.path().join(".outputs")), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_tool_may_state_its_limit_in_tokens() {
     for (bytes, whole) in [(100_000, true), (100_001, false)] {
         let mut world = World::new(text("x".repeat(bytes)));
