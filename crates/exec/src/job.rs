@@ -22,7 +22,7 @@ pub use events::{JobEvent, JobEvents};
 use crate::capture::{Captured, Collector, Flow, Spilled};
 use crate::ledger::{Entry, KILL_WAIT};
 use crate::reading::{OutputPart, OutputStream};
-use crate::{Ended, Exit, Finished, Leftovers, OutputMode, RunLimits, SpillFile};
+use crate::{Ended, Exit, Finished, Leftovers, OutputMode, Place, RunLimits, SpillFile};
 
 /// The longest time a command can be given: an instant so far away can still be computed.
 const LONGEST_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
@@ -64,6 +64,9 @@ pub(crate) struct JobShared {
     output: Mutex<JobOutput>,
     /// When the tree is killed. Written by [`CommandJob::detach`], read by the pump.
     deadline: Mutex<Option<Instant>>,
+    /// The place among the commands of the process. Taken out by the pump when the main process has ended, and by
+    /// [`CommandJob::detach`].
+    place: Mutex<Option<Place>>,
     /// Written by the pump, and by `detach`; read by all waits and event readers.
     state: watch::Sender<JobState>,
     /// Set before `state` says that the command has ended.
@@ -225,7 +228,7 @@ impl CommandJob {
     }
 
     /// Lets the command go on without its caller, for at most `lifetime` from now on; its former time-out is
-    /// forgotten. All of its output, from the first byte on, is in its file from then on, if its [`Capture`]
+    /// forgotten, and its place is free. All of its output, from the first byte on, is in its file from then on, if its [`Capture`]
     /// names one or [`CommandJob::keep_in_file`] was called; memory keeps the tail.
     ///
     /// [`Capture`]: crate::Capture
@@ -244,6 +247,7 @@ impl CommandJob {
             return DetachOutcome::AlreadyEnded;
         }
         *lock(&shared.deadline) = Some(Instant::now() + lifetime.min(LONGEST_LIFETIME));
+        shared.give_place_back();
         // The pump looks at the new deadline.
         shared.entry.told.notify_one();
         for collector in output.each() {
@@ -319,7 +323,7 @@ impl CommandJob {
 
 impl JobShared {
     pub fn new(entry: Arc<Entry>, leftovers: Leftovers, mode: OutputMode, limits: RunLimits) -> Arc<Self> {
-        let RunLimits { timeout, stdout, stderr, both } = limits;
+        let RunLimits { timeout, stdout, stderr, both, place } = limits;
         let output = JobOutput {
             stdout: Collector::new(stdout),
             stderr: match mode {
@@ -335,6 +339,7 @@ impl JobShared {
             leftovers,
             output: Mutex::new(output),
             deadline: Mutex::new(timeout.map(|timeout| Instant::now() + timeout.min(LONGEST_LIFETIME))),
+            place: Mutex::new(place),
             state: watch::Sender::new(state),
             end: OnceLock::new(),
         })
@@ -346,6 +351,11 @@ impl JobShared {
 
     pub fn deadline(&self) -> Option<Instant> {
         *lock(&self.deadline)
+    }
+
+    /// The command does not count for its limit any more.
+    fn give_place_back(&self) {
+        drop(lock(&self.place).take());
     }
 
     /// Takes what came out of a pipe.
@@ -376,6 +386,7 @@ impl JobShared {
             collector.write_exit_line(facts.exit);
             collector.file_with_next_byte();
         }
+        self.give_place_back();
         if self.end.set(facts).is_ok() {
             self.state.send_modify(|state| state.phase = JobPhase::Ended);
         }

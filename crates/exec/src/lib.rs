@@ -6,7 +6,8 @@
 //! [`Ledger::start`] makes a command a job: its output is read and kept within bounds, it can be waited for,
 //! detached, read and waited for again. [`Ledger::run`] waits for the end of one; [`Ledger::spawn`] hands out
 //! the pipes instead.
-//! Whether a command may run is decided elsewhere; nothing here knows about permissions.
+//! Whether a command may run is decided elsewhere; nothing here knows about permissions. [`ProcessLimits`] says how
+//! many commands, searches and hooks a process runs at the same time.
 //!
 //! Everything works on a current-thread tokio runtime with I/O and time enabled. There is no thread per
 //! child and no helper program on disk.
@@ -16,6 +17,7 @@ mod error;
 mod job;
 mod launch;
 mod ledger;
+mod limits;
 mod pump;
 mod reading;
 mod run;
@@ -29,6 +31,7 @@ pub use capture::{Captured, Spilled};
 pub use error::ExecError;
 pub use job::{CommandJob, DetachOutcome, ForegroundCommand, ForegroundEnd, JobEvent, JobEvents};
 pub use ledger::{Ledger, LiveProcess};
+pub use limits::{NoPlace, Place, PlaceKind, PlaceLimit, ProcessLimits};
 pub use reading::{OutputPart, OutputStream};
 pub use run::{Ended, Finished};
 pub use running::{Exit, Running};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::{CommandWall, Exit};
+use crate::{CommandWall, Exit, Place};
 
 /// One command.
 #[derive(Debug, Clone)]
@@ -101,7 +101,7 @@ pub enum Leftovers {
 }
 
 /// Bounds of one job: [`Ledger::start`](crate::Ledger::start), [`Ledger::run`](crate::Ledger::run).
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct RunLimits {
     /// After this time the tree is killed. `None`: the caller's token is the only end.
     pub timeout: Option<Duration>,
@@ -111,6 +111,9 @@ pub struct RunLimits {
     pub stderr: Capture,
     /// What is kept of both in the order in which they came, besides. Its limit does not count.
     pub both: Option<Capture>,
+    /// The place that the command takes. It is free again when the main process has ended, or at once when the
+    /// command is detached. `None`: a command that counts for no limit, such as a server.
+    pub place: Option<Place>,
 }
 
 /// How much of an output is kept. Output is always read to its end, whatever is kept of it.

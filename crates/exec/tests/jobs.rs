@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lathe_exec::{
     Capture, CommandJob, DetachOutcome, Ended, Exit, ForegroundEnd, JobEvent, JobEvents, Ledger, Leftovers,
-    OutputLimit, OutputMode, OutputStream, RunLimits, Spec, SpillFile,
+    OutputLimit, OutputMode, OutputStream, PlaceKind, PlaceLimit, RunLimits, Spec, SpillFile,
 };
 use support::{new_cookie, nobody_left, sh, survivors, text};
 use tokio_util::sync::CancellationToken;
@@ -120,8 +120,8 @@ async fn a_detached_command_ends_with_its_new_time_and_forgets_the_old_one() {
     let ledger = Ledger::default();
     let mut spec = sh("echo on; sleep 1000", &cookie);
     spec.grace = Duration::ZERO;
-    let limits = RunLimits { timeout: Some(Duration::from_millis(300)), ..RunLimits::default() };
-    let command = ledger.start(spec.clone(), limits.clone()).unwrap();
+    let within = |timeout| RunLimits { timeout: Some(timeout), ..RunLimits::default() };
+    let command = ledger.start(spec.clone(), within(Duration::from_millis(300))).unwrap();
     printed(&mut command.events(), 3).await;
     command.detach(MINUTE);
     let old_time = tokio::time::timeout(Duration::from_millis(600), command.wait());
@@ -129,7 +129,7 @@ async fn a_detached_command_ends_with_its_new_time_and_forgets_the_old_one() {
     command.kill_now();
     assert_eq!(in_time(command.wait()).await.ended, Ended::Stopped);
 
-    let command = ledger.start(spec, RunLimits { timeout: Some(MINUTE), ..limits }).unwrap();
+    let command = ledger.start(spec, within(MINUTE)).unwrap();
     command.detach(Duration::from_millis(100));
     let finished = in_time(command.wait()).await;
     assert_eq!((finished.ended, finished.exit), (Ended::TimedOut, Exit::Signal(9)));
@@ -339,4 +339,40 @@ fn who_waits_is_told_when_the_runtime_of_a_command_ends() {
     assert_eq!(text(&finished.stdout.head), "on\n");
     drop((command, ledger));
     support::eventually("the tree is gone", Duration::from_secs(5), || survivors(&cookie).is_empty());
+}
+
+#[tokio::test]
+async fn a_place_is_free_when_its_command_has_ended_or_is_detached() {
+    let (ledger, cookie) = (Ledger::default(), new_cookie());
+    let (limit, cancel) = (PlaceLimit::new(PlaceKind::Command, 1), CancellationToken::new());
+    let start = async |script: &str| {
+        let place = in_time(limit.place(MINUTE, &cancel)).await.unwrap();
+        let limits = RunLimits { place: Some(place), ..RunLimits::default() };
+        ledger.start(sh(script, &cookie), limits)
+    };
+    let detached = start("sleep 1000").await.unwrap();
+    assert_eq!(limit.free(), 0);
+    detached.detach(MINUTE);
+    assert_eq!(limit.free(), 1, "a detached command goes on without a place");
+
+    let ended = start("sleep 1000 &").await.unwrap();
+    in_time(ended.wait()).await;
+    assert_eq!(limit.free(), 1, "what a finished command left running has none");
+
+    let dropped = start("trap '' TERM; echo on; sleep 1000 & wait").await.unwrap();
+    let job = dropped.clone();
+    printed(&mut job.events(), 3).await;
+    drop(dropped);
+    assert_eq!(limit.free(), 0, "it is being killed, which takes until the end of its grace period");
+    in_time(job.wait()).await;
+    assert_eq!(limit.free(), 1);
+
+    let mut missing = Spec::new("/no/such/program", "/");
+    missing.label = "missing".into();
+    let place = limit.place(MINUTE, &cancel).await.unwrap();
+    assert!(ledger.start(missing, RunLimits { place: Some(place), ..RunLimits::default() }).is_err());
+    assert_eq!(limit.free(), 1, "one that did not start has none");
+    assert!(detached.is_running());
+    detached.kill_now();
+    nobody_left(&cookie).await;
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lathe_exec::{ExecError, ForegroundCommand, Leftovers, Spec, StdinSource};
+use lathe_exec::{ExecError, ForegroundCommand, Leftovers, NoPlace, Place, Spec, StdinSource};
 use lathe_protocol::settings::CommandHook;
 use lathe_protocol::{HookEvent, HookInput};
 use tokio::time::Instant;
@@ -13,7 +13,7 @@ use crate::background::Adopted;
 use crate::event::Facts;
 use crate::frames::{FrameEnd, FrameWriter};
 use crate::handler::Firing;
-use crate::limit::{HookPlace, NoHookPlace, StartTries};
+use crate::limit::StartTries;
 use crate::merge::Speaker;
 use crate::process::{Pause, Printed, Process, limits};
 use crate::registry::sensible_time;
@@ -46,8 +46,8 @@ pub(crate) async fn run(
     let facts = facts(hook, firing);
     let place = match firing.place(timeout).await {
         Ok(place) => place,
-        Err(NoHookPlace::Cancelled) => return Answer::cancelled(),
-        Err(none @ NoHookPlace::NoneFree { .. }) => {
+        Err(NoPlace::Cancelled) => return Answer::cancelled(),
+        Err(none @ NoPlace::NoneFree { .. }) => {
             return Answer::not_asked(none.to_string(), &speaker.label, &facts);
         }
     };
@@ -99,7 +99,7 @@ fn goes_on(hook: &CommandHook) -> bool {
 async fn follow(
     hook: &CommandHook,
     mut process: Process,
-    place: HookPlace,
+    place: Place,
     speaker: &Speaker,
     timeout: Duration,
     firing: &Firing<'_>,

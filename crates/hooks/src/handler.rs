@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lathe_exec::{NoPlace, Place};
 use lathe_protocol::HookInput;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -11,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 use crate::answer::Answer;
 use crate::background::Background;
 use crate::event::{Facts, callback_name};
-use crate::limit::{HookPlace, NoHookPlace};
 use crate::merge::Speaker;
 use crate::registry::{Kind, Registered};
 use crate::{Asked, EngineOptions, ProblemKind, RunContext, Services, callback, command, http, prompt};
@@ -89,7 +89,7 @@ impl Firing<'_> {
 
     /// Waits for a place for a process. Each place is given back within the timeout of the hook that has it;
     /// the wait is not cut to a short timeout of the hook that waits, which is for its own work.
-    pub async fn place(&self, timeout: Duration) -> Result<HookPlace, NoHookPlace> {
+    pub async fn place(&self, timeout: Duration) -> Result<Place, NoPlace> {
         let wait = timeout.max(self.facts.default_timeout);
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         let wait = left.map_or(wait, |left| wait.min(left));

@@ -40,7 +40,7 @@ mod text;
 pub use background::AsyncResult;
 pub use engine::{EngineOptions, HookEngine, MAX_ASYNC, MAX_PARALLEL, RunContext};
 pub use frames::HookFrame;
-pub use limit::{HookLimit, START_PATIENCE};
+pub use limit::START_PATIENCE;
 pub use listing::ListedHook;
 pub use outcome::{
     Block, ContextKind, ContextText, ElicitationAnswer, Outcome, PermissionRequestVerdict, PermissionVerdict,

@@ -33,6 +33,8 @@ pub(crate) fn limits() -> RunLimits {
         stdout: start_of(MAX_STDOUT),
         stderr: start_of(MAX_STDERR),
         both: Some(start_of(MAX_BOTH)),
+        // The hook itself holds its place: from before the first try to start it, and not while it is in the background.
+        place: None,
     }
 }
 

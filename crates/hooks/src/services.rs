@@ -7,12 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lathe_exec::Ledger;
+use lathe_exec::{Ledger, PlaceLimit};
 use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::{HookFrame, HookLimit};
+use crate::HookFrame;
 
 /// Everything an engine is built on.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ pub struct Services {
     /// Where command hooks run.
     pub ledger: Ledger,
     /// How many of them run at the same time, here and in every other engine that has the same limit.
-    pub limit: HookLimit,
+    pub limit: PlaceLimit,
     /// Makes ids (UUIDs) for hooks and for callbacks of events that have no tool call.
     pub new_id: Arc<dyn Fn() -> String + Send + Sync>,
     /// Reaches the host; without it callbacks fail as if the host were gone.

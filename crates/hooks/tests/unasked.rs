@@ -5,7 +5,8 @@ mod support;
 
 use std::time::Duration;
 
-use lathe_hooks::{EngineOptions, HookLimit, HookSource, Outcome, ProblemKind, START_PATIENCE};
+use lathe_exec::{PlaceKind, PlaceLimit};
+use lathe_hooks::{EngineOptions, HookSource, Outcome, ProblemKind, START_PATIENCE};
 use lathe_protocol::hooks::{HookPermissionDecision, PermissionRequestDecision};
 use lathe_protocol::web::WebError;
 use lathe_protocol::{HookInput, SettingsSource};
@@ -181,7 +182,7 @@ fn prompt() -> HookInput {
 }
 
 /// An engine with this limit and one command for two events.
-fn limited(limit: &HookLimit, hook: serde_json::Value) -> Bench {
+fn limited(limit: &PlaceLimit, hook: serde_json::Value) -> Bench {
     let bench = Bench::with_limit(EngineOptions::default(), limit.clone());
     let hooks = json!([{ "hooks": [hook] }]);
     let hooks = json!({ "UserPromptSubmit": hooks, "PreToolUse": hooks });
@@ -191,7 +192,7 @@ fn limited(limit: &HookLimit, hook: serde_json::Value) -> Bench {
 
 #[tokio::test]
 async fn engines_share_the_places_for_processes() {
-    let limit = HookLimit::new(2);
+    let limit = PlaceLimit::new(PlaceKind::Hook, 2);
     let log = tempfile::NamedTempFile::new().unwrap();
     let command = format!("echo + >>{0}; sleep 0.02; echo - >>{0}", log.path().display());
     let benches = [0, 1].map(|_| limited(&limit, json!({ "type": "command", "command": command })));
@@ -210,7 +211,7 @@ async fn engines_share_the_places_for_processes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_guard_that_never_gets_a_place_refuses_and_says_so() {
-    let limit = HookLimit::new(1);
+    let limit = PlaceLimit::new(PlaceKind::Hook, 1);
     let busy = limited(&limit, json!({ "type": "command", "command": "sleep 1000", "timeout": 3600 }));
     let waiting = limited(&limit, json!({ "type": "command", "command": "true", "timeout": 1 }));
     let (call, event) = (input("PreToolUse", json!({})), prompt());
@@ -226,12 +227,16 @@ async fn a_guard_that_never_gets_a_place_refuses_and_says_so() {
     let (_, (outcome, waited)) = tokio::join!(holder, waiter);
     assert_eq!(waited, Duration::from_secs(30), "the event's own time, not the hook's");
     let reason = refusal(&outcome).expect("a refusal");
-    assert!(reason.contains("[true]: ") && reason.contains("none of the 1 places"), "{reason}");
+    assert!(
+        reason.contains("[true]: ")
+            && reason.contains("no place for a hook became free within 30 s: 1 hook is running"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]
 async fn hooks_in_the_background_hold_no_place() {
-    let limit = HookLimit::new(1);
+    let limit = PlaceLimit::new(PlaceKind::Hook, 1);
     let configured = json!({ "type": "command", "command": "sleep 1000", "async": true });
     let says_so = json!({ "type": "command", "command": "echo '{\"async\":true}'; sleep 1000" });
     for hook in [configured, says_so] {

@@ -35,6 +35,7 @@ pub use warning::{LaunchWarning, WarningSink};
 // What options and a running session are made of, for callers that know no other crate of ours.
 pub use lathe_agent::PromptChoice;
 pub use lathe_agent::{PromptSurface, SessionEnd, Setup, Signals};
+pub use lathe_exec::{PlaceKind, PlaceLimit, ProcessLimits};
 
 /// The protocol level that clients gate features on.
 pub const PROTOCOL_VERSION: &str = "2.1.325";

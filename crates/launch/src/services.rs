@@ -9,7 +9,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lathe_hooks::HookLimit;
+use lathe_exec::ProcessLimits;
 use lathe_models::anthropic::{AnthropicClient, ClientConfig, ClientError, Credential, ProxyConfig};
 use lathe_models::web::WebClient;
 
@@ -20,8 +20,7 @@ const MAX_KEPT_CLIENTS: usize = 16;
 #[derive(Clone, Default)]
 pub struct SharedServices {
     clients: Arc<SharedClients>,
-    /// Hook processes of all sessions that run at the same time.
-    hook_limit: HookLimit,
+    limits: ProcessLimits,
 }
 
 #[derive(Default)]
@@ -31,6 +30,11 @@ struct SharedClients {
 }
 
 impl SharedServices {
+    /// Services with other limits than the usual ones.
+    pub fn with_limits(limits: ProcessLimits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
     /// The client with this configuration.
     pub(crate) fn api_client(&self, config: ClientConfig) -> Result<Arc<AnthropicClient>, ClientError> {
         if let Credential::Helper(_) = config.credential {
@@ -43,9 +47,9 @@ impl SharedServices {
         }
     }
 
-    /// The limit of hook processes.
-    pub(crate) fn hook_limit(&self) -> HookLimit {
-        self.hook_limit.clone()
+    /// The limits that all sessions keep together.
+    pub fn limits(&self) -> &ProcessLimits {
+        &self.limits
     }
 
     /// The way out to addresses of HTTP hooks, by these proxies and with these further certificates.

@@ -138,7 +138,7 @@ pub fn prepare(
             journal: session.journal,
             memory: Some(instructions.memory),
         },
-        process: process_services(host, env),
+        process: process_services(host, env, services),
         session_id,
         known_tools: all_tools(options).iter().map(|tool| tool.name().to_owned()).collect(),
         hooks: hooks_config(&ground, services, child_env.hooks, &own_dir),
@@ -161,8 +161,13 @@ fn read_check(permissions: &Engine) -> ReadCheck {
     }
 }
 
-fn process_services(host: Arc<dyn Host>, env: &LaunchEnvironment) -> Arc<ProcessServices> {
-    Arc::new(ProcessServices { host, catalog: client::catalog(env), retry: client::retry_policy(env) })
+fn process_services(
+    host: Arc<dyn Host>,
+    env: &LaunchEnvironment,
+    services: &SharedServices,
+) -> Arc<ProcessServices> {
+    let (catalog, retry) = (client::catalog(env), client::retry_policy(env));
+    Arc::new(ProcessServices { host, catalog, retry, limits: services.limits().clone() })
 }
 
 /// Writes the title that the options give.
@@ -294,7 +299,6 @@ fn hooks_config(
         env: variables,
         env_dir: Some(own_dir.join("hook-env")),
         web: client::web_client(env, services),
-        limit: services.hook_limit(),
     }
 }
 

@@ -106,10 +106,13 @@ impl Tool for Bash {
             let workspace = &*context.workspace;
             let command = input["command"].as_str().unwrap_or_default();
             let timeout = timeout(input["timeout"].as_f64(), workspace);
+            let (place, time_left) =
+                context.wait_for_place(&workspace.process_limits.commands, timeout).await?;
             let spill = output::unused_file(&workspace.output_dir, &context.tool_use_id);
             let started_in = workspace.cwd();
             let limits = RunLimits {
-                timeout: Some(timeout),
+                timeout: Some(time_left),
+                place: Some(place),
                 stdout: capture(workspace.limits.bash_output_chars, &spill),
                 ..RunLimits::default()
             };

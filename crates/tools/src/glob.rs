@@ -76,7 +76,14 @@ impl Tool for Glob {
             let vcs = Vcs::named_in(pattern);
             let search = Search::new(&rest, &place, vcs, context.workspace.limits.glob_scope)?;
             let time = context.workspace.limits.search_timeout;
-            let (best, stopped) = stoppable::run(&context.cancel, time, move |stop| search.run(stop)).await?;
+            let (turn, time_left) =
+                context.wait_for_place(&context.workspace.process_limits.searches, time).await?;
+            let work = move |stop: &Stop| {
+                // Held here, not by the call: a search that was left behind still runs.
+                let _turn = turn;
+                search.run(stop)
+            };
+            let (best, stopped) = stoppable::run(&context.cancel, time_left, work).await?;
             Ok(output(&place, best, stopped, started))
         })
     }

@@ -97,7 +97,11 @@ impl Tool for Grep {
             let limits = &context.workspace.limits;
             let query = Query::of(input, &place, limits.search_bytes).map_err(ToolFailure::Failed)?;
             let time = limits.search_timeout;
-            let outcome = stoppable::run(&context.cancel, time, move |stop| {
+            let (turn, time_left) =
+                context.wait_for_place(&context.workspace.process_limits.searches, time).await?;
+            let outcome = stoppable::run(&context.cancel, time_left, move |stop| {
+                // Held here, not by the call: a search that was left behind still runs.
+                let _turn = turn;
                 let outcome = search(&query, &place, stop);
                 (query, outcome)
             });

@@ -6,10 +6,13 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use lathe_exec::{NoPlace, Place, PlaceLimit};
 use lathe_protocol::CallSubject;
 use serde_json::Value;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileError, real};
@@ -96,6 +99,21 @@ impl ToolContext {
     /// The real path behind a path of the input. Two calls for one input name the same place.
     pub fn real_path(&self, path: &str) -> Result<PathBuf, ToolFailure> {
         self.real(path).map_err(|error| ToolFailure::Failed(error.in_words(Path::new(path))))
+    }
+
+    /// Takes a place in a limit of the process, or waits for one within the time that the call has. What is left of that
+    /// time is for the work.
+    pub(crate) async fn wait_for_place(
+        &self,
+        limit: &PlaceLimit,
+        time: Duration,
+    ) -> Result<(Place, Duration), ToolFailure> {
+        let asked = Instant::now();
+        match limit.place(time, &self.cancel).await {
+            Ok(place) => Ok((place, time.saturating_sub(asked.elapsed()))),
+            Err(NoPlace::Cancelled) => Err(ToolFailure::Interrupted),
+            Err(none @ NoPlace::NoneFree { .. }) => Err(ToolFailure::Failed(format!("Not started: {none}"))),
+        }
     }
 
     pub(crate) fn real(&self, path: &str) -> Result<PathBuf, FileError> {

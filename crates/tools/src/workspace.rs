@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use lathe_exec::Ledger;
+use lathe_exec::{Ledger, ProcessLimits};
 
 use crate::files::seen::{self, FilesRead, Seen, Shown};
 
@@ -27,6 +27,8 @@ pub struct Workspace {
     pub shell: PathBuf,
     /// Bounds and policies of the tools.
     pub limits: Limits,
+    /// How many commands and searches run at the same time in the whole process. An agent puts in those of its process.
+    pub process_limits: ProcessLimits,
     /// Who holds the place; see [`Workspace::with_place`].
     place: Arc<dyn PlaceHolder>,
 }
@@ -226,6 +228,7 @@ impl Workspace {
             plan_file: None,
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),
+            process_limits: ProcessLimits::default(),
             place: Arc::new(Mutex::new(Arc::new(place))),
         }
     }

@@ -45,7 +45,10 @@ impl AgentHandle {
         spec.args.extend(files.iter().map(|file| file.clone().into_os_string()));
         spec.env.clone_from(&before);
         spec.label = "CLAUDE_ENV_FILE".to_owned();
-        let limits = RunLimits { timeout: Some(TIMEOUT), ..RunLimits::default() };
+        // Reading what hooks left is part of the hooks, so it waits for no command either.
+        let hooks = &self.session.process.limits.hooks;
+        let place = hooks.place(TIMEOUT, &self.session.stop).await.map_err(|none| none.to_string())?;
+        let limits = RunLimits { timeout: Some(TIMEOUT), place: Some(place), ..RunLimits::default() };
         let finished = self
             .workspace
             .ledger

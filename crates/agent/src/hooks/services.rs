@@ -35,7 +35,7 @@ pub fn hook_engine(
     let ids = process.host.clone();
     let services = Services {
         ledger: main.workspace.ledger.clone(),
-        limit: hooks.limit,
+        limit: process.limits.hooks.clone(),
         new_id: Arc::new(move || ids.uuid()),
         callbacks: Some(Arc::new(HostCallbacks(session.clone()))),
         prompter: Some(Arc::new(Judge(session.clone()))),

@@ -184,7 +184,9 @@ impl AgentHandle {
         cell: Arc<AgentCell>,
     ) -> Self {
         let frames = session.frames.for_agent(identity.clone());
-        let workspace = Arc::new(workspace.with_place(cell.clone()));
+        let mut workspace = workspace.with_place(cell.clone());
+        workspace.process_limits = session.process.limits.clone();
+        let workspace = Arc::new(workspace);
         Self { session, identity, frames, workspace, cell }
     }
 

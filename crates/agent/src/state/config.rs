@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lathe_hooks::{EngineOptions, HookLimit, HookSource};
+use lathe_hooks::{EngineOptions, HookSource};
 use lathe_models::web::WebClient;
 use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::{Engine, PermissionScope};
@@ -147,8 +147,6 @@ pub struct HooksConfig {
     pub env_dir: Option<PathBuf>,
     /// The way out for HTTP hooks.
     pub web: Arc<WebClient>,
-    /// How many hook processes the program runs at the same time; sessions of one program share it.
-    pub limit: HookLimit,
 }
 
 /// Which model answers, and how it is asked.

@@ -1,10 +1,11 @@
 //! What all sessions of a process share. Made once by whoever starts sessions and handed to each of them, so
-//! that a thousand sessions have one clock and one list of models. Nothing here belongs to a
+//! that a thousand sessions have one clock, one list of models and one limit of commands. Nothing here belongs to a
 //! conversation.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use lathe_exec::ProcessLimits;
 use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
 
@@ -18,6 +19,8 @@ pub struct ProcessServices {
     pub catalog: Catalog,
     /// When a failed request is sent again.
     pub retry: RetryPolicy,
+    /// How many commands, searches and hooks run at the same time.
+    pub limits: ProcessLimits,
 }
 
 /// The wait before another attempt.

@@ -20,7 +20,7 @@ use lathe_agent::{
     SessionConfig, SessionEnd, Setup as SetupHooks, Signals, SlashCommands, TurnLimits,
 };
 use lathe_agent::{NoSettings, SettingsAccess};
-use lathe_exec::Ledger;
+use lathe_exec::{Ledger, ProcessLimits};
 use lathe_hooks::HookSource;
 use lathe_models::retry::RetryPolicy;
 use lathe_models::{CacheTtl, CompleteMessage, Model, ModelError, ModelRequest, ModelStream};
@@ -121,6 +121,7 @@ pub struct Setup {
     pub beginning: Beginning,
     /// Where plans are written.
     pub plan_file: Option<PathBuf>,
+    pub process_limits: ProcessLimits,
 }
 
 impl Setup {
@@ -158,6 +159,7 @@ impl Setup {
             slash_commands: SlashCommands::On,
             journal: None,
             beginning: Beginning::New,
+            process_limits: ProcessLimits::default(),
             plan_file: None,
         }
     }
@@ -201,6 +203,7 @@ impl Setup {
                 host: Arc::new(CountingHost(AtomicU64::default(), self.log)),
                 catalog: lathe_models::catalog::Catalog::default(),
                 retry,
+                limits: self.process_limits,
             }),
             known_tools: tools.names().map(str::to_owned).collect(),
             main: AgentConfig {

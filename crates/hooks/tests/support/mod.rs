@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lathe_exec::Ledger;
+use lathe_exec::{Ledger, PlaceLimit, ProcessLimits};
 use lathe_hooks::{
     CallbackCall, CallbackError, CallbackMatchers, Callbacks, EngineOptions, HookEngine, HookEvents,
-    HookFrame, HookLimit, HookSource, HookWarning, HttpPoster, Outcome, PromptError, PromptQuestion,
-    Prompter, RuleMatcher, RunContext, Services,
+    HookFrame, HookSource, HookWarning, HttpPoster, Outcome, PromptError, PromptQuestion, Prompter,
+    RuleMatcher, RunContext, Services,
 };
 use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use lathe_protocol::{HookInput, SettingsSource};
@@ -45,10 +45,10 @@ impl Bench {
     }
 
     pub fn with_options(options: EngineOptions) -> Self {
-        Self::with_limit(options, HookLimit::default())
+        Self::with_limit(options, ProcessLimits::default().hooks)
     }
 
-    pub fn with_limit(options: EngineOptions, limit: HookLimit) -> Self {
+    pub fn with_limit(options: EngineOptions, limit: PlaceLimit) -> Self {
         let ledger = Ledger::default();
         let ids = AtomicU64::new(0);
         let (host, model, net) =

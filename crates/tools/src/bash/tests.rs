@@ -1,6 +1,7 @@
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::support::{Folder, Seen, names};
@@ -310,4 +311,47 @@ fn names_of_files_come_from_ids_but_not_blindly() {
     let directory = tempfile::tempdir().unwrap();
     let file = output::unused_file(directory.path(), "../../etc/pass wd\0");
     assert_eq!(file, directory.path().join("bash-etcpasswd.txt"));
+}
+
+/// A folder whose process has one place for commands, and the holder of that place.
+async fn with_the_only_place_taken() -> (Folder, lathe_exec::Place) {
+    let only = lathe_exec::PlaceLimit::new(lathe_exec::PlaceKind::Command, 1);
+    let held = only.place(Duration::from_secs(60), &CancellationToken::new()).await.unwrap();
+    let folder = Folder::with(|workspace| workspace.process_limits.commands = only.clone());
+    (folder, held)
+}
+
+#[tokio::test]
+async fn a_command_waits_for_a_place_within_its_own_time() {
+    let (folder, held) = with_the_only_place_taken().await;
+    let seen = folder.call("Bash", json!({"command": "echo hi", "timeout": 30})).await.err();
+    let text =
+        "Not started: no place for a command became free within 0.03 s: 1 command is running in this process";
+    assert_eq!(seen.text(), text);
+    let waiting = folder.call("Bash", json!({"command": "echo hi"}));
+    let (seen, ()) = tokio::join!(waiting, async { drop(held) });
+    assert_eq!(seen.ok().text(), "hi");
+}
+
+#[tokio::test]
+async fn the_time_of_a_wait_is_taken_from_the_time_of_the_call() {
+    let (folder, held) = with_the_only_place_taken().await;
+    let (minute, waited) = (Duration::from_secs(60), Duration::from_millis(30));
+    let places = &folder.context.workspace.process_limits.commands;
+    let (outcome, ()) = tokio::join!(folder.context.wait_for_place(places, minute), async {
+        tokio::time::sleep(waited).await;
+        drop(held);
+    });
+    let (_place, left) = outcome.unwrap();
+    assert!(left <= minute - waited, "{left:?}");
+}
+
+#[tokio::test]
+async fn a_wait_for_a_place_ends_when_the_call_is_cancelled() {
+    let (folder, _held) = with_the_only_place_taken().await;
+    let input = json!({"command": "touch ran"});
+    let call = Bash.call(&input, &folder.context);
+    let (outcome, ()) = tokio::join!(call, async { folder.context.cancel.cancel() });
+    assert_eq!(outcome.err(), Some(ToolFailure::Interrupted));
+    assert!(!folder.path("ran").exists());
 }

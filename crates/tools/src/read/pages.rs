@@ -77,7 +77,8 @@ async fn render(bytes: Vec<u8>, pages: Pages, dir: &Path, context: &ToolContext)
     spec.args.extend([number(pages.first), "-l".into(), number(pages.last), "-".into(), "page".into()]);
     spec.env = context.workspace.env.of_child();
     spec.stdin = StdinSource::Bytes(Bytes::from(bytes));
-    let limits = RunLimits { timeout: Some(TIME), ..RunLimits::default() };
+    let (place, time_left) = context.wait_for_place(&context.workspace.process_limits.commands, TIME).await?;
+    let limits = RunLimits { timeout: Some(time_left), place: Some(place), ..RunLimits::default() };
     let finished = match context.workspace.ledger.run(spec, limits, &context.cancel).await {
         Ok(finished) => finished,
         Err(ExecError::Start { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
