@@ -16,10 +16,6 @@ use crate::totals::Totals;
 /// Sessions that are open at the same time.
 const SESSIONS: &str = "1000";
 
-/// Prompts that are answered at the same time. The process does not limit its commands by itself yet, so the program
-/// keeps to their limit.
-const PROMPTS_AT_ONCE: &str = "64";
-
 /// Builds the programs and runs each; every one counts as a test.
 pub fn run(repo: &Repo, folder: &Path) -> Result<Totals> {
     fs::copy(repo.root.join("Cargo.lock"), folder.join("Cargo.lock")).context("failed to copy Cargo.lock")?;
@@ -37,7 +33,7 @@ pub fn run(repo: &Repo, folder: &Path) -> Result<Totals> {
     let programs = target.join("debug");
     let scratch = tempfile::tempdir().context("failed to make a folder for the sessions")?;
     let mut many = Command::new(programs.join("many"));
-    many.arg(scratch.path()).args([SESSIONS, PROMPTS_AT_ONCE]);
+    many.arg(scratch.path()).arg(SESSIONS);
     let mut sum = one(&mut Command::new(programs.join("lathe-embed")), |said| said == "You said: hello\n")?;
     sum += one(&mut many, |_| true)?;
     Ok(sum)

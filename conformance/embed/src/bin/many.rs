@@ -1,11 +1,12 @@
 //! Many sessions in one process: each gets a prompt that takes a Read and a Bash call, all stay open until the last is
 //! answered. Prints what that costs, and fails where it costs more than it may.
 //!
-//! usage: many FOLDER [SESSIONS [PROMPTS_AT_ONCE]]
+//! usage: many FOLDER [SESSIONS]
 //!
-//! FOLDER is an empty one. How many commands run at the same time is read from a log that the commands write: each adds
-//! a line when it begins and one when it ends. The first ones wait until as many are there as may be, which gives one
-//! too many every chance to begin.
+//! FOLDER is an empty one. All prompts are sent at once; the sessions share one `SharedServices` value, whose limits keep
+//! all but 64 of the commands waiting. How many run at the same time is read from a log that the commands write: each
+//! adds a line when it begins and one when it ends. The first ones wait until as many are there as may be, which gives
+//! one too many every chance to begin.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use lathe_protocol::message::UserTurn;
 use lathe_protocol::{Inbound, InboundUser, Outbound};
 use lathe_scripted::{Script, ScriptedModel};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -43,7 +44,6 @@ struct Shop {
     model: Arc<ScriptedModel>,
     options: SessionOptions,
     services: SharedServices,
-    at_once: Semaphore,
 }
 
 /// A session that waits for its next prompt.
@@ -54,15 +54,14 @@ struct OpenSession {
 
 fn main() -> Result<(), Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let number = |at: usize, otherwise| arguments.get(at).map_or(Ok(otherwise), |text| text.parse());
-    let folder = arguments.first().ok_or("usage: many FOLDER [SESSIONS [PROMPTS_AT_ONCE]]")?;
-    let (sessions, at_once) = (number(1, 1000)?, number(2, 1000)?);
+    let folder = arguments.first().ok_or("usage: many FOLDER [SESSIONS]")?;
+    let sessions = arguments.get(1).map_or(Ok(1000), |text| text.parse())?;
     // Every open session keeps its file open.
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let runtime = runtime.enable_all().max_blocking_threads(8).build()?;
-    runtime.block_on(run(Arc::new(Shop::open(folder.as_ref(), at_once)?), sessions))
+    runtime.block_on(run(Arc::new(Shop::open(folder.as_ref())?), sessions))
 }
 
 async fn run(shop: Arc<Shop>, count: usize) -> Result<(), Failure> {
@@ -77,7 +76,7 @@ async fn run(shop: Arc<Shop>, count: usize) -> Result<(), Failure> {
     let started: Vec<OpenSession> = (0..count).map(|_| shop.start(&mut ends)).collect::<Result<_, _>>()?;
     let launched = began.elapsed();
     let mut answers = JoinSet::new();
-    let commands = MAX_COMMANDS.min(shop.at_once.available_permits()).min(count);
+    let commands = MAX_COMMANDS.min(count);
     let opener = tokio::spawn(shop.clone().open_gate(commands));
     started.into_iter().for_each(|session| drop(answers.spawn(shop.clone().answer(session))));
     let (mut open, mut threads) = (Vec::new(), 0);
@@ -86,7 +85,11 @@ async fn run(shop: Arc<Shop>, count: usize) -> Result<(), Failure> {
         threads = threads.max(figure("Threads:")?);
     }
     opener.await??;
-    let (answered, idle_kb) = (began.elapsed(), figure("VmRSS:")?.saturating_sub(empty_kb) / count);
+    let (answered, most_kb) = (began.elapsed(), figure("VmRSS:")?);
+    give_free_memory_back();
+    let left_kb = figure("VmRSS:")?;
+    let (idle_kb, free_kb) =
+        (left_kb.saturating_sub(empty_kb) / count, most_kb.saturating_sub(left_kb) / count);
 
     drop(open);
     while let Some(end) = ends.join_next().await {
@@ -95,6 +98,7 @@ async fn run(shop: Arc<Shop>, count: usize) -> Result<(), Failure> {
     let commands = shop.commands()?.1;
     println!("sessions: {count}, launched in {launched:.1?}, all answered after {answered:.1?}");
     println!("memory of an idle session: {idle_kb} KB (at most {MAX_IDLE_KB})");
+    println!("free memory that the allocator kept after all turns at once: {free_kb} KB a session");
     println!("threads: {threads} (at most {MAX_THREADS})");
     println!("commands at once: {commands} (at most {MAX_COMMANDS})");
     let holds = idle_kb <= MAX_IDLE_KB && threads <= MAX_THREADS && commands <= MAX_COMMANDS;
@@ -102,7 +106,7 @@ async fn run(shop: Arc<Shop>, count: usize) -> Result<(), Failure> {
 }
 
 impl Shop {
-    fn open(folder: &Path, at_once: usize) -> Result<Self, Failure> {
+    fn open(folder: &Path) -> Result<Self, Failure> {
         let folder = folder.canonicalize()?;
         let [note, log, gate] = ["note.txt", "commands.log", "gate"].map(|name| folder.join(name));
         std::fs::write(&note, "remember me\n")?;
@@ -125,15 +129,7 @@ impl Shop {
             allowed_tools: vec!["Bash".to_owned()],
             ..SessionOptions::default()
         };
-        Ok(Self {
-            folder,
-            log,
-            gate,
-            model,
-            options,
-            services: SharedServices::default(),
-            at_once: Semaphore::new(at_once),
-        })
+        Ok(Self { folder, log, gate, model, options, services: SharedServices::default() })
     }
 
     /// A session that is saved below the folder and waits for a prompt; its end is told to `ends`.
@@ -151,7 +147,6 @@ impl Shop {
 
     /// Sends the prompt and waits for its result; the session stays open.
     async fn answer(self: Arc<Self>, mut session: OpenSession) -> Result<OpenSession, Failure> {
-        let _place = self.at_once.acquire().await?;
         let prompt = InboundUser { message: UserTurn::new("go"), ..InboundUser::default() };
         session.prompts.send(Inbound::User(prompt)).await?;
         loop {
@@ -188,3 +183,18 @@ fn figure(name: &str) -> Result<usize, Failure> {
     let line = status.lines().find_map(|line| line.strip_prefix(name)).ok_or("the kernel tells nothing")?;
     Ok(line.trim().trim_end_matches(" kB").parse()?)
 }
+
+/// Lets the allocator give back what is free. All turns ran at once, so what it keeps for the next ones is much more than
+/// what the sessions hold.
+#[cfg(target_env = "gnu")]
+fn give_free_memory_back() {
+    unsafe extern "C" {
+        fn malloc_trim(keep: usize) -> i32;
+    }
+    // SAFETY: it takes a number and touches only memory that is not in use.
+    unsafe { malloc_trim(0) };
+}
+
+/// Other allocators decide alone.
+#[cfg(not(target_env = "gnu"))]
+fn give_free_memory_back() {}
