@@ -111,7 +111,7 @@ async fn dispatch(
         Body::SetPermissionMode(body) => change::permission_mode(agent, id, &body).await,
         Body::SetMaxThinkingTokens(body) => change::thinking(agent, &body),
         Body::ApplyFlagSettings(body) => change::flag_settings(agent, &body).await,
-        Body::UpdateSettings(body) => change::settings(agent, &body),
+        Body::UpdateSettings(body) => change::settings(agent, &body).await,
         Body::RenameSession(body) => change::rename(agent, &body).await,
         Body::CancelAsyncMessage(body) => {
             let cancelled = agent.session.queue().cancel(&body.message_uuid);

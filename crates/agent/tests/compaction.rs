@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
+use futures_util::future::BoxFuture;
 use lathe_agent::Journal;
 use lathe_agent::{Beginning, CompactPolicy, Switch};
 use lathe_agent::{Reloaded, SettingsAccess};
@@ -822,11 +823,11 @@ impl SettingsAccess for Edited {
     fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
         Ok(settings.clone())
     }
-    fn update(&self, _source: &str, _settings: &Value) -> Result<(), String> {
-        Ok(())
+    fn update<'a>(&'a self, _source: &'a str, _settings: &'a Value) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
     }
-    fn save_permission(&self, _update: &PermissionUpdate) -> Result<(), String> {
-        Ok(())
+    fn save_permission<'a>(&'a self, _update: &'a PermissionUpdate) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
     }
     fn changed(&self) -> Vec<Changed> {
         let file = Changed { source: SettingsSource::User, path: "/s/settings.json".into() };

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use common::hooked::{answers, bash, command, hooked, lines, on, says, specific};
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
+use futures_util::future::BoxFuture;
 use lathe_agent::Setup as SetupHooks;
 use lathe_agent::{FrameOptions, PromptSurface};
 use lathe_agent::{Reloaded, SettingsAccess};
@@ -530,11 +531,11 @@ impl SettingsAccess for Edited {
     fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
         Ok(settings.clone())
     }
-    fn update(&self, _source: &str, _settings: &Value) -> Result<(), String> {
-        Ok(())
+    fn update<'a>(&'a self, _source: &'a str, _settings: &'a Value) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
     }
-    fn save_permission(&self, _update: &PermissionUpdate) -> Result<(), String> {
-        Ok(())
+    fn save_permission<'a>(&'a self, _update: &'a PermissionUpdate) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Ok(()) })
     }
     fn changed(&self) -> Vec<Changed> {
         std::mem::take(&mut self.changed.lock().unwrap())

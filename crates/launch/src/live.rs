@@ -5,19 +5,29 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lathe_agent::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
 use lathe_agent::{CompactPolicy, Switch};
 use lathe_hooks::{EngineOptions, HookSource};
 use lathe_protocol::settings::{HooksSettings, Settings};
 use lathe_protocol::{PermissionUpdate, SettingsSource};
-use lathe_settings::{Changed, SettingsStack};
+use lathe_settings::{Changed, SettingsError, SettingsStack, SettingsWrite};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::children::Children;
 use crate::env::LaunchEnvironment;
 use crate::ground::existing_dirs;
 use crate::options::Autocompact;
 use crate::settings::RunSettings;
+
+/// How long the lock of a settings file is waited for. Longer than any number of well-behaved writers takes, on a slow
+/// disk too.
+const LOCK_WAIT: Duration = Duration::from_secs(30);
+
+/// Between the first two tries; twice as long after each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(2);
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The settings of a running session.
 pub struct LiveSettings {
@@ -35,6 +45,30 @@ pub struct LiveSettings {
 }
 
 impl LiveSettings {
+    /// Makes a planned write on the blocking pool, because it waits for the disk, and follows it here. While another
+    /// process or session holds the lock of the file, the wait is one of the event loop: it takes no thread, and the
+    /// settings can be read meanwhile.
+    async fn carry_out(&self, plan: Result<Option<SettingsWrite>, SettingsError>) -> Result<(), String> {
+        let Some(mut write) = plan.map_err(|error| error.to_string())? else { return Ok(()) };
+        let (deadline, mut pause) = (Instant::now() + LOCK_WAIT, FIRST_PAUSE);
+        loop {
+            let work = tokio::task::spawn_blocking(move || {
+                let made = write.carry_out();
+                (write, made)
+            });
+            let (back, made) = work.await.map_err(|error| format!("the write broke off: {error}"))?;
+            if !matches!(made, Err(SettingsError::Busy { .. })) || Instant::now() >= deadline {
+                return self.settings.stack().finish(back, made).map(drop).map_err(|error| match error {
+                    busy @ SettingsError::Busy { .. } => format!("{busy} for {} s", LOCK_WAIT.as_secs()),
+                    error => error.to_string(),
+                });
+            }
+            write = back;
+            tokio::time::sleep(pause).await;
+            pause = LONGEST_PAUSE.min(pause * 2);
+        }
+    }
+
     /// What the stack says now.
     fn state(&self, stack: &SettingsStack, problems: Vec<String>) -> Reloaded {
         let dirs: Vec<PathBuf> = stack.permission_dirs().into_iter().map(|dir| dir.path).collect();
@@ -113,17 +147,21 @@ impl SettingsAccess for LiveSettings {
         Ok(stack.effective_json())
     }
 
-    fn update(&self, source: &str, settings: &Value) -> Result<(), String> {
-        let changeable = [SettingsSource::Local, SettingsSource::User];
-        let source = changeable
-            .into_iter()
-            .find(|known| known.as_str() == source)
-            .ok_or_else(|| format!("settings of {source} cannot be changed"))?;
-        self.settings.stack().update(source, settings.clone()).map(drop).map_err(|error| error.to_string())
+    fn update<'a>(&'a self, source: &'a str, settings: &'a Value) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let changeable = [SettingsSource::Local, SettingsSource::User];
+            let known = changeable.into_iter().find(|known| known.as_str() == source);
+            let source = known.ok_or_else(|| format!("settings of {source} cannot be changed"))?;
+            let plan = self.settings.stack().plan_update(source, settings.clone());
+            self.carry_out(plan.map(Some)).await
+        })
     }
 
-    fn save_permission(&self, update: &PermissionUpdate) -> Result<(), String> {
-        self.settings.stack().apply_permission_update(update).map(drop).map_err(|error| error.to_string())
+    fn save_permission<'a>(&'a self, update: &'a PermissionUpdate) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let plan = self.settings.stack().plan_permission_update(update);
+            self.carry_out(plan).await
+        })
     }
 
     fn changed(&self) -> Vec<Changed> {

@@ -215,3 +215,30 @@ fn root_skips_no_permissions_whoever_launches() {
     }
     assert!(launch(&plain, root, &Warnings::default()).is_ok());
 }
+
+#[tokio::test]
+async fn a_settings_write_that_waits_for_a_lock_lets_other_tasks_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let dir = folder.path().join(".claude");
+    std::fs::create_dir(&dir).unwrap();
+    let session =
+        launch(&in_folder(folder.path()), LaunchEnvironment::default(), &Warnings::default()).unwrap();
+    let settings = session.config.settings.clone();
+    let held = std::fs::File::open(&dir).unwrap();
+    held.try_lock().unwrap();
+    let language = json!({"language": "French"});
+    let others = async {
+        // On the same thread: if the write blocked it, the lock would never be given back.
+        for _ in 0..20 {
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+            assert_eq!(settings.listing()["effective"]["language"], Value::Null, "it can be read meanwhile");
+        }
+        assert!(!dir.join("settings.local.json").exists());
+        drop(held);
+    };
+    let (written, ()) = tokio::join!(settings.update("localSettings", &language), others);
+    written.unwrap();
+    assert_eq!(settings.listing()["effective"]["language"], "French");
+    let text = std::fs::read_to_string(dir.join("settings.local.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), language);
+}

@@ -1,7 +1,9 @@
 //! Changes while a session runs: what a client applies, what a permission answer grants, and files that
 //! somebody edits.
 //!
-//! Everything is checked before anything changes. Files are written first; the stack follows what was written.
+//! Everything is checked before anything changes. Files are written first; the stack follows what was written. A write
+//! is planned on the stack, carried out without it ([`SettingsWrite`]) and taken over by it, because it waits for the
+//! disk and for other writers.
 
 use std::path::PathBuf;
 
@@ -13,6 +15,7 @@ use serde_json::{Map, Value};
 use crate::check::{Document, Strictness, kind};
 use crate::error::SettingsError;
 use crate::file::Stamp;
+use crate::grants::FolderGrants;
 use crate::known::CLIENT_MAY_WRITE;
 use crate::layer::Layer;
 use crate::load::{self, APPLIED, Loaded, lay_shallow};
@@ -20,8 +23,32 @@ use crate::problem::{Origin, Problem, Severity};
 use crate::stack::{Moment, SettingsStack};
 use crate::write::{Outcome, Owner, edit};
 
-/// A change to the settings of a file.
-type Change<'a> = dyn Fn(&mut Map<String, Value>) + 'a;
+/// A change to the settings of a file. Made twice, it changes nothing the second time.
+type Change = dyn Fn(&mut Map<String, Value>) + Send + Sync;
+
+/// A change to a settings file that is decided on. It is made apart from the stack, on a thread that may block, so that
+/// those who look at the stack meanwhile do not wait for the disk; [`SettingsStack::finish`] takes over what it did.
+pub struct SettingsWrite {
+    source: SettingsSource,
+    path: PathBuf,
+    change: Box<Change>,
+    /// Remembers what the change grants.
+    grants: FolderGrants,
+    /// What became of the file, once it is written.
+    outcome: Option<Outcome>,
+}
+
+impl SettingsWrite {
+    /// Writes the file, then the grants. After [`SettingsError::Busy`] it can be called again, and goes on where it
+    /// stopped.
+    pub fn carry_out(&mut self) -> Result<(), SettingsError> {
+        if self.outcome.is_none() {
+            let owner = if self.source == SettingsSource::User { Owner::User } else { Owner::Project };
+            self.outcome = Some(edit(&self.path, owner, &*self.change)?);
+        }
+        self.grants.record(self.source, &self.path, &*self.change)
+    }
+}
 
 /// What became of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,8 +88,27 @@ impl SettingsStack {
     }
 
     /// Writes settings to the user's file or the local one; null removes a key. Only keys that a person would
-    /// change in a menu.
+    /// change in a menu. Blocks while it writes; [`SettingsStack::plan_update`] is the same in steps.
     pub fn update(&mut self, source: SettingsSource, settings: Value) -> Result<Kept, SettingsError> {
+        let mut write = self.plan_update(source, settings)?;
+        let made = write.carry_out();
+        self.finish(write, made)
+    }
+
+    /// Keeps an update in the file it names. Blocks while it writes; [`SettingsStack::plan_permission_update`] is the
+    /// same in steps.
+    pub fn apply_permission_update(&mut self, update: &PermissionUpdate) -> Result<Kept, SettingsError> {
+        let Some(mut write) = self.plan_permission_update(update)? else { return Ok(Kept::NotInAFile) };
+        let made = write.carry_out();
+        self.finish(write, made)
+    }
+
+    /// What [`SettingsStack::update`] is to write.
+    pub fn plan_update(
+        &self,
+        source: SettingsSource,
+        settings: Value,
+    ) -> Result<SettingsWrite, SettingsError> {
         let settings = object(settings)?;
         if let Some(key) = settings.keys().find(|key| !CLIENT_MAY_WRITE.contains(&key.as_str())) {
             return Err(SettingsError::KeyNotAllowed(key.clone()));
@@ -74,7 +120,7 @@ impl SettingsStack {
         }
         match source {
             SettingsSource::Local | SettingsSource::User => {
-                self.write(source, &|file| lay_shallow(file, &settings))
+                self.plan(source, Box::new(move |file| lay_shallow(file, &settings)))
             }
             SettingsSource::Policy | SettingsSource::Flag | SettingsSource::Project => {
                 Err(SettingsError::NoFile(source.as_str()))
@@ -82,46 +128,65 @@ impl SettingsStack {
         }
     }
 
-    /// Keeps an update in the file it names. The session's own rules are the engine's business.
-    pub fn apply_permission_update(&mut self, update: &PermissionUpdate) -> Result<Kept, SettingsError> {
-        let (destination, change): (_, Box<Change<'_>>) = match update {
-            PermissionUpdate::AddRules(rules) => (rules.destination, Box::new(|file| add_rules(file, rules))),
-            PermissionUpdate::ReplaceRules(rules) => {
-                (rules.destination, Box::new(|file| *list(file, rules.behavior.as_str()) = texts(rules)))
+    /// What an update is to write into the file it names; `None` if it names none. The session's own rules are the
+    /// engine's business.
+    pub fn plan_permission_update(
+        &self,
+        update: &PermissionUpdate,
+    ) -> Result<Option<SettingsWrite>, SettingsError> {
+        let (destination, change): (_, Box<Change>) = match update.clone() {
+            PermissionUpdate::AddRules(rules) => {
+                (rules.destination, Box::new(move |file| add_rules(file, &rules)))
             }
-            PermissionUpdate::RemoveRules(rules) => {
-                (rules.destination, Box::new(|file| remove(file, rules.behavior.as_str(), &texts(rules))))
-            }
+            PermissionUpdate::ReplaceRules(rules) => (
+                rules.destination,
+                Box::new(move |file| *list(file, rules.behavior.as_str()) = texts(&rules)),
+            ),
+            PermissionUpdate::RemoveRules(rules) => (
+                rules.destination,
+                Box::new(move |file| remove(file, rules.behavior.as_str(), &texts(&rules))),
+            ),
             PermissionUpdate::SetMode(mode) => (
                 mode.destination,
-                Box::new(|file| {
+                Box::new(move |file| {
                     permissions(file).insert("defaultMode".to_owned(), mode.mode.as_str().into());
                 }),
             ),
             PermissionUpdate::AddDirectories(dirs) => {
-                (dirs.destination, Box::new(|file| add(list(file, DIRECTORIES), directories(dirs))))
+                (dirs.destination, Box::new(move |file| add(list(file, DIRECTORIES), directories(&dirs))))
             }
             PermissionUpdate::RemoveDirectories(dirs) => {
-                (dirs.destination, Box::new(|file| remove(file, DIRECTORIES, &directories(dirs))))
+                (dirs.destination, Box::new(move |file| remove(file, DIRECTORIES, &directories(&dirs))))
             }
-            PermissionUpdate::Unknown(_) => return Ok(Kept::NotInAFile),
+            PermissionUpdate::Unknown(_) => return Ok(None),
         };
-        match destination.settings_source() {
-            Some(source) => self.write(source, &*change),
-            None => Ok(Kept::NotInAFile),
-        }
+        let Some(source) = destination.settings_source() else { return Ok(None) };
+        self.plan(source, change).map(Some)
     }
 
-    fn write(&mut self, source: SettingsSource, change: &Change<'_>) -> Result<Kept, SettingsError> {
+    fn plan(&self, source: SettingsSource, change: Box<Change>) -> Result<SettingsWrite, SettingsError> {
         let path = self.request.file_of(source).ok_or(SettingsError::NoFile(source.as_str()))?;
-        let owner = if source == SettingsSource::User { Owner::User } else { Owner::Project };
-        let outcome = edit(&path, owner, change)?;
+        Ok(SettingsWrite { source, path, change, grants: self.grants.clone(), outcome: None })
+    }
+
+    /// Follows what a write did to its file. `made` is what the last [`SettingsWrite::carry_out`] said. Reads the
+    /// file; what other writes did to it meanwhile counts by the same rules as after a [`SettingsStack::reload`].
+    pub fn finish(
+        &mut self,
+        write: SettingsWrite,
+        made: Result<(), SettingsError>,
+    ) -> Result<Kept, SettingsError> {
+        let SettingsWrite { source, path, change, outcome, .. } = write;
+        let Some(outcome) = outcome else { return made.map(|()| Kept::NotInAFile) };
         let mut approved = self.granted(source);
         change(&mut approved);
-        let remembered = self.grants.record(source, &path, change);
+        if made.is_ok() {
+            // Read again: several writes may be under way, and may be finished in another order than they were made.
+            self.grants = FolderGrants::read(self.request.config_dir.as_deref(), &self.request.cwd);
+        }
         let loaded = load::load(&self.request, source, &self.overlay)?;
         self.install(source, loaded, Moment::Running { approved: &approved });
-        if let Err(cause) = remembered
+        if let Err(cause) = made
             && !self.trust().is_trusted
         {
             return Err(SettingsError::NotRemembered { path, cause: Box::new(cause) });

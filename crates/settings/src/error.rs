@@ -47,13 +47,11 @@ pub enum SettingsError {
         /// Why not.
         cause: Box<SettingsError>,
     },
-    /// Another process holds the lock.
-    #[error("write {}: another process has been changing it for {waited_ms} ms", path.display())]
+    /// Another writer holds the lock. Nothing was changed; the same call can succeed a moment later.
+    #[error("write {}: another process or session is changing it", path.display())]
     Busy {
         /// The file that was to be written.
         path: PathBuf,
-        /// How long was waited.
-        waited_ms: u64,
     },
     /// The system refused.
     #[error("{action} {}: {source}", path.display())]

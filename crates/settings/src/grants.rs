@@ -75,7 +75,7 @@ impl RememberedGrants {
 }
 
 /// The remembered grants of one folder.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct FolderGrants {
     /// Where they are kept; nowhere without a configuration folder.
     store: Option<PathBuf>,

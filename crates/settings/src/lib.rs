@@ -31,7 +31,7 @@ mod trust;
 mod withhold;
 mod write;
 
-pub use change::{Changed, Kept};
+pub use change::{Changed, Kept, SettingsWrite};
 pub use doctor::{Check, CheckStatus, checks};
 pub use error::SettingsError;
 pub use file::Stamp;

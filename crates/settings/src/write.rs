@@ -3,7 +3,10 @@
 //! The lock is on the folder, because the file itself is replaced; so no lock file is left behind. The new
 //! content goes to a temporary file of a fixed name (the lock makes it ours), reaches the disk, and takes the
 //! file's name. All steps go through the open folder, so a parent that is swapped meanwhile cannot redirect the
-//! write. A file that is not valid is not touched. Calls block for a moment; do not make them from async code.
+//! write. A file that is not valid is not touched.
+//!
+//! A lock that is taken is not waited for: the caller gets [`SettingsError::Busy`] at once, waits in its own way and tries
+//! again. The calls write to the disk and wait for it, so they belong on a thread that may block.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -11,8 +14,6 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
@@ -28,11 +29,6 @@ use crate::problem::{Origin, Problem, Severity};
 
 /// What every temporary file of ours ends in.
 pub(crate) const TEMPORARY: &str = ".lathe-tmp";
-/// Longer than any number of well-behaved writers takes, on a slow disk too.
-const LOCK_WAIT: Duration = Duration::from_secs(30);
-const LOCK_POLL: Duration = Duration::from_millis(2);
-
-static TURN: Mutex<()> = Mutex::new(());
 
 /// Whose file it is, which says how far links are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +91,6 @@ pub(crate) fn rewrite(
         Result<Option<Text>, ReadFailure>,
     ) -> Result<Option<ReplacementContent>, SettingsError>,
 ) -> Result<Outcome, SettingsError> {
-    // Writers of one process queue here, so that only one of them asks the kernel again and again.
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::open(path, owner)?;
     folder.lock()?;
     let text = read_text_at(folder.dir.as_fd(), Path::new(folder.name()), Links::Refuse, limit);
@@ -205,21 +199,13 @@ impl Folder {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// Held until the folder is closed.
+    /// Held until the folder is closed. Writers of the same process exclude each other too: each opens the folder anew.
     fn lock(&self) -> Result<(), SettingsError> {
-        let started = Instant::now();
-        loop {
-            match rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(()),
-                Err(Errno::WOULDBLOCK | Errno::INTR) if started.elapsed() < LOCK_WAIT => {
-                    std::thread::sleep(LOCK_POLL);
-                }
-                Err(Errno::WOULDBLOCK) => {
-                    let waited_ms = LOCK_WAIT.as_millis() as u64;
-                    return Err(SettingsError::Busy { path: self.path.clone(), waited_ms });
-                }
-                Err(errno) => return Err(self.io("lock the folder of", errno.into())),
-            }
+        let lock = || rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive);
+        match rustix::io::retry_on_intr(lock) {
+            Ok(()) => Ok(()),
+            Err(Errno::WOULDBLOCK) => Err(SettingsError::Busy { path: self.path.clone() }),
+            Err(errno) => Err(self.io("lock the folder of", errno.into())),
         }
     }
 

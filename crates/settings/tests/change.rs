@@ -155,7 +155,7 @@ fn parallel_grants_all_arrive() {
             scope.spawn(move || {
                 let rule = json!({ "toolName": "Bash", "ruleContent": format!("job {writer}") });
                 let change = json!({ "type": "addRules", "behavior": "allow", "destination": "localSettings", "rules": [rule] });
-                world.load().apply_permission_update(&update(change)).unwrap();
+                support::apply_in_time(&mut world.load(), &update(change)).unwrap();
             });
         }
     });

@@ -33,7 +33,8 @@ fn writer() {
     for round in 0..rounds {
         let rule = json!({ "toolName": "Bash", "ruleContent": format!("{name} {round}") });
         let update = json!({ "type": "addRules", "behavior": "allow", "destination": "localSettings", "rules": [rule] });
-        stack.apply_permission_update(&PermissionUpdate::deserialize(&update).unwrap()).unwrap();
+        let update = PermissionUpdate::deserialize(&update).unwrap();
+        support::apply_in_time(&mut stack, &update).unwrap();
     }
 }
 

@@ -373,7 +373,7 @@ pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
         agent.session.emit(agent.frames.mode_changed(mode.as_str())).await;
     }
     let saved = if applied.is_ok() && names_a_file(update) {
-        agent.session.settings.save_permission(update)
+        agent.session.settings.save_permission(update).await
     } else {
         Ok(())
     };

@@ -114,8 +114,8 @@ async fn apply_rules(agent: &Arc<AgentHandle>, permissions: &Value) {
 }
 
 /// Writes keys to a settings file.
-pub(super) fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequest) -> Reply {
-    match agent.session.settings.update(&body.source, &body.settings) {
+pub(super) async fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequest) -> Reply {
+    match agent.session.settings.update(&body.source, &body.settings).await {
         Ok(()) => Reply::Success(json!({})),
         Err(error) => Reply::Error(error),
     }

@@ -3,6 +3,7 @@
 
 use std::path::PathBuf;
 
+use futures_util::future::BoxFuture;
 use lathe_hooks::{EngineOptions, HookSource};
 use lathe_permissions::{RuleSource, SourcedRule};
 use lathe_protocol::PermissionBehavior;
@@ -71,12 +72,12 @@ pub trait SettingsAccess: Send + Sync {
     /// Merges into the layer of `--settings`; null clears a key. Returns the effective settings.
     fn apply_flag(&self, settings: &Value) -> Result<Value, String>;
 
-    /// Writes keys to a settings file.
-    fn update(&self, source: &str, settings: &Value) -> Result<(), String>;
+    /// Writes keys to a settings file. Waits for other writers of the file without holding a thread.
+    fn update<'a>(&'a self, source: &'a str, settings: &'a Value) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Writes a permission update to the file it names. Updates for the session alone are none of its
-    /// business.
-    fn save_permission(&self, update: &PermissionUpdate) -> Result<(), String>;
+    /// Writes a permission update to the file it names, and waits in the same way. Updates for the session alone
+    /// are none of its business.
+    fn save_permission<'a>(&'a self, update: &'a PermissionUpdate) -> BoxFuture<'a, Result<(), String>>;
 
     /// The files that are not what they were when they were read. Cheap: called between rounds.
     fn changed(&self) -> Vec<Changed> {
@@ -115,11 +116,11 @@ impl SettingsAccess for NoSettings {
         Ok(settings.clone())
     }
 
-    fn update(&self, _source: &str, _settings: &Value) -> Result<(), String> {
-        Err("this session has no settings files".to_owned())
+    fn update<'a>(&'a self, _source: &'a str, _settings: &'a Value) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Err("this session has no settings files".to_owned()) })
     }
 
-    fn save_permission(&self, _update: &PermissionUpdate) -> Result<(), String> {
-        Err("this session has no settings files".to_owned())
+    fn save_permission<'a>(&'a self, _update: &'a PermissionUpdate) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async { Err("this session has no settings files".to_owned()) })
     }
 }

@@ -139,7 +139,11 @@ fn no_writer_loses_what_another_wrote() {
                         let env = file.entry("env").or_insert_with(|| json!({}));
                         env[&key] = Value::from(writer);
                     };
-                    edit(path, Owner::Project, &change).unwrap();
+                    // Another one is always just writing, so a try that is too early is followed by one that is not.
+                    while let Err(error) = edit(path, Owner::Project, &change) {
+                        assert!(matches!(error, SettingsError::Busy { .. }), "{error}");
+                        std::thread::yield_now();
+                    }
                 }
             });
         }
@@ -154,4 +158,16 @@ fn a_folder_that_cannot_be_written_is_an_error_with_its_name() {
     fs::write(dir.path().join(".claude"), "a file where a folder should be").unwrap();
     let error = edit(&path, Owner::Project, &set("a", json!(1))).unwrap_err();
     assert!(error.to_string().contains("settings.local.json"), "{error}");
+}
+
+#[test]
+fn a_lock_that_is_taken_is_not_waited_for() {
+    let (_dir, path) = project();
+    edit(&path, Owner::Project, &set("a", json!(1))).unwrap();
+    let holder = File::open(path.parent().unwrap()).unwrap();
+    holder.try_lock().unwrap();
+    let error = edit(&path, Owner::Project, &set("a", json!(2))).unwrap_err();
+    assert!(matches!(error, SettingsError::Busy { .. }), "{error}");
+    drop(holder);
+    assert_eq!(edit(&path, Owner::Project, &set("a", json!(2))).unwrap(), Outcome::Written);
 }

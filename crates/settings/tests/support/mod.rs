@@ -4,8 +4,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
-use lathe_settings::{ManagedFiles, SettingsStack, StackRequest};
+use lathe_protocol::PermissionUpdate;
+use lathe_settings::{Kept, ManagedFiles, SettingsError, SettingsStack, StackRequest};
 use serde_json::{Value, json};
 
 pub struct World {
@@ -76,3 +78,16 @@ pub const USER: &str = "home/.claude/settings.json";
 pub const PROJECT: &str = "project/.claude/settings.json";
 pub const LOCAL: &str = "project/.claude/settings.local.json";
 pub const MANAGED: &str = "managed/managed-settings.json";
+
+/// Keeps an update in its file as a session does: a lock that is taken is tried again.
+pub fn apply_in_time(stack: &mut SettingsStack, update: &PermissionUpdate) -> Result<Kept, SettingsError> {
+    let Some(mut write) = stack.plan_permission_update(update)? else { return Ok(Kept::NotInAFile) };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let made = loop {
+        match write.carry_out() {
+            Err(SettingsError::Busy { .. }) if Instant::now() < deadline => std::thread::yield_now(),
+            made => break made,
+        }
+    };
+    stack.finish(write, made)
+}
