@@ -59,7 +59,7 @@ impl LiveSettings {
             let (back, made) = work.await.map_err(|error| format!("the write broke off: {error}"))?;
             if !matches!(made, Err(SettingsError::Busy { .. })) || Instant::now() >= deadline {
                 return self.settings.stack().finish(back, made).map(drop).map_err(|error| match error {
-                    busy @ SettingsError::Busy { .. } => format!("{busy} for {} s", LOCK_WAIT.as_secs()),
+                    busy @ SettingsError::Busy { .. } => format!("{busy}; waited {} s", LOCK_WAIT.as_secs()),
                     error => error.to_string(),
                 });
             }

@@ -4,6 +4,7 @@
 //! with a conversation it does not have.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lathe_agent::Beginning;
 use lathe_agent::Host;
@@ -22,6 +23,10 @@ use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::options::{Resume, SessionOptions};
 use crate::warning::{LaunchWarning, WarningSink};
+
+/// How often a lock is tried again that no living process holds, and how long between two tries: half a second.
+const DYING_TRIES: u32 = 50;
+const DYING_PAUSE: Duration = Duration::from_millis(10);
 
 /// A session that is open for writing.
 pub struct OpenSession {
@@ -211,7 +216,8 @@ impl Opening<'_> {
         id: &str,
         open: impl Fn(&Path, Durability) -> Result<TranscriptWriter, TranscriptError>,
     ) -> Result<Option<Journal>, TranscriptError> {
-        let writer = self.unless_unwritable(open(path, Durability::ProcessCrash))?;
+        let opened = once_the_dead_let_go(|| open(path, Durability::ProcessCrash));
+        let writer = self.unless_unwritable(opened)?;
         Ok(writer.map(|writer| Journal::new(writer, self.envelope(id))))
     }
 
@@ -258,6 +264,20 @@ impl Opening<'_> {
     }
 }
 
+/// Opens a file of a session, and tries again while no living process holds its lock. One that was killed is followed at
+/// once by the run that goes on with its session, and may have left the lock to a child that it had just begun to start.
+/// Mostly the first try does, and nothing waits.
+#[allow(clippy::disallowed_methods, reason = "`prepare` is called on a thread that may wait")]
+fn once_the_dead_let_go<T>(open: impl Fn() -> Result<T, TranscriptError>) -> Result<T, TranscriptError> {
+    for _ in 0..DYING_TRIES {
+        match open() {
+            Err(TranscriptError::Locked { holder: None, .. }) => std::thread::sleep(DYING_PAUSE),
+            outcome => return outcome,
+        }
+    }
+    open()
+}
+
 /// Why a session cannot be taken up.
 fn refusal(error: TranscriptError, session: &str) -> LaunchError {
     LaunchError::SessionFile { session: session.to_owned(), error }
@@ -280,4 +300,32 @@ fn git_branch(cwd: &Path) -> Option<String> {
     let head = std::fs::read_to_string(git.join("HEAD")).ok()?;
     let branch = head.trim().strip_prefix("ref: refs/heads/");
     Some(branch.unwrap_or("HEAD").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// How often a file is tried whose lock is held like this, and free after some tries.
+    fn tries(holder: Option<u32>, free_after: u32) -> (u32, Result<(), TranscriptError>) {
+        let tried = Cell::new(0);
+        let outcome = once_the_dead_let_go(|| {
+            tried.set(tried.get() + 1);
+            if tried.get() > free_after {
+                return Ok(());
+            }
+            Err(TranscriptError::Locked { path: "s.jsonl".into(), holder })
+        });
+        (tried.get(), outcome)
+    }
+
+    #[test]
+    fn a_lock_is_waited_for_only_while_its_holder_is_dead_and_not_for_ever() {
+        assert!(matches!(tries(None, 0), (1, Ok(()))));
+        assert!(matches!(tries(None, 2), (3, Ok(()))));
+        assert!(matches!(tries(Some(1), 2), (1, Err(TranscriptError::Locked { .. }))));
+        assert!(matches!(tries(None, 1000), (51, Err(TranscriptError::Locked { .. }))));
+    }
 }

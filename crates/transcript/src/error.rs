@@ -25,7 +25,8 @@ pub enum TranscriptError {
     Locked {
         /// The locked file.
         path: PathBuf,
-        /// Process id of the holder, where the system tells.
+        /// Process id of the holder, where the system tells. Without one the holder may just have been killed, and the
+        /// lock can be free a moment later.
         holder: Option<u32>,
     },
     /// Disk, quota or file size limit is exhausted. The writer keeps the record and tries again.

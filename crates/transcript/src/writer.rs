@@ -15,7 +15,6 @@ use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -27,10 +26,6 @@ const NO_LINKS: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
 /// How much may wait in memory for a full disk before the writer gives up.
 pub const BACKLOG_BYTES: usize = 32 * 1024 * 1024;
-
-/// How often a lock is tried whose holder is not to be found, and how long between two tries: half a second.
-const DYING_TRIES: u32 = 50;
-const DYING_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a crash may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -309,25 +304,18 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
     }
 }
 
-/// Takes the session lock. Whoever is alive is not waited for. One that was killed may leave the lock for a
-/// moment to a child that it had just begun to start, and is followed at once by whoever takes the session up.
-/// A file system that has no locks is used without.
+/// Takes the session lock, and does not wait for it. The error of a lock that no living process holds has no holder:
+/// a process that was killed leaves the lock for a moment to a child that it had just begun to start. Those who may wait
+/// try again then. A file system that has no locks is used without.
 pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
-    let mut patience = DYING_TRIES;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::WouldBlock) => {
-                let holder = lock_holder(file).filter(|pid| is_alive(*pid));
-                if holder.is_some() || patience == 0 {
-                    return Err(TranscriptError::Locked { path: path.to_owned(), holder });
-                }
-                patience -= 1;
-                std::thread::sleep(DYING_PAUSE);
-            }
-            Err(TryLockError::Error(error)) if has_no_locks(&error) => return Ok(()),
-            Err(TryLockError::Error(error)) => return Err(TranscriptError::io("lock", path, error)),
+    match file.try_lock() {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => {
+            let holder = lock_holder(file).filter(|pid| is_alive(*pid));
+            Err(TranscriptError::Locked { path: path.to_owned(), holder })
         }
+        Err(TryLockError::Error(error)) if has_no_locks(&error) => Ok(()),
+        Err(TryLockError::Error(error)) => Err(TranscriptError::io("lock", path, error)),
     }
 }
 
