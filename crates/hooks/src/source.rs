@@ -38,14 +38,6 @@ pub struct PluginSource {
 }
 
 impl HookSource {
-    /// What `decision_reason_hook_source` calls it, where that is known.
-    pub fn wire_name(&self) -> Option<&'static str> {
-        match self {
-            Self::Settings(_) => Some("settings"),
-            Self::Plugin(_) | Self::Skill(_) | Self::Agent(_) | Self::Callbacks => None,
-        }
-    }
-
     /// Rank and name: two sources with the same slot replace each other.
     pub(crate) fn slot(&self) -> (u8, &str) {
         match self {

@@ -33,7 +33,7 @@ async fn exit_code_2_denies_a_call_with_what_stderr_says() {
     let verdict = outcome.permission.unwrap();
     assert_eq!(verdict.behavior, HookPermissionDecision::Deny);
     assert_eq!(verdict.tool_error(), "PreToolUse:Bash hook error: [echo no >&2; exit 2]: no\n");
-    assert_eq!(verdict.source.wire_name(), Some("settings"));
+    assert_eq!(verdict.source, HookSource::Settings(SettingsSource::User));
     assert_eq!(outcome.problems, []);
 }
 

@@ -84,12 +84,6 @@ impl AnthropicClient {
         Ok(Self { config, auth, base, http: OnceLock::new() })
     }
 
-    /// Loads now what the first request would load: worth doing beside other work when the address is
-    /// `https://`. A failure is reported by the request.
-    pub fn prepare(&self) {
-        let _ = self.http();
-    }
-
     fn http(&self) -> Result<&reqwest::Client, ModelError> {
         self.http.get_or_init(|| http::build(&self.config, &self.base)).as_ref().map_err(Clone::clone)
     }

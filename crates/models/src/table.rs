@@ -2,12 +2,9 @@
 //! is a new row.
 //!
 //! Rows are found by canonical id (see [`canonical`]), never by prefix: `claude-opus-5` is not
-//! `claude-opus-5-5`. Numbers are list prices as of [`TABLE_VERSION`].
+//! `claude-opus-5-5`. Numbers are list prices, last checked on 2026-11-16.
 
 use crate::request::Thinking;
-
-/// The day the table was last checked.
-pub const TABLE_VERSION: &str = "2026-11-16";
 
 /// One model.
 #[derive(Debug, Clone, PartialEq, Eq)]

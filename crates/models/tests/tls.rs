@@ -54,7 +54,6 @@ async fn a_company_certificate_is_trusted_when_it_is_named() {
     let mut config = config(&url);
     config.extra_ca_file = Some(pem("ca.pem"));
     let client = AnthropicClient::new(config).unwrap();
-    client.prepare();
     let outcome = read_all(client.stream(Arc::new(request())).await).await;
     assert!(outcome.error.is_none(), "{outcome:?}");
     assert_eq!(outcome.types, ANSWER_TYPES);

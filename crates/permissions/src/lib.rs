@@ -43,4 +43,4 @@ pub use explain::{ExplainedPart, Explanation};
 pub use question::{DescribedCall, PermissionQuestion};
 pub use rule::{MatchedRule, RuleSource, RuleWarning, SourcedRule, parse_rule_list, rule_text};
 pub use scope::{ModeRefused, PermissionScope, PermissionScopeConfig, mode_warning};
-pub use update::{Applied, SettingsChange, SettingsWrite, UpdateError, settings_file};
+pub use update::UpdateError;

@@ -1,70 +1,16 @@
 //! Changes to rules, and to the mode and directories of an agent, while a session runs.
 //!
-//! The session feels an update at once; what has to be written to a settings file is handed back, because
-//! writing files is the caller's business.
+//! The session feels an update at once; writing it to a settings file, if it names one, is left to the caller.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use lathe_protocol::permission::{
-    DirectoriesUpdate, PermissionBehavior, PermissionMode, PermissionUpdate, PermissionUpdateDestination,
-    RulesUpdate,
-};
+use lathe_protocol::permission::{DirectoriesUpdate, PermissionBehavior, PermissionUpdate, RulesUpdate};
 
 use crate::engine::Engine;
 use crate::paths::normal;
 use crate::rule::{RuleSource, RuleWarning, SourcedRule, rule_text};
 use crate::ruleset::RuleSet;
 use crate::scope::{ModeRefused, PermissionScope};
-
-/// What became of an update.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Applied {
-    /// The change to a settings file that makes it last.
-    pub write: Option<SettingsWrite>,
-    /// What is wrong with its rules.
-    pub warnings: Vec<RuleWarning>,
-}
-
-/// A change to a settings file.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SettingsWrite {
-    /// Which file.
-    pub destination: PermissionUpdateDestination,
-    /// What to change in it.
-    pub change: SettingsChange,
-}
-
-/// What to change in the `permissions` of a settings file.
-#[derive(Debug, Clone, PartialEq)]
-pub enum SettingsChange {
-    /// Add rules that are not there yet.
-    AddRules {
-        /// The list they belong to.
-        behavior: PermissionBehavior,
-        /// The rules as text.
-        rules: Vec<String>,
-    },
-    /// Put rules in place of all others of that list.
-    ReplaceRules {
-        /// The list they belong to.
-        behavior: PermissionBehavior,
-        /// The rules as text.
-        rules: Vec<String>,
-    },
-    /// Take rules away.
-    RemoveRules {
-        /// The list they belong to.
-        behavior: PermissionBehavior,
-        /// The rules as text.
-        rules: Vec<String>,
-    },
-    /// Set `defaultMode`.
-    DefaultMode(PermissionMode),
-    /// Add to `additionalDirectories`.
-    AddDirectories(Vec<String>),
-    /// Take away from `additionalDirectories`.
-    RemoveDirectories(Vec<String>),
-}
 
 /// Why an update was not applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -81,49 +27,39 @@ pub enum UpdateError {
 }
 
 impl Engine {
-    /// Applies an update to the rules of this session and to the scope of the agent that asked; says what has to
-    /// be written to make it last.
+    /// Applies an update to the rules of this session and to the scope of the agent that asked. Returns what is
+    /// wrong with its rules.
     pub fn apply(
         &mut self,
         update: &PermissionUpdate,
         scope: &mut PermissionScope,
-    ) -> Result<Applied, UpdateError> {
+    ) -> Result<Vec<RuleWarning>, UpdateError> {
         match update {
             PermissionUpdate::AddRules(rules) => {
-                let texts = texts(rules);
-                let warnings = self.add_rules(rules.behavior, rules.destination.into(), texts.clone());
-                let change = SettingsChange::AddRules { behavior: rules.behavior, rules: texts };
-                Ok(Applied { write: lasting(rules.destination, change), warnings })
+                Ok(self.add_rules(rules.behavior, rules.destination.into(), texts(rules)))
             }
             PermissionUpdate::ReplaceRules(rules) => {
                 let source = rules.destination.into();
                 self.keep_rules(rules.behavior, |entry, _| entry != source);
-                let texts = texts(rules);
-                let warnings = self.add_rules(rules.behavior, source, texts.clone());
-                let change = SettingsChange::ReplaceRules { behavior: rules.behavior, rules: texts };
-                Ok(Applied { write: lasting(rules.destination, change), warnings })
+                Ok(self.add_rules(rules.behavior, source, texts(rules)))
             }
             PermissionUpdate::RemoveRules(rules) => {
                 let source = rules.destination.into();
                 let texts = texts(rules);
                 self.keep_rules(rules.behavior, |entry, rule| entry != source || !texts.contains(&rule.text));
-                let change = SettingsChange::RemoveRules { behavior: rules.behavior, rules: texts };
-                Ok(Applied { write: lasting(rules.destination, change), warnings: Vec::new() })
+                Ok(Vec::new())
             }
             PermissionUpdate::SetMode(update) => {
                 scope.set_mode(update.mode)?;
-                let write = lasting(update.destination, SettingsChange::DefaultMode(update.mode));
-                Ok(Applied { write, warnings: Vec::new() })
+                Ok(Vec::new())
             }
             PermissionUpdate::AddDirectories(update) => {
                 scope.replace_directories(&[], &self.directories(update, scope)?);
-                let change = SettingsChange::AddDirectories(update.directories.clone());
-                Ok(Applied { write: lasting(update.destination, change), warnings: Vec::new() })
+                Ok(Vec::new())
             }
             PermissionUpdate::RemoveDirectories(update) => {
                 scope.replace_directories(&self.directories(update, scope)?, &[]);
-                let change = SettingsChange::RemoveDirectories(update.directories.clone());
-                Ok(Applied { write: lasting(update.destination, change), warnings: Vec::new() })
+                Ok(Vec::new())
             }
             PermissionUpdate::Unknown(_) => Err(UpdateError::Unknown(update.tag().to_owned())),
         }
@@ -172,22 +108,4 @@ impl Engine {
 
 fn texts(update: &RulesUpdate) -> Vec<String> {
     update.rules.iter().map(rule_text).collect()
-}
-
-fn lasting(destination: PermissionUpdateDestination, change: SettingsChange) -> Option<SettingsWrite> {
-    destination.settings_source().map(|_| SettingsWrite { destination, change })
-}
-
-/// The settings file an update goes to.
-pub fn settings_file(
-    destination: PermissionUpdateDestination,
-    project_root: &Path,
-    config_dir: &Path,
-) -> Option<PathBuf> {
-    match destination {
-        PermissionUpdateDestination::UserSettings => Some(config_dir.join("settings.json")),
-        PermissionUpdateDestination::ProjectSettings => Some(project_root.join(".claude/settings.json")),
-        PermissionUpdateDestination::LocalSettings => Some(project_root.join(".claude/settings.local.json")),
-        PermissionUpdateDestination::Session | PermissionUpdateDestination::CliArg => None,
-    }
 }

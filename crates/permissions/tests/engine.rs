@@ -7,11 +7,9 @@ mod support;
 
 use lathe_permissions::{
     Decision, EngineConfig, HookVerdict, PermissionQuestion, PermissionScope, PermissionScopeConfig, Reason,
-    RuleSource, SettingsChange, SourcedRule, UpdateError, mode_warning, resolve_without_host,
+    RuleSource, SourcedRule, UpdateError, mode_warning, resolve_without_host,
 };
-use lathe_protocol::permission::{
-    PermissionBehavior, PermissionMode, PermissionUpdate, PermissionUpdateDestination,
-};
+use lathe_protocol::permission::{PermissionBehavior, PermissionMode, PermissionUpdate};
 use lathe_protocol::{CallSubject, McpAccess, SettingsSource};
 use serde_json::{Value, json};
 use support::Rig;
@@ -762,19 +760,13 @@ fn a_described_call_is_decided_anew_each_time() {
 }
 
 #[test]
-fn updates_take_effect_and_say_what_to_write() {
+fn updates_take_effect_at_the_place_they_name() {
     let mut project = project(PermissionMode::Default);
     check_bash(&project, "npm test", "ask");
     let rules = json!([{"toolName": "Bash", "ruleContent": "npm test *"}]);
     let add =
         json!({"type": "addRules", "rules": rules, "behavior": "allow", "destination": "localSettings"});
-    let applied = project.engine.apply(&update(add)).unwrap();
-    let write = applied.write.unwrap();
-    assert_eq!(write.destination, PermissionUpdateDestination::LocalSettings);
-    assert_eq!(
-        write.change,
-        SettingsChange::AddRules { behavior: Allow, rules: vec!["Bash(npm test *)".to_owned()] }
-    );
+    assert_eq!(project.engine.apply(&update(add)).unwrap(), []);
     check_bash(&project, "npm test", "allow");
     // Only rules of the same place are taken away.
     let remove = |destination: &str| json!({"type": "removeRules", "rules": rules, "behavior": "allow", "destination": destination});
@@ -786,7 +778,7 @@ fn updates_take_effect_and_say_what_to_write() {
     for (rules, expected) in [(&rules, ["allow", "ask"]), (&other, ["ask", "allow"])] {
         let replace =
             json!({"type": "replaceRules", "rules": rules, "behavior": "allow", "destination": "session"});
-        assert_eq!(project.engine.apply(&update(replace)).unwrap().write, None);
+        assert_eq!(project.engine.apply(&update(replace)).unwrap(), []);
         check_bash(&project, "npm test", expected[0]);
         check_bash(&project, "make", expected[1]);
     }

@@ -93,11 +93,6 @@ impl ContentBlock {
             | Self::Unknown(_) => None,
         }
     }
-
-    /// The call in a `tool_use` block. Server tools are not ours to run and do not count.
-    pub fn as_tool_use(&self) -> Option<&ToolUseBlock> {
-        if let Self::ToolUse(block) = self { Some(block) } else { None }
-    }
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -11,15 +11,6 @@ use serde_json::Value;
 use crate::Extra;
 use crate::wire::{nullable, number};
 
-/// `{"mcpServers": {name: configuration}}`.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct McpConfigFile {
-    #[serde(rename = "mcpServers")]
-    pub mcp_servers: BTreeMap<String, McpServerConfig>,
-    #[serde(flatten)]
-    pub extra: Extra,
-}
-
 /// One server.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]

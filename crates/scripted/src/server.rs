@@ -154,11 +154,6 @@ impl ServerHandle {
         self.log.lock().write_error.clone()
     }
 
-    /// Forgets the requests so far.
-    pub fn clear_requests(&self) {
-        *self.log.lock() = Entries::default();
-    }
-
     /// Stops accepting, ends every connection and waits until all are gone.
     pub async fn shutdown(self) {
         self.stop.cancel();

@@ -110,8 +110,6 @@ async fn in_process_and_over_http_agree() {
         let mut config = ClientConfig::new(server.url(), Credential::ApiKey(Secret::new("key-123456")));
         config.timeouts = timeouts();
         let client = AnthropicClient::new(config).unwrap();
-        // Making a client takes a while, and the patience of the others must not run out meanwhile.
-        client.prepare();
         let local = ScriptedModel::new(script(&text)).unwrap().with_timeouts(timeouts());
         pairs.push((turn, server, client, local));
     }

@@ -65,15 +65,6 @@ impl SettingsStack {
             .any(|permissions| permissions.disable_bypass_permissions_mode.as_deref() == Some("disable"))
     }
 
-    /// Whether somebody forbids `auto`. Everybody may.
-    pub fn auto_is_disabled(&self) -> bool {
-        self.layers.iter().any(|layer| {
-            let inside = layer.permissions().and_then(|permissions| permissions.extra.get("disableAutoMode"));
-            let top = layer.settings().disable_auto_mode.as_ref();
-            [inside, top].into_iter().flatten().any(|value| value == "disable")
-        })
-    }
-
     /// The state that `list_permission_rules` shows, without the rules of flags and of the session.
     pub fn rules_state(&self) -> PermissionRulesState {
         let rules = self.permission_rules().map(|(behavior, source, rule)| ListedRule {

@@ -365,9 +365,9 @@ fn modes() {
         assert_eq!(world.load().default_mode(), expected, "{mode} in {file}");
     }
     let world = World::new();
-    world.json(PROJECT, &json!({ "permissions": { "disableBypassPermissionsMode": "disable" }, "disableAutoMode": "disable" }));
+    world.json(PROJECT, &json!({ "permissions": { "disableBypassPermissionsMode": "disable" } }));
     let stack = world.load();
-    assert!(stack.bypass_is_disabled() && stack.auto_is_disabled(), "limits need no trust");
+    assert!(stack.bypass_is_disabled(), "limits need no trust");
 }
 
 /// Damage to any file that may forbid something: nobody takes it for an absent one.

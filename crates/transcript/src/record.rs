@@ -86,11 +86,6 @@ impl ChainRecord {
         self.text("uuid").unwrap_or_default()
     }
 
-    /// The record it follows; `None` at a root.
-    pub fn parent_uuid(&self) -> Option<&str> {
-        self.text("parentUuid")
-    }
-
     /// Whether it belongs to a subagent.
     pub fn is_sidechain(&self) -> bool {
         self.fields.get("isSidechain") == Some(&Value::Bool(true))
@@ -162,7 +157,7 @@ mod tests {
         let link = r#"{"type":"future","uuid":"u","parentUuid":"p","x":{"y":[1,2.5]}}"#;
         let Record::Chain(record) = Record::parse(link).unwrap() else { panic!("a uuid makes a link") };
         assert_eq!(record.kind, ChainKind::Other("future".into()));
-        assert_eq!((record.uuid(), record.parent_uuid()), ("u", Some("p")));
+        assert_eq!((record.uuid(), record.text("parentUuid")), ("u", Some("p")));
         let side = r#"{"type":"custom-title","customTitle":7,"z":null}"#;
         let with_uuid = r#"{"type":"custom-title","customTitle":"T","sessionId":"S","uuid":"u"}"#;
         assert!(matches!(Record::parse(with_uuid).unwrap(), Record::Side(SideRecord::CustomTitle { .. })));

@@ -9,8 +9,6 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use icu_normalizer::ComposingNormalizerBorrowed;
-
 use crate::error::{Result, TranscriptError};
 use crate::paths::{self, SessionPaths, is_session_id};
 use crate::peek::{self, SessionInfo};
@@ -198,13 +196,6 @@ pub fn rename(session: &SessionPaths, title: &str) -> Result<()> {
     writer::append_unlocked(&session.transcript(), &Line::of(&record)?)
 }
 
-/// Tags a session; `None`, or a tag that nothing visible is left of, clears the tag.
-pub fn set_tag(session: &SessionPaths, tag: Option<&str>) -> Result<()> {
-    let tag = ComposingNormalizerBorrowed::new_nfkc().normalize(tag.unwrap_or_default());
-    let record = SideRecord::tag(session.session_id(), &visible(&tag));
-    writer::append_unlocked(&session.transcript(), &Line::of(&record)?)
-}
-
 /// Deletes a session with everything that belongs to it. Refused while the session runs.
 pub fn delete(session: &SessionPaths) -> Result<()> {
     let path = session.transcript();
@@ -218,16 +209,4 @@ pub fn delete(session: &SessionPaths) -> Result<()> {
         }
         Ok(()) | Err(_) => Ok(()),
     }
-}
-
-/// A tag without what cannot be seen: control, formatting and private characters, which would let two
-/// tags look the same.
-fn visible(tag: &str) -> String {
-    let is_hidden = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-                | '\u{2060}'..='\u{206f}' | '\u{e000}'..='\u{f8ff}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-                | '\u{e0000}'..='\u{10ffff}')
-    };
-    tag.chars().filter(|c| !is_hidden(*c)).collect::<String>().trim().to_owned()
 }

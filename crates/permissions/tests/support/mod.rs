@@ -6,8 +6,8 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use lathe_permissions::{
-    Applied, Decision, Engine, EngineConfig, Explanation, Judged, PermissionQuestion, PermissionScope,
-    PermissionScopeConfig, UpdateError,
+    Decision, Engine, EngineConfig, Explanation, Judged, PermissionQuestion, PermissionScope,
+    PermissionScopeConfig, RuleWarning, UpdateError,
 };
 use lathe_protocol::permission::PermissionUpdate;
 use lathe_protocol::{CallSubject, FileAccess, SessionAccess, UserQuestion};
@@ -58,7 +58,7 @@ impl Rig {
         self.engine.explain(&PermissionQuestion { tool, input, call: &call, cwd, scope: &self.scope })
     }
 
-    pub fn apply(&mut self, update: &PermissionUpdate) -> Result<Applied, UpdateError> {
+    pub fn apply(&mut self, update: &PermissionUpdate) -> Result<Vec<RuleWarning>, UpdateError> {
         self.engine.apply(update, &mut self.scope)
     }
 }

@@ -213,31 +213,6 @@ impl SideRecord {
         Self::Mode { mode: mode.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
     }
 
-    /// `tools-used`.
-    pub fn tools_used(session_id: &str, tools: &[String]) -> Self {
-        Self::ToolsUsed { tools: tools.to_vec(), session_id: session_id.to_owned(), extra: Map::new() }
-    }
-
-    /// `queue-operation` for a prompt that joins the queue.
-    pub fn enqueue(session_id: &str, timestamp: &str, content: Value) -> Self {
-        Self::queue_operation(session_id, timestamp, "enqueue", Some(content))
-    }
-
-    /// `queue-operation` for a prompt whose turn has come.
-    pub fn dequeue(session_id: &str, timestamp: &str) -> Self {
-        Self::queue_operation(session_id, timestamp, "dequeue", None)
-    }
-
-    fn queue_operation(session_id: &str, timestamp: &str, operation: &str, content: Option<Value>) -> Self {
-        Self::QueueOperation {
-            operation: operation.to_owned(),
-            timestamp: timestamp.to_owned(),
-            session_id: session_id.to_owned(),
-            content,
-            extra: Map::new(),
-        }
-    }
-
     pub(super) fn from_fields(fields: Map<String, Value>) -> Self {
         // A known type with a field of another shape is kept whole rather than refused.
         serde_json::from_value(Value::Object(fields.clone())).unwrap_or(Self::Unknown(fields))
@@ -265,10 +240,6 @@ mod tests {
             (
                 SideRecord::last_prompt("S", "p", "L"),
                 r#"{"type":"last-prompt","lastPrompt":"p","leafUuid":"L","sessionId":"S"}"#,
-            ),
-            (
-                SideRecord::dequeue("S", "T"),
-                r#"{"type":"queue-operation","operation":"dequeue","timestamp":"T","sessionId":"S"}"#,
             ),
         ];
         for (record, json) in cases {
