@@ -1,5 +1,5 @@
-//! Runs the slash commands that the session answers itself, without the model. Whether a prompt is one is decided in
-//! `state/dispatch.rs`.
+//! Runs slash commands in place of a turn of the model: the session's own and those that were added to its registry.
+//! Whether a prompt is one is decided in `state/dispatch.rs`.
 
 mod clear;
 mod compact;
@@ -7,34 +7,44 @@ mod local;
 
 use lathe_protocol::{InboundUser, Outbound};
 
+use crate::control;
 use crate::record::journal::CommandRecord;
 use crate::state::agent::Agent;
-use crate::state::commands::Found;
-use crate::state::commands::Kind;
+use crate::state::commands::{Builtin, CommandKind, Found};
 use crate::state::dispatch::Invocation;
 use crate::turn::Turn;
 use crate::turn::announce::init_frame;
 use crate::turn::decide::Ending;
-use crate::turn::outcome::Outcome;
+use crate::turn::outcome::{Outcome, Phase};
 
 /// Runs a command in place of a turn.
 pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<Invocation>) -> Outcome {
-    let builtin = match call.found {
-        Found::Builtin(builtin) => builtin,
+    let command = match call.found.clone() {
+        Found::Command(command) => command,
         Found::TerminalOnly => return local::unavailable(turn, &call).await,
     };
     turn.agent.handle.follow_settings(&turn.cancel).await;
-    if builtin.asks_the_model() && turn.session.over_budget() {
-        turn.show_init(&call.prompt).await;
-        return Outcome::Ended(Ending::Budget);
-    }
-    match builtin.kind {
-        Kind::Clear => clear::run(turn, &call).await,
-        Kind::Compact => compact::run(turn, &call).await,
-        Kind::Context | Kind::Usage | Kind::Model | Kind::Effort | Kind::Rename | Kind::Autocompact => {
-            local::run(turn, &call, builtin).await
+    let answer: Result<String, String> = match &command.kind {
+        CommandKind::Builtin(Builtin::Compact) if turn.session.over_budget() => {
+            turn.show_init(&call.prompt).await;
+            return Outcome::Ended(Ending::Budget);
         }
-    }
+        CommandKind::Builtin(Builtin::Compact) => return compact::run(turn, &call).await,
+        CommandKind::Builtin(Builtin::Clear) => return clear::run(turn, &call).await,
+        CommandKind::Builtin(Builtin::Context) => return local::context(turn, &call, &command.name).await,
+        CommandKind::Builtin(Builtin::Usage) => Ok(control::cost_text(&turn.agent.handle)),
+        CommandKind::Builtin(Builtin::Model) => local::model(turn, &call.args).await,
+        CommandKind::Builtin(Builtin::Effort) => local::effort(&turn.agent.handle, &call.args),
+        CommandKind::Builtin(Builtin::Rename) => local::rename(turn, &call.args).await,
+        CommandKind::Builtin(Builtin::Autocompact) => local::autocompact(&turn.agent.handle, &call.args),
+        CommandKind::Added(action) => {
+            match turn.cancel.run_until_cancelled(action.answer(&call.args)).await {
+                Some(answer) => answer,
+                None => return Outcome::Interrupted(Phase::Streaming),
+            }
+        }
+    };
+    local::show_answer(turn, &call, &command.name, answer).await
 }
 
 impl Turn<'_> {

@@ -43,7 +43,7 @@ pub use record::checkpoints::{CheckpointsConfig, share_copies};
 pub use record::journal::Journal;
 pub use session::{SessionEnd, Signals, run};
 pub use state::access::{BypassMode, DirectoryChanges, NoSettings, Reloaded, SessionEnv, SettingsAccess};
-pub use state::commands::SlashCommands;
+pub use state::commands::{AddedCommand, CommandAction, CommandNameTaken, CommandRegistry, SlashCommands};
 pub use state::compact_policy::{CompactPolicy, Switch};
 pub use state::config::{
     AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, Setup,

@@ -4,9 +4,13 @@
 mod common;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
-use lathe_agent::{CompactPolicy, SlashCommands, Switch};
+use futures_util::future::BoxFuture;
+use lathe_agent::{
+    AddedCommand, CommandAction, CommandNameTaken, CommandRegistry, CompactPolicy, SlashCommands, Switch,
+};
 use lathe_settings::memory::{self, Memory, MemoryRequest};
 use serde_json::{Value, json};
 use tempfile::tempdir;
@@ -287,4 +291,67 @@ async fn commands_of_the_shell_belong_to_the_new_session() {
     let shown = &of_type(&frames, "user")[0]["message"]["content"][0]["content"];
     let id = frames.last().unwrap()["session_id"].as_str().unwrap();
     assert_eq!(shown, &json!(format!("id={id}")));
+}
+
+/// A command that says what it was given, or fails without anything.
+#[derive(Debug)]
+struct Echo;
+
+impl CommandAction for Echo {
+    fn answer<'a>(&'a self, args: &'a str) -> BoxFuture<'a, Result<String, String>> {
+        Box::pin(async move {
+            if args.is_empty() { Err("nothing to say".to_owned()) } else { Ok(format!("echo: {args}")) }
+        })
+    }
+}
+
+fn echo(name: &str, alias: &str) -> AddedCommand {
+    AddedCommand {
+        name: name.to_owned(),
+        aliases: vec![alias.to_owned()],
+        description: "Say it again".to_owned(),
+        argument_hint: "<words>".to_owned(),
+        action: Arc::new(Echo),
+    }
+}
+
+#[tokio::test]
+async fn commands_come_and_go_while_the_session_runs() {
+    let folder = tempdir().unwrap();
+    let registry = Arc::new(CommandRegistry::default());
+    let mut setup = Setup::new(json!([{"text": "the model"}, {"text": "the model"}]), folder.path());
+    setup.slash_commands = SlashCommands::On(registry.clone());
+    let mut talk = Talk::start(setup);
+    let mut ask = async |text: &str| {
+        talk.send(prompt(text)).await;
+        let init = talk.until(|frame| frame["subtype"] == "init").await;
+        (init["slash_commands"].to_string(), talk.until(|frame| frame["type"] == "result").await)
+    };
+    let (names, result) = ask("/plug:echo hi").await;
+    assert!(!names.contains("plug:echo"), "{names}");
+    assert_eq!(result["result"], "the model");
+
+    registry.add(echo("plug:echo", "say")).unwrap();
+    let (names, result) = ask("/plug:echo hi").await;
+    assert!(names.contains(r#""model","plug:echo","rename""#), "in the order of names: {names}");
+    assert_eq!((&result["result"], &result["local_command"]), (&json!("echo: hi"), &json!("plug:echo")));
+    let (_, result) = ask("/say").await;
+    assert_eq!((&result["result"], &result["is_error"]), (&json!("nothing to say"), &json!(true)));
+
+    registry.remove("plug:echo");
+    registry.remove("clear");
+    let (names, result) = ask("/plug:echo hi").await;
+    assert!(!names.contains("plug:echo") && names.contains("clear"), "{names}");
+    assert_eq!(result["result"], "the model");
+    talk.finish().await;
+}
+
+#[test]
+fn a_name_is_taken_once() {
+    let registry = CommandRegistry::default();
+    for (name, alias, taken) in [("clear", "x", "clear"), ("cost", "x", "cost"), ("x", "new", "new")] {
+        assert_eq!(registry.add(echo(name, alias)), Err(CommandNameTaken { name: taken.to_owned() }));
+    }
+    registry.add(echo("help", "x")).unwrap();
+    assert!(registry.add(echo("help", "y")).is_err());
 }

@@ -117,7 +117,7 @@ pub fn prepare(
     let config = SessionConfig {
         init: init_facts(&ground, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
-        slash_commands: if options.slash_commands { SlashCommands::On } else { SlashCommands::Off },
+        slash_commands: if options.slash_commands { SlashCommands::default() } else { SlashCommands::Off },
         model: chosen.model,
         checkpoints: checkpoints(options, env, cwd, &session),
         main: AgentConfig {

@@ -51,5 +51,5 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
         turn.say_as_user(agent.frames.user(vec![ContentBlock::text(&words)])).await;
     }
     turn.record_command(call, "clear", &uuid, (&agent.frames.uuid(), ""));
-    Outcome::Command(CommandEnd { name: Some("clear"), cleared: true, ..CommandEnd::default() })
+    Outcome::Command(CommandEnd { name: Some("clear".to_owned()), cleared: true, ..CommandEnd::default() })
 }

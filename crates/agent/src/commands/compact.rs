@@ -30,5 +30,5 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
     agent.session.emit(frame).await;
     // A compaction that worked says so by its frames; the result of one that did not is the reason.
     let text = if is_error { note } else { String::new() };
-    Outcome::Command(CommandEnd { name: Some("compact"), text, is_error, cleared: false })
+    Outcome::Command(CommandEnd { name: Some("compact".to_owned()), text, is_error, cleared: false })
 }

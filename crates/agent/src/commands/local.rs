@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use crate::control;
 use crate::control::context_report::ContextReport;
 use crate::state::agent::AgentHandle;
-use crate::state::commands::{Builtin, Kind};
 use crate::state::compact_policy::{CompactPolicy, Switch};
 use crate::state::dispatch::Invocation;
 use crate::turn::Turn;
@@ -25,32 +24,27 @@ pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &Invocation) -> Outco
     Outcome::Command(CommandEnd { text, ..CommandEnd::default() })
 }
 
-/// Answers one of ours.
-pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation, command: &Builtin) -> Outcome {
+/// Answers `/context`. Its frame also carries the figures, for hosts that draw them.
+pub(super) async fn context(turn: &mut Turn<'_>, call: &Invocation, name: &str) -> Outcome {
     let agent = turn.agent.handle.clone();
-    let mut context = None;
-    let answer = match command.kind {
-        Kind::Context => {
-            agent.publish_size(turn.agent.history.size());
-            let report = ContextReport::of(&agent);
-            context = Some(report.for_frame());
-            Ok(report.for_people())
-        }
-        Kind::Usage => Ok(control::cost_text(&agent)),
-        Kind::Model => model(turn, &call.args).await,
-        Kind::Effort => effort(&agent, &call.args),
-        Kind::Rename => control::rename(&agent, &call.args)
-            .await
-            .map(|()| format!("The session is now called {:?}.", call.args.trim())),
-        Kind::Autocompact => autocompact(&agent, &call.args),
-        Kind::Clear | Kind::Compact => Ok(String::new()),
-    };
-    let (text, is_error) = match answer {
-        Ok(text) => (text, false),
-        Err(text) => (text, true),
-    };
-    show(turn, call, command.name, &text, context).await;
-    Outcome::Command(CommandEnd { name: Some(command.name), text, is_error, cleared: false })
+    agent.publish_size(turn.agent.history.size());
+    let report = ContextReport::of(&agent);
+    let text = report.for_people();
+    show(turn, call, name, &text, Some(report.for_frame())).await;
+    Outcome::Command(CommandEnd { name: Some(name.to_owned()), text, ..CommandEnd::default() })
+}
+
+/// Shows what a command answered, a failure as such.
+pub(super) async fn show_answer(
+    turn: &mut Turn<'_>,
+    call: &Invocation,
+    name: &str,
+    answer: Result<String, String>,
+) -> Outcome {
+    let is_error = answer.is_err();
+    let (Ok(text) | Err(text)) = answer;
+    show(turn, call, name, &text, None).await;
+    Outcome::Command(CommandEnd { name: Some(name.to_owned()), text, is_error, cleared: false })
 }
 
 async fn show(turn: &mut Turn<'_>, call: &Invocation, name: &str, text: &str, context: Option<Value>) {
@@ -64,7 +58,7 @@ async fn show(turn: &mut Turn<'_>, call: &Invocation, name: &str, text: &str, co
     agent.session.emit(frame).await;
 }
 
-async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String> {
+pub(super) async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Ok(format!("The model is {}.", turn.agent.handle.choice().id));
     }
@@ -72,7 +66,12 @@ async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String> {
     switched.map(|id| format!("Set model to {id}"))
 }
 
-fn effort(agent: &Arc<AgentHandle>, level: &str) -> Result<String, String> {
+pub(super) async fn rename(turn: &Turn<'_>, name: &str) -> Result<String, String> {
+    let renamed = control::rename(&turn.agent.handle, name).await;
+    renamed.map(|()| format!("The session is now called {:?}.", name.trim()))
+}
+
+pub(super) fn effort(agent: &Arc<AgentHandle>, level: &str) -> Result<String, String> {
     let choice = agent.choice();
     let capabilities = lathe_models::catalog::capabilities(&choice.id);
     let takes = || match capabilities.efforts {
@@ -96,7 +95,7 @@ fn effort(agent: &Arc<AgentHandle>, level: &str) -> Result<String, String> {
     }
 }
 
-fn autocompact(agent: &Arc<AgentHandle>, wanted: &str) -> Result<String, String> {
+pub(super) fn autocompact(agent: &Arc<AgentHandle>, wanted: &str) -> Result<String, String> {
     let window = {
         let choice = agent.choice();
         lathe_models::catalog::context_window(&choice.id, &choice.betas)

@@ -1,31 +1,91 @@
-//! The commands that a session answers itself, and those that need a terminal.
+//! The slash commands of a session: a registry that starts with those the session answers itself and that others
+//! may add to and take from while the session runs. Commands that need a terminal are known by name, so that they can
+//! be refused in words. What a command does is in `commands.rs`; who answers a prompt is decided in `dispatch.rs`.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
 use lathe_protocol::control::SlashCommand;
 
 use crate::state::compact_policy::Switch;
 
-/// Whether prompts may be commands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Whether prompts may be commands, and which commands there are.
+#[derive(Debug, Clone)]
 pub enum SlashCommands {
-    #[default]
-    On,
+    /// Those of the registry. Whoever keeps a clone of it can add commands while the session runs.
+    On(Arc<CommandRegistry>),
     /// `/name` is text like any other.
     Off,
 }
 
-/// One command.
-#[derive(Debug)]
-pub(crate) struct Builtin {
-    pub name: &'static str,
-    aliases: &'static [&'static str],
-    description: &'static str,
-    hint: &'static str,
-    pub kind: Kind,
+impl Default for SlashCommands {
+    fn default() -> Self {
+        Self::On(Arc::default())
+    }
 }
 
-/// What it does.
+/// A command that is added to the built-in ones, by a plugin for instance.
+#[derive(Debug, Clone)]
+pub struct AddedCommand {
+    /// What stands after the `/`: ASCII letters and digits, `-`, `_` and `:`.
+    pub name: String,
+    /// Further names for it.
+    pub aliases: Vec<String>,
+    /// For people who look at a list of commands.
+    pub description: String,
+    /// What may follow the name, e.g. `[name]`; empty if nothing may.
+    pub argument_hint: String,
+    /// What answers it.
+    pub action: Arc<dyn CommandAction>,
+}
+
+/// Answers an added command.
+pub trait CommandAction: fmt::Debug + Send + Sync {
+    /// The text that the user is shown in place of an answer of the model; an `Err` is shown as a failure. Dropped
+    /// when the turn is broken off.
+    fn answer<'a>(&'a self, args: &'a str) -> BoxFuture<'a, Result<String, String>>;
+}
+
+/// A command was not added: another one has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("add the command /{name}: there is already a command with this name")]
+pub struct CommandNameTaken {
+    /// The name or alias that is taken.
+    pub name: String,
+}
+
+/// The commands of a session by name. A new registry holds the built-in ones.
+#[derive(Debug)]
+pub struct CommandRegistry {
+    /// In the order of their names. Written by those who add and remove commands while the session runs; read
+    /// for every prompt that begins with `/` and for every list of commands.
+    commands: Mutex<BTreeMap<String, Arc<RegisteredCommand>>>,
+}
+
+/// One command of the registry.
+#[derive(Debug)]
+pub(crate) struct RegisteredCommand {
+    pub name: String,
+    aliases: Vec<String>,
+    description: String,
+    argument_hint: String,
+    pub kind: CommandKind,
+}
+
+/// Who answers a command.
+#[derive(Debug, Clone)]
+pub(crate) enum CommandKind {
+    /// The session itself.
+    Builtin(Builtin),
+    /// The one who added it.
+    Added(Arc<dyn CommandAction>),
+}
+
+/// The commands that the session answers itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Builtin {
     Clear,
     Compact,
     Context,
@@ -36,70 +96,78 @@ pub(crate) enum Kind {
     Autocompact,
 }
 
-/// Whom a name stands for.
-#[derive(Debug, Clone, Copy)]
+/// What a name stands for.
+#[derive(Debug, Clone)]
 pub(crate) enum Found {
-    Builtin(&'static Builtin),
+    Command(Arc<RegisteredCommand>),
     TerminalOnly,
 }
 
-/// In the order of their names.
-const BUILTINS: &[Builtin] = &[
-    Builtin {
+/// A built-in command as it is registered.
+struct BuiltinFacts {
+    builtin: Builtin,
+    name: &'static str,
+    aliases: &'static [&'static str],
+    description: &'static str,
+    argument_hint: &'static str,
+}
+
+const BUILTINS: &[BuiltinFacts] = &[
+    BuiltinFacts {
+        builtin: Builtin::Autocompact,
         name: "autocompact",
         aliases: &[],
         description: "Choose at how many tokens a conversation is compacted by itself",
-        hint: "[auto|<tokens>]",
-        kind: Kind::Autocompact,
+        argument_hint: "[auto|<tokens>]",
     },
-    Builtin {
+    BuiltinFacts {
+        builtin: Builtin::Clear,
         name: "clear",
         aliases: &["reset", "new"],
         description: "Begin a new session without history; the old one can be resumed",
-        hint: "[name]",
-        kind: Kind::Clear,
+        argument_hint: "[name]",
     },
-    Builtin {
+    BuiltinFacts {
+        builtin: Builtin::Compact,
         name: "compact",
         aliases: &[],
         description: "Replace the conversation by a summary to make room",
-        hint: "<optional custom summarization instructions>",
-        kind: Kind::Compact,
+        argument_hint: "<optional custom summarization instructions>",
     },
-    Builtin {
+    BuiltinFacts {
+        builtin: Builtin::Context,
         name: "context",
         aliases: &[],
         description: "Show how full the model's window is",
-        hint: "",
-        kind: Kind::Context,
+        argument_hint: "",
     },
-    Builtin {
+    BuiltinFacts {
+        builtin: Builtin::Effort,
         name: "effort",
         aliases: &[],
         description: "Show or set how much effort the model puts in",
-        hint: "<low|medium|high|xhigh|max|auto>",
-        kind: Kind::Effort,
+        argument_hint: "<low|medium|high|xhigh|max|auto>",
     },
-    Builtin {
+    BuiltinFacts {
+        builtin: Builtin::Model,
         name: "model",
         aliases: &[],
         description: "Show or set the model",
-        hint: "<model>",
-        kind: Kind::Model,
+        argument_hint: "<model>",
     },
-    Builtin {
+    BuiltinFacts {
+        builtin: Builtin::Rename,
         name: "rename",
         aliases: &["name"],
         description: "Give the session a name",
-        hint: "[name]",
-        kind: Kind::Rename,
+        argument_hint: "[name]",
     },
-    Builtin {
+    BuiltinFacts {
+        builtin: Builtin::Usage,
         name: "usage",
         aliases: &["cost", "stats"],
         description: "Show what the session has used and cost",
-        hint: "",
-        kind: Kind::Usage,
+        argument_hint: "",
     },
 ];
 
@@ -130,37 +198,94 @@ const TERMINAL_ONLY: &[&str] = &[
     "vim",
 ];
 
-/// The commands of a session.
-pub(crate) fn available(compact: Switch) -> impl Iterator<Item = &'static Builtin> {
-    BUILTINS.iter().filter(move |command| command.kind != Kind::Compact || compact == Switch::On)
-}
-
-/// The command with this name.
-pub(crate) fn find(name: &str, compact: Switch) -> Option<Found> {
-    let known = |command: &&Builtin| command.name == name || command.aliases.contains(&name);
-    match available(compact).find(known) {
-        Some(command) => Some(Found::Builtin(command)),
-        None => TERMINAL_ONLY.contains(&name).then_some(Found::TerminalOnly),
+impl Default for CommandRegistry {
+    fn default() -> Self {
+        let commands = BUILTINS.iter().map(|facts| (facts.name.to_owned(), Arc::new(facts.registered())));
+        Self { commands: Mutex::new(commands.collect()) }
     }
 }
 
-impl Builtin {
-    /// As hosts list it.
-    pub fn for_hosts(&self) -> SlashCommand {
-        let aliases = self.aliases.iter().map(|alias| (*alias).to_owned()).collect::<Vec<_>>();
-        SlashCommand {
-            name: self.name.to_owned(),
-            description: self.description.to_owned(),
-            argument_hint: self.hint.to_owned(),
-            aliases: (!aliases.is_empty()).then_some(aliases),
-            builtin: Some(true),
-            ..SlashCommand::default()
+impl CommandRegistry {
+    /// Adds a command. The name of a command that needs a terminal may be used; the added one is then found.
+    pub fn add(&self, command: AddedCommand) -> Result<(), CommandNameTaken> {
+        let AddedCommand { name, aliases, description, argument_hint, action } = command;
+        let mut commands = self.lock();
+        let is_taken = |name: &&String| commands.values().any(|other| other.answers_to(name));
+        if let Some(taken) = aliases.iter().chain([&name]).find(is_taken) {
+            return Err(CommandNameTaken { name: taken.clone() });
+        }
+        let kind = CommandKind::Added(action);
+        let command = RegisteredCommand { name: name.clone(), aliases, description, argument_hint, kind };
+        commands.insert(name, Arc::new(command));
+        Ok(())
+    }
+
+    /// Takes an added command away. Built-in commands stay.
+    pub fn remove(&self, name: &str) {
+        self.lock().retain(|other, command| match command.kind {
+            CommandKind::Builtin(_) => true,
+            CommandKind::Added(_) => other != name,
+        });
+    }
+
+    /// The commands as hosts list them.
+    pub(crate) fn listing(&self, compact: Switch) -> Vec<SlashCommand> {
+        self.lock()
+            .values()
+            .filter(|command| command.is_available(compact))
+            .map(|command| command.for_hosts())
+            .collect()
+    }
+
+    /// The command with this name or alias.
+    pub(crate) fn find(&self, name: &str, compact: Switch) -> Option<Found> {
+        let is_meant =
+            |command: &&Arc<RegisteredCommand>| command.answers_to(name) && command.is_available(compact);
+        match self.lock().values().find(is_meant) {
+            Some(command) => Some(Found::Command(command.clone())),
+            None => TERMINAL_ONLY.contains(&name).then_some(Found::TerminalOnly),
         }
     }
 
-    /// Whether it costs something.
-    pub fn asks_the_model(&self) -> bool {
-        self.kind == Kind::Compact
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<RegisteredCommand>>> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BuiltinFacts {
+    fn registered(&self) -> RegisteredCommand {
+        RegisteredCommand {
+            name: self.name.to_owned(),
+            aliases: self.aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+            description: self.description.to_owned(),
+            argument_hint: self.argument_hint.to_owned(),
+            kind: CommandKind::Builtin(self.builtin),
+        }
+    }
+}
+
+impl RegisteredCommand {
+    fn answers_to(&self, name: &str) -> bool {
+        self.name == name || self.aliases.iter().any(|alias| alias == name)
+    }
+
+    /// Whether a session with this policy of compaction has it.
+    fn is_available(&self, compact: Switch) -> bool {
+        compact == Switch::On || !matches!(self.kind, CommandKind::Builtin(Builtin::Compact))
+    }
+
+    fn for_hosts(&self) -> SlashCommand {
+        SlashCommand {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            argument_hint: self.argument_hint.clone(),
+            aliases: (!self.aliases.is_empty()).then(|| self.aliases.clone()),
+            builtin: match self.kind {
+                CommandKind::Builtin(_) => Some(true),
+                CommandKind::Added(_) => None,
+            },
+            ..SlashCommand::default()
+        }
     }
 }
 
@@ -177,7 +302,9 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
-        assert!(matches!(find("cost", Switch::On), Some(Found::Builtin(found)) if found.name == "usage"));
+        let registry = CommandRegistry::default();
+        let find = |name: &str, compact| registry.find(name, compact);
+        assert!(matches!(find("cost", Switch::On), Some(Found::Command(found)) if found.name == "usage"));
         assert!(matches!(find("help", Switch::On), Some(Found::TerminalOnly)));
         assert!(find("nobody", Switch::On).is_none());
         assert!(find("compact", Switch::Off).is_none());

@@ -50,7 +50,7 @@ pub struct SessionConfig {
     pub output_styles: Vec<String>,
     /// Files as they were before each prompt, where a host wants to go back.
     pub checkpoints: Option<CheckpointsConfig>,
-    /// Whether prompts may be commands.
+    /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
     /// Whether it is new or goes on.
     pub beginning: Beginning,

@@ -5,7 +5,7 @@ use lathe_protocol::control::SlashCommand;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent};
 
 use crate::state::agent::AgentHandle;
-use crate::state::commands::{Builtin, Found, SlashCommands, available, find};
+use crate::state::commands::{Found, SlashCommands};
 use crate::state::compact_policy::Switch;
 
 /// What becomes of a prompt.
@@ -30,15 +30,18 @@ pub struct Invocation {
 
 /// Decides who answers a prompt.
 pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> Dispatch {
-    let Some((name, args)) = call_of(agent, prompt) else { return Dispatch::Prompt { note: None } };
-    match find(name, can_compact(agent)) {
+    let SlashCommands::On(registry) = &agent.session.slash_commands else {
+        return Dispatch::Prompt { note: None };
+    };
+    let Some((name, args)) = call_of(prompt) else { return Dispatch::Prompt { note: None } };
+    match registry.find(name, can_compact(agent)) {
         Some(found) => Dispatch::Command(Box::new(Invocation {
             name: name.to_owned(),
             args: args.to_owned(),
             found,
             prompt: prompt.clone(),
         })),
-        None => Dispatch::Prompt { note: Some(unknown_note(agent, name)) },
+        None => Dispatch::Prompt { note: Some(unknown_note(&registry.listing(can_compact(agent)), name)) },
     }
 }
 
@@ -49,8 +52,8 @@ pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
 
 /// The commands there are, as hosts list them.
 pub fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
-    match agent.session.slash_commands {
-        SlashCommands::On => available(can_compact(agent)).map(Builtin::for_hosts).collect(),
+    match &agent.session.slash_commands {
+        SlashCommands::On(registry) => registry.listing(can_compact(agent)),
         SlashCommands::Off => Vec::new(),
     }
 }
@@ -60,9 +63,9 @@ fn can_compact(agent: &AgentHandle) -> Switch {
 }
 
 /// Name and arguments of a prompt that is a call.
-fn call_of<'a>(agent: &AgentHandle, prompt: &'a InboundUser) -> Option<(&'a str, &'a str)> {
+fn call_of(prompt: &InboundUser) -> Option<(&str, &str)> {
     let verbatim = prompt.client_composed == Some(true) || prompt.should_query == Some(false);
-    if agent.session.slash_commands == SlashCommands::Off || verbatim {
+    if verbatim {
         return None;
     }
     let text = match &prompt.message.content {
@@ -86,8 +89,8 @@ fn split(text: &str) -> Option<(&str, &str)> {
 }
 
 /// What the model is told about a command that does not exist.
-fn unknown_note(agent: &AgentHandle, name: &str) -> String {
-    let names: Vec<String> = listing(agent).into_iter().map(|command| format!("/{}", command.name)).collect();
+fn unknown_note(known: &[SlashCommand], name: &str) -> String {
+    let names: Vec<String> = known.iter().map(|command| format!("/{}", command.name)).collect();
     format!(
         "The message above looks like the command /{name}, but this session has no such command and nothing \
          was run. There are: {}. Take it as ordinary text, and say so if the user seems to expect a command.",

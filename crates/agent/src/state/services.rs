@@ -74,7 +74,7 @@ pub struct SessionServices {
     pub output_styles: Vec<String>,
     /// Files as they were before each prompt, where a host wants to go back.
     pub checkpoints: Option<Checkpoints>,
-    /// Whether prompts may be commands.
+    /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
     /// What the host has been asked and not yet answered.
     pub questions: Questions,

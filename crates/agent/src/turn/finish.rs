@@ -49,7 +49,7 @@ fn command(end: CommandEnd, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = end.is_error;
     result.result = Some(end.text);
-    result.local_command = end.name.map(str::to_owned);
+    result.local_command = end.name;
     result.num_turns = 0;
     result.stop_reason = None;
     result.duration_api_ms = 0;

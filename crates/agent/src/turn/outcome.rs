@@ -40,7 +40,7 @@ pub enum OutOfRoom {
 #[derive(Debug, Default)]
 pub struct CommandEnd {
     /// `local_command`; none for one that cannot run here.
-    pub name: Option<&'static str>,
+    pub name: Option<String>,
     pub text: String,
     pub is_error: bool,
     /// Whether another session began.

@@ -156,7 +156,7 @@ impl Setup {
             rules: Vec::new(),
             heard: Heard::default(),
             compaction: CompactPolicy::default(),
-            slash_commands: SlashCommands::On,
+            slash_commands: SlashCommands::default(),
             journal: None,
             beginning: Beginning::New,
             process_limits: ProcessLimits::default(),
