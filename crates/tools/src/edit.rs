@@ -22,6 +22,7 @@ use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
 use crate::read::missing_text;
+use crate::stoppable::{self, Stop};
 use crate::write::{NOT_READ, STATE_IS_CURRENT, is_notebook};
 use crate::{Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 use matching::Found;
@@ -54,6 +55,17 @@ struct Request<'a> {
     old: String,
     new: &'a str,
     replace_all: bool,
+}
+
+impl<'a> Request<'a> {
+    fn of(input: &'a Value) -> Self {
+        Self {
+            path: input["file_path"].as_str().unwrap_or_default(),
+            old: input["old_string"].as_str().unwrap_or_default().replace("\r\n", "\n"),
+            new: input["new_string"].as_str().unwrap_or_default(),
+            replace_all: input["replace_all"] == json!(true),
+        }
+    }
 }
 
 impl Tool for Edit {
@@ -95,13 +107,9 @@ impl Tool for Edit {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
         Box::pin(async move {
             self.check(input)?;
-            let request = Request {
-                path: input["file_path"].as_str().unwrap_or_default(),
-                old: input["old_string"].as_str().unwrap_or_default().replace("\r\n", "\n"),
-                new: input["new_string"].as_str().unwrap_or_default(),
-                replace_all: input["replace_all"] == json!(true),
-            };
-            edit(&request, context)
+            let (input, for_work) = (input.clone(), context.clone());
+            let work = move |stop: &Stop| edit(&Request::of(&input), &for_work, stop);
+            stoppable::change(&context.cancel, work).await
         })
     }
 }
@@ -110,7 +118,7 @@ fn rejected(text: impl Into<String>) -> ToolFailure {
     ToolFailure::Rejected(text.into())
 }
 
-fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Missing => rejected(missing_text(context)),
         FileError::Directory => {
@@ -125,6 +133,7 @@ fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, Tool
         let target = Target::at(path.clone(), parents).map_err(failed)?;
         let original = target.read(context.workspace.limits.edit_bytes).map_err(failed)?;
         let plan = Plan::make(request, original, &target, context)?;
+        stop.check()?;
         match plan.carry_out(&target, context) {
             Ok(()) => return Ok(plan.output(request)),
             Err(FileError::Changed) => last = FileError::Changed,

@@ -19,6 +19,7 @@ use crate::files::replace::{Expected, Target};
 use crate::files::seen::{Seen, View};
 use crate::notebook::{cell_id, source_of};
 use crate::read::missing_text;
+use crate::stoppable::{self, Stop};
 use crate::write::{NOT_READ, is_notebook};
 use crate::{Content, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 
@@ -128,7 +129,9 @@ impl Tool for NotebookEdit {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
         Box::pin(async move {
             self.check(input)?;
-            edit(&Request::of(input), context)
+            let (input, for_work) = (input.clone(), context.clone());
+            let work = move |stop: &Stop| edit(&Request::of(&input), &for_work, stop);
+            stoppable::change(&context.cancel, work).await
         })
     }
 }
@@ -137,7 +140,7 @@ fn rejected(text: impl Into<String>) -> ToolFailure {
     ToolFailure::Rejected(text.into())
 }
 
-fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Missing => rejected(missing_text(context)),
         error => ToolFailure::Failed(error.in_words(Path::new(request.path))),
@@ -163,6 +166,7 @@ fn edit(request: &Request<'_>, context: &ToolContext) -> Result<ToolOutput, Tool
         .map_err(|error| rejected(format!("Notebook is not valid JSON: {error}")))?;
     let done = change(request, &mut notebook, &context.tool_use_id)?;
     let updated = written(&notebook)?;
+    stop.check()?;
     let stamp = target.replace(updated.as_bytes(), Expected::Unchanged(&original.stamp)).map_err(failed)?;
     context
         .workspace

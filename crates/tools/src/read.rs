@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::files::FileError;
 use crate::files::open::{Opened, names_special, open_regular};
+use crate::stoppable::{self, Stop};
 use crate::{Limits, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// A file larger than this is read on a thread of its own.
@@ -201,6 +202,21 @@ fn failure(error: FileError, path: &str, context: &ToolContext) -> ToolFailure {
 pub(crate) fn missing_text(context: &ToolContext) -> String {
     let cwd = context.workspace.cwd();
     format!("File does not exist. Note: your current working directory is {}.", cwd.display())
+}
+
+/// All bytes of a file of at most `max` bytes, read on another thread unless there are few.
+async fn read_whole(
+    opened: Opened,
+    max: u64,
+    request: &Request,
+    context: &ToolContext,
+) -> Result<Vec<u8>, ToolFailure> {
+    let bytes = if opened.stamp.size <= INLINE_BYTES {
+        read_all(&opened, max)
+    } else {
+        stoppable::run(&context.cancel, TIME, move |_: &Stop| read_all(&opened, max)).await?
+    };
+    bytes.map_err(|error| failure(error, &request.path, context))
 }
 
 /// All bytes of a file of at most `max` bytes.

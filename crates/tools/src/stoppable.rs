@@ -2,7 +2,8 @@
 //!
 //! The work polls a [`Stop`]; the waiting side sets it when the call is cancelled, when time is up, or when
 //! the call's future is dropped. Work that sits in a system call that does not return is left behind after
-//! [`GRACE`]: the turn must not hang with it.
+//! [`GRACE`]: the turn must not hang with it. [`run`] is for work that only looks, [`change`] for work that changes a
+//! file, whose true outcome is told also when the call was cancelled meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -41,6 +42,11 @@ impl Stop {
         self.reason().is_some()
     }
 
+    /// Asked right before a file is changed: not any more once the call has ended.
+    pub fn check(&self) -> Result<(), ToolFailure> {
+        if self.is_set() { Err(ToolFailure::Interrupted) } else { Ok(()) }
+    }
+
     fn set(&self, reason: StopReason) {
         let value = match reason {
             StopReason::Cancelled => 1,
@@ -49,6 +55,9 @@ impl Stop {
         self.0.store(value, Ordering::Relaxed);
     }
 }
+
+/// How long a change of one file may take.
+const CHANGE_TIME: Duration = Duration::from_secs(60);
 
 /// Sets the stop when the call's future is dropped before the work ended.
 struct StopOnDrop(Stop);
@@ -90,12 +99,44 @@ pub(crate) async fn run<T: Send + 'static>(
             }
         }
     };
-    joined.map_err(|error| ToolFailure::Failed(format!("The tool broke off: {error}")))
+    joined.map_err(|error| broke_off(&error))
+}
+
+/// Runs work that changes a file on a blocking thread. The work looks at the stop right before it changes anything and
+/// gives [`ToolFailure::Interrupted`] if it is set. Work that was further along when `cancel` fired ends, and its outcome
+/// is the outcome of the call.
+pub(crate) async fn change<T: Send + 'static>(
+    cancel: &CancellationToken,
+    work: impl FnOnce(&Stop) -> Result<T, ToolFailure> + Send + 'static,
+) -> Result<T, ToolFailure> {
+    let stop = StopOnDrop(Stop::default());
+    let for_work = stop.0.clone();
+    let mut handle = tokio::task::spawn_blocking(move || work(&for_work));
+    let (reason, late) = tokio::select! {
+        biased;
+        joined = &mut handle => return joined.unwrap_or_else(|error| Err(broke_off(&error))),
+        () = cancel.cancelled() => (StopReason::Cancelled, ToolFailure::Interrupted),
+        () = tokio::time::sleep(CHANGE_TIME) => {
+            let text = format!("The file system did not answer within {} s.", CHANGE_TIME.as_secs());
+            (StopReason::TimedOut, ToolFailure::Failed(text))
+        }
+    };
+    stop.0.set(reason);
+    match tokio::time::timeout(GRACE, handle).await {
+        Ok(Ok(Err(ToolFailure::Interrupted))) | Err(_) => Err(late),
+        Ok(joined) => joined.unwrap_or_else(|error| Err(broke_off(&error))),
+    }
+}
+
+fn broke_off(error: &tokio::task::JoinError) -> ToolFailure {
+    ToolFailure::Failed(format!("The tool broke off: {error}"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Instant;
+
+    use tokio::sync::oneshot;
 
     use super::*;
 
@@ -133,6 +174,35 @@ mod tests {
         let outcome = run(&cancel, Duration::from_millis(5), move |_| receive.recv().is_ok()).await;
         assert!(matches!(outcome, Err(ToolFailure::Failed(_))), "{outcome:?}");
         drop(send);
+    }
+
+    /// What becomes of a change that is cancelled when it says that it has begun.
+    async fn cancelled(
+        work: impl FnOnce(&Stop, oneshot::Sender<()>) -> Result<u8, ToolFailure> + Send + 'static,
+    ) -> Result<u8, ToolFailure> {
+        let (cancel, (begun, has_begun)) = (CancellationToken::new(), oneshot::channel());
+        let (outcome, ()) = tokio::join!(change(&cancel, move |stop| work(stop, begun)), async {
+            has_begun.await.unwrap();
+            cancel.cancel();
+        });
+        outcome
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_change_is_not_made_or_its_outcome_is_told() {
+        let before_the_look = cancelled(|stop, begun| {
+            begun.send(()).unwrap();
+            spin(stop);
+            stop.check().map(|()| 7)
+        });
+        assert_eq!(before_the_look.await, Err(ToolFailure::Interrupted));
+        let after_the_look = cancelled(|stop, begun| {
+            stop.check()?;
+            begun.send(()).unwrap();
+            spin(stop);
+            Ok(7)
+        });
+        assert_eq!(after_the_look.await, Ok(7));
     }
 
     #[tokio::test]

@@ -78,6 +78,7 @@ impl std::fmt::Debug for dyn Tool {
 }
 
 /// What a call gets besides its input.
+#[derive(Clone)]
 pub struct ToolContext {
     /// Id of the `tool_use` block.
     pub tool_use_id: String,

@@ -18,6 +18,7 @@ use crate::files::real::Parents;
 use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
+use crate::stoppable::{self, Stop};
 use crate::{Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// The Write tool.
@@ -71,9 +72,13 @@ impl Tool for Write {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
         Box::pin(async move {
-            let path = input["file_path"].as_str().unwrap_or_default();
-            let content = input["content"].as_str().unwrap_or_default();
-            write(path, content, context)
+            let (input, for_work) = (input.clone(), context.clone());
+            let work = move |stop: &Stop| {
+                let path = input["file_path"].as_str().unwrap_or_default();
+                let content = input["content"].as_str().unwrap_or_default();
+                write(path, content, &for_work, stop)
+            };
+            stoppable::change(&context.cancel, work).await
         })
     }
 }
@@ -86,7 +91,7 @@ enum Before {
     LargeFile(Stamp),
 }
 
-fn write(path: &str, content: &str, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
+fn write(path: &str, content: &str, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Directory => ToolFailure::Rejected(format!(
             "{path} is a directory, not a file. Add the name of the file to file_path."
@@ -113,6 +118,7 @@ fn write(path: &str, content: &str, context: &ToolContext) -> Result<ToolOutput,
             (&bytes, Expected::Unchanged(&original.stamp))
         }
     };
+    stop.check()?;
     let stamp = target.replace(bytes, expected).map_err(failed)?;
     let seen = Seen::of_bytes(View::Whole, stamp, bytes);
     context.workspace.record_file(target.path.clone(), seen);

@@ -13,7 +13,7 @@ use image::imageops::FilterType;
 use image::{DynamicImage, ImageFormat, ImageReader};
 use serde_json::json;
 
-use super::{Request, TIME, failure, read_all};
+use super::{Request, TIME, read_whole};
 use crate::files::open::Opened;
 use crate::stoppable;
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
@@ -46,7 +46,7 @@ pub(super) async fn read(
     opened: Opened,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolFailure> {
-    let bytes = read_all(&opened, MAX_FILE_BYTES).map_err(|error| failure(error, &request.path, context))?;
+    let bytes = read_whole(opened, MAX_FILE_BYTES, request, context).await?;
     let original_size = bytes.len();
     let refused = |why: String| ToolFailure::Failed(format!("{why}: {}", request.path));
     if bytes.is_empty() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use super::{Request, failure, read_all};
+use super::{Request, read_whole};
 use crate::files::seen::{Seen, View};
 use crate::notebook::{cell_id, source_of};
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
@@ -23,7 +23,8 @@ pub(super) async fn read(
     path: &Path,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolFailure> {
-    let bytes = read_all(&opened, MAX_BYTES).map_err(|error| failure(error, &request.path, context))?;
+    let stamp = opened.stamp;
+    let bytes = read_whole(opened, MAX_BYTES, request, context).await?;
     let notebook: Value = serde_json::from_slice(&bytes).map_err(|error| {
         ToolFailure::Failed(format!("Notebook is not valid JSON: {error}. File: {}", request.path))
     })?;
@@ -36,7 +37,7 @@ pub(super) async fn read(
         .enumerate()
         .map(|(index, cell)| described(cell, index, language))
         .collect();
-    let seen = Seen::of_bytes(View::Whole, opened.stamp, &bytes);
+    let seen = Seen::of_bytes(View::Whole, stamp, &bytes);
     context.workspace.record_file(path.to_owned(), seen);
     Ok(ToolOutput {
         content: Content::Blocks(blocks(&cells)),

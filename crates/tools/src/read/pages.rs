@@ -16,10 +16,11 @@ use lathe_exec::{ExecError, RunLimits, Spec, StdinSource};
 use serde_json::{Value, json};
 
 use super::pdf::Pages;
-use super::{Request, failure, read_all};
+use super::{Request, read_all, read_whole};
 use crate::files::error::human_size;
 use crate::files::open::{Opened, open_regular};
 use crate::files::real;
+use crate::stoppable::{self, Stop};
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
 
 /// Larger files are not rendered.
@@ -39,7 +40,7 @@ pub(super) async fn read(
     opened: Opened,
     context: &ToolContext,
 ) -> Result<ToolOutput, ToolFailure> {
-    let bytes = read_all(&opened, MAX_FILE_BYTES).map_err(|error| failure(error, &request.path, context))?;
+    let bytes = read_whole(opened, MAX_FILE_BYTES, request, context).await?;
     let size = bytes.len();
     let dir = output_dir(context);
     // What is in a file is nobody else's business, wherever its pages lie.
@@ -47,7 +48,8 @@ pub(super) async fn read(
         ToolFailure::Failed(format!("Cannot make the directory for the pages, {}: {error}", dir.display()))
     })?;
     render(bytes, pages, &dir, context).await?;
-    let pictures = pictures(&dir)?;
+    let rendered = dir.clone();
+    let pictures = stoppable::run(&context.cancel, TIME, move |_: &Stop| pictures(&rendered)).await??;
     let count = pictures.len();
     let said = format!("PDF pages rendered: {count} of {} ({})", request.path, human_size(size as u64));
     let mut blocks = vec![json!({ "type": "text", "text": said })];

@@ -9,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::json;
 
-use super::{Request, failure, pages, read_all};
+use super::{Request, pages, read_whole};
 use crate::files::error::human_size;
 use crate::files::open::Opened;
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
@@ -61,7 +61,7 @@ pub(super) async fn read(
     if let Some(asked) = request.pages {
         return pages::read(request, asked, opened, context).await;
     }
-    let bytes = read_all(&opened, MAX_BYTES).map_err(|error| failure(error, &request.path, context))?;
+    let bytes = read_whole(opened, MAX_BYTES, request, context).await?;
     if !bytes.starts_with(b"%PDF-") {
         return refused(format!("File is not a valid PDF: {}", request.path));
     }
