@@ -141,7 +141,7 @@ async fn dispatch(
         Body::SetMcpPermissionModeOverride(_) => {
             Reply::Success(json!({"warning": "there is no such MCP server; the override has no effect"}))
         }
-        Body::RewindFiles(body) => rewind::files(agent, &body),
+        Body::RewindFiles(body) => rewind::files(agent, &body).await,
         Body::BackgroundTasks(body) if body.tool_use_id.is_some() => {
             Reply::Success(json!({"backgrounded": false}))
         }

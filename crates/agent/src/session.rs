@@ -19,7 +19,6 @@ use crate::call::planning;
 use crate::control::beside::Beside;
 use crate::hooks::services::hook_engine;
 use crate::hooks::submit::Submitted;
-use crate::record::checkpoints::Checkpoints;
 use crate::record::journal::{Starts, Words};
 use crate::state::agent::{Agent, AgentHandle};
 use crate::state::config::{SessionConfig, Setup};
@@ -134,7 +133,10 @@ impl SessionLoop {
         self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         self.close_files().await;
         self.session.mirror_records().await;
-        self.session.checkpoints.iter().for_each(Checkpoints::close);
+        if let Some(checkpoints) = self.session.checkpoints.clone() {
+            // What could not be removed is left to the clean-up of old sessions.
+            let _ = tokio::task::spawn_blocking(move || checkpoints.close()).await;
+        }
         self.end.interrupted = self.finish.is_cancelled();
         self.end
     }
@@ -442,7 +444,6 @@ impl SessionLoop {
     async fn report_troubles(&mut self) {
         let unknown = self.session.totals().take_unknown_models();
         let mut troubles = self.session.files.take_troubles();
-        troubles.extend(self.session.checkpoints.iter().flat_map(Checkpoints::take_troubles));
         troubles.extend(unknown.into_iter().map(|model| {
             format!("no price is known for {model}: its cost is counted as the default model's")
         }));

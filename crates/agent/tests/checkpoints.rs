@@ -3,8 +3,11 @@
 mod common;
 
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use common::{Setup, Talk, line};
 use lathe_agent::CheckpointsConfig;
@@ -162,4 +165,65 @@ async fn copies_of_a_session_that_is_not_kept_go_with_it() {
     assert_eq!(copies(), 1);
     talk.finish().await;
     assert_eq!(copies(), 0);
+}
+
+/// Opens a pipe for writing when a test has blocked its own thread, so that it fails instead of hanging.
+struct Rescuer {
+    needed: Arc<AtomicBool>,
+    _until_dropped: mpsc::Sender<()>,
+}
+
+impl Rescuer {
+    #[allow(clippy::disallowed_methods, reason = "a thread of its own, which may wait")]
+    fn of(pipe: &Path) -> Self {
+        let (needed, pipe) = (Arc::new(AtomicBool::new(false)), pipe.to_owned());
+        let (_until_dropped, dropped) = mpsc::channel();
+        let tell = needed.clone();
+        std::thread::spawn(move || {
+            if dropped.recv_timeout(Duration::from_secs(20)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                tell.store(true, Ordering::SeqCst);
+                drop(fs::OpenOptions::new().write(true).open(&pipe));
+            }
+        });
+        Self { needed, _until_dropped }
+    }
+
+    fn was_needed(&self) -> bool {
+        self.needed.load(Ordering::SeqCst)
+    }
+}
+
+/// The records of earlier runs are read from a pipe that nobody writes to, so the first checkpoint stays in the file
+/// system for as long as the test wants.
+#[tokio::test]
+async fn a_checkpoint_that_waits_for_the_file_system_lets_other_tasks_go_on() {
+    let folder = tempdir().unwrap();
+    let pipe = folder.path().join("earlier.jsonl");
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let mut setup = setup(json!([{"text": "done"}]), folder.path());
+    setup.checkpoints.as_mut().unwrap().earlier = Some(pipe.clone());
+    let rescuer = Rescuer::of(&pipe);
+    let mut talk = Talk::start(setup);
+    talk.send(prompt(ONE)).await;
+    // On the same thread: a checkpoint that blocked it would wait for ever for what follows. Without a reader there is
+    // no writer, so the pipe can be opened as soon as the checkpoint reads it.
+    let mut options = fs::OpenOptions::new();
+    options.write(true).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    let read = async {
+        loop {
+            match options.open(&pipe) {
+                Ok(writer) => break writer,
+                Err(_nobody_reads_yet) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    };
+    let writer = tokio::time::timeout(Duration::from_secs(60), read).await.expect("the checkpoint reads");
+    for _ in 0..10 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(!rescuer.was_needed(), "the event loop was blocked");
+    drop(writer);
+    talk.until(|frame| frame["type"] == "result").await;
+    assert_eq!(rewind(&mut talk, ONE, None).await["subtype"], "success");
+    talk.finish().await;
 }

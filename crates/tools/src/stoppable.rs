@@ -109,6 +109,10 @@ pub(crate) async fn change<T: Send + 'static>(
     cancel: &CancellationToken,
     work: impl FnOnce(&Stop) -> Result<T, ToolFailure> + Send + 'static,
 ) -> Result<T, ToolFailure> {
+    // The copy of the file that a cancelled call waited for may still be under way.
+    if cancel.is_cancelled() {
+        return Err(ToolFailure::Interrupted);
+    }
     let stop = StopOnDrop(Stop::default());
     let for_work = stop.0.clone();
     let mut handle = tokio::task::spawn_blocking(move || work(&for_work));

@@ -242,7 +242,7 @@ async fn decided(
     };
     let changed = call.description.subject().changed_file();
     if let Some(path) = changed.and_then(|path| context.real_path(path).ok()) {
-        agent.session.checkpoint_file(&path, &call.assistant_uuid);
+        agent.session.checkpoint_file(&path, &call.assistant_uuid, cancel).await;
     }
     Ok(PermittedCall { tool, call, context, meta, said })
 }

@@ -10,12 +10,16 @@ use crate::record::checkpoints::{DryRun, Moment, NoRewind};
 use crate::state::agent::AgentHandle;
 
 /// Goes back, or says what that would change. A dry run never fails: it says that it cannot be done.
-pub(super) fn files(agent: &Arc<AgentHandle>, body: &RewindFilesRequest) -> Reply {
+pub(super) async fn files(agent: &Arc<AgentHandle>, body: &RewindFilesRequest) -> Reply {
     let dry = if body.dry_run == Some(true) { DryRun::Yes } else { DryRun::No };
     let (session, now) = (agent.frames.session_id(), agent.frames.now());
-    let outcome = match &agent.session.checkpoints {
+    let outcome = match agent.session.checkpoints.clone() {
         Some(checkpoints) => {
-            checkpoints.rewind(&body.user_message_id, dry, Moment { session: &session, now: &now })
+            let prompt = body.user_message_id.clone();
+            // Files of up to 32 MB are read and written.
+            let work = move || checkpoints.rewind(&prompt, dry, Moment { session: &session, now: &now });
+            let broke_off = |error: tokio::task::JoinError| Err(NoRewind::AllFailed(error.to_string()));
+            tokio::task::spawn_blocking(work).await.unwrap_or_else(broke_off)
         }
         None => Err(NoRewind::NotEnabled),
     };

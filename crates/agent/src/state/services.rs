@@ -11,7 +11,7 @@ use lathe_hooks::HookEngine;
 use lathe_models::Model;
 use lathe_permissions::Engine;
 use lathe_protocol::{Init, Outbound};
-use lathe_transcript::record::Envelope;
+use lathe_transcript::record::{Envelope, SideRecord};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -73,7 +73,7 @@ pub struct SessionServices {
     pub init: Init,
     pub output_styles: Vec<String>,
     /// Files as they were before each prompt, where a host wants to go back.
-    pub checkpoints: Option<Checkpoints>,
+    pub checkpoints: Option<Arc<Checkpoints>>,
     /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
     /// What the host has been asked and not yet answered.
@@ -135,7 +135,7 @@ impl SessionServices {
             first_model: main.choice.id.clone(),
             init,
             output_styles,
-            checkpoints: checkpoints.map(Checkpoints::new),
+            checkpoints: checkpoints.map(|config| Arc::new(Checkpoints::new(config))),
             slash_commands,
             questions: Questions::default(),
             stop,
@@ -176,22 +176,44 @@ impl SessionServices {
     }
 
     /// A prompt begins: the files followed so far are looked at, where a host may want to go back to here.
-    pub(crate) fn checkpoint_prompt(&self, prompt: &str) {
-        if let Some(checkpoints) = &self.checkpoints {
-            let (session, now) = (self.frames.session_id(), self.frames.now());
-            let record = checkpoints.begin(prompt, Moment { session: &session, now: &now });
-            self.files.side(&record);
-        }
+    pub(crate) async fn checkpoint_prompt(&self, prompt: &str) {
+        let prompt = prompt.to_owned();
+        self.checkpoint(&self.stop, move |checkpoints, at| Some(checkpoints.begin(&prompt, at))).await;
     }
 
-    /// A call is about to change a file: what it is now is kept.
-    pub(crate) fn checkpoint_file(&self, path: &Path, assistant_uuid: &str) {
-        if let Some(checkpoints) = &self.checkpoints {
-            let (session, now) = (self.frames.session_id(), self.frames.now());
-            let moment = Moment { session: &session, now: &now };
-            if let Some(record) = checkpoints.before_change(path, assistant_uuid, moment) {
-                self.files.side(&record);
+    /// A call is about to change a file: what it is now is kept. `cancel` is that of the call: a call that was cancelled
+    /// meanwhile changes nothing.
+    pub(crate) async fn checkpoint_file(
+        &self,
+        path: &Path,
+        assistant_uuid: &str,
+        cancel: &CancellationToken,
+    ) {
+        let (path, call) = (path.to_owned(), assistant_uuid.to_owned());
+        self.checkpoint(cancel, move |checkpoints, at| checkpoints.before_change(&path, &call, at)).await;
+    }
+
+    /// Does the file work of checkpoints on the blocking pool, because it copies files of up to 32 MB. The record is
+    /// written there too: work whose caller was cancelled still leaves the record of what it kept.
+    async fn checkpoint(
+        &self,
+        cancel: &CancellationToken,
+        work: impl FnOnce(&Checkpoints, Moment<'_>) -> Option<SideRecord> + Send + 'static,
+    ) {
+        let Some(checkpoints) = self.checkpoints.clone() else { return };
+        let (session, now, files) = (self.frames.session_id(), self.frames.now(), self.files.clone());
+        let kept = tokio::task::spawn_blocking(move || {
+            let record = work(&checkpoints, Moment { session: &session, now: &now });
+            record.iter().for_each(|record| files.side(record));
+            files.report(checkpoints.take_troubles().into_iter());
+        });
+        tokio::select! {
+            biased;
+            done = kept => {
+                let broke_off = done.err().map(|error| format!("files cannot be rewound: {error}"));
+                self.files.report(broke_off.into_iter());
             }
+            () = cancel.cancelled() => {}
         }
     }
 

@@ -49,7 +49,7 @@ impl Agent {
         let (mode, now) = (handle.view().scope.mode().as_str(), handle.frames.now());
         self.journal.prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
         self.publish_prompt_id();
-        session.checkpoint_prompt(&uuid);
+        session.checkpoint_prompt(&uuid).await;
         session.replay(&InboundUser { uuid: Some(uuid.clone()), ..prompt.clone() }).await;
         uuid
     }
