@@ -4,6 +4,7 @@
 
 use std::io::IsTerminal;
 
+use lathe_protocol::text::shorten;
 use lathe_protocol::{ContentBlock, Outbound, SystemMessage};
 use serde_json::Value;
 
@@ -82,7 +83,7 @@ impl Progress {
                 let text = result.content.as_ref().map(|content| content.text()).unwrap_or_default();
                 let first = text.lines().next().unwrap_or("");
                 let mark = if result.is_error == Some(true) { "x" } else { "=" };
-                self.line(&format!("  {mark} {}", cut(first, 100)));
+                self.line(&format!("  {mark} {}", shorten(first, 100)));
                 self.spin("thinking");
             }
             _ => {}
@@ -108,12 +109,5 @@ impl Progress {
 fn summary(input: &Value) -> String {
     let keys = ["command", "file_path", "pattern", "path", "url", "query", "description"];
     let value = keys.iter().find_map(|key| input[*key].as_str());
-    cut(value.unwrap_or("").lines().next().unwrap_or(""), 100)
-}
-
-fn cut(text: &str, chars: usize) -> String {
-    match text.char_indices().nth(chars) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text.to_owned(),
-    }
+    shorten(value.unwrap_or("").lines().next().unwrap_or(""), 100).into_owned()
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lathe_exec::{ExecError, ForegroundCommand, Leftovers, NoPlace, Place, Spec, StdinSource};
 use lathe_protocol::settings::CommandHook;
+use lathe_protocol::text::shorten;
 use lathe_protocol::{HookEvent, HookInput};
 use tokio::time::Instant;
 
@@ -18,7 +19,6 @@ use crate::merge::Speaker;
 use crate::process::{Pause, Printed, Process, limits};
 use crate::registry::sensible_time;
 use crate::source::HookSource;
-use crate::text::shorten;
 use crate::{ProblemKind, RunContext};
 
 /// Between SIGTERM and SIGKILL.

@@ -5,6 +5,7 @@ use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::{
     HookDecision, HookPermissionDecision, HookSpecificOutput, PermissionRequestDecision,
 };
+use lathe_protocol::text::first_chars;
 
 use crate::answer::Answer;
 use crate::event::{Blocking, Facts};
@@ -183,7 +184,7 @@ impl Merger<'_> {
                 let change = any.or(mcp).map(|(value, kind)| ToolOutputChange { value, kind });
                 first(&mut outcome.tool_output, change);
                 let classifier = specific.classifier_context;
-                let cut = classifier.map(|text| text.chars().take(MAX_CLASSIFIER_CHARS).collect());
+                let cut = classifier.map(|text| first_chars(&text, MAX_CLASSIFIER_CHARS).to_owned());
                 first(&mut outcome.classifier_context, cut);
             }
             HookEvent::PermissionDenied => outcome.retry |= specific.retry == Some(true),

@@ -5,10 +5,9 @@
 use std::time::Duration;
 
 use lathe_protocol::system::Informational;
+use lathe_protocol::text::shorten;
 use lathe_protocol::{Extra, HookEvent};
 use serde_json::json;
-
-use crate::text::shorten;
 
 /// A hook that did not do what it was there for.
 #[derive(Debug, Clone, PartialEq, Eq)]

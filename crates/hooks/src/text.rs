@@ -9,6 +9,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use lathe_protocol::text::first_chars;
+
 /// How long a text of a hook may be.
 pub const MAX_TEXT_CHARS: usize = 10_000;
 
@@ -39,9 +41,7 @@ impl Cutter {
         };
         let note = format!("\n[a hook said {} characters here; {note}]", text.chars().count());
         let room = MAX_TEXT_CHARS.saturating_sub(note.chars().count());
-        let mut cut: String = text.chars().take(room).collect();
-        cut.push_str(&note);
-        cut
+        format!("{}{note}", first_chars(&text, room))
     }
 
     fn keep(&mut self, text: &str) -> Option<io::Result<PathBuf>> {
@@ -53,7 +53,7 @@ impl Cutter {
 }
 
 fn fits(text: &str) -> bool {
-    text.len() <= MAX_TEXT_CHARS || text.chars().nth(MAX_TEXT_CHARS).is_none()
+    first_chars(text, MAX_TEXT_CHARS).len() == text.len()
 }
 
 fn write(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
@@ -64,19 +64,7 @@ fn write(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
 
 /// The start of a text for a frame, where the rest is not worth a file.
 pub(crate) fn frame_text(bytes: &[u8]) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    match text.char_indices().nth(MAX_TEXT_CHARS) {
-        Some((end, _)) => text[..end].to_owned(),
-        None => text.into_owned(),
-    }
-}
-
-/// A short form of a text that somebody wrote, for one line.
-pub(crate) fn shorten(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    first_chars(&String::from_utf8_lossy(bytes), MAX_TEXT_CHARS).to_owned()
 }
 
 #[cfg(test)]

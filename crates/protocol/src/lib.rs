@@ -33,6 +33,7 @@ pub mod result;
 pub mod settings;
 pub mod subject;
 pub mod system;
+pub mod text;
 pub mod usage;
 pub mod web;
 

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 
 use bytes::Bytes;
 use lathe_models::{ModelRequest, OutgoingRequest};
+use lathe_protocol::text::first_chars;
 use regex::Regex;
 use serde_json::{Map, Value};
 
@@ -269,10 +270,9 @@ impl Facts {
 
     /// A short description for error messages.
     pub fn summary(&self) -> String {
-        let cut = |text: &str| text.chars().take(80).collect::<String>();
         let results = self.fresh_results().len();
         match self.fresh_user_text() {
-            Some(text) => format!("user text {:?}", cut(text)),
+            Some(text) => format!("user text {:?}", first_chars(text, 80)),
             None if results > 0 => format!("{results} tool result(s)"),
             None => "no user text and no tool result".to_owned(),
         }

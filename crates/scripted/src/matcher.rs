@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use lathe_protocol::text::first_chars;
 use regex::Regex;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer};
@@ -224,7 +225,7 @@ fn same(key: &str, wanted: Option<bool>, got: bool) -> Result<(), String> {
 }
 
 fn shorten(text: &str) -> String {
-    let head: String = text.chars().take(200).collect();
+    let head = first_chars(text, 200);
     if head.len() < text.len() { format!("{head:?}…") } else { format!("{head:?}") }
 }
 

@@ -20,6 +20,7 @@ use lathe_models::sse::{SseEvent, SseParser};
 use lathe_models::{
     CompleteMessage, ErrorKind, Model, ModelError, ModelEvent, ModelRequest, ModelStream, StreamEvent,
 };
+use lathe_protocol::text::first_chars;
 use serde_json::Value;
 
 use crate::builtin;
@@ -137,13 +138,8 @@ fn cut(reason: &str) -> ModelError {
 }
 
 fn shown(body: &[u8]) -> String {
-    String::from_utf8_lossy(body)
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-        .chars()
-        .take(SHOWN_CHARS)
-        .collect()
+    let line = String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ");
+    first_chars(&line, SHOWN_CHARS).to_owned()
 }
 
 /// The error in a body: the API's object, or the beginning of whatever else it is.

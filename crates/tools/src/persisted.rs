@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lathe_exec::SpillFile;
+use lathe_protocol::text::first_chars;
 use tokio_util::sync::CancellationToken;
 
 pub use crate::files::error::human_size;
@@ -81,11 +82,6 @@ pub fn both_ends(text: &str, missing_bytes: u64, limit: usize, note: &str) -> St
     let tail = last_chars(&text[head.len()..], limit / 2);
     let left_out = missing_bytes + (text.len() - head.len() - tail.len()) as u64;
     format!("{head}\n\n[{} left out here; {note}]\n\n{tail}", human_size(left_out))
-}
-
-/// The first `count` characters of a text.
-pub fn first_chars(text: &str, count: usize) -> &str {
-    text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
 }
 
 fn last_chars(text: &str, count: usize) -> &str {

@@ -6,6 +6,7 @@
 //! because models do them all the time and the meaning is plain: a number sent as a string, and a missing
 //! parameter that has a default.
 
+use lathe_protocol::text::first_chars;
 use serde_json::{Map, Value, json};
 
 /// An input that does not fit the schema.
@@ -39,10 +40,7 @@ impl InvalidInput {
 
     /// The input of this call was cut or broken and is not JSON.
     pub fn unparsable(tool_name: &str, raw: &str) -> Self {
-        let shown: &str = match raw.char_indices().nth(UNPARSABLE_SHOWN) {
-            Some((end, _)) => &raw[..end],
-            None => raw,
-        };
+        let shown = first_chars(raw, UNPARSABLE_SHOWN);
         Self {
             message: format!(
                 "{tool_name} was called with input that could not be parsed as JSON.\n\

@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
 use lathe_protocol::CallSubject;
+use lathe_protocol::text::shorten;
 use serde_json::{Value, json};
 
 use crate::{Content, InvalidInput, Tool, ToolContext, ToolFailure, ToolOutput};
@@ -150,16 +151,9 @@ fn fault(error: &ValidationError<'_>) -> String {
         Kind::MaxItems { limit } => format!("must have at most {limit} items"),
         Kind::Pattern { pattern } => format!("must match the pattern {pattern}"),
         Kind::Format { format } => format!("must have the format {format}"),
-        // The rest is rare, and the library says it well.
-        _rare => bounded(&error.to_string()),
-    }
-}
-
-/// The library quotes the value it complains about, which may be a whole document.
-fn bounded(text: &str) -> String {
-    match text.char_indices().nth(400) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
+        // The rest is rare, and the library says it well; but it quotes the value it complains about, which may be a
+        // whole document.
+        _rare => shorten(&error.to_string(), 400).into_owned(),
     }
 }
 

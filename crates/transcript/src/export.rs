@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use lathe_protocol::text::first_chars;
 use serde_json::Value;
 
 use crate::error::{Result, TranscriptError};
@@ -80,9 +81,10 @@ fn result_text(content: &Value) -> String {
         }
         _ => String::new(),
     };
-    match whole.char_indices().nth(RESULT_CHARS) {
-        Some((cut, _)) => format!("{}\n… {} more bytes", &whole[..cut], whole.len() - cut),
-        None => whole,
+    let head = first_chars(&whole, RESULT_CHARS);
+    match whole.len() - head.len() {
+        0 => whole,
+        more => format!("{head}\n… {more} more bytes"),
     }
 }
 

@@ -10,6 +10,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use lathe_protocol::text::first_chars;
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::{RawValue, to_raw_value};
@@ -183,7 +184,7 @@ pub(crate) fn plain_name(text: &str) -> String {
 }
 
 fn tool_name(name: &str) -> String {
-    plain_name(name).chars().take(MAX_NAME_CHARS).collect()
+    first_chars(&plain_name(name), MAX_NAME_CHARS).to_owned()
 }
 
 /// The input of a call must be an object. One that was written down as text is read; anything else the model

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use lathe_protocol::text::first_chars;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -202,11 +203,8 @@ fn between(text: &str, start: &str, end: &str) -> Option<String> {
 }
 
 fn shorten(text: &str) -> String {
-    if text.chars().count() <= PROMPT_CHARS {
-        return text.to_owned();
-    }
-    let cut: String = text.chars().take(PROMPT_CHARS).collect();
-    format!("{}…", cut.trim_end())
+    let head = first_chars(text, PROMPT_CHARS);
+    if head.len() < text.len() { format!("{}…", head.trim_end()) } else { text.to_owned() }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use lathe_models::failure::ApiFailure;
 use lathe_models::{ErrorKind, ModelRequest, WireMessage};
 use lathe_protocol::Role;
+use lathe_protocol::text::first_chars;
 use serde_json::{Value, json};
 
 use super::{Trouble, summary};
@@ -190,14 +191,15 @@ fn shorten_longest(messages: &mut [WireMessage]) -> bool {
 /// Shortens a content: a text, or blocks. Says whether there was anything to shorten.
 fn shorten(content: &mut Value) -> bool {
     match content {
-        Value::String(text) => match text.char_indices().nth(SHORTENED_CHARS) {
-            Some((at, _)) if !text.ends_with(summary::REST_LEFT_OUT) => {
-                text.truncate(at);
+        Value::String(text) => {
+            let kept = first_chars(text, SHORTENED_CHARS).len();
+            let is_long = kept < text.len() && !text.ends_with(summary::REST_LEFT_OUT);
+            if is_long {
+                text.truncate(kept);
                 text.push_str(summary::REST_LEFT_OUT);
-                true
             }
-            Some(_) | None => false,
-        },
+            is_long
+        }
         // Counted, because none may be passed over when one was found.
         Value::Array(blocks) => {
             blocks.iter_mut().map(shorten_block).filter(|shortened| *shortened).count() > 0

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedMessages, PreservedSegment};
+use lathe_protocol::text::first_chars;
 use lathe_settings::memory::{LoadReason, Memory as MemoryFiles};
 use serde_json::{Value, json};
 
@@ -33,8 +34,9 @@ impl Turn<'_> {
             let most = (self.limits().threshold / 10 * BYTES_PER_TOKEN) as usize;
             for asked in &self.stats.asked {
                 text.push_str("\n\nWhat the user asked for, word for word:\n");
-                text.extend(asked.chars().take(most));
-                if asked.chars().nth(most).is_some() {
+                let head = first_chars(asked, most);
+                text.push_str(head);
+                if head.len() < asked.len() {
                     text.push_str("\n[the rest is left out here]");
                 }
             }

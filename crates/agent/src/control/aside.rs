@@ -8,6 +8,7 @@ use lathe_models::{ModelError, ModelRequest, WireMessage};
 use lathe_protocol::control::{GenerateSessionTitleRequest, SideQuestionRequest};
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::system::ControlRequestProgress;
+use lathe_protocol::text::first_chars;
 use lathe_protocol::{Outbound, Role, SystemMessage};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -137,8 +138,8 @@ fn user_message(texts: &[&str]) -> Option<WireMessage> {
 fn as_title(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let line = line.trim_matches(['"', '\'', '`', '*', '#', ' ']).trim_end_matches('.');
-    let title: String = line.chars().take(MAX_TITLE_CHARS).collect();
-    (!title.is_empty()).then_some(title)
+    let title = first_chars(line, MAX_TITLE_CHARS);
+    (!title.is_empty()).then(|| title.to_owned())
 }
 
 impl Asking<'_> {

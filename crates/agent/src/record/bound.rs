@@ -15,9 +15,9 @@ mod value;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use lathe_protocol::text::first_chars;
 use lathe_tools::persisted::{
-    self, FileKind, ResultFolder, ResultSaver, SavedResult, both_ends, first_chars, human_size,
-    shown_in_place,
+    self, FileKind, ResultFolder, ResultSaver, SavedResult, both_ends, human_size, shown_in_place,
 };
 use lathe_tools::{Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
 use serde_json::{Value, json};

@@ -7,6 +7,7 @@
 
 use lathe_models::WireMessage;
 use lathe_protocol::reminder::system_reminder;
+use lathe_protocol::text::first_chars;
 use lathe_protocol::{Role, Usage};
 use lathe_transcript::HistoryMessage;
 use serde::Serialize;
@@ -296,7 +297,7 @@ fn blocks_of(message: &WireMessage) -> Vec<Value> {
 /// Leaves the beginning of a text that is too long.
 fn shorten(block: &mut Value, most: u64, keep_chars: usize) {
     if block["type"] == "text" && block_tokens(block) > most {
-        let text: String = block["text"].as_str().unwrap_or_default().chars().take(keep_chars).collect();
+        let text = first_chars(block["text"].as_str().unwrap_or_default(), keep_chars);
         block["text"] = json!(format!(
             "{text}\n[The rest of this message is left out: with it the conversation was too long to be sent.]"
         ));

@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use lathe_protocol::text::first_chars;
 use lathe_protocol::{AssistantMessage, InboundUser, ModelUsage, UserMessage};
 use lathe_transcript::record::{
     AssistantBody, AttachmentBody, CostState, Envelope, Line, Link, SideRecord, TurnPosition, UserBody,
@@ -143,7 +144,7 @@ impl Journal {
     pub fn prompt(&mut self, record: PromptRecord<'_>) {
         let PromptRecord { prompt, starts, words, uuid, now, mode } = record;
         let text = prompt.message.content.text();
-        self.last_prompt = text.chars().take(1000).collect();
+        self.last_prompt = first_chars(&text, 1000).to_owned();
         let mut body = UserBody::prompt(&prompt.message);
         if starts == Starts::Turn {
             self.prompt_id = uuid.to_owned();

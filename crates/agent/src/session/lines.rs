@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use lathe_protocol::control::{ControlError, ControlResponse};
+use lathe_protocol::text::shorten;
 use lathe_protocol::{ContentBlock, Inbound, InboundUser, MessageContent};
 use serde_json::Value;
 
@@ -77,11 +78,7 @@ async fn refuse(agent: &AgentHandle, line: &Value) {
 }
 
 fn shown(line: &Value) -> String {
-    let text = line.to_string();
-    match text.char_indices().nth(SHOWN_CHARS) {
-        Some((at, _)) => format!("{}…", &text[..at]),
-        None => text,
-    }
+    shorten(&line.to_string(), SHOWN_CHARS).into_owned()
 }
 
 /// Puts a prompt into the queue; one that was seen before is only acknowledged.

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use lathe_agent::iso_time;
 use lathe_launch::LaunchEnvironment;
+use lathe_protocol::text::first_chars;
 use lathe_transcript::{
     ExportFormat, Page, Report, Scope, SessionInfo, Sessions, TranscriptError, export, verify,
 };
@@ -125,7 +126,8 @@ impl Place {
 fn row(session: &SessionInfo, all: bool) -> String {
     let when = iso_time(session.last_modified);
     let when = when.get(..16).unwrap_or(&when).replace('T', " ");
-    let summary: String = one_line(&session.summary).chars().take(80).collect();
+    let summary = one_line(&session.summary);
+    let summary = first_chars(&summary, 80);
     let folder = match (&session.cwd, all) {
         (Some(cwd), true) => format!("  {}", one_line(cwd)),
         (Some(_) | None, _) => String::new(),

@@ -6,6 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use lathe_protocol::text::first_chars;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -220,7 +221,7 @@ fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
         }
         let cut = match size {
             0 => rest.len(),
-            size => rest.char_indices().nth(size).map_or(rest.len(), |(place, _)| place),
+            size => first_chars(rest, size).len(),
         };
         let (piece, tail) = rest.split_at(cut);
         rest = tail;

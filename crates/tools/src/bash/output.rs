@@ -6,8 +6,9 @@
 use std::path::{Path, PathBuf};
 
 use lathe_exec::{Captured, CommandJob, OutputStream, Spilled};
+use lathe_protocol::text::first_chars;
 
-use crate::persisted::{self, SavedResult, both_ends, first_chars};
+use crate::persisted::{self, SavedResult, both_ends};
 
 /// Characters of a failed command's output that are shown.
 const EXCERPT_CHARS: usize = 10_000;

@@ -11,6 +11,7 @@ use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
 use super::query::{Mode, Query};
 use crate::search::Best;
+use lathe_protocol::text::first_chars;
 
 /// Characters of a line that are shown.
 const LINE_CHARS: usize = 500;
@@ -120,9 +121,11 @@ fn cut(bytes: &[u8]) -> String {
     // Four bytes a character at most: no need to look at all of a very long line.
     let head = &bytes[..bytes.len().min(LINE_CHARS * 4)];
     let text = String::from_utf8_lossy(head);
-    match text.char_indices().nth(LINE_CHARS) {
-        Some((end, _)) => format!("{}… [line of {} bytes cut]", &text[..end], bytes.len()),
-        None => text.into_owned(),
+    let shown = first_chars(&text, LINE_CHARS);
+    if shown.len() < text.len() {
+        format!("{shown}… [line of {} bytes cut]", bytes.len())
+    } else {
+        text.into_owned()
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use lathe_protocol::text::first_chars;
 use serde_json::{Map, Value, json};
 
 use super::{Request, read_whole};
@@ -114,11 +115,11 @@ fn joined(value: &Value) -> Option<String> {
 }
 
 fn cut(text: String) -> String {
-    match text.char_indices().nth(OUTPUT_CHARS) {
-        Some((end, _)) => {
-            format!("{}\n[output cut here; it has {} bytes]", &text[..end], text.len())
-        }
-        None => text,
+    let head = first_chars(&text, OUTPUT_CHARS);
+    if head.len() < text.len() {
+        format!("{head}\n[output cut here; it has {} bytes]", text.len())
+    } else {
+        text
     }
 }
 

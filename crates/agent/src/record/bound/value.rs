@@ -5,7 +5,8 @@
 //! `persistedOutputSize` where the whole value is (the fields by which programs know a long output of a command), or
 //! in `persistedOutputError` why it is nowhere; a list says it in a last text block, a string at its end.
 
-use lathe_tools::persisted::{self, first_chars, human_size};
+use lathe_protocol::text::first_chars;
+use lathe_tools::persisted::{self, human_size};
 use serde_json::{Map, Value, json};
 
 use super::Kept;
