@@ -15,8 +15,8 @@ mod survivors;
 mod trial;
 
 use std::path::PathBuf;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -123,7 +123,7 @@ impl Loop {
                 });
             }
         });
-        let (done, tally) = *sum.lock().expect("no worker panics while it counts");
+        let (done, tally) = *sum.lock().unwrap_or_else(PoisonError::into_inner);
         println!(
             "crashloop: {done} sessions, {tally}, {:.1} s, seed {}",
             started.elapsed().as_secs_f64(),
@@ -144,7 +144,7 @@ impl Loop {
     }
 
     fn note(&self, sum: &Mutex<(usize, Tally)>, tally: Tally, started: Instant) {
-        let mut sum = sum.lock().expect("no worker panics while it counts");
+        let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
         sum.0 += 1;
         sum.1 += tally;
         if sum.0.is_multiple_of(500) && sum.0 < self.sessions {

@@ -1,7 +1,7 @@
 //! The settings of a run: finds the files, says what is wrong with them, and reads what they lead to. What
 //! becomes of them while the session runs is `live.rs`.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lathe_settings::memory::{self, Memory, MemoryRequest, ReadCheck};
 use lathe_settings::styles::{DEFAULT_STYLE, OutputStyle, Styles};
@@ -108,6 +108,6 @@ pub fn memory_of(env: &LaunchEnvironment, stack: &SettingsStack, may_read: ReadC
 impl RunSettings {
     /// The stack, for a moment.
     pub fn stack(&self) -> MutexGuard<'_, SettingsStack> {
-        self.stack.lock().expect("nothing panics while settings are held")
+        self.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

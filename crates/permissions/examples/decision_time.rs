@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use lathe_permissions::{EngineConfig, PermissionScopeConfig, RuleSource};
 use lathe_protocol::SettingsSource;
 use lathe_protocol::permission::PermissionBehavior;
+use lathe_protocol::text::first_chars;
 use serde_json::{Value, json};
 use support::Rig;
 
@@ -85,7 +86,8 @@ fn main() {
     println!("{:<58} {:>10} {:>10} {:>10}", "median of a decision", "0 rules", "10 rules", "1000 rules");
     for (tool, input) in &calls {
         let times = [0, 10, 1000].map(|rules| measure(&engine(&root, rules), &root, tool, input));
-        let shown: String = format!("{tool} {input}").chars().take(56).collect();
+        let shown = format!("{tool} {input}");
+        let shown = first_chars(&shown, 56);
         println!("{shown:<58} {:>10.1?} {:>10.1?} {:>10.1?}", times[0], times[1], times[2]);
     }
     let bomb = json!({"command": format!("{}{}", "(".repeat(20_000), ")".repeat(20_000))});

@@ -5,7 +5,7 @@
 //! does not read the rest of the tree, and absolute patterns and `../` work.
 
 use std::path::{Component, Path, PathBuf};
-use std::sync::{LazyLock, Mutex};
+use std::sync::{LazyLock, Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use futures_util::future::BoxFuture;
@@ -129,12 +129,12 @@ impl Search {
                         .and_then(|metadata| metadata.modified().ok())
                         .unwrap_or(SystemTime::UNIX_EPOCH);
                     let key = (std::cmp::Reverse(modified), entry.into_path());
-                    found.lock().expect("glob results lock").add(key, ());
+                    found.lock().unwrap_or_else(PoisonError::into_inner).add(key, ());
                 }
                 WalkState::Continue
             })
         });
-        (found.into_inner().expect("glob results lock"), stop.reason())
+        (found.into_inner().unwrap_or_else(PoisonError::into_inner), stop.reason())
     }
 }
 

@@ -10,8 +10,8 @@ mod query;
 
 use std::fs::File;
 use std::io::Read;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -134,7 +134,7 @@ fn search(query: &Query, place: &Place, stop: &Stop) -> Outcome {
             let searched = entry.map_err(drop).and_then(|entry| worker.search(&entry).map_err(drop));
             match searched {
                 Ok(None) => {}
-                Ok(Some(file)) => found.lock().expect("grep results lock").add(file),
+                Ok(Some(file)) => found.lock().unwrap_or_else(PoisonError::into_inner).add(file),
                 Err(()) if stop.is_set() => return WalkState::Quit,
                 Err(()) => drop(unreadable.fetch_add(1, Ordering::Relaxed)),
             }
@@ -142,7 +142,7 @@ fn search(query: &Query, place: &Place, stop: &Stop) -> Outcome {
         })
     });
     Outcome {
-        found: found.into_inner().expect("grep results lock"),
+        found: found.into_inner().unwrap_or_else(PoisonError::into_inner),
         unreadable: unreadable.into_inner(),
         stopped: stop.reason(),
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use lathe_exec::{Ledger, ProcessLimits};
@@ -69,11 +69,11 @@ pub trait PlaceHolder: Send + Sync {
 /// A place that nobody else looks at.
 impl PlaceHolder for Mutex<Arc<AgentPlace>> {
     fn place(&self) -> Arc<AgentPlace> {
-        self.lock().expect("place lock").clone()
+        self.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn change_place(&self, change: &mut dyn FnMut(&mut AgentPlace)) {
-        change(Arc::make_mut(&mut self.lock().expect("place lock")));
+        change(Arc::make_mut(&mut self.lock().unwrap_or_else(PoisonError::into_inner)));
     }
 }
 
@@ -109,7 +109,7 @@ impl ChildEnvironment {
     }
 
     fn later(&self) -> MutexGuard<'_, LaterEnv> {
-        self.later.lock().expect("environment lock")
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets variables for the children to come.

@@ -13,7 +13,7 @@ mod store;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 
 use lathe_tools::keep::{self, FileMark};
 use lathe_transcript::record::{Record, SideRecord};
@@ -200,7 +200,7 @@ impl Checkpoints {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("nothing panics while the checkpoints are held")
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

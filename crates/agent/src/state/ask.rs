@@ -3,7 +3,7 @@
 //! closed its end — and never waits for something that cannot come.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lathe_protocol::control::ControlResponseBody;
@@ -58,7 +58,7 @@ struct Waiting {
 
 impl Questions {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no panic while the table of questions is held")
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in an answer. An answer to a question that is settled, or was never asked, is no error of

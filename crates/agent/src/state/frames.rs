@@ -1,7 +1,7 @@
 //! Builds the lines a host reads: ids, times and the fields that frames share are filled in here. A frame that one
 //! place alone needs may be built there.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lathe_models::ModelError;
@@ -52,12 +52,12 @@ impl Frames {
 
     /// The session's id now.
     pub fn session_id(&self) -> String {
-        self.session_id.current.lock().expect("no panic while the id is held").clone()
+        self.session_id.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Later frames belong to another session.
     pub fn set_session_id(&self, id: String) {
-        *self.session_id.current.lock().expect("no panic while the id is held") = id;
+        *self.session_id.current.lock().unwrap_or_else(PoisonError::into_inner) = id;
     }
 
     /// The call that started the agent; none for the main one.

@@ -5,7 +5,7 @@
 //! Locks are held for moments, never across a wait.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lathe_hooks::HookEngine;
 use lathe_models::Model;
@@ -271,5 +271,5 @@ impl SessionServices {
 
 /// Nothing panics while one of these locks is held.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics while a lock of the session is held")
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
