@@ -314,7 +314,7 @@ impl Talk {
         self.lines.as_ref().expect("still open").send(value).await.expect("the session listens");
     }
 
-    /// The next frame that fits, within ten seconds; those before it are passed over.
+    /// The next frame that fits, within a minute; those before it are passed over.
     pub async fn until(&mut self, fits: impl Fn(&Value) -> bool) -> Value {
         let search = async {
             while let Some(frame) = self.frames.recv().await {
