@@ -10,6 +10,7 @@ use std::time::Duration;
 use lathe_exec::{Exit, Ledger};
 use support::{eventually_async, new_cookie, sh, survivors};
 
+#[allow(clippy::disallowed_methods, reason = "there is no event loop here that could wait")]
 fn main() {
     supervisors_become_small();
     std::thread::spawn(supervisors_become_small).join().unwrap();

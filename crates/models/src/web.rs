@@ -144,6 +144,7 @@ fn exhausted_now() -> Option<io::Error> {
 
 /// Names are looked up on a thread, and the runtime panics if it cannot start its first one. Whether there
 /// can be one is tried out before; an address that is a number needs none.
+#[allow(clippy::disallowed_methods, reason = "the thread that is joined does nothing")]
 fn room_to_resolve(url: &Url) -> Result<(), WebError> {
     if url.domain().is_none() {
         return Ok(());

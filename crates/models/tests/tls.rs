@@ -1,6 +1,10 @@
 //! `https://`: whom the client trusts, and that it says so when it does not.
 //!
 //! The certificates in `tests/tls` were made for this test and are worth nothing else.
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the server of the test is a thread, and its end is waited for"
+)]
 
 mod support;
 

@@ -143,6 +143,7 @@ impl ServerHandle {
     }
 
     /// Blocks until there were `count` requests; false when the time is over first.
+    #[allow(clippy::disallowed_methods, reason = "for tests, which have a thread of their own")]
     pub fn wait_for_requests(&self, count: u64, limit: Duration) -> bool {
         let fewer = |entries: &mut Entries| entries.count < count;
         let waited = self.log.changed.wait_timeout_while(self.log.lock(), limit, fewer);

@@ -1,5 +1,6 @@
 //! A scripted server on a thread of its own, for tests that are not async and for child processes that
 //! must be answered while the test waits for them.
+#![allow(clippy::disallowed_methods, reason = "a test waits for the server on its own thread")]
 
 use std::ops::Deref;
 use std::sync::mpsc;

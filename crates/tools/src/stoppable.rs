@@ -172,6 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[allow(clippy::disallowed_methods, reason = "the work of this test is to be stuck")]
     async fn stuck_work_is_left_behind() {
         let cancel = CancellationToken::new();
         let (send, receive) = std::sync::mpsc::channel::<()>();
