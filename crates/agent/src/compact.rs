@@ -219,7 +219,7 @@ impl Turn<'_> {
         });
         let mut messages = self.agent.history.messages();
         if let Some(todos) = restore::last_todos(&messages) {
-            self.agent.compaction.todos = Some(todos);
+            self.agent.compaction.todos = todos.text();
         }
         messages.truncate(tail.start);
         let instructions: Vec<String> = instructions.map(str::to_owned).into_iter().collect();

@@ -9,4 +9,5 @@ pub mod estimate;
 pub mod history;
 pub mod journal;
 pub mod tool_call;
+pub mod tool_result;
 pub mod totals;

@@ -20,7 +20,6 @@ use std::sync::Arc;
 use lathe_protocol::hooks::{HookEventInput, MessageDisplayInput};
 use lathe_protocol::{AssistantMessage, ContentBlock, HookEvent, UserMessage};
 use lathe_tools::{CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT};
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::record::answer::Answer;
@@ -185,11 +184,11 @@ impl<'a> Turn<'a> {
     pub(crate) async fn say_block(
         &mut self,
         answer: &Answer,
-        block: &Value,
+        block: &ContentBlock,
         stop_reason: Option<String>,
     ) -> String {
-        if block["type"] == "text" {
-            self.stats.last_text = block["text"].as_str().unwrap_or("").to_owned();
+        if let Some(text) = block.as_text() {
+            self.stats.last_text = text.to_owned();
             self.tell_display().await;
         }
         self.stats.first_frame_ms.get_or_insert(self.stats.started.elapsed().as_millis() as u64);
@@ -231,7 +230,7 @@ impl<'a> Turn<'a> {
 
     /// Memory files that became due because a call touched a file follow its result.
     pub(crate) async fn add_instructions_due(&mut self, answered: &mut Answered) {
-        if answered.block["is_error"] != true {
+        if !answered.block.is_error() {
             let due = self.agent.instructions_due(&answered.call, &self.cancel).await;
             answered.notes.extend(due);
         }

@@ -81,12 +81,12 @@ struct Out {
 
 fn text(text: String) -> Made {
     let result = json!(text);
-    Ok(ToolOutput { content: Content::Text(text), is_error: None, result })
+    Ok(ToolOutput::new(Content::Text(text), result))
 }
 
 fn blocks(blocks: Vec<Value>) -> Made {
     let result = json!(blocks);
-    Ok(ToolOutput { content: Content::Blocks(blocks), is_error: None, result })
+    Ok(ToolOutput::new(Content::Blocks(blocks), result))
 }
 
 fn image(bytes: usize) -> Value {
@@ -253,11 +253,8 @@ async fn blocks_without_text_count_too() {
 async fn a_picture_that_no_request_can_carry_becomes_a_text() {
     let small = json!({"type": "text", "text": "a picture:"});
     let value = json!({"type": "image", "file": {"base64": "A".repeat(20 * MIB), "type": "image/png"}});
-    let made = ToolOutput {
-        content: Content::Blocks(vec![small.clone(), image(20 * MIB), image(10)]),
-        is_error: None,
-        result: value.clone(),
-    };
+    let content = vec![small.clone(), image(20 * MIB), image(10)];
+    let made = ToolOutput::new(Content::Blocks(content), value.clone());
     let out = World::new(Ok(made)).run().await;
     out.assert_small().content();
     let content = block(&out.frames[0])["content"].as_array().unwrap();
@@ -309,7 +306,7 @@ async fn a_large_value_keeps_its_shape() {
         "rows": (0..100_000).map(|nth| json!({"nth": nth, "name": "x".repeat(50)})).collect::<Vec<_>>(),
     });
     let made =
-        ToolOutput { content: Content::Text("short".into()), is_error: Some(false), result: value.clone() };
+        ToolOutput { is_error: Some(false), ..ToolOutput::new(Content::Text("short".into()), value.clone()) };
     let out = World::new(Ok(made)).run().await;
     out.assert_small();
     assert_eq!(out.content(), "short");
@@ -335,7 +332,7 @@ async fn no_value_is_too_odd_to_be_bounded() {
         (0..200_000).map(|nth| (format!("{nth} {}", "k".repeat(100)), json!(nth))).collect();
     let wide: Vec<Value> = vec![json!(vec![vec![vec!["abcdefgh"; 100]; 100]; 100]); 2];
     for value in [deep, Value::Object(many), json!(wide), json!(vec![1; 500_000])] {
-        let made = ToolOutput { content: Content::Text("short".into()), is_error: None, result: value };
+        let made = ToolOutput::new(Content::Text("short".into()), value);
         let out = World::new(Ok(made)).run().await;
         out.assert_small();
         assert!(out.value().to_string().contains("toolu_big-result.json"), "{}", out.value());
@@ -412,7 +409,7 @@ fn for_refusing_disks() -> World {
     let whole = lines_of(MIB) + "the end";
     let result = json!({"stdout": whole});
     let limits = ResultLimits::of_text(30_000);
-    let made = Ok(ToolOutput { content: Content::Text(whole), is_error: None, result });
+    let made = Ok(ToolOutput::new(Content::Text(whole), result));
     World { big: Big { made, limits }, ..World::new(text(String::new())) }
 }
 

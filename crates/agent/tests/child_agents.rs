@@ -69,7 +69,7 @@ impl Tool for StartAgent {
                 context.session.clone().run_agent(request, id, cancel).await
             };
             let result = json!({"end": format!("{:?}", report.end), "agent": report.agent_id});
-            Ok(ToolOutput { content: Content::Text(report.text), is_error: None, result })
+            Ok(ToolOutput::new(Content::Text(report.text), result))
         })
     }
 }

@@ -162,7 +162,7 @@ impl Tool for Taciturn {
         _context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
         let content = Content::Text("it ran".to_owned());
-        Box::pin(async { Ok(ToolOutput { content, is_error: None, result: json!("it ran") }) })
+        Box::pin(async { Ok(ToolOutput::new(content, json!("it ran"))) })
     }
 }
 

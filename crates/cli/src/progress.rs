@@ -5,7 +5,7 @@
 use std::io::IsTerminal;
 
 use lathe_protocol::text::shorten;
-use lathe_protocol::{ContentBlock, Outbound, SystemMessage};
+use lathe_protocol::{BlockView, ContentBlock, Outbound, SystemMessage};
 use serde_json::Value;
 
 /// The signs of the spinner; it moves with every frame that arrives.
@@ -73,14 +73,14 @@ impl Progress {
     }
 
     fn block(&mut self, block: &ContentBlock) {
-        match block {
-            ContentBlock::Text(text) if !text.text.trim().is_empty() => self.spin("thinking"),
-            ContentBlock::ToolUse(call) => {
-                self.line(&format!("  > {} {}", call.name, summary(&call.input)));
+        match block.view() {
+            BlockView::Text(text) if !text.trim().is_empty() => self.spin("thinking"),
+            BlockView::ToolUse(call) => {
+                self.line(&format!("  > {} {}", call.name, summary(call.input)));
                 self.spin(&format!("running {}", call.name));
             }
-            ContentBlock::ToolResult(result) => {
-                let text = result.content.as_ref().map(|content| content.text()).unwrap_or_default();
+            BlockView::ToolResult(result) => {
+                let text = result.text();
                 let first = text.lines().next().unwrap_or("");
                 let mark = if result.is_error == Some(true) { "x" } else { "=" };
                 self.line(&format!("  {mark} {}", shorten(first, 100)));

@@ -1,7 +1,7 @@
 //! Streaming events of the Messages API, parsed as far as the loop needs them and kept whole beside it,
 //! because `--include-partial-messages` hands them to the host exactly as they came.
 
-use lathe_protocol::Usage;
+use lathe_protocol::{ContentBlock, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,19 +17,14 @@ pub struct ModelEvent {
 /// The events that matter to the loop. New kinds are [`StreamEvent::Unknown`], never an error.
 #[derive(Debug, Clone)]
 pub enum StreamEvent {
-    /// The answer begins; `message` holds id, model and the first usage, with empty content.
-    MessageStart {
-        /// The message as far as it is known.
-        message: Value,
-        /// Its first usage.
-        usage: Usage,
-    },
+    /// The answer begins.
+    MessageStart(AnswerMessage),
     /// Block `index` begins, with whatever fields the API gave it.
     ContentBlockStart {
         /// Which block.
         index: usize,
         /// The block as it begins.
-        block: Value,
+        block: ContentBlock,
     },
     /// More of block `index`.
     ContentBlockDelta {
@@ -56,6 +51,36 @@ pub enum StreamEvent {
     MessageStop,
     /// Anything else.
     Unknown,
+}
+
+/// The message that an answer is: without content when it begins, whole where it was not streamed.
+#[derive(Debug, Clone, Default)]
+pub struct AnswerMessage {
+    /// The API's id of it.
+    pub id: String,
+    /// The model that answers.
+    pub model: String,
+    /// Its blocks, as they came.
+    pub blocks: Vec<ContentBlock>,
+    /// Why it ended, if it has.
+    pub stop_reason: Option<String>,
+    /// What is counted so far.
+    pub usage: Usage,
+}
+
+impl AnswerMessage {
+    /// Reads a message out of its JSON. Missing pieces read as empty.
+    pub fn parse(message: &Value) -> Self {
+        let text = |key: &str| message[key].as_str().map(str::to_owned);
+        let blocks = message["content"].as_array().cloned().unwrap_or_default();
+        Self {
+            id: text("id").unwrap_or_default(),
+            model: text("model").unwrap_or_default(),
+            blocks: blocks.into_iter().map(ContentBlock::from).collect(),
+            stop_reason: text("stop_reason"),
+            usage: usage_of(&message["usage"]).unwrap_or_default(),
+        }
+    }
 }
 
 /// What a delta adds to its block.
@@ -86,12 +111,9 @@ impl StreamEvent {
     fn parse(raw: &Value) -> Self {
         let index = || raw["index"].as_u64().unwrap_or(0) as usize;
         match raw["type"].as_str().unwrap_or("") {
-            "message_start" => Self::MessageStart {
-                message: raw["message"].clone(),
-                usage: usage_of(&raw["message"]["usage"]).unwrap_or_default(),
-            },
+            "message_start" => Self::MessageStart(AnswerMessage::parse(&raw["message"])),
             "content_block_start" => {
-                Self::ContentBlockStart { index: index(), block: raw["content_block"].clone() }
+                Self::ContentBlockStart { index: index(), block: raw["content_block"].clone().into() }
             }
             "content_block_delta" => {
                 Self::ContentBlockDelta { index: index(), delta: ContentDelta::parse(&raw["delta"]) }
@@ -122,6 +144,6 @@ impl ContentDelta {
 }
 
 /// A usage object, or nothing where there is none that can be read.
-pub fn usage_of(value: &Value) -> Option<Usage> {
+fn usage_of(value: &Value) -> Option<Usage> {
     Usage::deserialize(value).ok()
 }

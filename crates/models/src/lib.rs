@@ -32,7 +32,7 @@ use futures_util::stream::BoxStream;
 
 pub use anthropic::{AnthropicClient, ClientConfig, Credential};
 pub use error::{ErrorKind, ModelError};
-pub use event::{ContentDelta, ModelEvent, StreamEvent};
+pub use event::{AnswerMessage, ContentDelta, ModelEvent, StreamEvent};
 pub use failure::ApiFailure;
 pub use outgoing::{OutgoingRequest, Purpose};
 pub use prices::{Cost, price};
@@ -69,4 +69,11 @@ pub struct CompleteMessage {
     pub request_id: Option<String>,
     /// The `message` object as sent: id, model, content, stop_reason, usage, and what we do not know.
     pub message: serde_json::Value,
+}
+
+impl CompleteMessage {
+    /// The message as far as the loop needs it.
+    pub fn read(&self) -> AnswerMessage {
+        AnswerMessage::parse(&self.message)
+    }
 }

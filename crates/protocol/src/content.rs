@@ -1,12 +1,12 @@
 //! Content of messages: the blocks of the Messages API, passed through as they came.
 //!
-//! A block kind we do not know is kept raw, and so are unknown fields of known kinds (`cache_control`,
-//! `citations`, …), because blocks are relayed to the model and to hosts unchanged.
+//! A [`ContentBlock`] keeps the JSON it came as, whole: blocks are relayed to the model and to hosts, so kinds we do
+//! not know, fields we do not know (`cache_control`, `citations`, …) and the order of fields all have to survive.
+//! What a block says is read through [`ContentBlock::view`], which borrows from it. Unlike elsewhere in this crate, a
+//! known kind with a field missing is still of that kind: the missing piece reads as empty.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-
-use crate::Extra;
+use serde_json::{Map, Value, json};
 
 /// Content that is either plain text or a list of blocks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -58,91 +58,289 @@ impl MessageContent {
     }
 }
 
-open_enum! {
-    /// One block of a message.
-    pub enum ContentBlock by "type" {
-        Text(TextBlock) = "text",
-        Thinking(ThinkingBlock) = "thinking",
-        RedactedThinking(RedactedThinkingBlock) = "redacted_thinking",
-        ToolUse(ToolUseBlock) = "tool_use",
-        ToolResult(ToolResultBlock) = "tool_result",
-        /// A tool that the API itself runs.
-        ServerToolUse(ToolUseBlock) = "server_tool_use",
-        Image(SourceBlock) = "image",
-        Document(SourceBlock) = "document",
-    }
+/// One block of a message, as it came. Writing it gives back what was read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ContentBlock(Value);
+
+/// What a block says, borrowed from it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum BlockView<'a> {
+    Text(&'a str),
+    Thinking(ThinkingView<'a>),
+    /// Thinking that only the API can read.
+    RedactedThinking,
+    ToolUse(ToolUseView<'a>),
+    /// A call that the API itself carries out.
+    ServerToolUse(ToolUseView<'a>),
+    /// A call that the API hands to an MCP server.
+    McpToolUse(ToolUseView<'a>),
+    ToolResult(ToolResultView<'a>),
+    Image(SourceView<'a>),
+    Document(SourceView<'a>),
+    /// A kind that we do not know, or no block at all.
+    Unknown,
 }
 
-impl ContentBlock {
-    /// A text block.
-    pub fn text(text: impl Into<String>) -> Self {
-        Self::Text(TextBlock { text: text.into(), ..Default::default() })
-    }
+/// What the model thought.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ThinkingView<'a> {
+    pub text: &'a str,
+    /// The API's seal on it; both must go back unchanged.
+    pub signature: &'a str,
+}
 
-    /// The text of a text block.
-    pub fn as_text(&self) -> Option<&str> {
-        match self {
-            Self::Text(block) => Some(&block.text),
-            Self::Thinking(_)
-            | Self::RedactedThinking(_)
-            | Self::ToolUse(_)
-            | Self::ToolResult(_)
-            | Self::ServerToolUse(_)
-            | Self::Image(_)
-            | Self::Document(_)
-            | Self::Unknown(_) => None,
+/// A call of a tool.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ToolUseView<'a> {
+    pub id: &'a str,
+    pub name: &'a str,
+    pub input: &'a Value,
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ToolResultView<'a> {
+    pub tool_use_id: &'a str,
+    /// A text, or a list of blocks; null where there is none.
+    pub content: &'a Value,
+    pub is_error: Option<bool>,
+}
+
+impl ToolResultView<'_> {
+    /// The text of it: the string, or the text blocks joined by line breaks.
+    pub fn text(&self) -> String {
+        match self.content {
+            Value::String(text) => text.clone(),
+            Value::Array(blocks) => {
+                let text =
+                    |block| if let BlockView::Text(text) = BlockView::of(block) { Some(text) } else { None };
+                blocks.iter().filter_map(text).collect::<Vec<_>>().join("\n")
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
         }
     }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct TextBlock {
-    pub text: String,
-    #[serde(flatten)]
-    pub extra: Extra,
+/// Where an image or a document comes from.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct SourceView<'a> {
+    /// Such as `image/png`, where it is said.
+    pub media_type: Option<&'a str>,
+    /// What the block itself holds of it, as base64 or text; none for a URL or the id of a file.
+    pub data: Option<&'a str>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ThinkingBlock {
-    pub thinking: String,
-    /// The API's seal on the thinking; must go back unchanged.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub signature: Option<String>,
-    #[serde(flatten)]
-    pub extra: Extra,
+impl<'a> SourceView<'a> {
+    /// The source of any block that has one.
+    pub fn of(block: &'a Value) -> Option<Self> {
+        let source = block.get("source")?.as_object()?;
+        let text = |key| source.get(key).and_then(Value::as_str);
+        Some(Self { media_type: text("media_type"), data: text("data") })
+    }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct RedactedThinkingBlock {
-    pub data: String,
-    #[serde(flatten)]
-    pub extra: Extra,
+/// The kind of a block as it stands on the wire; empty where it has none.
+pub fn tag_of(block: &Value) -> &str {
+    block["type"].as_str().unwrap_or("")
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolUseBlock {
-    pub id: String,
-    pub name: String,
-    pub input: Value,
-    #[serde(flatten)]
-    pub extra: Extra,
+impl<'a> BlockView<'a> {
+    /// Reads a block that is part of something larger, such as the content of a result.
+    pub fn of(block: &'a Value) -> Self {
+        let text = |key: &str| block[key].as_str().unwrap_or("");
+        let call = || ToolUseView { id: text("id"), name: text("name"), input: &block["input"] };
+        let source = || SourceView::of(block).unwrap_or_default();
+        match tag_of(block) {
+            "text" => Self::Text(text("text")),
+            "thinking" => {
+                Self::Thinking(ThinkingView { text: text("thinking"), signature: text("signature") })
+            }
+            "redacted_thinking" => Self::RedactedThinking,
+            "tool_use" => Self::ToolUse(call()),
+            "server_tool_use" => Self::ServerToolUse(call()),
+            "mcp_tool_use" => Self::McpToolUse(call()),
+            "tool_result" => Self::ToolResult(ToolResultView {
+                tool_use_id: text("tool_use_id"),
+                content: &block["content"],
+                is_error: block["is_error"].as_bool(),
+            }),
+            "image" => Self::Image(source()),
+            "document" => Self::Document(source()),
+            _ => Self::Unknown,
+        }
+    }
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct ToolResultBlock {
-    pub tool_use_id: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub content: Option<MessageContent>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub is_error: Option<bool>,
-    #[serde(flatten)]
-    pub extra: Extra,
+impl ContentBlock {
+    /// The kinds that [`BlockView`] knows.
+    pub const TAGS: &'static [&'static str] = &[
+        "text",
+        "thinking",
+        "redacted_thinking",
+        "tool_use",
+        "server_tool_use",
+        "mcp_tool_use",
+        "tool_result",
+        "image",
+        "document",
+    ];
+
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self(json!({"type": "text", "text": text.into()}))
+    }
+
+    /// What it says.
+    pub fn view(&self) -> BlockView<'_> {
+        BlockView::of(&self.0)
+    }
+
+    /// Its kind as it stands on the wire; empty where it has none.
+    pub fn tag(&self) -> &str {
+        tag_of(&self.0)
+    }
+
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        if let BlockView::Text(text) = self.view() { Some(text) } else { None }
+    }
+
+    /// The call in a `tool_use` block. Calls that the API carries out are not ours and do not count.
+    pub fn as_tool_use(&self) -> Option<ToolUseView<'_>> {
+        if let BlockView::ToolUse(call) = self.view() { Some(call) } else { None }
+    }
+
+    /// Whether it is thinking, readable or not.
+    pub fn is_thinking(&self) -> bool {
+        matches!(self.view(), BlockView::Thinking(_) | BlockView::RedactedThinking)
+    }
+
+    /// Puts another text into a text block.
+    pub fn set_text(&mut self, text: impl Into<String>) {
+        self.set("text", Value::String(text.into()));
+    }
+
+    /// Puts what was thought, and its seal, into a thinking block.
+    pub fn set_thinking(&mut self, thinking: String, signature: String) {
+        self.set("thinking", Value::String(thinking));
+        self.set("signature", Value::String(signature));
+    }
+
+    /// Puts another input into a call.
+    pub fn set_input(&mut self, input: Value) {
+        self.set("input", input);
+    }
+
+    /// The content of a result, to be changed in its place.
+    pub fn result_content_mut(&mut self) -> Option<&mut Value> {
+        if !matches!(self.view(), BlockView::ToolResult(_)) {
+            return None;
+        }
+        self.0.get_mut("content")
+    }
+
+    /// A field that is there keeps its place; a new one comes last.
+    fn set(&mut self, key: &str, value: Value) {
+        if let Value::Object(fields) = &mut self.0 {
+            fields.insert(key.to_owned(), value);
+        }
+    }
+
+    /// The block as JSON.
+    pub fn as_value(&self) -> &Value {
+        &self.0
+    }
+
+    /// The same, given up for it.
+    pub fn into_value(self) -> Value {
+        self.0
+    }
 }
 
-/// An image or a document: `source` is `{type: base64, media_type, data}`, a URL or a file id.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct SourceBlock {
-    pub source: Value,
-    #[serde(flatten)]
-    pub extra: Extra,
+impl From<Value> for ContentBlock {
+    fn from(block: Value) -> Self {
+        Self(block)
+    }
+}
+
+impl From<Map<String, Value>> for ContentBlock {
+    fn from(fields: Map<String, Value>) -> Self {
+        Self(Value::Object(fields))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_written_as_it_was_read() {
+        for text in [
+            r#"{"text":"order","type":"text","citations":null,"cache_control":{"type":"ephemeral"}}"#,
+            r#"{"type":"thinking","signature":null,"thinking":"hm"}"#,
+            r#"{"input":{"b":1,"a":2.0},"caller":{"type":"direct"},"name":"Bash","id":"t","type":"tool_use"}"#,
+            r#"{"content":[{"new":1,"type":"brand_new"}],"type":"tool_result","tool_use_id":"t"}"#,
+            r#"{"z":1,"type":"brand_new","a":[{}]}"#,
+            r#"{"type":"text"}"#,
+            r#""no object""#,
+        ] {
+            let block: ContentBlock = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&block).unwrap(), text);
+            let content: MessageContent = serde_json::from_str(&format!("[{text}]")).unwrap();
+            assert!(matches!(content, MessageContent::Blocks(_)), "{content:?}");
+            assert_eq!(serde_json::to_string(&content).unwrap(), format!("[{text}]"));
+        }
+    }
+
+    #[test]
+    fn what_is_changed_keeps_its_place() {
+        let changed = |text: &str, change: fn(&mut ContentBlock)| {
+            let mut block: ContentBlock = serde_json::from_str(text).unwrap();
+            change(&mut block);
+            serde_json::to_string(&block).unwrap()
+        };
+        assert_eq!(
+            changed(r#"{"text":"a","type":"text","x":1}"#, |block| block.set_text("b")),
+            r#"{"text":"b","type":"text","x":1}"#
+        );
+        assert_eq!(
+            changed(r#"{"type":"tool_use","input":{},"id":"t"}"#, |block| block.set_input(json!({"a": 1}))),
+            r#"{"type":"tool_use","input":{"a":1},"id":"t"}"#
+        );
+        assert_eq!(
+            changed(r#"{"type":"thinking"}"#, |block| block.set_thinking("a".into(), "s".into())),
+            r#"{"type":"thinking","thinking":"a","signature":"s"}"#
+        );
+        let result = |block: &mut ContentBlock| *block.result_content_mut().unwrap() = json!("b");
+        assert_eq!(
+            changed(r#"{"content":"a","type":"tool_result"}"#, result),
+            r#"{"content":"b","type":"tool_result"}"#
+        );
+        assert_eq!(ContentBlock::text("a").result_content_mut(), None);
+    }
+
+    #[test]
+    fn every_kind_with_a_name_has_a_view() {
+        for tag in ContentBlock::TAGS {
+            let block = ContentBlock::from(json!({ "type": tag }));
+            assert_ne!(block.view(), BlockView::Unknown, "{tag}");
+            assert_eq!(block.tag(), *tag);
+        }
+        for odd in [json!({"type": "brand_new"}), json!({"type": 1}), json!("text"), json!(null)] {
+            assert_eq!(ContentBlock::from(odd).view(), BlockView::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_result_reads_as_its_text() {
+        let blocks = json!([{"type": "text", "text": "a"}, {"type": "image"}, {"type": "text", "text": "b"}]);
+        for (content, text) in
+            [(json!("plain"), "plain"), (blocks, "a\nb"), (json!(null), ""), (json!(1), "")]
+        {
+            let block = ContentBlock::from(json!({"type": "tool_result", "content": content}));
+            let BlockView::ToolResult(result) = block.view() else { panic!("{block:?}") };
+            assert_eq!(result.text(), text);
+        }
+    }
 }

@@ -37,7 +37,7 @@ pub mod text;
 pub mod usage;
 pub mod web;
 
-pub use content::{ContentBlock, MessageContent, UserContent};
+pub use content::{BlockView, ContentBlock, MessageContent, UserContent};
 pub use control::{
     AgentDefinition, CanUseToolRequest, ControlCancelRequest, ControlRequest, ControlRequestBody,
     ControlResponse, ControlResponseBody, HookCallbackRequest, InitializeRequest, InitializeResponse,

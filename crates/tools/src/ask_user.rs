@@ -140,7 +140,7 @@ fn told(input: &Value) -> ToolOutput {
             result[key] = value.clone();
         }
     }
-    ToolOutput { content: Content::Text(parts.join(" ")), is_error: None, result }
+    ToolOutput::new(Content::Text(parts.join(" ")), result)
 }
 
 /// An answer as one text; several choices are joined.

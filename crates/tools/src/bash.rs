@@ -25,7 +25,8 @@ use lathe_protocol::CallSubject;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    Content, InvalidInput, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput, Workspace,
+    CallEffects, Content, InvalidInput, Limits, ResultLimits, Shown, Tool, ToolContext, ToolFailure,
+    ToolOutput, Workspace,
 };
 use output::Printed;
 
@@ -316,10 +317,15 @@ impl Ending<'_> {
             result.insert("returnCodeInterpretation".into(), meaning.into());
         }
         result.insert("noOutputExpected".into(), meaning::is_silent(self.command).into());
+        let shown = if persisted.is_some() { Shown::Part } else { Shown::Whole };
         if let Some(persisted) = persisted {
             result.insert("persistedOutputPath".into(), persisted.path.display().to_string().into());
             result.insert("persistedOutputSize".into(), persisted.bytes.into());
         }
-        ToolOutput { content: Content::Text(content), is_error: Some(false), result: Value::Object(result) }
+        ToolOutput {
+            is_error: Some(false),
+            effects: CallEffects { shown, ..CallEffects::default() },
+            ..ToolOutput::new(Content::Text(content), Value::Object(result))
+        }
     }
 }

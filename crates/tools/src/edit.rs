@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::files::FileError;
 use crate::files::error::human_size;
-use crate::files::patch::structured_patch;
+use crate::files::patch::{changed_lines, structured_patch};
 use crate::files::real::Parents;
 use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
@@ -246,12 +246,13 @@ impl Plan {
             }
             Knowledge::Unread => "",
         };
+        let patch = structured_patch(&self.old_text, &self.new_text);
         let mut result = json!({
             "filePath": path,
             "oldString": self.actual_old,
             "newString": request.new,
             "originalFile": self.old_text,
-            "structuredPatch": structured_patch(&self.old_text, &self.new_text),
+            "structuredPatch": patch,
             "userModified": false,
             "replaceAll": request.replace_all,
         });
@@ -261,7 +262,7 @@ impl Plan {
         if self.knowledge != Knowledge::Current {
             result["contentNotInModelContext"] = json!(true);
         }
-        ToolOutput { content: Content::Text(said + remark), is_error: None, result }
+        ToolOutput::new(Content::Text(said + remark), result).changing(changed_lines(&patch))
     }
 }
 

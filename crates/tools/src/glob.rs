@@ -190,7 +190,7 @@ fn output(place: &Place, best: Newest, stopped: Option<StopReason>, started: Ins
         content.push_str("\n(The search ran out of time; there may be more files.)");
         result["timedOut"] = json!(true);
     }
-    ToolOutput { content: Content::Text(content), is_error: None, result }
+    ToolOutput::new(Content::Text(content), result)
 }
 
 #[cfg(test)]

@@ -330,7 +330,7 @@ fn finish(text: String, mut result: Value, cut: Cut) -> ToolOutput {
     if let Some(offset) = cut.offset {
         fields.insert("appliedOffset".into(), json!(offset));
     }
-    ToolOutput { content: Content::Text(text), is_error: None, result }
+    ToolOutput::new(Content::Text(text), result)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ mod read;
 mod schema;
 mod search;
 mod session;
+mod shape;
 mod stoppable;
 mod structured;
 mod tool;
@@ -45,8 +46,11 @@ pub use notebook_edit::NotebookEdit;
 pub use read::Read;
 pub use schema::{InvalidInput, validate};
 pub use session::{AgentEnd, AgentReport, AgentRequest, DetachedSession, SessionActions};
+pub use shape::{content_of_result, telling_text};
 pub use structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
-pub use tool::{Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput};
+pub use tool::{
+    CallEffects, ChangedLines, Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput,
+};
 pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};
 pub use workspace::{
     AgentPlace, ChildEnvironment, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace,

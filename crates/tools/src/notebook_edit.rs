@@ -311,7 +311,7 @@ fn output(request: &Request<'_>, notebook: &Value, done: Done, before: String, a
     result.insert("notebook_path".into(), json!(request.path));
     result.insert("original_file".into(), json!(before));
     result.insert("updated_file".into(), json!(after));
-    ToolOutput { content: Content::Text(said), is_error: None, result: Value::Object(result) }
+    ToolOutput::new(Content::Text(said), Value::Object(result))
 }
 
 #[cfg(test)]

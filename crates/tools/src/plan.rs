@@ -80,7 +80,7 @@ impl Tool for EnterPlanMode {
             );
             let content = Content::Text(format!("{message}\n\n{HOW_TO_PLAN}"));
             context.session.enter_plan_mode().await;
-            Ok(ToolOutput { content, is_error: None, result: json!({"message": message}) })
+            Ok(ToolOutput::new(content, json!({"message": message})))
         })
     }
 }
@@ -173,7 +173,7 @@ fn approved(input: &Value, file: Option<&Path>) -> Result<ToolOutput, ToolFailur
     if edited {
         result["planWasEdited"] = json!(true);
     }
-    Ok(ToolOutput { content: Content::Text(text), is_error: None, result })
+    Ok(ToolOutput::new(Content::Text(text), result))
 }
 
 /// The plan as it was written; none where there is none.

@@ -90,11 +90,7 @@ impl Tool for StructuredOutput {
         Box::pin(async move {
             match self.faults(input) {
                 Some(faults) => Err(ToolFailure::Failed(faults)),
-                None => Ok(ToolOutput {
-                    content: Content::Text(TAKEN.to_owned()),
-                    is_error: None,
-                    result: json!(TAKEN),
-                }),
+                None => Ok(ToolOutput::new(Content::Text(TAKEN.to_owned()), json!(TAKEN))),
             }
         })
     }

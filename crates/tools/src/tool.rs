@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileError, real};
-use crate::{InvalidInput, Limits, PathFilter, SessionActions, Workspace, validate};
+use crate::{InvalidInput, Limits, PathFilter, SessionActions, Shown, Workspace, validate};
 
 /// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
 pub trait Tool: Send + Sync {
@@ -183,8 +183,46 @@ pub struct ToolOutput {
     pub content: Content,
     /// `is_error` of the `tool_result` block: `None` leaves it out, as the reference does for most tools.
     pub is_error: Option<bool>,
-    /// `tool_use_result` on the wire: the structured outcome for programs.
+    /// `tool_use_result` on the wire: the structured outcome for programs. Opaque to the session.
     pub result: Value,
+    /// What of the outcome the session itself goes by.
+    pub effects: CallEffects,
+}
+
+/// What a call has done, as far as the session keeps count of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallEffects {
+    /// The lines of files that it changed.
+    pub changed_lines: ChangedLines,
+    /// Whether the model reads everything that came out, or the rest is in a file.
+    pub shown: Shown,
+}
+
+/// How many lines a change added and removed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChangedLines {
+    /// Lines that were not there before.
+    pub added: u64,
+    /// Lines that are not there any more.
+    pub removed: u64,
+}
+
+impl Default for CallEffects {
+    fn default() -> Self {
+        Self { changed_lines: ChangedLines::default(), shown: Shown::Whole }
+    }
+}
+
+impl ToolOutput {
+    /// An output that says nothing about errors, of a call that changed no file.
+    pub fn new(content: Content, result: Value) -> Self {
+        Self { content, is_error: None, result, effects: CallEffects::default() }
+    }
+
+    /// The same of a call that changed lines of a file.
+    pub(crate) fn changing(self, changed_lines: ChangedLines) -> Self {
+        Self { effects: CallEffects { changed_lines, ..self.effects }, ..self }
+    }
 }
 
 /// Content of a `tool_result` block.

@@ -13,13 +13,15 @@ use serde_json::{Value, json};
 
 use crate::files::FileError;
 use crate::files::open::Stamp;
-use crate::files::patch::structured_patch;
+use crate::files::patch::{changed_lines, structured_patch};
 use crate::files::real::Parents;
 use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
 use crate::stoppable::{self, Stop};
-use crate::{Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{
+    ChangedLines, Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput,
+};
 
 /// The Write tool.
 #[derive(Debug, Default)]
@@ -170,14 +172,18 @@ fn output(path: &str, content: &str, before: Before) -> ToolOutput {
         Some(original) => structured_patch(original, &content.replace("\r\n", "\n")),
         None => Vec::new(),
     };
+    let changed = match kind {
+        // A new file has no difference to anything: all of it is new.
+        "create" => ChangedLines { added: content.lines().count() as u64, removed: 0 },
+        _ => changed_lines(&patch),
+    };
     let said = match kind {
         "create" => format!("File created successfully at: {path}"),
         _ => format!("The file {path} has been updated successfully."),
     };
-    ToolOutput {
-        content: Content::Text(said + STATE_IS_CURRENT),
-        is_error: None,
-        result: json!({
+    ToolOutput::new(
+        Content::Text(said + STATE_IS_CURRENT),
+        json!({
             "type": kind,
             "filePath": path,
             "content": content,
@@ -185,7 +191,8 @@ fn output(path: &str, content: &str, before: Before) -> ToolOutput {
             "originalFile": original,
             "userModified": false,
         }),
-    }
+    )
+    .changing(changed)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lathe_permissions::DescribedCall;
-use lathe_protocol::{PermissionDenial, ToolResultMeta};
+use lathe_protocol::{ContentBlock, PermissionDenial, ToolResultMeta};
 use lathe_tools::{InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput};
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -19,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 use crate::call::permit::{Permitted, permit};
 use crate::call::siblings::{self, Siblings};
 use crate::hooks;
-use crate::record::answer::UNPARSED_INPUT;
+use crate::record::answer::UnparsedInput;
 use crate::record::bound::Bounds;
-use crate::record::tool_call::{Answered, CallEnd, DescribedInput, ToolCall, content_value};
+use crate::record::tool_call::{Answered, CallEnd, DescribedInput, ToolCall};
+use crate::record::tool_result::ToolResult;
 use crate::state::agent::AgentHandle;
 
 /// A call whose input has been looked over, and the tool that will carry it out.
@@ -56,9 +57,8 @@ impl PreparedCall {
 
 /// The input in the tool's own form, with numbers out of numeric strings and defaults filled in.
 fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, Refused> {
-    if let Some(unparsed) = input.get(UNPARSED_INPUT) {
-        let raw = unparsed["raw"].as_str().unwrap_or("");
-        return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), raw)));
+    if let Some(raw) = UnparsedInput::raw(input) {
+        return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), &raw)));
     }
     tool.fit(input.clone()).map_err(Refused::Schema)
 }
@@ -67,32 +67,28 @@ fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, Refused> {
 pub struct FinishedBlock {
     /// As it is shown and kept: the input of a call in the tool's own form. Anything that does not fit its schema
     /// stays as it came.
-    pub block: Value,
+    pub block: ContentBlock,
     call: Option<PreparedCall>,
 }
 
 impl FinishedBlock {
     /// Reads a block. A name that the host gave to a tool stands for that tool.
-    pub fn new(agent: &AgentHandle, mut block: Value) -> Self {
-        if block["type"] != "tool_use" {
-            return Self { block, call: None };
-        }
-        let text = |key: &str| block[key].as_str().unwrap_or("").to_owned();
-        let written = text("name");
-        let name = agent.session.introduction().tool(&written).to_owned();
-        let is_own_name = name == written;
+    pub fn new(agent: &AgentHandle, mut block: ContentBlock) -> Self {
+        let Some(written) = block.as_tool_use() else { return Self { block, call: None } };
+        let name = agent.session.introduction().tool(written.name).to_owned();
+        let is_own_name = name == written.name;
         let call = ToolCall {
-            id: text("id"),
+            id: written.id.to_owned(),
             name,
-            input: block["input"].clone(),
+            input: written.input.clone(),
             description: DescribedCall::unknown(),
             // Known once the block has been written down.
             assistant_uuid: String::new(),
         };
         let prepared = PreparedCall::new(agent, call);
         // Under a name of the host's, a call is shown as the model wrote it.
-        if let Some(shown) = block.get_mut("input").filter(|_| is_own_name) {
-            shown.clone_from(&prepared.call.input);
+        if is_own_name && !prepared.call.input.is_null() {
+            block.set_input(prepared.call.input.clone());
         }
         Self { block, call: Some(prepared) }
     }
@@ -261,7 +257,7 @@ pub async fn execute(
     if let Ok(output) = &outcome {
         note_shown_file(agent, &call.description, &cwd, output);
         // Counted here because a bounded result may lack lines.
-        agent.session.totals().add_changes(&output.result);
+        agent.session.totals().add_changes(output.effects.changed_lines);
     }
     agent.session.totals().add_tool_time(duration_ms);
     let bounds = Bounds::of_call(tool.as_ref(), &context);
@@ -276,7 +272,7 @@ pub async fn execute(
 /// A command that did nothing but show a file has read it for the model.
 fn note_shown_file(agent: &AgentHandle, call: &DescribedCall, cwd: &Path, output: &ToolOutput) {
     let Some(file) = call.shown_file(cwd) else { return };
-    let all_of_it = file.whole && output.result["persistedOutputPath"].is_null();
+    let all_of_it = file.whole && output.effects.shown == Shown::Whole;
     agent.workspace.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
 }
 
@@ -301,11 +297,7 @@ async fn refuse_input(
 }
 
 fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answered {
-    let content = content_value(output.content);
-    let mut block = json!({"tool_use_id": call.id, "type": "tool_result", "content": content});
-    if let Some(is_error) = output.is_error {
-        block["is_error"] = json!(is_error);
-    }
+    let block = ToolResult::of_tool(&call.id, output.content, output.is_error);
     Answered {
         call,
         block,
@@ -372,7 +364,7 @@ pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> Answered {
 }
 
 fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> Answered {
-    let block = json!({"type": "tool_result", "content": content, "is_error": true, "tool_use_id": call.id});
+    let block = ToolResult::error(&call.id, content);
     Answered {
         call,
         block,

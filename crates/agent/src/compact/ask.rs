@@ -8,15 +8,16 @@ use std::time::Instant;
 use futures_util::StreamExt;
 use lathe_models::failure::ApiFailure;
 use lathe_models::{ErrorKind, ModelRequest, WireMessage};
-use lathe_protocol::Role;
 use lathe_protocol::text::first_chars;
-use serde_json::{Value, json};
+use lathe_protocol::{BlockView, ContentBlock, Role};
+use serde_json::Value;
 
 use super::{Trouble, summary};
 use crate::model::attempts::FailedAttempts;
 use crate::model::cut_short;
 use crate::model::request;
 use crate::record::answer::Answer;
+use crate::record::history::blocks_of;
 use crate::turn::Turn;
 use crate::turn::retry::{GaveUp, NextAttempt};
 
@@ -81,7 +82,7 @@ impl Turn<'_> {
     /// The conversation, and behind it the instruction. Everything before the instruction is what the API
     /// has cached, so the breakpoint stays there.
     fn summary_request(&mut self, messages: &[WireMessage], instruction: &str) -> ModelRequest {
-        let block = json!({"type": "text", "text": instruction});
+        let block = ContentBlock::text(instruction);
         let instruction = WireMessage::new(Role::User, &[block]).expect("a text block is an object");
         let mut all = messages.to_vec();
         all.push(instruction.without_breakpoint());
@@ -119,7 +120,7 @@ impl Turn<'_> {
             () = self.cancel.cancelled() => return Err(GaveUp::Interrupted),
             whole = model.complete(request.clone()) => whole.map_err(GaveUp::Failed)?,
         };
-        let answer = Answer::from_complete(&whole.message, whole.request_id);
+        let answer = Answer::from_complete(whole);
         self.count_aside(&answer, began);
         Ok(answer)
     }
@@ -128,7 +129,7 @@ impl Turn<'_> {
     fn count_aside(&mut self, answer: &Answer, began: Instant) {
         let ms = began.elapsed().as_millis() as u64;
         self.stats.api_ms += ms;
-        let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
+        let model = if answer.model.is_empty() { &self.model_id } else { &answer.model };
         let mut totals = self.session.totals();
         totals.add_api_ms(ms);
         totals.add(model, &answer.usage);
@@ -145,9 +146,8 @@ fn read(answer: &Answer) -> Result<String, Trouble> {
         }
         Some(_) | None => {}
     }
-    let of_type = |kind: &'static str| answer.blocks.iter().filter(move |block| block["type"] == kind);
-    let text: String = of_type("text").filter_map(|block| block["text"].as_str()).collect();
-    let calls_tools = of_type("tool_use").next().is_some();
+    let text: String = answer.blocks.iter().filter_map(ContentBlock::as_text).collect();
+    let calls_tools = answer.blocks.iter().any(|block| block.as_tool_use().is_some());
     if text.trim().is_empty() || (calls_tools && !text.contains("<summary>")) {
         return failed("summarization produced empty response");
     }
@@ -165,7 +165,7 @@ fn leave_out_oldest(messages: &mut Vec<WireMessage>) -> bool {
         fits
     });
     let Some(cut) = cut.filter(|cut| cut + 1 < messages.len()) else { return false };
-    let note: Value = json!({"type": "text", "text": summary::LEFT_OUT});
+    let note = ContentBlock::text(summary::LEFT_OUT);
     let Ok(note) = WireMessage::new(Role::User, &[note]) else { return false };
     messages.splice(..cut, [note]);
     true
@@ -176,11 +176,11 @@ fn leave_out_oldest(messages: &mut Vec<WireMessage>) -> bool {
 fn shorten_longest(messages: &mut [WireMessage]) -> bool {
     let mut shortened = false;
     for message in messages.iter_mut().filter(|message| message.role() == Role::User) {
-        let Ok(mut parsed) = serde_json::from_slice::<Value>(message.bytes()) else { continue };
-        if !shorten(&mut parsed["content"]) {
+        let mut blocks = blocks_of(message);
+        // Counted, because none may be passed over when one was found.
+        if blocks.iter_mut().map(shorten_block).filter(|shortened| *shortened).count() == 0 {
             continue;
         }
-        let blocks = parsed["content"].as_array().cloned().unwrap_or_default();
         if let Ok(shorter) = WireMessage::new(Role::User, &blocks) {
             (*message, shortened) = (shorter, true);
         }
@@ -188,41 +188,64 @@ fn shorten_longest(messages: &mut [WireMessage]) -> bool {
     shortened
 }
 
-/// Shortens a content: a text, or blocks. Says whether there was anything to shorten.
-fn shorten(content: &mut Value) -> bool {
-    match content {
-        Value::String(text) => {
-            let kept = first_chars(text, SHORTENED_CHARS).len();
-            let is_long = kept < text.len() && !text.ends_with(summary::REST_LEFT_OUT);
-            if is_long {
-                text.truncate(kept);
-                text.push_str(summary::REST_LEFT_OUT);
+/// Shortens a block. Says whether there was anything to shorten.
+fn shorten_block(block: &mut ContentBlock) -> bool {
+    match block.view() {
+        BlockView::Text(text) => match shorter(text) {
+            Some(text) => {
+                block.set_text(text);
+                true
             }
-            is_long
+            None => false,
+        },
+        BlockView::ToolResult(_) => block.result_content_mut().is_some_and(shorten_content),
+        BlockView::Image(_) | BlockView::Document(_) => {
+            *block = ContentBlock::text(summary::PICTURE_LEFT_OUT);
+            true
         }
-        // Counted, because none may be passed over when one was found.
+        BlockView::Thinking(_)
+        | BlockView::RedactedThinking
+        | BlockView::ToolUse(_)
+        | BlockView::ServerToolUse(_)
+        | BlockView::McpToolUse(_)
+        | BlockView::Unknown => false,
+    }
+}
+
+/// Shortens the content of a result: a text, or blocks.
+fn shorten_content(content: &mut Value) -> bool {
+    match content {
+        Value::String(text) => match shorter(text) {
+            Some(shorter) => {
+                *text = shorter;
+                true
+            }
+            None => false,
+        },
         Value::Array(blocks) => {
-            blocks.iter_mut().map(shorten_block).filter(|shortened| *shortened).count() > 0
+            let shorten = |value: &mut Value| {
+                let mut block = ContentBlock::from(value.take());
+                let shortened = shorten_block(&mut block);
+                *value = block.into_value();
+                shortened
+            };
+            blocks.iter_mut().map(shorten).filter(|shortened| *shortened).count() > 0
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => false,
     }
 }
 
-fn shorten_block(block: &mut Value) -> bool {
-    match block["type"].as_str() {
-        Some("text") => shorten(&mut block["text"]),
-        Some("tool_result") => shorten(&mut block["content"]),
-        Some("image" | "document") => {
-            *block = json!({"type": "text", "text": summary::PICTURE_LEFT_OUT});
-            true
-        }
-        Some(_) | None => false,
-    }
+/// The beginning of a text that is too long, and was not cut before.
+fn shorter(text: &str) -> Option<String> {
+    let kept = first_chars(text, SHORTENED_CHARS);
+    let is_long = kept.len() < text.len() && !text.ends_with(summary::REST_LEFT_OUT);
+    is_long.then(|| format!("{kept}{}", summary::REST_LEFT_OUT))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn message(role: Role, text: &str) -> WireMessage {
         WireMessage::new(role, &[json!({"type": "text", "text": text})]).unwrap()

@@ -3,11 +3,11 @@
 
 use std::time::Instant;
 
+use lathe_protocol::ContentBlock;
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedMessages, PreservedSegment};
 use lathe_protocol::text::first_chars;
 use lathe_settings::memory::{LoadReason, Memory as MemoryFiles};
-use serde_json::{Value, json};
 
 use super::restore::Restored;
 use super::summary::{self, Wording};
@@ -56,11 +56,8 @@ impl Turn<'_> {
     ) -> Result<Head, Trouble> {
         let trigger = cause.trigger();
         let todos = self.agent.compaction.todos.clone();
-        let restored = Restored::collect(
-            &self.agent.handle,
-            todos.as_ref(),
-            RESTORED_TOKENS.min(self.limits().threshold / 10),
-        );
+        let restored =
+            Restored::collect(&self.agent.handle, todos, RESTORED_TOKENS.min(self.limits().threshold / 10));
         let memory =
             self.agent.instructions.read_again(LoadReason::Compact, self.agent.handle.session.read_check());
         let preamble = memory.as_ref().and_then(preamble_of);
@@ -74,8 +71,7 @@ impl Turn<'_> {
         {
             let text = self.replacement(summary, wording, trigger, tail);
             let texts = [preamble.clone(), Some(text.clone()), restored.text.clone()];
-            let blocks: Vec<Value> =
-                texts.into_iter().flatten().map(|text| json!({"type": "text", "text": text})).collect();
+            let blocks: Vec<ContentBlock> = texts.into_iter().flatten().map(ContentBlock::text).collect();
             let new = blocks.iter().map(block_tokens).sum::<u64>() + self.agent.history.tokens_from(tail);
             let shrinks = match cause {
                 // Nothing was full: like is compared with like.
@@ -104,7 +100,7 @@ impl Turn<'_> {
         let mut notes: Vec<String> = new.head.restored.text.iter().cloned().collect();
         if !new.notes.is_empty() {
             let note = system_reminder(&new.notes.join("\n"));
-            blocks.push(json!({"type": "text", "text": note}));
+            blocks.push(ContentBlock::text(note.as_str()));
             notes.push(note);
         }
         let memory = &mut self.agent.compaction.memory;
@@ -172,7 +168,7 @@ fn write_down(agent: &mut Agent, mut told: Told, tail: &Tail, notes: &[String]) 
 pub(super) struct Head {
     /// The summary and the words around it.
     text: String,
-    blocks: Vec<Value>,
+    blocks: Vec<ContentBlock>,
     restored: Restored,
     /// The memory files as they are now.
     memory: Option<MemoryFiles>,

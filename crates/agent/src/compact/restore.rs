@@ -2,12 +2,13 @@
 //! now, and the list of things to do. A file that may not be read (any more) stays out.
 
 use lathe_models::WireMessage;
+use lathe_protocol::ContentBlock;
 use lathe_protocol::reminder::system_reminder;
 use lathe_tools::{Shown, TODO_LIST_TOOL};
-use serde_json::Value;
 
-use super::summary::todo_text;
+use super::summary::TodoList;
 use crate::record::estimate::{BYTES_PER_TOKEN, text_tokens};
+use crate::record::history::blocks_of;
 use crate::state::agent::AgentHandle;
 
 /// Files that come back.
@@ -25,9 +26,9 @@ pub(super) struct Restored {
 
 impl Restored {
     /// Reads the files that were at hand last. All together they take `max_tokens` at most.
-    pub fn collect(agent: &AgentHandle, todos: Option<&Value>, max_tokens: u64) -> Self {
+    pub fn collect(agent: &AgentHandle, todos: Option<String>, max_tokens: u64) -> Self {
         let mut restored = Self::default();
-        let mut parts: Vec<String> = todos.and_then(todo_text).into_iter().collect();
+        let mut parts: Vec<String> = todos.into_iter().collect();
         let mut left = max_tokens;
         for path in agent.workspace.place().files_read.recent(MAX_FILES) {
             let bytes = left.min(FILE_TOKENS) * BYTES_PER_TOKEN;
@@ -60,13 +61,14 @@ impl Restored {
 }
 
 /// The list of things to do that was written last, if one was.
-pub(super) fn last_todos(messages: &[WireMessage]) -> Option<Value> {
+pub(super) fn last_todos(messages: &[WireMessage]) -> Option<TodoList> {
     let mark = format!("\"{TODO_LIST_TOOL}\"").into_bytes();
     let holds = |message: &&WireMessage| message.bytes().windows(mark.len()).any(|window| window == mark);
     let message = messages.iter().rev().find(holds)?;
-    let mut message: Value = serde_json::from_slice(message.bytes()).ok()?;
-    let call = message["content"].as_array_mut()?.iter_mut().rev().find(|b| b["name"] == TODO_LIST_TOOL)?;
-    Some(call["input"]["todos"].take())
+    let blocks = blocks_of(message);
+    let mut calls = blocks.iter().rev().filter_map(ContentBlock::as_tool_use);
+    let call = calls.find(|call| call.name == TODO_LIST_TOOL)?;
+    Some(TodoList::of_call(call.input))
 }
 
 #[cfg(test)]
@@ -83,7 +85,8 @@ mod tests {
         };
         let talk = WireMessage::new(Role::User, &[json!({"type": "text", "text": "TodoWrite?"})]).unwrap();
         let messages = [list("old"), talk.clone(), list("new"), talk.clone()];
-        assert_eq!(last_todos(&messages), Some(json!([{"content": "new"}])));
-        assert_eq!(last_todos(&[talk]), None);
+        let text = last_todos(&messages).unwrap().text().unwrap();
+        assert!(text.ends_with("- [pending] new"), "{text}");
+        assert!(last_todos(&[talk]).is_none());
     }
 }

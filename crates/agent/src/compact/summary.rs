@@ -1,6 +1,7 @@
 //! The words around a summary: what the model is asked for, what of its answer counts, and what stands in
 //! the conversation in place of what was said.
 
+use serde::Deserialize;
 use serde_json::Value;
 
 /// What a summary is asked with. It stands behind the conversation as a message of the user's side.
@@ -99,15 +100,34 @@ pub(super) fn replacement(summary: &str, wording: Wording, transcript: Option<&s
     text
 }
 
-/// A list of things to do, as the model wrote it down.
-pub(super) fn todo_text(todos: &Value) -> Option<String> {
-    let items = todos.as_array().filter(|items| !items.is_empty())?;
-    let line = |item: &Value| {
-        let status = item["status"].as_str().unwrap_or("pending");
-        Some(format!("- [{status}] {}", item["content"].as_str()?))
-    };
-    let lines: Vec<String> = items.iter().filter_map(line).collect();
-    (!lines.is_empty()).then(|| format!("The to-do list as it stands:\n{}", lines.join("\n")))
+/// A list of things to do, as the model wrote it down in the input of a call.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct TodoList {
+    #[serde(default)]
+    todos: Vec<TodoItem>,
+}
+
+#[derive(Debug, Deserialize)]
+struct TodoItem {
+    content: Option<String>,
+    status: Option<String>,
+}
+
+impl TodoList {
+    /// The list in an input; an input that holds none is an empty list.
+    pub fn of_call(input: &Value) -> Self {
+        Self::deserialize(input).unwrap_or_default()
+    }
+
+    /// The list as the model reads it again, if there is anything on it.
+    pub fn text(&self) -> Option<String> {
+        let line = |item: &TodoItem| {
+            let status = item.status.as_deref().unwrap_or("pending");
+            Some(format!("- [{status}] {}", item.content.as_deref()?))
+        };
+        let lines: Vec<String> = self.todos.iter().filter_map(line).collect();
+        (!lines.is_empty()).then(|| format!("The to-do list as it stands:\n{}", lines.join("\n")))
+    }
 }
 
 #[cfg(test)]
@@ -151,8 +171,9 @@ mod tests {
     #[test]
     fn todos_are_listed() {
         let todos = json!([{"content": "wash", "status": "completed"}, {"content": "dry"}, {"odd": 1}]);
-        let text = todo_text(&todos).unwrap();
+        let text = TodoList::of_call(&json!({ "todos": todos })).text().unwrap();
         assert!(text.ends_with("- [completed] wash\n- [pending] dry"), "{text}");
-        assert_eq!(todo_text(&json!([])), None);
+        assert_eq!(TodoList::of_call(&json!({"todos": []})).text(), None);
+        assert_eq!(TodoList::of_call(&json!("no list")).text(), None);
     }
 }

@@ -9,13 +9,13 @@ use lathe_protocol::hooks::{
     PostToolUseInput, PreToolUseInput,
 };
 use lathe_protocol::{CallSubject, HookEvent};
-use lathe_tools::{Content, ToolOutput};
+use lathe_tools::{ToolOutput, content_of_result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::hooks::AboutCall;
 use crate::record::bound::Bounds;
-use crate::record::tool_call::{Answered, DescribedInput, ToolCall, content_value};
+use crate::record::tool_call::{Answered, DescribedInput, ToolCall};
 use crate::state::agent::AgentHandle;
 
 /// What hooks add to the answer of a call, whatever becomes of it.
@@ -94,7 +94,7 @@ pub async fn after(
     duration_ms: u64,
     cancel: &CancellationToken,
 ) -> Answered {
-    let failed = answered.block["is_error"] == true;
+    let failed = answered.block.is_error();
     let heard = if failed { HookEvent::PostToolUseFailure } else { HookEvent::PostToolUse };
     if !agent.session.listens(&heard) {
         return answered;
@@ -105,7 +105,7 @@ pub async fn after(
             tool_name: call.name.clone(),
             tool_input: call.input.clone(),
             tool_use_id: call.id.clone(),
-            error: answered.block["content"].as_str().unwrap_or("").to_owned(),
+            error: answered.block.plain_text().to_owned(),
             is_interrupt: Some(answered.interrupted),
             duration_ms: Some(duration_ms),
             ..PostToolUseFailureInput::default()
@@ -128,10 +128,9 @@ pub async fn after(
     answered.notes.extend(said.notes);
     answered.stops |= said.stops;
     if let Some(change) = outcome.tool_output.filter(|change| may_replace(&answered, change)) {
-        let content = model_content(&change.value);
-        let output = ToolOutput { content, is_error: None, result: change.value };
+        let output = ToolOutput::new(content_of_result(&change.value), change.value);
         let output = bounds.output(output).await;
-        answered.block["content"] = content_value(output.content);
+        answered.block.set_content(output.content);
         answered.result = output.result;
     }
     answered
@@ -165,48 +164,4 @@ fn may_replace(answered: &Answered, change: &ToolOutputChange) -> bool {
         _ => false,
     };
     for_this_tool && has_shape
-}
-
-/// What the model reads of a structured output that a hook wrote.
-fn model_content(output: &Value) -> Content {
-    let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
-    match output {
-        Value::Object(fields) if fields.contains_key("stdout") => {
-            let parts = [text(&output["stdout"]), text(&output["stderr"])];
-            let parts: Vec<&str> =
-                parts.iter().map(|part| part.trim_end()).filter(|part| !part.is_empty()).collect();
-            Content::Text(parts.join("\n"))
-        }
-        Value::Object(_) if output["file"]["content"].is_string() => {
-            let first = output["file"]["startLine"].as_u64().unwrap_or(1);
-            let content = text(&output["file"]["content"]);
-            let lines = (first..).zip(content.split('\n')).map(|(number, line)| format!("{number}\t{line}"));
-            Content::Text(lines.collect::<Vec<_>>().join("\n"))
-        }
-        Value::Array(blocks) => Content::Blocks(blocks.clone()),
-        Value::String(text) => Content::Text(text.clone()),
-        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {
-            Content::Text(output.to_string())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn outputs_read_as_their_tools_write_them() {
-        for (output, text) in [
-            (json!({"stdout": "a\n", "stderr": ""}), "a"),
-            (json!({"stdout": "a", "stderr": "b"}), "a\nb"),
-            (json!({"type": "text", "file": {"content": "x\ny", "startLine": 7}}), "7\tx\n8\ty"),
-            (json!("words"), "words"),
-            (json!({"filenames": ["a"]}), r#"{"filenames":["a"]}"#),
-        ] {
-            assert_eq!(model_content(&output), Content::Text(text.to_owned()), "{output}");
-        }
-    }
 }

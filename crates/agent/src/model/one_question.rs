@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use lathe_models::{ModelError, ModelRequest};
-use lathe_protocol::Outbound;
+use lathe_protocol::{ContentBlock, Outbound};
 
 use crate::model::attempts::{AfterFailure, Alternatives, FailedAttempts};
 use crate::model::cut_short;
@@ -52,7 +52,7 @@ impl SessionServices {
         if !paid.answer.complete {
             return Err(cut_short());
         }
-        let texts = paid.answer.blocks.iter().filter_map(|block| block["text"].as_str());
+        let texts = paid.answer.blocks.iter().filter_map(ContentBlock::as_text);
         Ok(texts.collect::<Vec<_>>().join("\n\n"))
     }
 }
@@ -66,7 +66,7 @@ struct Paid<'a> {
 
 impl Drop for Paid<'_> {
     fn drop(&mut self) {
-        let model = if self.answer.model().is_empty() { self.model } else { self.answer.model() };
+        let model = if self.answer.model.is_empty() { self.model } else { &self.answer.model };
         self.session.totals().add(model, &self.answer.usage);
     }
 }

@@ -3,18 +3,47 @@
 
 use std::collections::BTreeMap;
 
-use lathe_models::{ContentDelta, StreamEvent};
-use lathe_protocol::Usage;
-use serde_json::{Map, Value, json};
+use lathe_models::{AnswerMessage, CompleteMessage, ContentDelta, StreamEvent};
+use lathe_protocol::content::BlockView;
+use lathe_protocol::{ContentBlock, Usage};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-/// What the input of a call is kept under when it is no JSON object.
-pub const UNPARSED_INPUT: &str = "__unparsedToolInput";
+/// The input of a call that is no JSON object. It is kept under a name of its own, so that the call can be refused
+/// with the text the model sent.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct UnparsedInput {
+    #[serde(rename = "__unparsedToolInput")]
+    kept: UnparsedText,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct UnparsedText {
+    #[serde(default)]
+    raw: String,
+    #[serde(default)]
+    len: usize,
+}
+
+impl UnparsedInput {
+    /// What the model sent, if this input is one of these.
+    pub fn raw(input: &Value) -> Option<String> {
+        Self::deserialize(input).ok().map(|unparsed| unparsed.kept.raw)
+    }
+
+    /// The input that stands for such a text.
+    fn input(raw: &str) -> Value {
+        json!(Self { kept: UnparsedText { raw: raw.to_owned(), len: raw.len() } })
+    }
+}
 
 /// What has arrived of one answer.
 #[derive(Debug, Default)]
 pub struct Answer {
-    /// The `message` of `message_start`: id, model and whatever else the API put there.
-    pub head: Map<String, Value>,
+    /// The API's id of the message.
+    pub id: String,
+    /// The model that answered.
+    pub model: String,
     /// Usage at the start: what frames of single blocks carry.
     pub first_usage: Usage,
     /// Usage so far: final after `message_delta`.
@@ -23,17 +52,17 @@ pub struct Answer {
     /// The API's id of the request.
     pub request_id: Option<String>,
     /// Finished blocks in order.
-    pub blocks: Vec<Value>,
+    pub blocks: Vec<ContentBlock>,
     /// Blocks still growing, by index.
     open: BTreeMap<usize, OpenBlock>,
     /// Whether `message_stop` was seen.
     pub complete: bool,
 }
 
-/// A block that is still growing.
-#[derive(Debug)]
+/// A block that is still growing: as it began, and what has come for each of its fields since.
+#[derive(Debug, Default)]
 struct OpenBlock {
-    block: Map<String, Value>,
+    block: ContentBlock,
     text: String,
     thinking: String,
     signature: String,
@@ -42,12 +71,13 @@ struct OpenBlock {
 
 impl Answer {
     /// Takes one event in. A block that it finished is returned, and kept in `blocks`.
-    pub fn fold(&mut self, event: &StreamEvent) -> Option<Value> {
+    pub fn fold(&mut self, event: &StreamEvent) -> Option<ContentBlock> {
         match event {
-            StreamEvent::MessageStart { message, usage } => {
-                self.head = message.as_object().cloned().unwrap_or_default();
-                self.first_usage = usage.clone();
-                self.usage = usage.clone();
+            StreamEvent::MessageStart(message) => {
+                self.id.clone_from(&message.id);
+                self.model.clone_from(&message.model);
+                self.first_usage = message.usage.clone();
+                self.usage = message.usage.clone();
                 None
             }
             StreamEvent::ContentBlockStart { index, block } => {
@@ -65,11 +95,10 @@ impl Answer {
                 self.blocks.push(block.clone());
                 Some(block)
             }
-            StreamEvent::MessageDelta { stop_reason, stop_sequence, usage } => {
+            StreamEvent::MessageDelta { stop_reason, stop_sequence: _, usage } => {
                 if stop_reason.is_some() {
                     self.stop_reason.clone_from(stop_reason);
                 }
-                self.head.insert("stop_sequence".into(), json!(stop_sequence));
                 if let Some(usage) = usage {
                     merge_usage(&mut self.usage, usage);
                 }
@@ -84,23 +113,23 @@ impl Answer {
     }
 
     /// A whole answer that was not streamed.
-    pub fn from_complete(message: &Value, request_id: Option<String>) -> Self {
-        let head = message.as_object().cloned().unwrap_or_default();
-        let usage = lathe_models::event::usage_of(&message["usage"]).unwrap_or_default();
+    pub fn from_complete(whole: CompleteMessage) -> Self {
+        let AnswerMessage { id, model, blocks, stop_reason, usage } = whole.read();
         Self {
-            blocks: message["content"].as_array().cloned().unwrap_or_default(),
-            stop_reason: message["stop_reason"].as_str().map(str::to_owned),
+            id,
+            model,
             first_usage: usage.result_shape(),
             usage,
-            head,
-            request_id,
+            stop_reason,
+            request_id: whole.request_id,
+            blocks,
             open: BTreeMap::new(),
             complete: true,
         }
     }
 
     /// Puts another form of the last finished block in its place.
-    pub fn replace_last(&mut self, block: &Value) {
+    pub fn replace_last(&mut self, block: &ContentBlock) {
         if let Some(last) = self.blocks.last_mut() {
             last.clone_from(block);
         }
@@ -121,9 +150,7 @@ impl Answer {
     /// Whether something was handed out that cannot be taken back: text that was shown, or a tool that
     /// may have started. Such an answer is never asked for a second time.
     pub fn is_committed(&self) -> bool {
-        self.blocks
-            .iter()
-            .any(|block| !matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking")))
+        self.blocks.iter().any(|block| !block.is_thinking())
     }
 
     /// Whether all of it is here. The last event says nothing new: a stream that breaks between the reason why the
@@ -134,42 +161,45 @@ impl Answer {
 
     /// Whether its last block is a call whose input breaks off.
     pub fn ends_in_half_a_call(&self) -> bool {
-        self.blocks
-            .last()
-            .is_some_and(|block| block["type"] == "tool_use" && block["input"].get(UNPARSED_INPUT).is_some())
+        let last = self.blocks.last().and_then(ContentBlock::as_tool_use);
+        last.is_some_and(|call| UnparsedInput::raw(call.input).is_some())
     }
 
     /// Whether a person sees anything of it.
     pub fn is_visible(&self) -> bool {
-        self.blocks.iter().any(|block| match block["type"].as_str() {
-            Some("text") => block["text"].as_str().is_some_and(|text| !text.trim().is_empty()),
-            Some("thinking" | "redacted_thinking") | None => false,
-            Some(_) => true,
+        self.blocks.iter().any(|block| match block.view() {
+            BlockView::Text(text) => !text.trim().is_empty(),
+            BlockView::Thinking(_) | BlockView::RedactedThinking => false,
+            BlockView::ToolUse(_)
+            | BlockView::ServerToolUse(_)
+            | BlockView::McpToolUse(_)
+            | BlockView::ToolResult(_)
+            | BlockView::Image(_)
+            | BlockView::Document(_) => true,
+            BlockView::Unknown => !block.tag().is_empty(),
         })
-    }
-
-    /// The API's id of the message.
-    pub fn id(&self) -> &str {
-        self.head.get("id").and_then(Value::as_str).unwrap_or("")
-    }
-
-    /// The model that answered.
-    pub fn model(&self) -> &str {
-        self.head.get("model").and_then(Value::as_str).unwrap_or("")
     }
 }
 
 impl OpenBlock {
-    fn new(block: &Value) -> Self {
-        let block = block.as_object().cloned().unwrap_or_default();
-        let text = |key: &str| block.get(key).and_then(Value::as_str).unwrap_or("").to_owned();
-        Self {
-            text: text("text"),
-            thinking: text("thinking"),
-            signature: text("signature"),
-            json: String::new(),
-            block,
+    fn new(block: &ContentBlock) -> Self {
+        let mut open = Self { block: block.clone(), ..Self::default() };
+        match block.view() {
+            BlockView::Text(text) => open.text = text.to_owned(),
+            BlockView::Thinking(thinking) => {
+                open.thinking = thinking.text.to_owned();
+                open.signature = thinking.signature.to_owned();
+            }
+            BlockView::RedactedThinking
+            | BlockView::ToolUse(_)
+            | BlockView::ServerToolUse(_)
+            | BlockView::McpToolUse(_)
+            | BlockView::ToolResult(_)
+            | BlockView::Image(_)
+            | BlockView::Document(_)
+            | BlockView::Unknown => {}
         }
+        open
     }
 
     fn grow(&mut self, delta: &ContentDelta) {
@@ -182,35 +212,34 @@ impl OpenBlock {
         }
     }
 
-    fn finish(mut self) -> Value {
-        match self.block.get("type").and_then(Value::as_str) {
-            Some("text") => {
-                self.block.insert("text".into(), self.text.into());
-            }
-            Some("thinking") => {
-                self.block.insert("thinking".into(), self.thinking.into());
-                self.block.insert("signature".into(), self.signature.into());
-            }
-            Some("tool_use" | "server_tool_use" | "mcp_tool_use") => {
-                if let Some(input) = read_input(&self.json) {
-                    self.block.insert("input".into(), input);
+    fn finish(self) -> ContentBlock {
+        let Self { mut block, text, thinking, signature, json } = self;
+        match block.view() {
+            BlockView::Text(_) => block.set_text(text),
+            BlockView::Thinking(_) => block.set_thinking(thinking, signature),
+            BlockView::ToolUse(_) | BlockView::ServerToolUse(_) | BlockView::McpToolUse(_) => {
+                if let Some(input) = read_input(&json) {
+                    block.set_input(input);
                 }
             }
-            Some(_) | None => {}
+            BlockView::RedactedThinking
+            | BlockView::ToolResult(_)
+            | BlockView::Image(_)
+            | BlockView::Document(_)
+            | BlockView::Unknown => {}
         }
-        Value::Object(self.block)
+        block
     }
 }
 
-/// The streamed input of a tool call; none when nothing was streamed. What is not a JSON object is kept
-/// under a name of its own, so that the call can be refused with the text the model sent.
+/// The streamed input of a tool call; none when nothing was streamed.
 fn read_input(json: &str) -> Option<Value> {
     if json.is_empty() {
         return None;
     }
     match serde_json::from_str::<Value>(json) {
         Ok(value @ Value::Object(_)) => Some(value),
-        Ok(_) | Err(_) => Some(json!({UNPARSED_INPUT: {"raw": json, "len": json.len()}})),
+        Ok(_) | Err(_) => Some(UnparsedInput::input(json)),
     }
 }
 
@@ -235,7 +264,7 @@ mod tests {
     use super::*;
     use lathe_models::ModelEvent;
 
-    fn fold_all(events: &[Value]) -> (Answer, Vec<Value>) {
+    fn fold_all(events: &[Value]) -> (Answer, Vec<ContentBlock>) {
         let mut answer = Answer::default();
         let blocks =
             events.iter().filter_map(|event| answer.fold(&ModelEvent::parse(event.clone()).event)).collect();
@@ -266,6 +295,7 @@ mod tests {
                 json!({"type":"tool_use","id":"t","name":"Bash","input":{"command":"ls"}}),
                 json!({"type":"brand_new","x":1}),
             ]
+            .map(ContentBlock::from)
         );
         assert_eq!(answer.blocks, blocks);
         assert!(answer.complete);
@@ -280,7 +310,8 @@ mod tests {
         let raw = "{\"file_path\": \"/etc/ho";
         let kept = json!({"__unparsedToolInput": {"raw": raw, "len": 22}});
         assert_eq!(read_input(raw), Some(kept));
-        assert!(read_input("[1]").unwrap()["__unparsedToolInput"].is_object());
+        assert_eq!(UnparsedInput::raw(&read_input("[1]").unwrap()).as_deref(), Some("[1]"));
+        assert_eq!(UnparsedInput::raw(&json!({"command": "ls"})), None);
     }
 
     #[test]

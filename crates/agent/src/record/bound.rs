@@ -15,6 +15,7 @@ mod value;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use lathe_protocol::content::{BlockView, SourceView, tag_of};
 use lathe_protocol::text::first_chars;
 use lathe_tools::persisted::{
     self, FileKind, ResultFolder, ResultSaver, SavedResult, both_ends, human_size, shown_in_place,
@@ -23,7 +24,8 @@ use lathe_tools::{Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailu
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::record::estimate::{BYTES_PER_TOKEN, block_tokens, text_tokens};
+use crate::record::estimate::{BYTES_PER_TOKEN, text_tokens, value_tokens};
+use crate::record::tool_result::content_value;
 
 /// Bytes of base64 that the API takes for one picture.
 const IMAGE_BYTES: usize = 5 << 20;
@@ -137,14 +139,14 @@ fn bounded(output: &ToolOutput, limits: ResultLimits, saver: &ResultSaver<'_>) -
     let result = if value::fits(&output.result, limits.value_chars) {
         output.result.clone()
     } else if is_same(&output.content, &output.result) {
-        crate::record::tool_call::content_value(content.clone())
+        content_value(content.clone())
     } else {
         let saved = saver.save(FileKind::ValueJson, |out| {
             serde_json::to_writer(out, &output.result).map_err(io::Error::from)
         });
         value::cut_to_fit(&output.result, limits.value_chars, &saved)
     };
-    ToolOutput { content, is_error: output.is_error, result }
+    ToolOutput { content, is_error: output.is_error, result, effects: output.effects }
 }
 
 /// A file that was to be written, or why it was not.
@@ -187,7 +189,7 @@ fn bounded_blocks(blocks: &[Value], limit: TextLimit, saver: &ResultSaver<'_>) -
 /// The pictures among the first blocks, as far as they take no more than half of the limit.
 fn kept_pictures(blocks: &[Value], limit: TextLimit) -> Vec<Value> {
     let (mut cost, mut bytes) = (0, 0);
-    let first = blocks.iter().take(KEPT_BLOCKS).filter(|block| block["type"] == "image");
+    let first = blocks.iter().take(KEPT_BLOCKS).filter(|block| is_image(block));
     first
         .take_while(|block| {
             cost += block_cost(block, limit);
@@ -200,7 +202,7 @@ fn kept_pictures(blocks: &[Value], limit: TextLimit) -> Vec<Value> {
 
 /// What is said in the place of a picture or document that no request could carry.
 fn too_large_medium(block: &Value) -> Option<Value> {
-    let limit = if block["type"] == "image" { IMAGE_BYTES } else { MEDIA_BYTES };
+    let limit = if is_image(block) { IMAGE_BYTES } else { MEDIA_BYTES };
     let size = media_bytes(block);
     (size > limit).then(|| {
         let text = format!(
@@ -214,11 +216,14 @@ fn too_large_medium(block: &Value) -> Option<Value> {
 
 /// A block that is not text, in a few words.
 fn described(block: &Value) -> String {
-    let kind = first_chars(block["type"].as_str().unwrap_or("block"), 40);
-    match (block["source"]["media_type"].as_str(), media_bytes(block)) {
-        (_, 0) => kind.to_owned(),
-        (media, bytes) => {
-            let media = first_chars(media.unwrap_or("unknown type"), 80);
+    let kind = match tag_of(block) {
+        "" => "block",
+        tag => first_chars(tag, 40),
+    };
+    match (SourceView::of(block), media_bytes(block)) {
+        (_, 0) | (None, _) => kind.to_owned(),
+        (Some(source), bytes) => {
+            let media = first_chars(source.media_type.unwrap_or("unknown type"), 80);
             format!("{kind} ({media}, {} as base64)", human_size(bytes as u64))
         }
     }
@@ -226,16 +231,20 @@ fn described(block: &Value) -> String {
 
 /// Bytes of base64 in a block.
 fn media_bytes(block: &Value) -> usize {
-    block["source"]["data"].as_str().map_or(0, str::len)
+    SourceView::of(block).and_then(|source| source.data).map_or(0, str::len)
+}
+
+fn is_image(block: &Value) -> bool {
+    matches!(BlockView::of(block), BlockView::Image(_))
 }
 
 /// The texts of blocks, with a word for each block that is none.
 fn plain_text(blocks: &[Value]) -> String {
     let texts: Vec<String> = blocks
         .iter()
-        .map(|block| match block["text"].as_str() {
-            Some(text) => text.to_owned(),
-            None => format!("[{}]", described(block)),
+        .map(|block| match BlockView::of(block) {
+            BlockView::Text(text) => text.to_owned(),
+            _other => format!("[{}]", described(block)),
         })
         .collect();
     texts.join("\n")
@@ -304,12 +313,12 @@ fn block_cost(block: &Value, limit: TextLimit) -> u64 {
     let chars_beside =
         |most: usize| value::chars(block, most.saturating_add(data)).saturating_sub(data) as u64;
     match (limit, data) {
-        (TextLimit::Tokens(_), 0) => block_tokens(block),
+        (TextLimit::Tokens(_), 0) => value_tokens(block),
         (TextLimit::Tokens(tokens), _) => {
             let most = usize::try_from(tokens.saturating_mul(BYTES_PER_TOKEN)).unwrap_or(usize::MAX);
-            block_tokens(block) + chars_beside(most) / BYTES_PER_TOKEN
+            value_tokens(block) + chars_beside(most) / BYTES_PER_TOKEN
         }
         (TextLimit::Characters(most), 0) => value::chars(block, most) as u64,
-        (TextLimit::Characters(most), _) => block_tokens(block) * BYTES_PER_TOKEN + chars_beside(most),
+        (TextLimit::Characters(most), _) => value_tokens(block) * BYTES_PER_TOKEN + chars_beside(most),
     }
 }

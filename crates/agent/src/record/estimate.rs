@@ -2,6 +2,8 @@
 //! documents by what they usually cost, because their bytes say little. Good enough to decide when to make
 //! room; what a request really took is what the API reports.
 
+use lathe_protocol::ContentBlock;
+use lathe_protocol::content::{BlockView, SourceView};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -23,19 +25,22 @@ pub fn text_tokens(bytes: usize) -> u64 {
 }
 
 /// Tokens of a content block.
-pub fn block_tokens(block: &Value) -> u64 {
-    match block {
+pub fn block_tokens(block: &ContentBlock) -> u64 {
+    value_tokens(block.as_value())
+}
+
+/// Tokens of a block, or of a part of one, that is no typed block. Pictures and documents may stand in it at any depth.
+pub fn value_tokens(value: &Value) -> u64 {
+    match value {
         Value::String(text) => text_tokens(text.len()),
-        Value::Array(parts) => parts.iter().map(block_tokens).sum(),
-        Value::Object(members) => {
-            if let Some(data) = block["source"]["data"].as_str() {
-                return match block["type"].as_str() {
-                    Some("image") => IMAGE_TOKENS,
-                    Some(_) | None => (data.len() as u64).div_ceil(DOCUMENT_BYTES_PER_TOKEN),
-                };
+        Value::Array(parts) => parts.iter().map(value_tokens).sum(),
+        Value::Object(members) => match SourceView::of(value).and_then(|source| source.data) {
+            Some(_) if matches!(BlockView::of(value), BlockView::Image(_)) => IMAGE_TOKENS,
+            Some(data) => (data.len() as u64).div_ceil(DOCUMENT_BYTES_PER_TOKEN),
+            None => {
+                members.iter().map(|(key, value)| 1 + text_tokens(key.len()) / 2 + value_tokens(value)).sum()
             }
-            members.iter().map(|(key, value)| 1 + text_tokens(key.len()) / 2 + block_tokens(value)).sum()
-        }
+        },
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
     }
 }
@@ -44,7 +49,7 @@ pub fn block_tokens(block: &Value) -> u64 {
 pub fn raw_block_tokens(block: &RawValue) -> u64 {
     let text = block.get();
     if text.len() > WORTH_A_LOOK && text.contains("\"base64\"") {
-        return serde_json::from_str::<Value>(text).map_or(0, |block| block_tokens(&block));
+        return serde_json::from_str(text).map_or(0, |block| block_tokens(&block));
     }
     text_tokens(text.len())
 }
@@ -56,15 +61,16 @@ mod tests {
 
     #[test]
     fn text_counts_by_its_length() {
-        let block = json!({"type": "text", "text": "x".repeat(4000)});
+        let block = ContentBlock::text("x".repeat(4000));
         assert!((1000..1020).contains(&block_tokens(&block)), "{}", block_tokens(&block));
     }
 
     #[test]
     fn pictures_count_by_what_they_cost_and_not_by_their_bytes() {
         let image = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A".repeat(1 << 20)}});
-        assert_eq!(block_tokens(&image), IMAGE_TOKENS);
-        let result = json!({"type": "tool_result", "tool_use_id": "t", "content": [image]});
+        assert_eq!(value_tokens(&image), IMAGE_TOKENS);
+        let result: ContentBlock =
+            json!({"type": "tool_result", "tool_use_id": "t", "content": [image]}).into();
         assert!(block_tokens(&result) < 2 * IMAGE_TOKENS);
         let raw = serde_json::value::to_raw_value(&result).unwrap();
         assert_eq!(raw_block_tokens(&raw), block_tokens(&result));

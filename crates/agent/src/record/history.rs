@@ -5,13 +5,15 @@
 //! It also knows how large it is: what the API counted for the last answer, and an estimate of what was
 //! added since. That is what compaction goes by.
 
+#[cfg(test)]
+mod golden;
+
 use lathe_models::WireMessage;
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::text::first_chars;
-use lathe_protocol::{Role, Usage};
+use lathe_protocol::{BlockView, ContentBlock, Role, Usage};
 use lathe_transcript::HistoryMessage;
-use serde::Serialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use crate::record::estimate::{block_tokens, raw_block_tokens};
 
@@ -22,7 +24,7 @@ pub struct History {
     /// What is known of each sealed message, in the same order.
     facts: Vec<MessageFacts>,
     /// Blocks of the user message that goes out with the next request.
-    open: Vec<Value>,
+    open: Vec<ContentBlock>,
     /// The record of the first prompt among them.
     open_record: Option<String>,
     /// Estimate of all of it, what is open included.
@@ -101,7 +103,7 @@ impl History {
     }
 
     /// Adds blocks to the user message that goes out next.
-    pub fn add_user(&mut self, blocks: impl IntoIterator<Item = Value>) {
+    pub fn add_user(&mut self, blocks: impl IntoIterator<Item = ContentBlock>) {
         for block in blocks.into_iter().filter(is_sendable) {
             self.tokens += block_tokens(&block);
             self.open.push(block);
@@ -114,14 +116,14 @@ impl History {
     }
 
     /// Adds the result of an earlier answer's call, which has to come before anything else that is said.
-    pub fn add_result(&mut self, block: Value) {
+    pub fn add_result(&mut self, block: ContentBlock) {
         self.tokens += block_tokens(&block);
         self.open.insert(0, block);
     }
 
     /// Adds a text block to the user message that goes out next.
     pub fn add_user_text(&mut self, text: &str) {
-        self.add_user([json!({"type": "text", "text": text})]);
+        self.add_user([ContentBlock::text(text)]);
     }
 
     /// Adds notes of the runtime, each marked as such, so that nobody takes them for the user's words.
@@ -133,10 +135,10 @@ impl History {
 
     /// Adds a whole answer. One with nothing that can be sent back is left out, and what follows joins
     /// the user message before it.
-    pub fn add_assistant(&mut self, blocks: Vec<Value>) {
-        let mut blocks: Vec<Value> = blocks.into_iter().filter(is_sendable).collect();
+    pub fn add_assistant(&mut self, blocks: Vec<ContentBlock>) {
+        let mut blocks: Vec<ContentBlock> = blocks.into_iter().filter(is_sendable).collect();
         // An answer that got no further than its thinking: the API lets none stand last.
-        while blocks.pop_if(|block| is_thinking(block)).is_some() {}
+        while blocks.pop_if(|block| block.is_thinking()).is_some() {}
         if blocks.is_empty() {
             return;
         }
@@ -210,7 +212,7 @@ impl History {
 
     /// Puts `head` in the place of everything before the tail. What stays keeps its bytes, but for a prompt
     /// right behind the head, which becomes one message with it.
-    pub fn compact(&mut self, head: Vec<Value>, tail: &Tail) {
+    pub fn compact(&mut self, head: Vec<ContentBlock>, tail: &Tail) {
         let mut kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
         let mut kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
         *self = Self::default();
@@ -263,7 +265,7 @@ impl History {
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
             let tokens = open.iter().map(block_tokens).sum();
-            let has_results = open.iter().any(|block| block["type"] == "tool_result");
+            let has_results = open.iter().any(|block| matches!(block.view(), BlockView::ToolResult(_)));
             let record = self.open_record.take().filter(|_| !has_results);
             self.push(Role::User, &open, MessageFacts { tokens, record });
         }
@@ -286,40 +288,37 @@ fn holds_call(message: &WireMessage) -> bool {
 }
 
 /// The blocks of a message.
-fn blocks_of(message: &WireMessage) -> Vec<Value> {
-    let mut message: Value = serde_json::from_slice(message.bytes()).unwrap_or_default();
-    match message["content"].take() {
-        Value::Array(blocks) => blocks,
-        _ => Vec::new(),
+pub fn blocks_of(message: &WireMessage) -> Vec<ContentBlock> {
+    #[derive(Deserialize)]
+    struct Sent {
+        content: Vec<ContentBlock>,
     }
+    serde_json::from_slice::<Sent>(message.bytes()).map(|sent| sent.content).unwrap_or_default()
 }
 
 /// Leaves the beginning of a text that is too long.
-fn shorten(block: &mut Value, most: u64, keep_chars: usize) {
-    if block["type"] == "text" && block_tokens(block) > most {
-        let text = first_chars(block["text"].as_str().unwrap_or_default(), keep_chars);
-        block["text"] = json!(format!(
+fn shorten(block: &mut ContentBlock, most: u64, keep_chars: usize) {
+    let Some(text) = block.as_text() else { return };
+    if block_tokens(block) > most {
+        let text = first_chars(text, keep_chars);
+        block.set_text(format!(
             "{text}\n[The rest of this message is left out: with it the conversation was too long to be sent.]"
         ));
     }
 }
 
-fn is_thinking(block: &Value) -> bool {
-    matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
-}
-
 /// The API refuses empty text blocks, and a block that is no object would break the wire form.
-fn is_sendable(block: &Value) -> bool {
-    match block["type"].as_str() {
-        Some("text") => block["text"].as_str().is_some_and(|text| !text.trim().is_empty()),
-        Some(_) => block.is_object(),
-        None => false,
+fn is_sendable(block: &ContentBlock) -> bool {
+    match block.as_text() {
+        Some(text) => !text.trim().is_empty(),
+        None => !block.tag().is_empty(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn texts(history: &mut History) -> Vec<String> {
         history.messages().iter().map(|m| String::from_utf8_lossy(m.bytes()).into_owned()).collect()
@@ -330,7 +329,7 @@ mod tests {
         let mut history = History::default();
         history.add_user_text("one");
         history.add_user_text("two");
-        history.add_assistant(vec![json!({"type": "text", "text": "three"})]);
+        history.add_assistant(vec![ContentBlock::text("three")]);
         assert_eq!(
             texts(&mut history),
             [
@@ -344,32 +343,32 @@ mod tests {
     fn what_the_api_would_refuse_is_left_out() {
         let mut history = History::default();
         history.add_user_text("one");
-        history.add_assistant(vec![json!({"type": "text", "text": " "})]);
-        history.add_user([json!("no object"), json!({"type": "text", "text": "two"})]);
+        history.add_assistant(vec![ContentBlock::text(" ")]);
+        history.add_user([json!("no object").into(), ContentBlock::text("two")]);
         assert_eq!(texts(&mut history).len(), 1);
     }
 
     #[test]
     fn no_answer_ends_in_thinking() {
-        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
-        let hidden = json!({"type": "redacted_thinking", "data": "x"});
-        let blank = json!({"type": "text", "text": ""});
+        let thinking: ContentBlock = json!({"type": "thinking", "thinking": "hm", "signature": "s"}).into();
+        let hidden: ContentBlock = json!({"type": "redacted_thinking", "data": "x"}).into();
+        let blank = ContentBlock::text("");
         let mut history = History::default();
         history.add_user_text("one");
         history.add_assistant(vec![thinking.clone(), hidden.clone(), blank]);
         history.add_user_text("two");
         assert_eq!(texts(&mut history).len(), 1, "what was only thought is left out");
-        history.add_assistant(vec![thinking, json!({"type": "text", "text": "said"}), hidden]);
+        history.add_assistant(vec![thinking, ContentBlock::text("said"), hidden]);
         let answer = texts(&mut history).pop().unwrap();
         assert!(answer.contains("hm") && answer.contains("said") && !answer.contains("redacted"), "{answer}");
     }
 
-    fn call(id: &str) -> Value {
-        json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "x".repeat(400)}})
+    fn call(id: &str) -> ContentBlock {
+        json!({"type": "tool_use", "id": id, "name": "Bash", "input": {"command": "x".repeat(400)}}).into()
     }
 
-    fn outcome(id: &str) -> Value {
-        json!({"type": "tool_result", "tool_use_id": id, "content": "y".repeat(400)})
+    fn outcome(id: &str) -> ContentBlock {
+        json!({"type": "tool_result", "tool_use_id": id, "content": "y".repeat(400)}).into()
     }
 
     /// A conversation of a prompt and three calls.
@@ -394,7 +393,7 @@ mod tests {
         for bound in 0..2000 {
             let mut history = worked();
             let tail = history.tail(within(bound));
-            history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+            history.compact(vec![ContentBlock::text("summary")], &tail);
             let texts = texts(&mut history);
             assert!(texts[0].contains("summary"), "{texts:?}");
             for id in ["t1", "t2", "t3"] {
@@ -417,7 +416,7 @@ mod tests {
         let last = history.messages()[5].bytes().as_ptr();
         let tail = history.tail(within(300));
         assert_eq!((tail.start, tail.record.as_deref()), (5, Some("r-t3")));
-        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        history.compact(vec![ContentBlock::text("summary")], &tail);
         assert_eq!(history.messages()[1].bytes().as_ptr(), last);
         let after = history.size();
         assert_eq!(after.measured, None, "nothing is known before the next answer");
@@ -430,18 +429,19 @@ mod tests {
     fn without_a_tail_the_next_words_join_the_summary() {
         let mut history = worked();
         let tail = history.tail(within(0));
-        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        history.compact(vec![ContentBlock::text("summary")], &tail);
         history.add_user_text("go on");
         assert_eq!(texts(&mut history).len(), 1);
     }
 
     #[test]
     fn a_prompt_that_waits_stays_word_for_word_with_its_pictures() {
-        let image =
-            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}});
+        let image: ContentBlock =
+            json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}})
+                .into();
         let text = "z".repeat(4000);
         let ask = |history: &mut History| {
-            history.add_user([image.clone(), json!({"type": "text", "text": text})]);
+            history.add_user([image.clone(), ContentBlock::text(text.as_str())]);
             history.note_prompt("r-p".to_owned());
         };
         // Room for the prompt, but for nothing else; then for neither.
@@ -450,18 +450,18 @@ mod tests {
             (TailBounds { tokens: 100, prompt: 100 }, false),
         ] {
             let mut history = worked();
-            history.add_assistant(vec![json!({"type": "text", "text": "done"})]);
+            history.add_assistant(vec![ContentBlock::text("done")]);
             ask(&mut history);
             let tail = history.tail(bounds);
             assert_eq!((tail.record.as_deref(), tail.ends_with_prompt), (stays.then_some("r-p"), stays));
-            history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+            history.compact(vec![ContentBlock::text("summary")], &tail);
             let texts = texts(&mut history);
             assert_eq!(texts.len(), 1, "{texts:?}");
             assert_eq!(texts[0].contains(&text) && texts[0].contains("image/png"), stays);
         }
         // With room for the answer before it, both stay.
         let mut history = worked();
-        history.add_assistant(vec![json!({"type": "text", "text": "done"})]);
+        history.add_assistant(vec![ContentBlock::text("done")]);
         history.note_answer(&Usage::default(), Some("r-a".to_owned()));
         ask(&mut history);
         let tail = history.tail(TailBounds { tokens: 3000, prompt: 10_000 });
@@ -484,7 +484,7 @@ mod tests {
         history.note_answer(&Usage::default(), Some("r-t4".to_owned()));
         let tail = history.tail(within(0));
         assert_eq!(tail.record.as_deref(), Some("r-t4"));
-        history.compact(vec![json!({"type": "text", "text": "summary"})], &tail);
+        history.compact(vec![ContentBlock::text("summary")], &tail);
         assert_eq!(texts(&mut history).len(), 2);
     }
 
@@ -505,7 +505,7 @@ mod tests {
 
     #[test]
     fn what_is_still_open_after_a_resume_is_counted_and_can_be_cut() {
-        let block = json!({"type": "text", "text": "z".repeat(40_000)});
+        let block = ContentBlock::text("z".repeat(40_000));
         let role = Role::User;
         let blocks = vec![serde_json::value::to_raw_value(&block).unwrap()];
         let mut history = History::restore(vec![HistoryMessage { role, blocks, uuids: Vec::new() }]);
@@ -519,7 +519,7 @@ mod tests {
         let mut history = History::default();
         history.add_user_text("one");
         let before = history.messages()[0].bytes().as_ptr();
-        history.add_assistant(vec![json!({"type": "text", "text": "a"})]);
+        history.add_assistant(vec![ContentBlock::text("a")]);
         assert_eq!(history.messages()[0].bytes().as_ptr(), before);
     }
 }

@@ -4,9 +4,10 @@
 use lathe_permissions::DescribedCall;
 use lathe_protocol::system::Informational;
 use lathe_protocol::{PermissionDenial, ToolResultMeta};
-use lathe_tools::Content;
 use lathe_transcript::DeferredCall;
 use serde_json::Value;
+
+use crate::record::tool_result::ToolResult;
 
 /// A call as the model asked for it.
 #[derive(Debug, Clone)]
@@ -46,7 +47,7 @@ pub struct DescribedInput {
 pub struct Answered {
     pub call: ToolCall,
     /// The `tool_result` block for the model and the host.
-    pub block: Value,
+    pub block: ToolResult,
     /// `tool_use_result`.
     pub result: Value,
     pub meta: Option<ToolResultMeta>,
@@ -67,12 +68,4 @@ pub enum CallEnd {
     Answered(Box<Answered>),
     /// A hook put it off; it has no answer.
     Deferred(Box<ToolCall>),
-}
-
-/// `content` of a `tool_result` block.
-pub fn content_value(content: Content) -> Value {
-    match content {
-        Content::Text(text) => Value::String(text),
-        Content::Blocks(blocks) => Value::Array(blocks),
-    }
 }

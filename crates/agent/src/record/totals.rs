@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lathe_models::prices::{self, Cost, CostBasis};
 use lathe_protocol::{ModelUsage, Usage};
+use lathe_tools::ChangedLines;
 use lathe_transcript::record::CostState;
 use serde_json::Value;
 
@@ -139,22 +140,10 @@ impl Totals {
         self.work.tool_ms += ms;
     }
 
-    /// The lines that a call has changed, by its `tool_use_result`.
-    pub fn add_changes(&mut self, result: &Value) {
-        let hunks = result["structuredPatch"].as_array().into_iter().flatten();
-        for line in hunks.flat_map(|hunk| hunk["lines"].as_array().into_iter().flatten()) {
-            match line.as_str().and_then(|line| line.chars().next()) {
-                Some('+') => self.work.lines_added += 1,
-                Some('-') => self.work.lines_removed += 1,
-                Some(_) | None => {}
-            }
-        }
-        // A new file has no difference to anything.
-        if result["type"] == "create"
-            && let Some(content) = result["content"].as_str()
-        {
-            self.work.lines_added += content.lines().count() as u64;
-        }
+    /// The lines that a call has changed.
+    pub fn add_changes(&mut self, lines: ChangedLines) {
+        self.work.lines_added += lines.added;
+        self.work.lines_removed += lines.removed;
     }
 
     /// What the file keeps of all this; the run began at `started_ms`.

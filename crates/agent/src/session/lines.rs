@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use lathe_protocol::control::{ControlError, ControlResponse};
 use lathe_protocol::text::shorten;
-use lathe_protocol::{ContentBlock, Inbound, InboundUser, MessageContent};
+use lathe_protocol::{BlockView, Inbound, InboundUser, MessageContent};
 use serde_json::Value;
 
 use crate::control;
@@ -113,12 +113,12 @@ async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnH
 fn drop_results(prompt: &mut InboundUser) -> Option<String> {
     let MessageContent::Blocks(blocks) = &mut prompt.message.content else { return None };
     let mut dropped = Vec::new();
-    blocks.retain(|block| match block {
-        ContentBlock::ToolResult(result) => {
-            dropped.push(result.tool_use_id.clone());
-            false
+    blocks.retain(|block| {
+        if let BlockView::ToolResult(result) = block.view() {
+            dropped.push(result.tool_use_id.to_owned());
+            return false;
         }
-        _other => true,
+        true
     });
     if !dropped.is_empty() && blocks.is_empty() {
         prompt.message.content =

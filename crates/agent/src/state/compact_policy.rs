@@ -1,8 +1,6 @@
 //! When a conversation is to be compacted, as pure arithmetic: limits from the model's window and what the
 //! user set, and a small memory of how the last attempts went, so that no loop burns tokens.
 
-use serde_json::Value;
-
 use crate::record::history::Size;
 
 /// Kept free for the answer.
@@ -189,7 +187,7 @@ impl Context {
 pub struct Compaction {
     pub memory: Memory,
     /// The list of things to do, which may be older than the last summary.
-    pub todos: Option<Value>,
+    pub todos: Option<String>,
 }
 
 /// When a conversation is compacted: what settings say, and what a command has said since.

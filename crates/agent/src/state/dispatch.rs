@@ -2,7 +2,7 @@
 //! model. A name that no command has goes to the model, with a note that says so.
 
 use lathe_protocol::control::SlashCommand;
-use lathe_protocol::{ContentBlock, InboundUser, MessageContent};
+use lathe_protocol::{InboundUser, MessageContent};
 
 use crate::state::agent::AgentHandle;
 use crate::state::commands::{Found, SlashCommands};
@@ -71,8 +71,8 @@ fn call_of(prompt: &InboundUser) -> Option<(&str, &str)> {
     let text = match &prompt.message.content {
         MessageContent::Text(text) => text,
         MessageContent::Blocks(blocks) => match blocks.as_slice() {
-            [ContentBlock::Text(block)] => &block.text,
-            _ => return None,
+            [only] => only.as_text()?,
+            [] | [_, _, ..] => return None,
         },
         MessageContent::Unknown(_) => return None,
     };

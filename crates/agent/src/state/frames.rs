@@ -19,6 +19,7 @@ use lathe_protocol::{
 use serde_json::{Value, json};
 
 use crate::record::answer::Answer;
+use crate::record::tool_result::ToolResult;
 use crate::state::agent::AgentIdentity;
 use crate::state::config::StateFrames;
 use crate::state::host::{Host, iso_time};
@@ -83,13 +84,13 @@ impl Frames {
     pub fn assistant_block(
         &self,
         answer: &Answer,
-        block: &Value,
+        block: &ContentBlock,
         stop_reason: Option<String>,
     ) -> AssistantMessage {
         let message = ApiMessage {
-            id: answer.id().to_owned(),
-            model: answer.model().to_owned(),
-            content: vec![content_block(block)],
+            id: answer.id.clone(),
+            model: answer.model.clone(),
+            content: vec![block.clone()],
             stop_reason,
             usage: answer.first_usage.clone(),
             ..ApiMessage::default()
@@ -159,11 +160,16 @@ impl Frames {
     }
 
     /// The answer to one tool call.
-    pub fn tool_result(&self, block: &Value, result: Value, meta: Option<ToolResultMeta>) -> UserMessage {
+    pub fn tool_result(
+        &self,
+        block: &ToolResult,
+        result: Value,
+        meta: Option<ToolResultMeta>,
+    ) -> UserMessage {
         UserMessage {
             tool_use_result: Some(result),
             tool_result_meta: meta.map(|meta| vec![meta]),
-            ..self.user(vec![content_block(block)])
+            ..self.user(vec![block.shown()])
         }
     }
 
@@ -460,11 +466,6 @@ impl Frames {
 /// A system frame.
 pub fn system(message: SystemMessage) -> Outbound {
     Outbound::System(message)
-}
-
-/// A block of the API as the wire type; kinds we do not know stay as they are.
-pub fn content_block(block: &Value) -> ContentBlock {
-    serde_json::from_value(block.clone()).unwrap_or_else(|_| ContentBlock::Unknown(block.clone()))
 }
 
 /// The usage of a message that cost nothing.

@@ -6,7 +6,6 @@ use lathe_protocol::event::CommandLifecycle;
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 use lathe_transcript::Resumed;
-use serde_json::{Value, json};
 
 use crate::record::history::History;
 use crate::record::journal::{PromptRecord, Starts, Words};
@@ -114,24 +113,20 @@ fn damage_note(warnings: &[lathe_transcript::Warning]) -> Option<String> {
 pub(crate) fn is_blank(content: &MessageContent) -> bool {
     match content {
         MessageContent::Text(text) => text.trim().is_empty(),
-        MessageContent::Blocks(blocks) => blocks
-            .iter()
-            .all(|block| matches!(block, ContentBlock::Text(text) if text.text.trim().is_empty())),
+        MessageContent::Blocks(blocks) => {
+            blocks.iter().all(|block| block.as_text().is_some_and(|text| text.trim().is_empty()))
+        }
         MessageContent::Unknown(_) => false,
     }
 }
 
 /// The blocks of a prompt.
-pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<Value> {
+pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<ContentBlock> {
     match content {
-        MessageContent::Text(text) => vec![json!({"type": "text", "text": text})],
-        MessageContent::Blocks(blocks) => blocks.iter().map(block_value).collect(),
-        MessageContent::Unknown(value) => vec![json!({"type": "text", "text": value.to_string()})],
+        MessageContent::Text(text) => vec![ContentBlock::text(text)],
+        MessageContent::Blocks(blocks) => blocks.clone(),
+        MessageContent::Unknown(value) => vec![ContentBlock::text(value.to_string())],
     }
-}
-
-fn block_value(block: &ContentBlock) -> Value {
-    serde_json::to_value(block).unwrap_or_default()
 }
 
 /// `system/init`, as things stand now.

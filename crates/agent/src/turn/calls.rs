@@ -3,14 +3,14 @@
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use lathe_protocol::CallSubject;
 use lathe_protocol::hooks::BatchedCall;
-use serde_json::{Value, json};
+use lathe_protocol::{CallSubject, ContentBlock};
 use tokio::sync::watch;
 
 use crate::call::siblings::Siblings;
 use crate::call::toolrun::PreparedCall;
 use crate::record::tool_call::{Answered, CallEnd, ToolCall};
+use crate::record::tool_result::ToolResult;
 use crate::state::config::MAX_PARALLEL_CALLS;
 use crate::turn::schedule::{Access, Schedule};
 
@@ -24,7 +24,7 @@ pub struct Calls {
     /// The call that a hook put off.
     pub deferred: Option<ToolCall>,
     /// In the order they were asked for, with their answers as they come.
-    answers: Vec<(String, Option<Value>)>,
+    answers: Vec<(String, Option<ToolResult>)>,
     /// Whether calls may start before the answer is complete.
     pub eager: bool,
     pub interrupted: bool,
@@ -85,7 +85,7 @@ impl Calls {
             tool_name: answered.call.name.clone(),
             tool_input: answered.call.input.clone(),
             tool_use_id: answered.call.id.clone(),
-            tool_response: Some(answered.block["content"].clone()),
+            tool_response: Some(answered.block.content_value()),
             ..BatchedCall::default()
         });
         let slot = self.answers.iter_mut().find(|(id, block)| *id == answered.call.id && block.is_none());
@@ -101,15 +101,18 @@ impl Calls {
     }
 
     /// The results in the order of the calls.
-    pub fn blocks(&mut self) -> Vec<Value> {
-        self.answers.drain(..).filter_map(|(_, block)| block).collect()
+    pub fn blocks(&mut self) -> Vec<ContentBlock> {
+        self.answers.drain(..).filter_map(|(_, result)| result).map(ToolResult::into_sent).collect()
     }
 
     /// Answers every call that has none with the same refusal, for the history alone.
-    pub fn refuse_all(&mut self, why: &str) -> Vec<Value> {
-        let refusal =
-            |id: &str| json!({"type": "tool_result", "tool_use_id": id, "content": why, "is_error": true});
+    pub fn refuse_all(&mut self, why: &str) -> Vec<ContentBlock> {
+        let refusal = |id: &str| ToolResult::error(id, why.to_owned()).shown();
         self.schedule.drain_waiting();
-        self.answers.drain(..).map(|(id, block)| block.unwrap_or_else(|| refusal(&id))).collect()
+        let block = |(id, result): (String, Option<ToolResult>)| match result {
+            Some(result) => result.into_sent(),
+            None => refusal(&id),
+        };
+        self.answers.drain(..).map(block).collect()
     }
 }

@@ -49,7 +49,7 @@ impl Turn<'_> {
         self.say_tool_result(&answered).await;
         // It answers an earlier turn, so it is no step of this one.
         self.stats.user_frames -= 1;
-        self.agent.history.add_result(answered.block);
+        self.agent.history.add_result(answered.block.into_sent());
         self.agent.tell_model(&answered.notes);
         if answered.interrupted || self.cancel.is_cancelled() {
             self.mark_interrupted(Phase::Tools).await;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use futures_util::StreamExt;
 use lathe_models::{ModelError, ModelEvent, ModelRequest, StreamEvent};
+use lathe_protocol::ContentBlock;
 use serde_json::{Value, json};
 
 use crate::call::toolrun::{self, FinishedBlock, PreparedCall};
@@ -143,9 +144,9 @@ impl Turn<'_> {
             }
         }
         if partial {
-            let is_start = matches!(event.event, StreamEvent::MessageStart { .. });
+            let is_start = matches!(event.event, StreamEvent::MessageStart(_));
             let ttft = is_start.then_some(first);
-            let mut frame = self.agent.handle.frames.stream_event(event.raw, answer.id(), ttft);
+            let mut frame = self.agent.handle.frames.stream_event(event.raw, &answer.id, ttft);
             if is_start && !self.stats.prompts_named {
                 frame.user_message_uuid = self.stats.prompts.first().cloned();
                 frame.user_message_uuids = self.stats.prompt_list();
@@ -200,7 +201,7 @@ impl Turn<'_> {
         self.stats.made_room = false;
         self.stats.stop_reason.clone_from(&answer.stop_reason);
         self.stats.request_id.clone_from(&answer.request_id);
-        self.stats.answer_id = answer.id().to_owned();
+        self.stats.answer_id = answer.id.clone();
         self.stats.visible = answer.is_visible();
         let end = answered(&answer);
         let behind_calls = behind_calls(&answer);
@@ -285,7 +286,7 @@ impl Turn<'_> {
     async fn keeps_what_arrived(&mut self, answer: &mut Answer, error: &ModelError) -> bool {
         let said_in_stream = error.status.is_none() && error.api_type.is_some();
         if said_in_stream && let Some(text) = answer.take_partial_text() {
-            let block = json!({"type": "text", "text": text});
+            let block = ContentBlock::text(text);
             self.say_block(answer, &block, None).await;
             answer.blocks.push(block);
         }
@@ -296,7 +297,7 @@ impl Turn<'_> {
     async fn interrupted(&mut self, mut answer: Answer, mut calls: Calls) -> Outcome {
         let open = answer.open_indices();
         if let Some(text) = answer.take_partial_text() {
-            let block = json!({"type": "text", "text": text});
+            let block = ContentBlock::text(text);
             let mut frame = self.agent.handle.frames.assistant_block(&answer, &block, None);
             frame.aborted = Some(true);
             self.name_prompts(&mut frame);
@@ -338,7 +339,7 @@ impl Turn<'_> {
     async fn close_events(&mut self, answer: &Answer, open: &[usize], end: Option<Value>) {
         let stops = open.iter().map(|index| json!({"type": "content_block_stop", "index": index}));
         for event in stops.chain(end).chain([json!({"type": "message_stop"})]) {
-            let frame = self.agent.handle.frames.stream_event(event, answer.id(), None);
+            let frame = self.agent.handle.frames.stream_event(event, &answer.id, None);
             self.session.emit(frame).await;
         }
     }
@@ -361,7 +362,7 @@ impl Turn<'_> {
             whole = model.complete(request.clone()) => whole.map_err(Outcome::Failed)?,
         };
         self.stats.api_ms += began.elapsed().as_millis() as u64;
-        let answer = Answer::from_complete(&whole.message, whole.request_id);
+        let answer = Answer::from_complete(whole);
         self.count_usage(&answer);
         for block in answer.blocks.clone() {
             let finished = FinishedBlock::new(&self.agent.handle, block);
@@ -382,7 +383,7 @@ impl Turn<'_> {
 
     fn count_usage(&mut self, answer: &Answer) {
         self.stats.usage.add(&answer.usage);
-        let model = if answer.model().is_empty() { &self.model_id } else { answer.model() };
+        let model = if answer.model.is_empty() { &self.model_id } else { &answer.model };
         let mut totals = self.session.totals();
         totals.add(model, &answer.usage);
         if self.agent.handle.identity == AgentIdentity::Main {

@@ -26,9 +26,9 @@ impl Structured {
         if *answered.call.description.subject() != CallSubject::FinalAnswer || answered.interrupted {
             return;
         }
-        if answered.block["is_error"] == true {
+        if answered.block.is_error() {
             self.failures += 1;
-            self.last_fault = answered.block["content"].as_str().unwrap_or_default().to_owned();
+            self.last_fault = answered.block.plain_text().to_owned();
         } else {
             self.answer = Some(answered.call.input.clone());
             self.fresh = true;

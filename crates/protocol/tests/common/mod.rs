@@ -5,9 +5,9 @@
 use std::fmt::Debug;
 
 use lathe_protocol::control::*;
-use lathe_protocol::{ContentBlock, Inbound, MessageContent, Outbound, SystemMessage};
-use serde::Serialize;
+use lathe_protocol::{BlockView, ContentBlock, Inbound, MessageContent, Outbound, SystemMessage};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The name of the first thing in a line that landed in `Unknown`, if any.
@@ -60,9 +60,11 @@ fn unknown_content(content: &MessageContent) -> Option<String> {
 }
 
 fn unknown_block(blocks: &[ContentBlock]) -> Option<String> {
-    blocks.iter().find_map(|block| match block {
-        ContentBlock::Unknown(_) => Some(format!("block {}", block.tag())),
-        ContentBlock::ToolResult(result) => result.content.as_ref().and_then(unknown_content),
+    blocks.iter().find_map(|block| match block.view() {
+        BlockView::Unknown => Some(format!("block {}", block.tag())),
+        BlockView::ToolResult(result) => {
+            MessageContent::deserialize(result.content).ok().as_ref().and_then(unknown_content)
+        }
         _ => None,
     })
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use serde::Serialize;
 use similar::{Algorithm, DiffOp, DiffTag, TextDiff};
 
+use crate::ChangedLines;
+
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
 
@@ -33,6 +35,16 @@ pub(crate) fn structured_patch(old: &str, new: &str) -> Vec<Hunk> {
     let new: Vec<&str> = new.split_inclusive('\n').collect();
     let diff = TextDiff::configure().algorithm(Algorithm::Myers).timeout(DEADLINE).diff_slices(&old, &new);
     diff.grouped_ops(CONTEXT).iter().map(|ops| hunk(ops, &old, &new)).collect()
+}
+
+/// The lines that a patch adds and removes.
+pub(crate) fn changed_lines(patch: &[Hunk]) -> ChangedLines {
+    let lines = patch.iter().flat_map(|hunk| &hunk.lines);
+    lines.fold(ChangedLines::default(), |count, line| match line.chars().next() {
+        Some('+') => ChangedLines { added: count.added + 1, ..count },
+        Some('-') => ChangedLines { removed: count.removed + 1, ..count },
+        Some(_) | None => count,
+    })
 }
 
 fn hunk(ops: &[DiffOp], old: &[&str], new: &[&str]) -> Hunk {

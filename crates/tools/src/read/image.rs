@@ -136,13 +136,12 @@ fn on_white(picture: &DynamicImage) -> DynamicImage {
 fn output(picture: &Picture, original_size: usize) -> ToolOutput {
     let data = BASE64.encode(&picture.bytes);
     let media_type = picture.format.to_mime_type();
-    ToolOutput {
-        content: Content::Blocks(vec![json!({
+    ToolOutput::new(
+        Content::Blocks(vec![json!({
             "type": "image",
             "source": { "type": "base64", "data": data, "media_type": media_type },
         })]),
-        is_error: None,
-        result: json!({
+        json!({
             "type": "image",
             "file": {
                 "base64": data,
@@ -156,5 +155,5 @@ fn output(picture: &Picture, original_size: usize) -> ToolOutput {
                 },
             },
         }),
-    }
+    )
 }

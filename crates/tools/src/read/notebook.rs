@@ -40,14 +40,13 @@ pub(super) async fn read(
         .collect();
     let seen = Seen::of_bytes(View::Whole, stamp, &bytes);
     context.workspace.record_file(path.to_owned(), seen);
-    Ok(ToolOutput {
-        content: Content::Blocks(blocks(&cells)),
-        is_error: None,
-        result: json!({
+    Ok(ToolOutput::new(
+        Content::Blocks(blocks(&cells)),
+        json!({
             "type": "notebook",
             "file": { "filePath": request.path, "cells": cells },
         }),
-    })
+    ))
 }
 
 /// One cell as programs get it.

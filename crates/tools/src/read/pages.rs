@@ -54,15 +54,14 @@ pub(super) async fn read(
     let said = format!("PDF pages rendered: {count} of {} ({})", request.path, human_size(size as u64));
     let mut blocks = vec![json!({ "type": "text", "text": said })];
     blocks.extend(pictures);
-    Ok(ToolOutput {
-        content: Content::Blocks(blocks),
-        is_error: None,
-        result: json!({
+    Ok(ToolOutput::new(
+        Content::Blocks(blocks),
+        json!({
             "type": "parts",
             "file": { "filePath": request.path, "originalSize": size, "count": count, "outputDir": dir },
             "firstPage": pages.first,
         }),
-    })
+    ))
 }
 
 /// A directory of this call.

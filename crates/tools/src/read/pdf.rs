@@ -74,20 +74,19 @@ pub(super) async fn read(
     let size = bytes.len();
     let data = BASE64.encode(&bytes);
     let said = format!("PDF file read: {} ({})", request.path, human_size(size as u64));
-    Ok(ToolOutput {
-        content: Content::Blocks(vec![
+    Ok(ToolOutput::new(
+        Content::Blocks(vec![
             json!({ "type": "text", "text": said }),
             json!({
                 "type": "document",
                 "source": { "type": "base64", "media_type": "application/pdf", "data": data },
             }),
         ]),
-        is_error: None,
-        result: json!({
+        json!({
             "type": "pdf",
             "file": { "filePath": request.path, "base64": data, "originalSize": size },
         }),
-    })
+    ))
 }
 
 /// Objects of the type `/Page`; 0 if none can be seen.

@@ -202,10 +202,9 @@ fn output(request: &Request, scan: &Scan) -> ToolOutput {
     } else {
         numbered(&content, start_line)
     };
-    ToolOutput {
-        content: Content::Text(shown),
-        is_error: None,
-        result: json!({
+    ToolOutput::new(
+        Content::Text(shown),
+        json!({
             "type": "text",
             "file": {
                 "filePath": request.path,
@@ -215,7 +214,7 @@ fn output(request: &Request, scan: &Scan) -> ToolOutput {
                 "totalLines": scan.total_lines,
             },
         }),
-    }
+    )
 }
 
 fn numbered(content: &str, first: i64) -> String {

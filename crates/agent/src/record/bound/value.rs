@@ -5,6 +5,7 @@
 //! `persistedOutputSize` where the whole value is (the fields by which programs know a long output of a command), or
 //! in `persistedOutputError` why it is nowhere; a list says it in a last text block, a string at its end.
 
+use lathe_protocol::content::tag_of;
 use lathe_protocol::text::first_chars;
 use lathe_tools::persisted::{self, human_size};
 use serde_json::{Map, Value, json};
@@ -135,7 +136,7 @@ fn with_note(value: Value, kept: &Kept) -> Value {
             Value::Object(members)
         }
         Value::Array(mut items) => {
-            let of_blocks = items.first().is_none_or(|first| first["type"].is_string());
+            let of_blocks = items.first().is_none_or(|first| !tag_of(first).is_empty());
             items.push(if of_blocks { json!({"type": "text", "text": note()}) } else { json!(note()) });
             Value::Array(items)
         }

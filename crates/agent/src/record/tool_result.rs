@@ -1,0 +1,165 @@
+//! The `tool_result` block that answers a call, as a value: what the tool or the runtime says, and whether that is an
+//! error. It becomes JSON once for the frame and once for the history, here and nowhere else.
+//!
+//! Surprising: the order of fields differs. Frames and records always write `type` first. In requests a result of the
+//! tool and an error of the runtime each keep an order of their own, because a session that goes on sends what an
+//! earlier version sent, and the API's cache knows it by its bytes.
+
+use lathe_protocol::ContentBlock;
+use lathe_tools::Content;
+use serde_json::{Map, Value, json};
+
+/// The answer to a call.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResult {
+    tool_use_id: String,
+    content: Content,
+    origin: ResultOrigin,
+}
+
+/// Who answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ResultOrigin {
+    /// The tool. `is_error` is written only if the tool has said something about it.
+    Tool { is_error: Option<bool> },
+    /// The runtime, because the call failed or did not run: always an error.
+    Runtime,
+}
+
+impl ToolResult {
+    /// What a tool has to say.
+    pub fn of_tool(tool_use_id: &str, content: Content, is_error: Option<bool>) -> Self {
+        Self { tool_use_id: tool_use_id.to_owned(), content, origin: ResultOrigin::Tool { is_error } }
+    }
+
+    /// Why there is no such thing.
+    pub fn error(tool_use_id: &str, text: String) -> Self {
+        Self {
+            tool_use_id: tool_use_id.to_owned(),
+            content: Content::Text(text),
+            origin: ResultOrigin::Runtime,
+        }
+    }
+
+    /// Whether the call did not work.
+    pub fn is_error(&self) -> bool {
+        self.wire_is_error() == Some(true)
+    }
+
+    /// The field of that name.
+    fn wire_is_error(&self) -> Option<bool> {
+        match self.origin {
+            ResultOrigin::Tool { is_error } => is_error,
+            ResultOrigin::Runtime => Some(true),
+        }
+    }
+
+    /// The text, where it is nothing but text; else empty.
+    pub fn plain_text(&self) -> &str {
+        match &self.content {
+            Content::Text(text) => text,
+            Content::Blocks(_) => "",
+        }
+    }
+
+    /// The content as JSON.
+    pub fn content_value(&self) -> Value {
+        content_value(self.content.clone())
+    }
+
+    /// Puts another content in the place of this one.
+    pub fn set_content(&mut self, content: Content) {
+        self.content = content;
+    }
+
+    /// The block as hosts and session files get it.
+    pub fn shown(&self) -> ContentBlock {
+        block([
+            ("type", Some(json!("tool_result"))),
+            ("tool_use_id", Some(json!(self.tool_use_id))),
+            ("content", Some(self.content_value())),
+            ("is_error", self.wire_is_error().map(Value::Bool)),
+        ])
+    }
+
+    /// The block as the model gets it.
+    pub fn into_sent(self) -> ContentBlock {
+        let (kind, id) = (json!("tool_result"), json!(self.tool_use_id));
+        let is_error = self.wire_is_error().map(Value::Bool);
+        let content = content_value(self.content);
+        match self.origin {
+            ResultOrigin::Tool { .. } => block([
+                ("tool_use_id", Some(id)),
+                ("type", Some(kind)),
+                ("content", Some(content)),
+                ("is_error", is_error),
+            ]),
+            ResultOrigin::Runtime => block([
+                ("type", Some(kind)),
+                ("content", Some(content)),
+                ("is_error", is_error),
+                ("tool_use_id", Some(id)),
+            ]),
+        }
+    }
+}
+
+/// The content of a block as JSON.
+pub fn content_value(content: Content) -> Value {
+    match content {
+        Content::Text(text) => Value::String(text),
+        Content::Blocks(blocks) => Value::Array(blocks),
+    }
+}
+
+/// A block with these fields, as far as they have a value, in this order.
+fn block(fields: [(&str, Option<Value>); 4]) -> ContentBlock {
+    let fields = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
+    fields.collect::<Map<String, Value>>().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(block: &ContentBlock) -> String {
+        serde_json::to_string(block).unwrap()
+    }
+
+    #[test]
+    fn each_origin_keeps_its_order_of_fields() {
+        let output = |is_error| ToolResult::of_tool("t", Content::Text("done".to_owned()), is_error);
+        let error = ToolResult::error("t", "no".to_owned());
+        let rows = [
+            (
+                output(None),
+                r#"{"type":"tool_result","tool_use_id":"t","content":"done"}"#,
+                r#"{"tool_use_id":"t","type":"tool_result","content":"done"}"#,
+            ),
+            (
+                output(Some(false)),
+                r#"{"type":"tool_result","tool_use_id":"t","content":"done","is_error":false}"#,
+                r#"{"tool_use_id":"t","type":"tool_result","content":"done","is_error":false}"#,
+            ),
+            (
+                error,
+                r#"{"type":"tool_result","tool_use_id":"t","content":"no","is_error":true}"#,
+                r#"{"type":"tool_result","content":"no","is_error":true,"tool_use_id":"t"}"#,
+            ),
+        ];
+        for (result, shown, sent) in rows {
+            assert_eq!(written(&result.shown()), shown);
+            assert_eq!(written(&result.into_sent()), sent);
+        }
+    }
+
+    #[test]
+    fn an_error_is_known_whoever_says_so() {
+        let blocks = || Content::Blocks(vec![json!({"type": "text", "text": "a"})]);
+        assert!(ToolResult::error("t", String::new()).is_error());
+        assert!(ToolResult::of_tool("t", blocks(), Some(true)).is_error());
+        assert!(!ToolResult::of_tool("t", blocks(), Some(false)).is_error());
+        assert!(!ToolResult::of_tool("t", blocks(), None).is_error());
+        assert_eq!(ToolResult::of_tool("t", blocks(), None).plain_text(), "");
+    }
+}
