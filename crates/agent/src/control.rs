@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 
 use crate::control::beside::Beside;
 use crate::state::agent::AgentHandle;
+use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
 /// What becomes of a request.
@@ -116,7 +117,7 @@ async fn dispatch(
         Body::CancelAsyncMessage(body) => {
             let cancelled = agent.session.queue().cancel(&body.message_uuid);
             if cancelled {
-                agent.session.emit_lifecycle(Some(&body.message_uuid), "cancelled").await;
+                agent.session.emit_lifecycle(Some(&body.message_uuid), PromptState::Cancelled).await;
             }
             Reply::Success(json!({"cancelled": cancelled}))
         }

@@ -25,6 +25,7 @@ use crate::state::config::{SessionConfig, Setup};
 use crate::state::deferral::Deferral;
 use crate::state::dispatch::{Dispatch, dispatch};
 use crate::state::services::SessionServices;
+use crate::state::wire_names::{PromptState, SessionState};
 use crate::turn::Turn;
 use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
 use crate::turn::finish::{Finished, finish};
@@ -266,16 +267,16 @@ impl SessionLoop {
     /// Opens the turn of a prompt, or of a call that was put off and has none.
     async fn open(&mut self, agent: &mut Agent, due: Due, handle: &TurnHandle) -> (InboundUser, Work) {
         agent.deferral.turn_began();
-        self.session.emit_state("running").await;
+        self.session.emit_state(SessionState::Running).await;
         let prompt = match due {
             Due::DeferredCall => {
                 let command = self.main.frames.uuid();
-                self.session.emit_lifecycle(Some(&command), "started").await;
+                self.session.emit_lifecycle(Some(&command), PromptState::Started).await;
                 return (InboundUser::default(), Work::TakeUp { command });
             }
             Due::Prompt(prompt) => *prompt,
         };
-        self.session.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+        self.session.emit_lifecycle(prompt.uuid.as_deref(), PromptState::Started).await;
         if self.asks_nothing(&prompt) {
             let work = self.open_blank(agent, &prompt).await;
             return (prompt, work);
@@ -404,7 +405,7 @@ impl SessionLoop {
                 agent.write_notes(contexts);
             }
             Submitted::Refused(refusal) => {
-                if refusal.kept {
+                if refusal.kind.keeps_prompt() {
                     agent.history.add_user(prompt_blocks(&prompt.message.content));
                     agent.write_prompt(prompt, Starts::Turn, Words::Shown).await;
                 }
@@ -431,12 +432,12 @@ impl SessionLoop {
         agent.journal.end_of_turn(spent);
         self.report_troubles().await;
         self.session.emit(result).await;
-        let state = if finished.cut_short { "cancelled" } else { "completed" };
+        let state = if finished.cut_short { PromptState::Cancelled } else { PromptState::Completed };
         for prompt in prompts {
             self.session.emit_lifecycle(Some(prompt), state).await;
         }
         if waiting == 0 {
-            self.session.emit_state("idle").await;
+            self.session.emit_state(SessionState::Idle).await;
         }
     }
 

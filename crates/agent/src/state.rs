@@ -23,3 +23,4 @@ pub mod prompt;
 pub mod queue;
 pub mod refused_prompt;
 pub mod services;
+pub mod wire_names;

@@ -28,6 +28,7 @@ use crate::record::tool_call::Answered;
 use crate::state::agent::{Agent, AgentIdentity};
 use crate::state::dispatch::is_command;
 use crate::state::services::SessionServices;
+use crate::state::wire_names::PromptState;
 use crate::turn::announce::prompt_blocks;
 use crate::turn::decide::{AfterRound, Ending, Next, Nudge, RoundEnd, Used, decide};
 use crate::turn::outcome::{Outcome, Phase, TurnHandle};
@@ -132,7 +133,7 @@ impl<'a> Turn<'a> {
             self.agent.history.add_user(prompt_blocks(&prompt.message.content));
             let record = self.agent.write_prompt(&prompt, Starts::Nothing, Words::Shown).await;
             self.agent.history.note_prompt(record);
-            self.session.emit_lifecycle(prompt.uuid.as_deref(), "started").await;
+            self.session.emit_lifecycle(prompt.uuid.as_deref(), PromptState::Started).await;
             self.stats.prompts.extend(prompt.uuid);
         }
     }

@@ -17,15 +17,15 @@ use lathe_protocol::hooks::{
     HookEventInput, HookPermissionDecision, NotificationInput, PermissionRequestDecision,
     PermissionRequestInput,
 };
-use lathe_protocol::message::PermissionDecisionMeta;
 use lathe_protocol::{
     CallSubject, CanUseToolRequest, PermissionMode, PermissionResult, PermissionUpdate, SettingsSource,
     ToolResultMeta, UserQuestion,
 };
-use lathe_tools::Tool;
+use lathe_tools::{Tool, telling_text};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::call::decision::{CallDecision, HostGrant};
 use crate::call::toolrun::Refused;
 use crate::hooks::AboutCall;
 use crate::hooks::tools::Before;
@@ -33,6 +33,7 @@ use crate::record::tool_call::{DescribedInput, ToolCall};
 use crate::state::agent::AgentHandle;
 use crate::state::ask::AskError;
 use crate::state::config::PromptSurface;
+use crate::state::wire_names::SessionState;
 
 /// The outcome of asking whether a call may run.
 pub enum Permitted {
@@ -77,15 +78,16 @@ pub async fn permit(
     let allows = verdict.as_ref().is_some_and(|said| said.behavior == HookPermissionDecision::Allow);
     let answered = allows && *input.description.subject() == CallSubject::Question(UserQuestion::Answered);
     match decision {
-        _ if cancel.is_cancelled() => Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
+        _ if cancel.is_cancelled() => Permitted::Stop { meta: CallDecision::Interrupted.meta(call) },
         Decision::Allow(allowed) => {
-            let source = if by_hook { "hook" } else { standing(&allowed.reason) };
-            let meta = meta(call, None, Some(("accept", source, allowed.reason.wire_type())));
-            Permitted::Yes { input, place, meta }
+            let reason = allowed.reason.wire_type();
+            let decision =
+                if by_hook { CallDecision::AllowedByHook(reason) } else { standing(&allowed.reason) };
+            Permitted::Yes { input, place, meta: decision.meta(call) }
         }
         Decision::Deny(denied) => refuse(agent, call, denied).await,
         Decision::Ask(asked) if answered && asked.reason.rule().is_none() => {
-            Permitted::Yes { input, place, meta: meta(call, None, Some(("accept", "hook", Some("hook")))) }
+            Permitted::Yes { input, place, meta: CallDecision::HOOK_ALLOWS.meta(call) }
         }
         Decision::Ask(asked) => {
             let host = agent.session.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
@@ -105,13 +107,13 @@ pub async fn permit(
 
 /// Who allowed a call before anybody was asked: the user, for good, by a rule in a settings file, or the way
 /// the session was set up.
-fn standing(reason: &Reason) -> &'static str {
+fn standing(reason: &Reason) -> CallDecision {
     use SettingsSource::{Local, Project, User};
     match reason {
         Reason::Rule(rule) if matches!(rule.source, RuleSource::Settings(User | Project | Local)) => {
-            "user_permanent"
+            CallDecision::AllowedForGood(reason.wire_type())
         }
-        _by_the_setup => "config",
+        _by_the_setup => CallDecision::AllowedByConfig(reason.wire_type()),
     }
 }
 
@@ -164,7 +166,7 @@ fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permi
         }
         HookPermissionDecision::Allow | HookPermissionDecision::Ask => return None,
     };
-    let meta = meta(call, Some("permission-rule"), Some(("reject", "hook", Some("hook"))));
+    let meta = CallDecision::DeniedByHook.meta(call);
     Some(Permitted::No { text, meta })
 }
 
@@ -237,15 +239,15 @@ async fn decided_by_hook(
             for update in updated_permissions.iter().flatten() {
                 apply(agent, update).await;
             }
-            let meta = meta(call, None, Some(("accept", "hook", Some("hook"))));
+            let meta = CallDecision::HOOK_ALLOWS.meta(call);
             granted(agent, question, updated_input, meta).await
         }
         PermissionRequestDecision::Deny { interrupt: Some(true), .. } => {
-            Permitted::Stop { meta: meta(call, Some("user-rejected"), None) }
+            Permitted::Stop { meta: CallDecision::Interrupted.meta(call) }
         }
         PermissionRequestDecision::Deny { message, interrupt: _ } => {
             let text = message.unwrap_or_else(|| format!("A hook denied {}", call.name));
-            let meta = meta(call, Some("permission-rule"), Some(("reject", "hook", Some("hook"))));
+            let meta = CallDecision::DeniedByHook.meta(call);
             Permitted::No { text, meta }
         }
     }
@@ -254,17 +256,14 @@ async fn decided_by_hook(
 /// A denial that nobody was asked about: the host hears of it, the model reads why.
 async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> Permitted {
     if denied.shown_as == ShownAs::ToolUseError {
-        let meta = meta(call, None, Some(("reject", "config", denied.reason.wire_type())));
+        let meta = CallDecision::Senseless(denied.reason.wire_type()).meta(call);
         return Permitted::Senseless { text: denied.message, meta };
     }
     agent.session.emit(agent.frames.permission_denied(&call.name, &call.id, &denied)).await;
     // A question without an answer is a no of the user, and names no reason here.
-    let (kind, reason_type) = match denied.was_question {
-        true => ("user-rejected", None),
-        false => ("permission-rule", denied.reason.wire_type()),
-    };
-    let meta = meta(call, Some(kind), Some(("reject", "config", reason_type)));
-    Permitted::No { text: denied.message, meta }
+    let decision =
+        if denied.was_question { CallDecision::NobodyToAsk } else { CallDecision::denied(&denied.reason) };
+    Permitted::No { text: denied.message, meta: decision.meta(call) }
 }
 
 /// Asks the host and does what it says.
@@ -274,17 +273,17 @@ async fn ask_host(
     cancel: &CancellationToken,
 ) -> Permitted {
     let call = question.call;
-    agent.session.emit_state("requires_action").await;
+    agent.session.emit_state(SessionState::RequiresAction).await;
     agent.fire_aside(HookEventInput::Notification(NotificationInput {
         message: format!("Permission is needed to use {}", call.name),
         notification_type: "permission_prompt".to_owned(),
         ..NotificationInput::default()
     }));
     let answer = agent.session.ask(request(question), cancel, None).await;
-    agent.session.emit_state("running").await;
+    agent.session.emit_state(SessionState::Running).await;
     let answer = match answer {
         Ok(answer) => answer,
-        Err(AskError::Withdrawn) => return Permitted::Stop { meta: meta(call, Some("user-rejected"), None) },
+        Err(AskError::Withdrawn) => return Permitted::Stop { meta: CallDecision::Interrupted.meta(call) },
         Err(AskError::Closed) => return failed(call, "AbortError: Stream closed"),
         Err(error @ (AskError::Refused(_) | AskError::TimedOut(_))) => {
             return failed(call, &format!("Error: {error}"));
@@ -300,9 +299,7 @@ async fn ask_host(
 
 fn request(question: &Question<'_>) -> CanUseToolRequest {
     let Question { call, input, asked, .. } = *question;
-    let about = ["command", "description", "file_path", "notebook_path", "url", "query"];
-    let description = about.iter().find_map(|key| input.value[*key].as_str());
-    let description = description.map(|text| question.short(text));
+    let description = telling_text(&input.value).map(|text| question.short(text));
     CanUseToolRequest {
         tool_name: call.name.clone(),
         display_name: Some(call.name.clone()),
@@ -321,14 +318,14 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
 
 async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: PermissionAllow) -> Permitted {
     let updates = allow.updated_permissions.unwrap_or_default();
-    let source = match allow.decision_classification.as_deref() {
-        Some("user_permanent") => "user_permanent",
-        Some(_) | None => "user_temporary",
+    let grant = match allow.decision_classification.as_deref() {
+        Some("user_permanent") => HostGrant::ForGood,
+        Some(_) | None => HostGrant::Once,
     };
     for update in &updates {
         apply(agent, update).await;
     }
-    let meta = meta(question.call, None, Some(("accept", source, None)));
+    let meta = CallDecision::AllowedByHost(grant).meta(question.call);
     granted(agent, question, allow.updated_input, meta).await
 }
 
@@ -401,15 +398,15 @@ fn names_a_file(update: &PermissionUpdate) -> bool {
 
 fn denied(call: &ToolCall, deny: PermissionDeny) -> Permitted {
     if deny.interrupt == Some(true) {
-        return Permitted::Stop { meta: meta(call, Some("user-rejected"), None) };
+        return Permitted::Stop { meta: CallDecision::Interrupted.meta(call) };
     }
-    let meta = meta(call, Some("permission-rule"), Some(("reject", "user_reject", None)));
+    let meta = CallDecision::DeniedByHost.meta(call);
     Permitted::No { text: deny.message, meta }
 }
 
 /// The question could not be settled: the call does not run.
 fn failed(call: &ToolCall, why: &str) -> Permitted {
-    let meta = meta(call, Some("permission-rule"), Some(("reject", "config", Some("other"))));
+    let meta = CallDecision::Unsettled.meta(call);
     Permitted::No { text: format!("Tool permission request failed: {why}"), meta }
 }
 
@@ -417,21 +414,7 @@ fn failed(call: &ToolCall, why: &str) -> Permitted {
 async fn invalid(agent: &AgentHandle, call: &ToolCall, why: &str) -> Permitted {
     let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
     agent.session.trouble("invalid_permission_result", &text).await;
-    let meta = meta(call, Some("permission-rule"), Some(("reject", "config", Some("other"))));
+    let meta = CallDecision::Unsettled.meta(call);
     let text = format!("The permission callback returned an invalid result, so the call was not run: {why}");
     Permitted::No { text, meta }
-}
-
-fn meta(call: &ToolCall, kind: Option<&str>, decision: Option<(&str, &str, Option<&str>)>) -> ToolResultMeta {
-    ToolResultMeta {
-        id: call.id.clone(),
-        non_execution_kind: kind.map(str::to_owned),
-        permission_decision: decision.map(|(decision, source, reason_type)| PermissionDecisionMeta {
-            decision: decision.to_owned(),
-            source: source.to_owned(),
-            reason_type: reason_type.map(str::to_owned),
-            ..PermissionDecisionMeta::default()
-        }),
-        ..ToolResultMeta::default()
-    }
 }

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::call::decision::CallDecision;
 use crate::call::permit::{Permitted, permit};
 use crate::call::siblings::{self, Siblings};
 use crate::hooks;
@@ -347,11 +348,7 @@ fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> Answered {
 
 /// The answer to a call that was running when it was interrupted.
 fn broken_off(call: ToolCall) -> Answered {
-    let meta = ToolResultMeta {
-        id: call.id.clone(),
-        non_execution_kind: Some("user-rejected".to_owned()),
-        ..ToolResultMeta::default()
-    };
+    let meta = CallDecision::Interrupted.meta(&call);
     interrupted(call, Some(meta))
 }
 

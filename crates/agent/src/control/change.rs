@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::{Reply, model};
 use crate::state::agent::AgentHandle;
+use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
 /// Breaks off the turn under way. Prompts that wait still run, unless they are to be taken back too.
@@ -24,7 +25,7 @@ pub(super) async fn interrupt(
     let cancelled =
         if body.cancel_queued == Some(true) { agent.session.queue().cancel_all() } else { Vec::new() };
     for uuid in &cancelled {
-        agent.session.emit_lifecycle(Some(uuid), "cancelled").await;
+        agent.session.emit_lifecycle(Some(uuid), PromptState::Cancelled).await;
     }
     let mut reply = json!({"still_queued": agent.session.queue().waiting_ids()});
     if body.cancel_queued == Some(true) {

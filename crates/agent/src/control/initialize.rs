@@ -13,6 +13,7 @@ use crate::state::agent::AgentHandle;
 use crate::state::dispatch::listing;
 use crate::state::introduction::{Introduction, without_effect};
 use crate::state::prompt::SystemPrompt;
+use crate::state::wire_names::SessionState;
 use crate::turn::outcome::TurnHandle;
 
 /// Takes in what the host brings and answers with what there is. May be repeated: the last one counts.
@@ -37,9 +38,9 @@ pub(super) async fn answer(
     }
     let pending = agent.session.questions.pending_permissions();
     let state = match turn {
-        Some(_) if !pending.is_empty() => "requires_action",
-        Some(_) => "running",
-        None => "idle",
+        Some(_) if !pending.is_empty() => SessionState::RequiresAction,
+        Some(_) => SessionState::Running,
+        None => SessionState::Idle,
     };
     let success = ControlSuccess {
         request_id: id.to_owned(),
@@ -98,7 +99,7 @@ fn change_prompt(prompt: &mut SystemPrompt, body: &InitializeRequest) {
     }
 }
 
-fn response(agent: &AgentHandle, body: &InitializeRequest, state: &str) -> Value {
+fn response(agent: &AgentHandle, body: &InitializeRequest, state: SessionState) -> Value {
     let mut response = json!({
         "commands": listing(agent),
         "agents": agents(body),
@@ -115,7 +116,7 @@ fn response(agent: &AgentHandle, body: &InitializeRequest, state: &str) -> Value
         "claude_code_version": agent.session.init.claude_code_version,
         "pid": agent.session.process.host.process_id(),
         "current_permission_mode": agent.view().scope.mode().as_str(),
-        "session_state": state,
+        "session_state": state.wire_name(),
         "fast_mode_state": "off",
         "fast_mode_disabled_reason": "sdk_opt_in_required",
         "capabilities": agent.session.init.capabilities,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::record::journal::Words;
 use crate::state::agent::AgentHandle;
-use crate::state::refused_prompt::Refusal;
+use crate::state::refused_prompt::{Refusal, RefusalKind};
 
 /// What became of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,14 +53,14 @@ impl AgentHandle {
 fn read(outcome: &Outcome) -> Submitted {
     if let Some(block) = outcome.block() {
         let text = format!("A hook refused this prompt: {}", block.reason);
-        let (reason, kind) = (block.reason.clone(), "blocked_by_hook");
-        return Submitted::Refused(Refusal { text, reason, kind, kept: false });
+        let (reason, kind) = (block.reason.clone(), RefusalKind::Blocked);
+        return Submitted::Refused(Refusal { text, reason, kind });
     }
     if let Some(stop) = &outcome.stop {
         let reason = stop.reason.clone().unwrap_or_default();
         let why = if reason.is_empty() { "no reason was given" } else { &reason };
         let text = format!("A hook stopped this prompt: {why}");
-        return Submitted::Refused(Refusal { text, reason, kind: "stopped_by_hook", kept: true });
+        return Submitted::Refused(Refusal { text, reason, kind: RefusalKind::Stopped });
     }
     let contexts: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
     // Without a note there would be nothing left to ask.

@@ -14,6 +14,7 @@ use crate::control::beside::Beside;
 use crate::state::agent::AgentHandle;
 use crate::state::ask::Settled;
 use crate::state::queue::{Admitted, Priority, Seen};
+use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
 /// How much of a line that makes no sense is shown.
@@ -95,11 +96,11 @@ async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnH
             agent.session.replay(&copy).await;
             if seen == Seen::EarlierRun {
                 // Nothing of this run will ever tell how it ended: it has.
-                agent.session.emit_lifecycle(uuid.as_deref(), "completed").await;
+                agent.session.emit_lifecycle(uuid.as_deref(), PromptState::Completed).await;
             }
         }
         Admitted::Queued => {
-            agent.session.emit_lifecycle(uuid.as_deref(), "queued").await;
+            agent.session.emit_lifecycle(uuid.as_deref(), PromptState::Queued).await;
             if let (Priority::Now, Some(turn)) = (priority, turn) {
                 turn.preempt.cancel();
             }

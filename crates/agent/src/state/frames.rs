@@ -25,6 +25,7 @@ use crate::state::config::StateFrames;
 use crate::state::host::{Host, iso_time};
 use crate::state::process::RetryWait;
 use crate::state::refused_prompt::Refusal;
+use crate::state::wire_names::{InfoLevel, NotificationPriority, SessionState};
 
 /// The frame maker of one session, or of one agent in it.
 pub struct Frames {
@@ -298,45 +299,39 @@ impl Frames {
 
     /// Something a person should know that stops nothing.
     pub fn warning(&self, text: &str) -> Outbound {
-        system(SystemMessage::Informational(Informational {
-            content: text.to_owned(),
-            level: "warning".to_owned(),
-            session_id: self.session_id(),
-            uuid: self.uuid(),
-            ..Informational::default()
-        }))
+        system(SystemMessage::Informational(self.remark(InfoLevel::Warning, text)))
     }
 
     /// Something a person may like to know.
     pub fn notice(&self, text: &str) -> Outbound {
-        system(SystemMessage::Informational(Informational {
+        system(SystemMessage::Informational(self.remark(InfoLevel::Notice, text)))
+    }
+
+    fn remark(&self, level: InfoLevel, text: &str) -> Informational {
+        Informational {
             content: text.to_owned(),
-            level: "notice".to_owned(),
+            level: level.wire_name().to_owned(),
             session_id: self.session_id(),
             uuid: self.uuid(),
             ..Informational::default()
-        }))
+        }
     }
 
     /// A warning with a name that programs can look for.
     pub fn note(&self, tag: &str, text: &str) -> Outbound {
         system(SystemMessage::Informational(Informational {
-            content: text.to_owned(),
-            level: "warning".to_owned(),
             tag: Some(tag.to_owned()),
-            session_id: self.session_id(),
-            uuid: self.uuid(),
-            ..Informational::default()
+            ..self.remark(InfoLevel::Warning, text)
         }))
     }
 
     /// Something to show a person at once.
-    pub fn notification(&self, key: &str, text: &str, priority: &str) -> Outbound {
+    pub fn notification(&self, key: &str, text: &str, priority: NotificationPriority) -> Outbound {
         system(SystemMessage::Notification(Notification {
             key: key.to_owned(),
             text: text.to_owned(),
-            priority: priority.to_owned(),
-            color: (priority == "high").then(|| "warning".to_owned()),
+            priority: priority.wire_name().to_owned(),
+            color: priority.color().map(str::to_owned),
             session_id: self.session_id(),
             uuid: self.uuid(),
             ..Notification::default()
@@ -360,38 +355,31 @@ impl Frames {
     /// A hook ends a turn before the model would have.
     pub fn stopped_by_hook(&self, text: &str) -> Outbound {
         system(SystemMessage::Informational(Informational {
-            content: text.to_owned(),
-            level: "notice".to_owned(),
             prevent_continuation: Some(true),
-            session_id: self.session_id(),
-            uuid: self.uuid(),
-            ..Informational::default()
+            ..self.remark(InfoLevel::Notice, text)
         }))
     }
 
     /// A prompt that a hook kept from the model.
     pub(crate) fn prompt_refused(&self, refusal: &Refusal) -> Outbound {
-        let Refusal { text, reason, kind, kept } = refusal;
+        let Refusal { text, reason, kind } = refusal;
+        let (name, kept) = (kind.wire_name(), kind.keeps_prompt());
         system(SystemMessage::Informational(Informational {
-            content: text.clone(),
-            level: "warning".to_owned(),
             prevent_continuation: Some(true),
-            prompt_submit_outcome: Some(json!({"kind": kind, "prompt_kept": kept, "reason": reason})),
-            session_id: self.session_id(),
-            uuid: self.uuid(),
-            ..Informational::default()
+            prompt_submit_outcome: Some(json!({"kind": name, "prompt_kept": kept, "reason": reason})),
+            ..self.remark(InfoLevel::Warning, text)
         }))
     }
 
     /// Whether the session is at work; none when nobody wants to know.
-    pub fn state(&self, state: &str, who: StateFrames) -> Option<Outbound> {
+    pub fn state(&self, state: SessionState, who: StateFrames) -> Option<Outbound> {
         let sdk_host_only = match who {
             StateFrames::None => return None,
             StateFrames::SdkOnly => Some(true),
             StateFrames::Public => None,
         };
         Some(system(SystemMessage::SessionStateChanged(SessionStateChanged {
-            state: state.to_owned(),
+            state: state.wire_name().to_owned(),
             sdk_host_only,
             session_id: self.session_id(),
             uuid: self.uuid(),

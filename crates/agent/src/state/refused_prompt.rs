@@ -7,8 +7,31 @@ pub(crate) struct Refusal {
     pub text: String,
     /// As the hook gave it.
     pub reason: String,
-    /// `blocked_by_hook` or `stopped_by_hook`.
-    pub kind: &'static str,
+    pub kind: RefusalKind,
+}
+
+/// What a hook did to a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefusalKind {
+    /// It was kept out of the conversation.
+    Blocked,
+    /// It is part of the conversation, and the turn ends with it.
+    Stopped,
+}
+
+impl RefusalKind {
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::Blocked => "blocked_by_hook",
+            Self::Stopped => "stopped_by_hook",
+        }
+    }
+
     /// Whether the prompt stays in the conversation.
-    pub kept: bool,
+    pub fn keeps_prompt(self) -> bool {
+        match self {
+            Self::Blocked => false,
+            Self::Stopped => true,
+        }
+    }
 }

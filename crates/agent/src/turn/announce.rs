@@ -12,6 +12,7 @@ use crate::record::journal::{PromptRecord, Starts, Words};
 use crate::state::agent::{Agent, AgentHandle};
 use crate::state::dispatch::listing;
 use crate::state::services::SessionServices;
+use crate::state::wire_names::{PromptState, SessionState};
 
 impl Agent {
     /// Goes on where an earlier run ended: its conversation, its prompts, its cost.
@@ -82,11 +83,11 @@ impl SessionServices {
     }
 
     /// Tells how far a prompt with an id has come.
-    pub(crate) async fn emit_lifecycle(&self, prompt: Option<&str>, state: &str) {
+    pub(crate) async fn emit_lifecycle(&self, prompt: Option<&str>, state: PromptState) {
         if let Some(prompt) = prompt {
             self.emit(Outbound::CommandLifecycle(CommandLifecycle {
                 command_uuid: prompt.to_owned(),
-                state: state.to_owned(),
+                state: state.wire_name().to_owned(),
                 uuid: self.frames.uuid(),
                 session_id: self.frames.session_id(),
                 ..CommandLifecycle::default()
@@ -96,7 +97,7 @@ impl SessionServices {
     }
 
     /// Tells whether the session is at work, for hosts that want that.
-    pub(crate) async fn emit_state(&self, state: &str) {
+    pub(crate) async fn emit_state(&self, state: SessionState) {
         if let Some(frame) = self.frames.state(state, self.options.states) {
             self.emit(frame).await;
         }

@@ -4,6 +4,7 @@
 use lathe_hooks::{ContextText, Outcome};
 use lathe_protocol::hooks::{HookEventInput, StopInput, SubagentStopInput};
 
+use crate::state::wire_names::NotificationPriority;
 use crate::turn::Turn;
 use crate::turn::decide::{Ending, Next, after_objection};
 
@@ -63,7 +64,9 @@ impl Turn<'_> {
         // A note is no error.
         if blocks == 1 && !outcome.blocks.is_empty() {
             let text = "A stop hook keeps the turn from ending";
-            self.session.emit(frames.notification("stop-hook-error", text, "immediate")).await;
+            self.session
+                .emit(frames.notification("stop-hook-error", text, NotificationPriority::Immediate))
+                .await;
         }
         if blocks <= self.agent.limits.max_stop_blocks {
             return None;
@@ -73,7 +76,9 @@ impl Turn<'_> {
              stop_hook_active and let go; CLAUDE_CODE_STOP_HOOK_BLOCK_CAP sets the limit."
         );
         self.session.emit(frames.warning(&text)).await;
-        self.session.emit(frames.notification("stop-hook-block-cap", &text, "high")).await;
+        self.session
+            .emit(frames.notification("stop-hook-block-cap", &text, NotificationPriority::High))
+            .await;
         Some(Ending::StopHookCap)
     }
 }

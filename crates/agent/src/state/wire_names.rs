@@ -1,0 +1,82 @@
+//! States that hosts are told of, as enums with the names they have on the wire. What each state means to the session
+//! is decided where it is entered.
+
+/// Whether a session is at work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionState {
+    Idle,
+    Running,
+    /// It waits for the host's answer to a question.
+    RequiresAction,
+}
+
+impl SessionState {
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::RequiresAction => "requires_action",
+        }
+    }
+}
+
+/// How far a prompt has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptState {
+    Queued,
+    Started,
+    Completed,
+    /// Taken back while it waited, or interrupted.
+    Cancelled,
+}
+
+impl PromptState {
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Started => "started",
+            Self::Completed => "completed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// How urgently a person is to be shown something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotificationPriority {
+    High,
+    Immediate,
+}
+
+impl NotificationPriority {
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Immediate => "immediate",
+        }
+    }
+
+    /// The colour it is shown in, where that is not the usual one.
+    pub fn color(self) -> Option<&'static str> {
+        match self {
+            Self::High => Some("warning"),
+            Self::Immediate => None,
+        }
+    }
+}
+
+/// How much a remark matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InfoLevel {
+    Notice,
+    Warning,
+}
+
+impl InfoLevel {
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::Notice => "notice",
+            Self::Warning => "warning",
+        }
+    }
+}
