@@ -167,7 +167,7 @@ async fn dispatch(
         | Body::HookCallback(_)
         | Body::Elicitation(_)
         | Body::RequestUserDialog(_)) => unsupported(body.tag()),
-        Body::Unknown(value) => unknown(&value),
+        body @ Body::Unknown(_) => unknown(body.tag()),
     }
 }
 
@@ -176,8 +176,7 @@ fn unsupported(subtype: &str) -> Reply {
 }
 
 /// A request nobody knows, or one that is known and does not fit.
-fn unknown(value: &Value) -> Reply {
-    let subtype = value["subtype"].as_str().unwrap_or("");
+fn unknown(subtype: &str) -> Reply {
     match subtype {
         "set_permission_mode" => change::bad_mode(),
         known if ControlRequestBody::TAGS.contains(&known) => {

@@ -13,7 +13,8 @@ use lathe_agent::Journal;
 use lathe_agent::{Beginning, CompactPolicy, Switch};
 use lathe_agent::{Reloaded, SettingsAccess};
 use lathe_permissions::RuleSource;
-use lathe_protocol::{PermissionBehavior, PermissionUpdate, SettingsSource};
+use lathe_protocol::control::GetSettingsResponse;
+use lathe_protocol::{PermissionBehavior, PermissionUpdate, Settings, SettingsSource};
 use lathe_settings::Changed;
 use lathe_settings::memory::{self, MemoryRequest};
 use lathe_transcript::record::Envelope;
@@ -817,11 +818,11 @@ impl Edited {
 }
 
 impl SettingsAccess for Edited {
-    fn listing(&self) -> Value {
-        json!({})
+    fn listing(&self) -> GetSettingsResponse {
+        GetSettingsResponse::default()
     }
-    fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
-        Ok(settings.clone())
+    fn apply_flag(&self, settings: &Value) -> Result<Settings, String> {
+        Ok(serde_json::from_value(settings.clone()).unwrap())
     }
     fn update<'a>(&'a self, _source: &'a str, _settings: &'a Value) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async { Ok(()) })

@@ -14,7 +14,8 @@ use lathe_agent::Setup as SetupHooks;
 use lathe_agent::{FrameOptions, PromptSurface};
 use lathe_agent::{Reloaded, SettingsAccess};
 use lathe_hooks::HookSource;
-use lathe_protocol::{PermissionBehavior, PermissionMode, PermissionUpdate, SettingsSource};
+use lathe_protocol::control::GetSettingsResponse;
+use lathe_protocol::{PermissionBehavior, PermissionMode, PermissionUpdate, Settings, SettingsSource};
 use lathe_settings::Changed;
 use lathe_settings::memory::{self, MemoryRequest};
 use serde_json::{Value, json};
@@ -525,11 +526,11 @@ struct Edited {
 }
 
 impl SettingsAccess for Edited {
-    fn listing(&self) -> Value {
-        json!({})
+    fn listing(&self) -> GetSettingsResponse {
+        GetSettingsResponse::default()
     }
-    fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
-        Ok(settings.clone())
+    fn apply_flag(&self, settings: &Value) -> Result<Settings, String> {
+        Ok(serde_json::from_value(settings.clone()).unwrap())
     }
     fn update<'a>(&'a self, _source: &'a str, _settings: &'a Value) -> BoxFuture<'a, Result<(), String>> {
         Box::pin(async { Ok(()) })

@@ -31,7 +31,8 @@ pub(crate) async fn run(
                     &own_id
                 }
             };
-            let call = CallbackCall { callback_id: id, input: &firing.value, tool_use_id, timeout, cancel };
+            let call =
+                CallbackCall { callback_id: id, event, input: &firing.value, tool_use_id, timeout, cancel };
             at_most(timeout, cancel, callbacks.call(call)).await
         }
         None => Some(Err(CallbackError::Closed)),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lathe_exec::{Ledger, PlaceLimit};
+use lathe_protocol::HookEvent;
 use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,8 @@ pub trait Callbacks: Send + Sync {
 pub struct CallbackCall<'a> {
     /// As the host registered it.
     pub callback_id: &'a str,
+    /// What has happened.
+    pub event: &'a HookEvent,
     /// A [`HookInput`](lathe_protocol::HookInput), serialised.
     pub input: &'a Value,
     /// The call the event is about, or a fresh id.

@@ -9,10 +9,11 @@ use futures_util::future::BoxFuture;
 use lathe_agent::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
 use lathe_agent::{CompactPolicy, Switch};
 use lathe_hooks::{EngineOptions, HookSource};
+use lathe_protocol::control::{GetSettingsResponse, PermissionRulesState};
 use lathe_protocol::settings::{HooksSettings, Settings};
 use lathe_protocol::{PermissionUpdate, SettingsSource};
 use lathe_settings::{Changed, SettingsError, SettingsStack, SettingsWrite};
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::children::Children;
@@ -136,15 +137,19 @@ pub fn session_end_budget(env: &LaunchEnvironment) -> Option<Duration> {
 }
 
 impl SettingsAccess for LiveSettings {
-    fn listing(&self) -> Value {
+    fn listing(&self) -> GetSettingsResponse {
         let stack = self.settings.stack();
-        json!({"effective": stack.effective_json(), "sources": stack.sources_json()})
+        GetSettingsResponse {
+            effective: stack.effective_json(),
+            sources: stack.sources_json(),
+            ..GetSettingsResponse::default()
+        }
     }
 
-    fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
+    fn apply_flag(&self, settings: &Value) -> Result<Settings, String> {
         let mut stack = self.settings.stack();
         stack.apply_flag(settings.clone()).map_err(|error| error.to_string())?;
-        Ok(stack.effective_json())
+        Ok(stack.effective())
     }
 
     fn update<'a>(&'a self, source: &'a str, settings: &'a Value) -> BoxFuture<'a, Result<(), String>> {
@@ -183,7 +188,7 @@ impl SettingsAccess for LiveSettings {
         Some(self.state(&stack, Vec::new()))
     }
 
-    fn permission_rules(&self) -> Value {
-        json!(self.settings.stack().rules_state())
+    fn permission_rules(&self) -> PermissionRulesState {
+        self.settings.stack().rules_state()
     }
 }

@@ -380,7 +380,7 @@ fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOpti
 fn init_facts(ground: &Ground, instructions: &Instructions, key_source: String) -> Init {
     let style = instructions.style.as_ref().map_or("default", |style| &style.name);
     let dirs = ground.extra_dirs();
-    let mut init = Init {
+    Init {
         api_key_source: key_source,
         claude_code_version: Some(PROTOCOL_VERSION.to_owned()),
         output_style: style.to_owned(),
@@ -396,8 +396,7 @@ fn init_facts(ground: &Ground, instructions: &Instructions, key_source: String) 
         fast_mode_disabled_reason: Some("sdk_opt_in_required".to_owned()),
         terminal_slash_commands: Some(Vec::new()),
         view_mode: Some("default".to_owned()),
+        lathe_version: Some(LATHE_VERSION.to_owned()),
         ..Init::default()
-    };
-    init.extra.insert("lathe_version".to_owned(), LATHE_VERSION.into());
-    init
+    }
 }

@@ -231,14 +231,14 @@ async fn a_settings_write_that_waits_for_a_lock_lets_other_tasks_go_on() {
         // On the same thread: if the write blocked it, the lock would never be given back.
         for _ in 0..20 {
             tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-            assert_eq!(settings.listing()["effective"]["language"], Value::Null, "it can be read meanwhile");
+            assert_eq!(settings.listing().effective["language"], Value::Null, "it can be read meanwhile");
         }
         assert!(!dir.join("settings.local.json").exists());
         drop(held);
     };
     let (written, ()) = tokio::join!(settings.update("localSettings", &language), others);
     written.unwrap();
-    assert_eq!(settings.listing()["effective"]["language"], "French");
+    assert_eq!(settings.listing().effective["language"], "French");
     let text = std::fs::read_to_string(dir.join("settings.local.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), language);
 }

@@ -23,6 +23,21 @@ open_enum! {
     }
 }
 
+impl Inbound {
+    /// The id that an answer to this line has to name, also where the rest of the line does not fit.
+    pub fn request_id(&self) -> Option<&str> {
+        match self {
+            Self::ControlRequest(request) => Some(&request.request_id),
+            Self::Unknown(line) => line["request_id"].as_str(),
+            Self::User(_)
+            | Self::ControlResponse(_)
+            | Self::ControlCancelRequest(_)
+            | Self::KeepAlive(_)
+            | Self::UpdateEnvironmentVariables(_) => None,
+        }
+    }
+}
+
 from_payloads! {
     Inbound {
         User(InboundUser),

@@ -3,9 +3,9 @@
 //! What a rule means is decided by the permissions crate; here is only who said it and whether it counts.
 
 use lathe_permissions::{RuleSource, SourcedRule};
-use lathe_protocol::control::{ListedRule, PermissionRulesState};
+use lathe_protocol::control::{ListedRule, PermissionRulesState, WorkspaceDirectory};
 use lathe_protocol::{PermissionBehavior, PermissionMode, SettingsSource};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::layer::SourcedDirectory;
 use crate::problem::Severity;
@@ -73,8 +73,10 @@ impl SettingsStack {
             rule: rule.text,
             ..ListedRule::default()
         });
-        let directories = self.permission_dirs().into_iter().map(|directory| {
-            json!({ "path": directory.path.display().to_string(), "source": directory.source.as_str() })
+        let directories = self.permission_dirs().into_iter().map(|directory| WorkspaceDirectory {
+            path: directory.path.display().to_string(),
+            source: directory.source.as_str().to_owned(),
+            ..WorkspaceDirectory::default()
         });
         let errors: Vec<Value> = self
             .problems()

@@ -30,7 +30,7 @@ pub(super) async fn context(turn: &mut Turn<'_>, call: &Invocation, name: &str) 
     agent.publish_size(turn.agent.history.size());
     let report = ContextReport::of(&agent);
     let text = report.for_people();
-    show(turn, call, name, &text, Some(report.for_frame())).await;
+    show(turn, call, name, &text, Some(json!(report.for_frame()))).await;
     Outcome::Command(CommandEnd { name: Some(name.to_owned()), text, ..CommandEnd::default() })
 }
 

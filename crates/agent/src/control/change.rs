@@ -5,11 +5,12 @@ use std::sync::Arc;
 use lathe_models::Thinking;
 use lathe_permissions::RuleSource;
 use lathe_protocol::control::{
-    ApplyFlagSettingsRequest, InterruptRequest, RenameSessionRequest, SeedReadStateRequest,
-    SetMaxThinkingTokensRequest, SetPermissionModeRequest, UpdateSettingsRequest,
+    ApplyFlagSettingsRequest, InterruptRequest, InterruptResponse, RenameSessionRequest,
+    SeedReadStateRequest, SetMaxThinkingTokensRequest, SetPermissionModeRequest, UpdateSettingsRequest,
 };
+use lathe_protocol::settings::PermissionSettings;
 use lathe_protocol::{ControlResponse, PermissionBehavior, PermissionMode, SettingsSource};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Reply, model};
 use crate::state::agent::AgentHandle;
@@ -27,14 +28,15 @@ pub(super) async fn interrupt(
     for uuid in &cancelled {
         agent.session.emit_lifecycle(Some(uuid), PromptState::Cancelled).await;
     }
-    let mut reply = json!({"still_queued": agent.session.queue().waiting_ids()});
-    if body.cancel_queued == Some(true) {
-        reply["cancelled"] = json!(cancelled);
-    }
+    let reply = InterruptResponse {
+        still_queued: agent.session.queue().waiting_ids(),
+        cancelled: (body.cancel_queued == Some(true)).then_some(cancelled),
+        ..InterruptResponse::default()
+    };
     if let Some(turn) = turn {
         turn.cancel.cancel();
     }
-    Reply::Success(reply)
+    Reply::Success(json!(reply))
 }
 
 /// Changes the permission mode; the frame about it follows the answer.
@@ -80,16 +82,16 @@ pub(super) fn thinking(agent: &Arc<AgentHandle>, body: &SetMaxThinkingTokensRequ
 pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSettingsRequest) -> Reply {
     match agent.session.settings.apply_flag(&body.settings) {
         Ok(effective) => {
-            if body.settings.get("model").is_some() {
-                model::follow_setting(agent, effective["model"].as_str()).await;
+            let named = body.named_settings();
+            if named.model {
+                model::follow_setting(agent, effective.model.as_deref()).await;
             }
             match agent.session.settings.current() {
                 Some(now) => agent.take_settings(now).await,
-                None => apply_rules(agent, &body.settings["permissions"]).await,
+                None => apply_rules(agent, effective.permissions.unwrap_or_default()).await,
             }
-            if body.settings.get("effortLevel").is_some() {
-                let effort = effective["effortLevel"].as_str().map(str::to_owned);
-                agent.change_choice(|choice| choice.effort = effort);
+            if named.effort_level {
+                agent.change_choice(|choice| choice.effort = effective.effort_level);
             }
             Reply::Ack
         }
@@ -98,11 +100,16 @@ pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSett
 }
 
 /// Rules among the settings count for the running session as well.
-async fn apply_rules(agent: &Arc<AgentHandle>, permissions: &Value) {
-    let behaviors = [PermissionBehavior::Allow, PermissionBehavior::Ask, PermissionBehavior::Deny];
-    for behavior in behaviors {
-        let rules = permissions[behavior.as_str()].as_array().into_iter().flatten();
-        let rules: Vec<&str> = rules.filter_map(Value::as_str).collect();
+async fn apply_rules(agent: &Arc<AgentHandle>, permissions: PermissionSettings) {
+    let PermissionSettings { allow, ask, deny, .. } = permissions;
+    let rules = [
+        (PermissionBehavior::Allow, allow),
+        (PermissionBehavior::Ask, ask),
+        (PermissionBehavior::Deny, deny),
+    ];
+    for (behavior, rules) in rules {
+        let rules = rules.unwrap_or_default();
+        let rules = rules.iter().map(String::as_str);
         let warnings = agent.session.permissions().add_rules(
             behavior,
             RuleSource::Settings(SettingsSource::Flag),

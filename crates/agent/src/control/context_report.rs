@@ -1,12 +1,11 @@
 //! How full the model's window is: an estimate by category, for hosts that ask (`get_context_usage`) and
 //! for people (`/context`).
 
-use std::collections::BTreeMap;
-
 use lathe_models::catalog;
 use lathe_protocol::Usage;
 use lathe_settings::memory::MemoryFile;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use crate::record::estimate::text_tokens;
 use crate::state::agent::AgentHandle;
@@ -127,14 +126,14 @@ impl ContextReport {
     }
 
     /// The answer to `get_context_usage`.
-    pub fn for_hosts(&self) -> Value {
+    pub fn for_hosts(&self) -> HostReport {
         let category = |category: &Category| {
             json!({
                 "id": category.id, "name": category.name, "tokens": category.tokens,
                 "color": category.color, "kind": category.kind.wire_name(),
             })
         };
-        let mut report = json!({
+        let always = json!({
             "categories": self.categories.iter().map(category).collect::<Vec<_>>(),
             "totalTokens": self.used(),
             "maxTokens": self.window,
@@ -146,12 +145,10 @@ impl ContextReport {
             "mcpTools": [],
             "agents": [],
             "isAutoCompactEnabled": self.automatic,
-            "apiUsage": self.last_usage.as_ref().map(|usage| BTreeMap::from(counted(usage))),
+            "apiUsage": self.last_usage.as_ref().map(|usage| Map::from_iter(counted(usage).map(named))),
         });
-        if self.automatic {
-            report["autoCompactThreshold"] = json!(self.limits.threshold);
-        }
-        report
+        let auto_compact_threshold = self.automatic.then_some(self.limits.threshold);
+        HostReport { always, auto_compact_threshold }
     }
 
     /// The window as a picture of squares: what is used, then what is free, then what is kept free.
@@ -183,9 +180,9 @@ impl ContextReport {
     }
 
     /// `context_usage` of the frame that `/context` shows.
-    pub fn for_frame(&self) -> Value {
+    pub fn for_frame(&self) -> FrameReport {
         let category = |category: &Category| json!({"name": category.name, "tokens": category.tokens, "kind": category.kind.wire_name()});
-        let mut report = json!({
+        let always = json!({
             "model": self.model,
             "total_tokens": self.used(),
             "raw_max_tokens": self.window,
@@ -193,11 +190,9 @@ impl ContextReport {
             "categories": self.categories.iter().map(category).collect::<Vec<_>>(),
             "mcp_tools": [], "memory_files": self.memory_list(), "agents": [], "skills": [],
         });
-        if let Some(over) = self.used().checked_sub(self.window).filter(|over| *over > 0) {
-            let kind = if self.window < self.model_window { "compaction_window" } else { "hard_limit" };
-            report["over_limit"] = json!({"tokens_over": over, "kind": kind});
-        }
-        report
+        let over = self.used().checked_sub(self.window).filter(|over| *over > 0);
+        let kind = if self.window < self.model_window { "compaction_window" } else { "hard_limit" };
+        FrameReport { always, over_limit: over.map(|tokens_over| OverLimit { tokens_over, kind }) }
     }
 
     fn memory_list(&self) -> Vec<Value> {
@@ -238,6 +233,32 @@ impl ContextReport {
     }
 }
 
+/// How full the window is, for hosts.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct HostReport {
+    #[serde(flatten)]
+    always: Value,
+    /// Where the conversation is compacted, if it is without being asked to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    auto_compact_threshold: Option<u64>,
+}
+
+/// The same beside the text that people read.
+#[derive(Serialize)]
+pub(crate) struct FrameReport {
+    #[serde(flatten)]
+    always: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    over_limit: Option<OverLimit>,
+}
+
+#[derive(Serialize)]
+struct OverLimit {
+    tokens_over: u64,
+    kind: &'static str,
+}
+
 /// What the API counts of a request, by its names.
 fn counted(usage: &Usage) -> [(&'static str, u64); 4] {
     [
@@ -246,6 +267,10 @@ fn counted(usage: &Usage) -> [(&'static str, u64); 4] {
         ("cache_creation_input_tokens", usage.cache_creation_input_tokens),
         ("cache_read_input_tokens", usage.cache_read_input_tokens),
     ]
+}
+
+fn named((name, tokens): (&str, u64)) -> (String, Value) {
+    (name.to_owned(), tokens.into())
 }
 
 /// `950`, `2.3k`, `1m`.

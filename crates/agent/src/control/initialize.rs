@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use lathe_protocol::InitializeRequest;
-use lathe_protocol::control::{AgentDefinition, ControlSuccess};
+use lathe_protocol::control::{AgentDefinition, AgentInfo, ControlSuccess};
 use lathe_protocol::system::BackgroundTasksChanged;
 use lathe_tools::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Reply;
@@ -44,7 +45,7 @@ pub(super) async fn answer(
     };
     let success = ControlSuccess {
         request_id: id.to_owned(),
-        response: Some(response(agent, body, state)),
+        response: Some(json!(response(agent, body, state))),
         pending_permission_requests: Some(pending),
         pending_user_dialog_requests: Some(Vec::new()),
         ..ControlSuccess::default()
@@ -99,8 +100,18 @@ fn change_prompt(prompt: &mut SystemPrompt, body: &InitializeRequest) {
     }
 }
 
-fn response(agent: &AgentHandle, body: &InitializeRequest, state: SessionState) -> Value {
-    let mut response = json!({
+/// The answer to the handshake.
+#[derive(Serialize)]
+struct Handshake {
+    #[serde(flatten)]
+    always: Value,
+    /// Only where the host has brought hooks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hooks_applied: Option<bool>,
+}
+
+fn response(agent: &AgentHandle, body: &InitializeRequest, state: SessionState) -> Handshake {
+    let always = json!({
         "commands": listing(agent),
         "agents": agents(body),
         "output_style": agent.session.init.output_style,
@@ -121,21 +132,17 @@ fn response(agent: &AgentHandle, body: &InitializeRequest, state: SessionState) 
         "fast_mode_disabled_reason": "sdk_opt_in_required",
         "capabilities": agent.session.init.capabilities,
     });
-    if let Some(Some(_)) = &body.hooks {
-        response["hooks_applied"] = json!(true);
-    }
-    response
+    Handshake { always, hooks_applied: matches!(body.hooks, Some(Some(_))).then_some(true) }
 }
 
 /// The agents the host defines, as far as they are known yet.
-fn agents(body: &InitializeRequest) -> Vec<Value> {
+fn agents(body: &InitializeRequest) -> Vec<AgentInfo> {
     let agents = body.agents.iter().flatten();
-    let info = |(name, agent): (&String, &AgentDefinition)| {
-        let mut info = json!({"name": name, "description": agent.description});
-        if let Some(model) = &agent.model {
-            info["model"] = json!(model);
-        }
-        info
+    let info = |(name, agent): (&String, &AgentDefinition)| AgentInfo {
+        name: name.clone(),
+        description: agent.description.clone(),
+        model: agent.model.clone(),
+        ..AgentInfo::default()
     };
     agents.map(info).collect()
 }

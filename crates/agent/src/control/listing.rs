@@ -1,11 +1,14 @@
 //! What is in force, as lists: the permission rules of every source and the hooks.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use lathe_hooks::ListedHook;
 use lathe_permissions::RuleSource;
 use lathe_protocol::HookEvent;
+use lathe_protocol::control::{ListedRule, PermissionRulesState, WorkspaceDirectory};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Reply;
@@ -38,37 +41,29 @@ const WITH_MATCHER: [HookEvent; 20] = [
 /// Answers `list_permission_rules`: the rules of files, of the command line and of the session itself.
 pub(super) fn permission_rules(agent: &Arc<AgentHandle>) -> Reply {
     let of_files = agent.session.settings.permission_rules();
-    let rules: Vec<Value> = agent
+    let rules = agent
         .session
         .permissions()
         .rules()
-        .map(|(behavior, source, rule)| {
-            let mut listed = json!({
-                "behavior": behavior.as_str(),
-                "source": source.as_str(),
-                "rule": rule.text,
-            });
-            if source == RuleSource::Session {
-                listed["editability"] = json!("session");
-            }
-            listed
+        .map(|(behavior, source, rule)| ListedRule {
+            behavior: behavior.as_str().to_owned(),
+            source: source.as_str().to_owned(),
+            rule: rule.text.clone(),
+            editability: (source == RuleSource::Session).then(|| "session".to_owned()),
+            ..ListedRule::default()
         })
         .collect();
-    let mut state = json!({
-        "rules": rules,
-        "workspaceDirectories": directories(agent, &of_files["workspaceDirectories"]),
-        "originalCwd": agent.workspace.root.display().to_string(),
-        "managedOnly": of_files["managedOnly"] == true,
-    });
-    if let Some(errors) = of_files.get("errors") {
-        state["errors"] = errors.clone();
-    }
+    let state = PermissionRulesState {
+        rules,
+        workspace_directories: directories(agent, of_files.workspace_directories),
+        original_cwd: agent.workspace.root.display().to_string(),
+        ..of_files
+    };
     Reply::Success(json!({"state": state}))
 }
 
 /// The folders beyond the working folder, and who added each.
-fn directories(agent: &AgentHandle, of_files: &Value) -> Vec<Value> {
-    let listed: Vec<Value> = of_files.as_array().cloned().unwrap_or_default();
+fn directories(agent: &AgentHandle, listed: Vec<WorkspaceDirectory>) -> Vec<WorkspaceDirectory> {
     let same = |a: &Path, b: &str| {
         let b = Path::new(b);
         a == b || b.canonicalize().is_ok_and(|b| a == b)
@@ -78,12 +73,16 @@ fn directories(agent: &AgentHandle, of_files: &Value) -> Vec<Value> {
     let root = agent.workspace.root.clone();
     let view = agent.view();
     let added = view.scope.working_dirs().filter(|dir| {
-        let in_files = listed.iter().any(|known| same(dir, known["path"].as_str().unwrap_or("")));
+        let in_files = listed.iter().any(|known| same(dir, &known.path));
         *dir != root && !in_files
     });
     let added = added.map(|dir| {
         let source = if given.iter().any(|known| same(dir, known)) { "cliArg" } else { "session" };
-        json!({"path": dir.display().to_string(), "source": source})
+        WorkspaceDirectory {
+            path: dir.display().to_string(),
+            source: source.to_owned(),
+            ..WorkspaceDirectory::default()
+        }
     });
     listed.iter().cloned().chain(added).collect()
 }
@@ -104,7 +103,7 @@ pub(super) fn hooks(agent: &Arc<AgentHandle>) -> Reply {
     let managed = hooks.iter().filter(|hook| hook.source == "policySettings").count();
     Reply::Success(json!({
         "events": events,
-        "hooks": hooks.iter().map(listed_hook).collect::<Vec<_>>(),
+        "hooks": hooks.iter().map(HookEntry::of).collect::<Vec<_>>(),
         "eventCatalog": catalog,
         "policy": {
             "disabledByPolicy": false,
@@ -116,20 +115,35 @@ pub(super) fn hooks(agent: &Arc<AgentHandle>) -> Reply {
     }))
 }
 
-fn listed_hook(hook: &ListedHook) -> Value {
-    let mut listed = json!({
-        "event": hook.event.as_str(),
-        "matcher": hook.matcher,
-        "type": hook.kind,
-        "source": hook.source,
-        "enabled": hook.enabled,
-    });
-    listed[hook.kind] = json!(hook.what);
-    if let Some(condition) = &hook.condition {
-        listed["if"] = json!(condition);
+/// A hook as hosts are told of it.
+#[derive(Serialize)]
+struct HookEntry<'a> {
+    event: &'a str,
+    matcher: &'a str,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    source: &'static str,
+    enabled: bool,
+    /// One field: what is run, under the name of its kind.
+    #[serde(flatten)]
+    what: BTreeMap<&'static str, &'a str>,
+    #[serde(rename = "if", skip_serializing_if = "Option::is_none")]
+    condition: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout: Option<f64>,
+}
+
+impl<'a> HookEntry<'a> {
+    fn of(hook: &'a ListedHook) -> Self {
+        Self {
+            event: hook.event.as_str(),
+            matcher: &hook.matcher,
+            kind: hook.kind,
+            source: hook.source,
+            enabled: hook.enabled,
+            what: BTreeMap::from([(hook.kind, hook.what.as_str())]),
+            condition: hook.condition.as_deref(),
+            timeout: hook.timeout.map(|timeout| timeout.as_secs_f64()),
+        }
     }
-    if let Some(timeout) = hook.timeout {
-        listed["timeout"] = json!(timeout.as_secs_f64());
-    }
-    listed
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use lathe_permissions::{Decision, PermissionQuestion};
 use lathe_protocol::CallSubject;
-use lathe_protocol::control::{McpSetServersRequest, ReadFileRequest};
+use lathe_protocol::control::{GetSettingsResponse, McpSetServersRequest, ReadFileRequest, ReadFileResponse};
 use lathe_tools::Read;
 use serde_json::{Value, json};
 
@@ -24,10 +24,10 @@ const MAX_LOOKED_AT: usize = 5000;
 
 /// What is set, by whom, and what it comes to.
 pub(super) fn settings(agent: &Arc<AgentHandle>) -> Reply {
-    let mut listing = agent.session.settings.listing();
     let choice = agent.choice();
-    listing["applied"] = json!({"model": choice.id, "effort": choice.effort});
-    Reply::Success(listing)
+    let applied = json!({"model": choice.id, "effort": choice.effort});
+    let listing = GetSettingsResponse { applied: Some(applied), ..agent.session.settings.listing() };
+    Reply::Success(json!(listing))
 }
 
 /// What the session cost, for people.
@@ -76,7 +76,7 @@ pub(super) fn version(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({
         "version": agent.session.init.claude_code_version,
         "buildTime": null,
-        "lathe_version": agent.session.init.extra.get("lathe_version"),
+        "lathe_version": agent.session.init.lathe_version,
     }))
 }
 
@@ -116,11 +116,12 @@ pub(super) fn file_suggestions(agent: &Arc<AgentHandle>, query: &str) -> Reply {
 pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Reply {
     let cwd = agent.workspace.cwd();
     let path = cwd.join(&body.path);
-    let input = json!({"file_path": path.display().to_string()});
+    let abs_path = path.display().to_string();
+    let input = json!({"file_path": abs_path});
     let view = agent.view();
     let judged = {
         let rules = agent.session.permissions();
-        let call = rules.describe(CallSubject::read(input["file_path"].as_str()));
+        let call = rules.describe(CallSubject::read(Some(&abs_path)));
         rules.judge(&PermissionQuestion {
             tool: Read::NAME,
             input: &input,
@@ -135,11 +136,13 @@ pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Rep
     let limit = body.max_bytes.map_or(MAX_READ_BYTES, |bytes| bytes.min(MAX_READ_BYTES));
     match read_bounded(&place, limit) {
         Ok((contents, truncated)) => {
-            let mut reply = json!({"contents": contents, "absPath": path.display().to_string()});
-            if truncated {
-                reply["truncated"] = json!(true);
-            }
-            Reply::Success(reply)
+            let truncated = truncated.then_some(true);
+            Reply::Success(json!(ReadFileResponse {
+                contents,
+                abs_path,
+                truncated,
+                ..ReadFileResponse::default()
+            }))
         }
         Err(error) => Reply::Error(format!("cannot read {}: {error}", body.path)),
     }

@@ -62,7 +62,7 @@ impl Callbacks for HostCallbacks {
                 tool_use_id: Some(call.tool_use_id.to_owned()),
                 ..HookCallbackRequest::default()
             };
-            let event = call.input["hook_event_name"].as_str().unwrap_or("");
+            let event = call.event.as_str();
             let answer = tokio::select! {
                 biased;
                 answer = session.ask(request, call.cancel, Some(call.timeout)) => answer,

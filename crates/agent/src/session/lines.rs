@@ -7,7 +7,6 @@ use std::sync::Arc;
 use lathe_protocol::control::{ControlError, ControlResponse};
 use lathe_protocol::text::shorten;
 use lathe_protocol::{BlockView, Inbound, InboundUser, MessageContent};
-use serde_json::Value;
 
 use crate::control;
 use crate::control::beside::Beside;
@@ -36,7 +35,7 @@ pub(crate) async fn take(
             agent.workspace.env.set_by_host(update.variables);
         }
         Inbound::KeepAlive(_) => {}
-        Inbound::Unknown(value) => refuse(agent, &value).await,
+        line @ Inbound::Unknown(_) => refuse(agent, &line).await,
     }
 }
 
@@ -53,9 +52,9 @@ async fn settle(agent: &AgentHandle, response: ControlResponse) {
 }
 
 /// A line of a type nobody knows, or of a known one that does not fit.
-async fn refuse(agent: &AgentHandle, line: &Value) {
-    let kind = line["type"].as_str().unwrap_or("");
-    match (kind, line["request_id"].as_str()) {
+async fn refuse(agent: &AgentHandle, line: &Inbound) {
+    let kind = line.tag();
+    match (kind, line.request_id()) {
         ("control_request", Some(id)) => {
             let error = ControlError {
                 request_id: id.to_owned(),
@@ -78,8 +77,9 @@ async fn refuse(agent: &AgentHandle, line: &Value) {
     }
 }
 
-fn shown(line: &Value) -> String {
-    shorten(&line.to_string(), SHOWN_CHARS).into_owned()
+fn shown(line: &Inbound) -> String {
+    let text = serde_json::to_string(line).unwrap_or_default();
+    shorten(&text, SHOWN_CHARS).into_owned()
 }
 
 /// Puts a prompt into the queue; one that was seen before is only acknowledged.

@@ -8,8 +8,11 @@ use lathe_hooks::{EngineOptions, HookSource};
 use lathe_permissions::{RuleSource, SourcedRule};
 use lathe_protocol::PermissionBehavior;
 use lathe_protocol::PermissionUpdate;
+use lathe_protocol::Settings;
+use lathe_protocol::control::{GetSettingsResponse, PermissionRulesState};
 use lathe_protocol::settings::HooksSettings;
 use lathe_settings::Changed;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::state::compact_policy::CompactPolicy;
@@ -66,11 +69,11 @@ pub struct SessionEnv {
 
 /// Settings that can be read and changed during a session.
 pub trait SettingsAccess: Send + Sync {
-    /// `{effective, sources}` for `get_settings`.
-    fn listing(&self) -> Value;
+    /// What is set and by whom, for `get_settings`.
+    fn listing(&self) -> GetSettingsResponse;
 
     /// Merges into the layer of `--settings`; null clears a key. Returns the effective settings.
-    fn apply_flag(&self, settings: &Value) -> Result<Value, String>;
+    fn apply_flag(&self, settings: &Value) -> Result<Settings, String>;
 
     /// Writes keys to a settings file. Waits for other writers of the file without holding a thread.
     fn update<'a>(&'a self, source: &'a str, settings: &'a Value) -> BoxFuture<'a, Result<(), String>>;
@@ -98,9 +101,9 @@ pub trait SettingsAccess: Send + Sync {
         None
     }
 
-    /// The rules of the files, for `list_permission_rules`; null where there are none.
-    fn permission_rules(&self) -> Value {
-        Value::Null
+    /// The rules of the files, for `list_permission_rules`.
+    fn permission_rules(&self) -> PermissionRulesState {
+        PermissionRulesState::default()
     }
 }
 
@@ -108,12 +111,12 @@ pub trait SettingsAccess: Send + Sync {
 pub struct NoSettings;
 
 impl SettingsAccess for NoSettings {
-    fn listing(&self) -> Value {
-        json!({"effective": {}, "sources": []})
+    fn listing(&self) -> GetSettingsResponse {
+        GetSettingsResponse { effective: json!({}), ..GetSettingsResponse::default() }
     }
 
-    fn apply_flag(&self, settings: &Value) -> Result<Value, String> {
-        Ok(settings.clone())
+    fn apply_flag(&self, settings: &Value) -> Result<Settings, String> {
+        Settings::deserialize(settings).map_err(|error| error.to_string())
     }
 
     fn update<'a>(&'a self, _source: &'a str, _settings: &'a Value) -> BoxFuture<'a, Result<(), String>> {

@@ -160,6 +160,20 @@ pub struct ApplyFlagSettingsRequest {
     pub extra: Extra,
 }
 
+/// The settings that a running session follows at once, and whether a request names them. Null names one, too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NamedSettings {
+    pub model: bool,
+    pub effort_level: bool,
+}
+
+impl ApplyFlagSettingsRequest {
+    pub fn named_settings(&self) -> NamedSettings {
+        let names = |key| self.settings.get(key).is_some();
+        NamedSettings { model: names("model"), effort_level: names("effortLevel") }
+    }
+}
+
 /// Write settings to a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpdateSettingsRequest {

@@ -227,12 +227,20 @@ pub struct ListPermissionRulesResponse {
 #[serde(rename_all = "camelCase")]
 pub struct PermissionRulesState {
     pub rules: Vec<ListedRule>,
-    /// `[{path, source}]`.
-    pub workspace_directories: Vec<Value>,
+    pub workspace_directories: Vec<WorkspaceDirectory>,
     pub original_cwd: String,
     pub managed_only: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<Vec<Value>>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// A folder beyond the working folder, and who added it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct WorkspaceDirectory {
+    pub path: String,
+    pub source: String,
     #[serde(flatten)]
     pub extra: Extra,
 }

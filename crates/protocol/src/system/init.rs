@@ -76,6 +76,9 @@ pub struct Init {
     /// Client ids of the prompts that started this turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_message_uuids: Option<Vec<String>>,
+    /// The version of Lathe itself, beside the one it is compatible with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lathe_version: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
 }
