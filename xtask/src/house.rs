@@ -11,6 +11,7 @@ mod flags;
 mod folders;
 mod forbidden;
 mod header;
+mod lookups;
 mod reminders;
 mod scan;
 mod sizes;
@@ -68,6 +69,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
         ("forbidden text", forbidden::check(&files, &repo.root)),
         ("flags", flags::check(&files)),
         ("folders", folders::check(&files)),
+        ("look-ups by a string", lookups::check(&files)),
         ("reminders", reminders::check(&files)),
         ("shared cells", cells::check(&files)),
         ("tool names", toolnames::check(&files, &tool_names)),

@@ -6,7 +6,7 @@
 //! added since. That is what compaction goes by.
 
 #[cfg(test)]
-mod golden;
+mod golden_tests;
 
 use lathe_models::WireMessage;
 use lathe_protocol::reminder::system_reminder;
