@@ -2,7 +2,9 @@
 //! Everything that waits for the host waits here; the turn itself is `turn.rs`, what becomes of a line
 //! that the host writes is `lines.rs`.
 
+mod closing;
 mod lines;
+mod opening;
 mod work;
 
 use std::sync::Arc;
@@ -10,29 +12,23 @@ use std::time::Duration;
 
 use lathe_exec::ScopeEndPolicy;
 use lathe_protocol::reminder::system_reminder;
-use lathe_protocol::{ContentBlock, HookEvent, Inbound, InboundUser, Outbound};
+use lathe_protocol::{Inbound, InboundUser, Outbound};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::call::planning;
 use crate::control::beside::Beside;
 use crate::hooks::services::hook_engine;
-use crate::hooks::submit::Submitted;
-use crate::record::journal::{Starts, Words};
 use crate::state::agent::{Agent, AgentHandle};
 use crate::state::config::{SessionConfig, Setup};
 use crate::state::deferral::Deferral;
-use crate::state::dispatch::{Dispatch, dispatch};
 use crate::state::services::SessionServices;
-use crate::state::wire_names::{PromptState, SessionState};
 use crate::turn::Turn;
-use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
-use crate::turn::finish::{Finished, finish};
+use crate::turn::finish::finish;
 use crate::turn::outcome::Outcome;
 use crate::turn::outcome::TurnHandle;
 use crate::turn::stats::Stats;
-use work::{Work, outcome_of};
+use work::outcome_of;
 
 /// How long a session with a call that was put off waits for the prompt of a host that has introduced itself.
 /// Hosts write both at once; with the prompt the call is part of its turn, and there is one result for both.
@@ -183,17 +179,9 @@ impl SessionLoop {
         }
     }
 
-    /// Lets something go on while the host's lines are taken in: it may wait for one of them.
-    async fn serve<T>(&mut self, work: impl Future<Output = T>, turn: Option<&TurnHandle>) -> T {
-        self.attend(work, turn, turn.map(|turn| &turn.cancel)).await
-    }
-
-    /// The same outside a turn, for hooks that somebody may want to break off.
-    async fn listening<T>(&mut self, work: impl Future<Output = T>, cancel: &CancellationToken) -> T {
-        self.attend(work, None, Some(cancel)).await
-    }
-
-    async fn attend<T>(
+    /// Runs `work` while the host's lines are taken in, because `work` may wait for one of them. `cancel` fires when the
+    /// session is told to finish.
+    async fn while_listening<T>(
         &mut self,
         work: impl Future<Output = T>,
         turn: Option<&TurnHandle>,
@@ -216,13 +204,14 @@ impl SessionLoop {
     async fn answer_the_rest(&mut self) {
         let mut beside = std::mem::replace(&mut self.beside, Beside::new(self.main.clone()));
         let stop = self.session.stop.clone();
-        self.serve(
+        self.while_listening(
             async {
                 tokio::select! {
                     () = beside.finish() => {}
                     () = stop.cancelled() => {}
                 }
             },
+            None,
             None,
         )
         .await;
@@ -237,7 +226,7 @@ impl SessionLoop {
     /// The hooks that wait for a session; what they say goes in front of the first prompt.
     async fn begin(&mut self, agent: &mut Agent, source: &str, setup: Option<Setup>) {
         let cancel = self.session.stop.child_token();
-        let beginning = self.listening(agent.begin(source, setup, &cancel), &cancel).await;
+        let beginning = self.while_listening(agent.begin(source, setup, &cancel), None, Some(&cancel)).await;
         if !beginning.notes.is_empty() {
             let notes = system_reminder(&beginning.notes.join("\n"));
             self.preamble = Some(match self.preamble.take() {
@@ -251,7 +240,7 @@ impl SessionLoop {
     /// The hooks that wait for the end, and the end of those that ran on.
     async fn finish_hooks(&mut self) {
         let main = self.main.clone();
-        self.serve(main.end_conversation("other"), None).await;
+        self.while_listening(main.end_conversation("other"), None, None).await;
         self.session.late.shut_down().await;
         self.session.hooks.shut_down().await;
     }
@@ -261,54 +250,6 @@ impl SessionLoop {
         let lost = self.session.files.close();
         if let Some(lost) = lost {
             self.session.trouble("session_not_saved", &lost).await;
-        }
-    }
-
-    /// Opens the turn of a prompt, or of a call that was put off and has none.
-    async fn open(&mut self, agent: &mut Agent, due: Due, handle: &TurnHandle) -> (InboundUser, Work) {
-        agent.deferral.turn_began();
-        self.session.emit_state(SessionState::Running).await;
-        let prompt = match due {
-            Due::DeferredCall => {
-                let command = self.main.frames.uuid();
-                self.session.emit_lifecycle(Some(&command), PromptState::Started).await;
-                return (InboundUser::default(), Work::TakeUp { command });
-            }
-            Due::Prompt(prompt) => *prompt,
-        };
-        self.session.emit_lifecycle(prompt.uuid.as_deref(), PromptState::Started).await;
-        if self.asks_nothing(&prompt) {
-            let work = self.open_blank(agent, &prompt).await;
-            return (prompt, work);
-        }
-        agent.announce_prompt(&prompt);
-        if let Some(preamble) = self.preamble.take() {
-            agent.history.add_user_text(&preamble);
-        }
-        let work = match dispatch(&self.main, &prompt) {
-            Dispatch::Command(call) => Work::Command(call),
-            Dispatch::Prompt { note } => self.take_prompt(agent, &prompt, note, handle).await,
-        };
-        (prompt, work)
-    }
-
-    /// Whether there is nothing to ask the model.
-    fn asks_nothing(&self, prompt: &InboundUser) -> bool {
-        let has_words = self.first_words.is_some() || prompt.should_query == Some(false);
-        !has_words && is_blank(&prompt.message.content)
-    }
-
-    /// Opens the turn of a prompt without a word. Hosts send one to get a session that they can ask for something
-    /// else, to rewind files for instance. The API refuses empty messages, so nobody is asked and nothing is written
-    /// down; only a call that was put off is taken up.
-    async fn open_blank(&mut self, agent: &Agent, prompt: &InboundUser) -> Work {
-        let init = init_frame(&self.main, prompt.uuid.as_deref());
-        self.session.emit(Outbound::system(init)).await;
-        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.main.frames.uuid());
-        self.session.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
-        match agent.deferral.call() {
-            Some(_) => Work::Answer,
-            None => Work::Nothing { text: String::new() },
         }
     }
 
@@ -334,7 +275,7 @@ impl SessionLoop {
             prompts.extend(command);
             Some((result, finished, prompts, cleared))
         });
-        let ended = self.serve(work, Some(&handle)).await;
+        let ended = self.while_listening(work, Some(&handle), Some(&handle.cancel)).await;
         if let Some((result, finished, prompts, cleared)) = ended {
             if cleared {
                 self.started_ms = self.session.process.host.now_ms();
@@ -342,114 +283,5 @@ impl SessionLoop {
             self.close_turn(agent, result, finished, &prompts).await;
         }
         agent.handle.publish_conversation(agent.history.so_far());
-    }
-
-    /// Takes a prompt for the model in, as far as the hooks let it.
-    async fn take_prompt(
-        &mut self,
-        agent: &mut Agent,
-        prompt: &InboundUser,
-        note: Option<String>,
-        handle: &TurnHandle,
-    ) -> Work {
-        let main = self.main.clone();
-        let before = async {
-            let notes = main.catch_up(&handle.cancel).await;
-            (notes, main.submit_to_hooks(prompt, &handle.cancel).await)
-        };
-        let (notes, mut submitted) = self.serve(before, Some(handle)).await;
-        if handle.cancel.is_cancelled() && self.session.listens(&HookEvent::UserPromptSubmit) {
-            submitted = Submitted::BrokenOff;
-        }
-        if let (Submitted::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
-            contexts.push(note);
-        }
-        self.open_turn(agent, prompt, &submitted, &notes).await;
-        match submitted {
-            Submitted::Refused(refusal) => Work::Nothing { text: refusal.text },
-            Submitted::BrokenOff => Work::BrokenOff,
-            Submitted::Accepted { .. } if prompt.should_query == Some(false) => {
-                Work::Nothing { text: String::new() }
-            }
-            Submitted::Accepted { .. } => Work::Answer,
-        }
-    }
-
-    /// Shows the init frame and puts the prompt where the model and later readers find it.
-    async fn open_turn(
-        &mut self,
-        agent: &mut Agent,
-        prompt: &InboundUser,
-        submitted: &Submitted,
-        notes: &[String],
-    ) {
-        let init = init_frame(&self.main, prompt.uuid.as_deref());
-        self.session.emit(Outbound::system(init)).await;
-        if let Some(words) = self.first_words.take() {
-            agent.history.add_user_text(&words);
-            let frame = self.main.frames.user(vec![ContentBlock::text(&words)]);
-            agent.journal.user(&frame);
-            self.session.emit(frame).await;
-        }
-        agent.history.add_notes(notes);
-        match submitted {
-            Submitted::Accepted { contexts, words } => {
-                if *words == Words::Shown {
-                    agent.history.add_user(prompt_blocks(&prompt.message.content));
-                }
-                agent.history.add_notes(contexts);
-                agent.history.add_notes(planning::note(&self.main).as_slice());
-                let record = agent.write_prompt(prompt, Starts::Turn, *words).await;
-                agent.history.note_prompt(record);
-                agent.write_notes(notes);
-                agent.write_notes(contexts);
-            }
-            Submitted::Refused(refusal) => {
-                if refusal.kind.keeps_prompt() {
-                    agent.history.add_user(prompt_blocks(&prompt.message.content));
-                    agent.write_prompt(prompt, Starts::Turn, Words::Shown).await;
-                }
-                self.session.emit(self.main.frames.prompt_refused(refusal)).await;
-            }
-            Submitted::BrokenOff => {}
-        }
-        self.report_troubles().await;
-    }
-
-    async fn close_turn(
-        &mut self,
-        agent: &mut Agent,
-        mut result: lathe_protocol::ResultMessage,
-        finished: Finished,
-        prompts: &[String],
-    ) {
-        let waiting = self.session.queue().len();
-        result.queued_turn_count = Some(waiting as u64);
-        self.results += 1;
-        self.end.last_was_error = finished.is_error;
-        self.session.totals().add_api_time(result.duration_api_ms);
-        let spent = self.session.totals().spent(self.started_ms, self.session.process.host.now_ms());
-        agent.journal.end_of_turn(spent);
-        self.report_troubles().await;
-        self.session.emit(result).await;
-        let state = if finished.cut_short { PromptState::Cancelled } else { PromptState::Completed };
-        for prompt in prompts {
-            self.session.emit_lifecycle(Some(prompt), state).await;
-        }
-        if waiting == 0 {
-            self.session.emit_state(SessionState::Idle).await;
-        }
-    }
-
-    /// Tells the host what went wrong behind the scenes.
-    async fn report_troubles(&mut self) {
-        let unknown = self.session.totals().take_unknown_models();
-        let mut troubles = self.session.files.take_troubles();
-        troubles.extend(unknown.into_iter().map(|model| {
-            format!("no price is known for {model}: its cost is counted as the default model's")
-        }));
-        for trouble in troubles {
-            self.session.emit(self.main.frames.warning(&trouble)).await;
-        }
     }
 }

@@ -1,0 +1,142 @@
+//! What happens to a prompt before its turn runs: it is announced, hooks look at it, the host gets the init frame, and
+//! the prompt is put where the model and later readers find it. What the turn will do comes out as a [`Work`].
+
+use lathe_protocol::{ContentBlock, HookEvent, InboundUser, Outbound};
+
+use super::work::Work;
+use super::{Due, SessionLoop};
+use crate::call::planning;
+use crate::hooks::submit::Submitted;
+use crate::record::journal::{Starts, Words};
+use crate::state::agent::Agent;
+use crate::state::dispatch::{Dispatch, dispatch};
+use crate::state::wire_names::{PromptState, SessionState};
+use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
+use crate::turn::outcome::TurnHandle;
+
+impl SessionLoop {
+    /// Opens the turn of a prompt, or of a call that was put off and has none.
+    pub(super) async fn open(
+        &mut self,
+        agent: &mut Agent,
+        due: Due,
+        handle: &TurnHandle,
+    ) -> (InboundUser, Work) {
+        agent.deferral.turn_began();
+        self.session.emit_state(SessionState::Running).await;
+        let prompt = match due {
+            Due::DeferredCall => {
+                let command = self.main.frames.uuid();
+                self.session.emit_lifecycle(Some(&command), PromptState::Started).await;
+                return (InboundUser::default(), Work::TakeUp { command });
+            }
+            Due::Prompt(prompt) => *prompt,
+        };
+        self.session.emit_lifecycle(prompt.uuid.as_deref(), PromptState::Started).await;
+        if self.asks_nothing(&prompt) {
+            let work = self.open_blank(agent, &prompt).await;
+            return (prompt, work);
+        }
+        agent.announce_prompt(&prompt);
+        if let Some(preamble) = self.preamble.take() {
+            agent.history.add_user_text(&preamble);
+        }
+        let work = match dispatch(&self.main, &prompt) {
+            Dispatch::Command(call) => Work::Command(call),
+            Dispatch::Prompt { note } => self.take_prompt(agent, &prompt, note, handle).await,
+        };
+        (prompt, work)
+    }
+
+    /// Whether there is nothing to ask the model.
+    fn asks_nothing(&self, prompt: &InboundUser) -> bool {
+        let has_words = self.first_words.is_some() || prompt.should_query == Some(false);
+        !has_words && is_blank(&prompt.message.content)
+    }
+
+    /// Opens the turn of a prompt without a word. Hosts send one to get a session that they can ask for something
+    /// else, to rewind files for instance. The API refuses empty messages, so nobody is asked and nothing is written
+    /// down; only a call that was put off is taken up.
+    async fn open_blank(&mut self, agent: &Agent, prompt: &InboundUser) -> Work {
+        let init = init_frame(&self.main, prompt.uuid.as_deref());
+        self.session.emit(Outbound::system(init)).await;
+        let uuid = prompt.uuid.clone().unwrap_or_else(|| self.main.frames.uuid());
+        self.session.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
+        match agent.deferral.call() {
+            Some(_) => Work::Answer,
+            None => Work::Nothing { text: String::new() },
+        }
+    }
+
+    /// Takes a prompt for the model in, as far as the hooks let it.
+    async fn take_prompt(
+        &mut self,
+        agent: &mut Agent,
+        prompt: &InboundUser,
+        note: Option<String>,
+        handle: &TurnHandle,
+    ) -> Work {
+        let main = self.main.clone();
+        let before = async {
+            let notes = main.catch_up(&handle.cancel).await;
+            (notes, main.submit_to_hooks(prompt, &handle.cancel).await)
+        };
+        let (notes, mut submitted) = self.while_listening(before, Some(handle), Some(&handle.cancel)).await;
+        if handle.cancel.is_cancelled() && self.session.listens(&HookEvent::UserPromptSubmit) {
+            submitted = Submitted::BrokenOff;
+        }
+        if let (Submitted::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
+            contexts.push(note);
+        }
+        self.open_turn(agent, prompt, &submitted, &notes).await;
+        match submitted {
+            Submitted::Refused(refusal) => Work::Nothing { text: refusal.text },
+            Submitted::BrokenOff => Work::BrokenOff,
+            Submitted::Accepted { .. } if prompt.should_query == Some(false) => {
+                Work::Nothing { text: String::new() }
+            }
+            Submitted::Accepted { .. } => Work::Answer,
+        }
+    }
+
+    /// Shows the init frame and puts the prompt where the model and later readers find it.
+    async fn open_turn(
+        &mut self,
+        agent: &mut Agent,
+        prompt: &InboundUser,
+        submitted: &Submitted,
+        notes: &[String],
+    ) {
+        let init = init_frame(&self.main, prompt.uuid.as_deref());
+        self.session.emit(Outbound::system(init)).await;
+        if let Some(words) = self.first_words.take() {
+            agent.history.add_user_text(&words);
+            let frame = self.main.frames.user(vec![ContentBlock::text(&words)]);
+            agent.journal.user(&frame);
+            self.session.emit(frame).await;
+        }
+        agent.history.add_notes(notes);
+        match submitted {
+            Submitted::Accepted { contexts, words } => {
+                if *words == Words::Shown {
+                    agent.history.add_user(prompt_blocks(&prompt.message.content));
+                }
+                agent.history.add_notes(contexts);
+                agent.history.add_notes(planning::note(&self.main).as_slice());
+                let record = agent.write_prompt(prompt, Starts::Turn, *words).await;
+                agent.history.note_prompt(record);
+                agent.write_notes(notes);
+                agent.write_notes(contexts);
+            }
+            Submitted::Refused(refusal) => {
+                if refusal.kind.keeps_prompt() {
+                    agent.history.add_user(prompt_blocks(&prompt.message.content));
+                    agent.write_prompt(prompt, Starts::Turn, Words::Shown).await;
+                }
+                self.session.emit(self.main.frames.prompt_refused(refusal)).await;
+            }
+            Submitted::BrokenOff => {}
+        }
+        self.report_troubles().await;
+    }
+}
