@@ -7,6 +7,7 @@ mod budget;
 mod cells;
 mod crates;
 mod exceptions;
+mod exports;
 mod flags;
 mod folders;
 mod forbidden;
@@ -64,10 +65,11 @@ pub fn run(repo: &Repo) -> Result<Totals> {
     let binary = repo.target_dir().join("release").join("lathe");
     let checks = [
         ("dependency directions", crates::check(&repo.metadata)?),
-        ("sizes", sizes::check(&files, &exceptions)),
+        ("sizes", sizes::check(&files, &exceptions.sizes)),
         ("module headers", header::check(&files)),
         ("forbidden text", forbidden::check(&files, &repo.root)),
         ("flags", flags::check(&files)),
+        ("exported names", exports::check(&files, &exceptions)),
         ("folders", folders::check(&files)),
         ("look-ups by a string", lookups::check(&files)),
         ("reminders", reminders::check(&files)),

@@ -91,6 +91,29 @@ impl Code {
         found
     }
 
+    /// Every item that is `pub` at the outermost level, from the word behind `pub` to the `;` or `{` that ends its
+    /// head (for `use` with its names), in one line.
+    pub fn public_items(&self) -> Vec<String> {
+        let tests = self.test_modules();
+        let mut found = Vec::new();
+        for at in self.words("pub") {
+            let starts_line = at == 0 || self.0[at - 1] == b'\n';
+            if !starts_line || self.0.get(at + 3) != Some(&b' ') {
+                continue;
+            }
+            let line = self.line(at);
+            if tests.iter().any(|lines| lines.contains(&line)) {
+                continue;
+            }
+            let rest = &self.0[at + 4..];
+            let is_use = rest.starts_with(b"use ");
+            let end = rest.iter().position(|byte| *byte == b';' || (*byte == b'{' && !is_use));
+            let head = String::from_utf8_lossy(&rest[..end.map_or(rest.len(), |end| end + 1)]).into_owned();
+            found.push(head.split_whitespace().collect::<Vec<_>>().join(" "));
+        }
+        found
+    }
+
     /// Where each whole word stands.
     fn words(&self, word: &str) -> Vec<usize> {
         let mut found = Vec::new();
