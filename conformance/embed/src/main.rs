@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lathe_launch::{LaunchEnvironment, ModelSource, SessionOptions, SharedServices, Signals, WarningSink};
+use lathe_launch::{LaunchEnvironment, ModelSource, SessionOptions, SharedServices, SessionSignals, WarningSink};
 use lathe_protocol::message::UserTurn;
 use lathe_protocol::{Inbound, InboundUser, Outbound};
 use lathe_scripted::{Script, ScriptedModel};
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let prompt = InboundUser { message: UserTurn::new("hello"), ..InboundUser::default() };
     prompts.send(Inbound::User(prompt)).await?;
     drop(prompts); // No more prompts: the session ends when this one is answered.
-    let running = tokio::spawn(session.run(inbox, out, Signals::default()));
+    let running = tokio::spawn(session.run(inbox, out, SessionSignals::default()));
     while let Some(frame) = frames.recv().await {
         if let Outbound::Result(result) = frame {
             println!("{}", result.result.unwrap_or_default());

@@ -10,37 +10,41 @@ use lathe_protocol::{InboundUser, Outbound};
 use crate::control;
 use crate::record::journal::CommandRecord;
 use crate::state::agent::Agent;
-use crate::state::commands::{Builtin, CommandKind, Found};
-use crate::state::dispatch::Invocation;
+use crate::state::commands::{BuiltinCommand, CommandKind, FoundCommand};
+use crate::state::dispatch::CommandInvocation;
 use crate::turn::Turn;
 use crate::turn::announce::init_frame;
-use crate::turn::decide::Ending;
-use crate::turn::outcome::{Outcome, Phase};
+use crate::turn::decide::TurnEnding;
+use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
 /// Runs a command in place of a turn.
-pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<Invocation>) -> Outcome {
+pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> TurnOutcome {
     let command = match call.found.clone() {
-        Found::Command(command) => command,
-        Found::TerminalOnly => return local::unavailable(turn, &call).await,
+        FoundCommand::Command(command) => command,
+        FoundCommand::TerminalOnly => return local::unavailable(turn, &call).await,
     };
     turn.agent.handle.follow_settings(&turn.cancel).await;
     let answer: Result<String, String> = match &command.kind {
-        CommandKind::Builtin(Builtin::Compact) if turn.session.over_budget() => {
+        CommandKind::Builtin(BuiltinCommand::Compact) if turn.session.over_budget() => {
             turn.show_init(&call.prompt).await;
-            return Outcome::Ended(Ending::Budget);
+            return TurnOutcome::Ended(TurnEnding::Budget);
         }
-        CommandKind::Builtin(Builtin::Compact) => return compact::run(turn, &call).await,
-        CommandKind::Builtin(Builtin::Clear) => return clear::run(turn, &call).await,
-        CommandKind::Builtin(Builtin::Context) => return local::context(turn, &call, &command.name).await,
-        CommandKind::Builtin(Builtin::Usage) => Ok(control::cost_text(&turn.agent.handle)),
-        CommandKind::Builtin(Builtin::Model) => local::model(turn, &call.args).await,
-        CommandKind::Builtin(Builtin::Effort) => local::effort(&turn.agent.handle, &call.args),
-        CommandKind::Builtin(Builtin::Rename) => local::rename(turn, &call.args).await,
-        CommandKind::Builtin(Builtin::Autocompact) => local::autocompact(&turn.agent.handle, &call.args),
+        CommandKind::Builtin(BuiltinCommand::Compact) => return compact::run(turn, &call).await,
+        CommandKind::Builtin(BuiltinCommand::Clear) => return clear::run(turn, &call).await,
+        CommandKind::Builtin(BuiltinCommand::Context) => {
+            return local::context(turn, &call, &command.name).await;
+        }
+        CommandKind::Builtin(BuiltinCommand::Usage) => Ok(control::cost_text(&turn.agent.handle)),
+        CommandKind::Builtin(BuiltinCommand::Model) => local::model(turn, &call.args).await,
+        CommandKind::Builtin(BuiltinCommand::Effort) => local::effort(&turn.agent.handle, &call.args),
+        CommandKind::Builtin(BuiltinCommand::Rename) => local::rename(turn, &call.args).await,
+        CommandKind::Builtin(BuiltinCommand::Autocompact) => {
+            local::autocompact(&turn.agent.handle, &call.args)
+        }
         CommandKind::Added(action) => {
             match turn.cancel.run_until_cancelled(action.answer(&call.args)).await {
                 Some(answer) => answer,
-                None => return Outcome::Interrupted(Phase::Streaming),
+                None => return TurnOutcome::Interrupted(TurnPhase::Streaming),
             }
         }
     };
@@ -56,14 +60,14 @@ impl Turn<'_> {
     }
 
     /// Writes a command and its output into the session's file; `output_uuid` is the frame that shows it.
-    fn record_command(&mut self, call: &Invocation, name: &str, uuid: &str, output: (&str, &str)) {
+    fn record_command(&mut self, call: &CommandInvocation, name: &str, uuid: &str, output: (&str, &str)) {
         let now = self.agent.handle.frames.now();
         let record = CommandRecord { name, args: &call.args, uuid, output, now: &now };
         self.agent.journal.command(&record);
     }
 }
 
-impl Invocation {
+impl CommandInvocation {
     /// The id of the prompt: the host's, or the one that hooks were told.
     fn uuid(&self, agent: &mut Agent) -> String {
         let announced = agent.journal.take_announced();

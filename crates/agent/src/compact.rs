@@ -22,11 +22,11 @@ use lathe_protocol::{Outbound, UserMessage};
 use crate::record::estimate::text_tokens;
 use crate::record::history::TailBounds;
 use crate::state::agent::AgentHandle;
-use crate::state::compact_policy::{CompactPolicy, Context, Limits, Step};
+use crate::state::compact_policy::{CompactPolicy, CompactStep, RequestSize, WindowLimits};
 use crate::turn::Turn;
 use crate::turn::outcome::OutOfRoom;
-use crate::turn::outcome::{Outcome, Phase};
-use replace::Replacement;
+use crate::turn::outcome::{TurnOutcome, TurnPhase};
+use replace::ConversationReplacement;
 
 /// The newest part that stays word for word.
 const TAIL_TOKENS: u64 = 8_000;
@@ -36,7 +36,7 @@ const LEFT_CHARS: usize = 8_000;
 
 /// Why a conversation is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum CompactCause {
     /// The user said so.
     Asked,
     /// The window fills up.
@@ -47,12 +47,12 @@ pub(crate) enum Cause {
 
 /// What hooks and frames call it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trigger {
+pub(crate) enum CompactTrigger {
     Manual,
     Auto,
 }
 
-impl Trigger {
+impl CompactTrigger {
     fn wire_name(self) -> &'static str {
         match self {
             Self::Manual => "manual",
@@ -61,19 +61,19 @@ impl Trigger {
     }
 }
 
-impl Cause {
-    fn trigger(self) -> Trigger {
+impl CompactCause {
+    fn trigger(self) -> CompactTrigger {
         match self {
-            Self::Asked => Trigger::Manual,
-            Self::NearlyFull | Self::Refused => Trigger::Auto,
+            Self::Asked => CompactTrigger::Manual,
+            Self::NearlyFull | Self::Refused => CompactTrigger::Auto,
         }
     }
 }
 
 /// What became of it.
-pub(crate) enum Compacted {
+pub(crate) enum CompactOutcome {
     /// The frames that tell of it, still to be shown.
-    Done(Box<Told>),
+    Done(Box<CompactionFrames>),
     /// There was nothing to summarise.
     Nothing,
     /// The conversation is as it was.
@@ -82,7 +82,7 @@ pub(crate) enum Compacted {
 }
 
 /// The frames about a compaction.
-pub(crate) struct Told {
+pub(crate) struct CompactionFrames {
     pub boundary: CompactBoundary,
     pub summary: UserMessage,
 }
@@ -97,33 +97,36 @@ enum Trouble {
 
 impl Turn<'_> {
     /// Before a request: makes room if it will not fit. None: it can be sent.
-    pub(crate) async fn make_room(&mut self) -> Option<Outcome> {
+    pub(crate) async fn make_room(&mut self) -> Option<TurnOutcome> {
         let (limits, context) = (self.limits(), self.context());
         let policy = self.compact_policy();
         let step = self.agent.compaction.memory.before_request(&policy, &limits, context);
         match step {
-            Step::Send => None,
-            Step::StopFull => Some(Outcome::OutOfRoom(OutOfRoom::Full)),
-            Step::StopRefilled => Some(Outcome::OutOfRoom(OutOfRoom::Refilled)),
-            Step::Compact => match self.compact_and_tell(Cause::NearlyFull).await {
-                Compacted::Done(_) | Compacted::Nothing | Compacted::Failed(_) => self.spent_too_much(),
-                Compacted::Interrupted => Some(Outcome::Interrupted(Phase::Streaming)),
+            CompactStep::Send => None,
+            CompactStep::StopFull => Some(TurnOutcome::OutOfRoom(OutOfRoom::Full)),
+            CompactStep::StopRefilled => Some(TurnOutcome::OutOfRoom(OutOfRoom::Refilled)),
+            CompactStep::Compact => match self.compact_and_tell(CompactCause::NearlyFull).await {
+                CompactOutcome::Done(_) | CompactOutcome::Nothing | CompactOutcome::Failed(_) => {
+                    self.spent_too_much()
+                }
+                CompactOutcome::Interrupted => Some(TurnOutcome::Interrupted(TurnPhase::Streaming)),
             },
         }
     }
 
     /// After a failed request: if it was too long, compacts and lets the turn go on, once. None: go on.
-    pub(crate) async fn recover(&mut self, outcome: Outcome) -> Option<Outcome> {
-        let too_long = matches!(&outcome, Outcome::Failed(error) if error.kind == ErrorKind::PromptTooLong);
+    pub(crate) async fn recover(&mut self, outcome: TurnOutcome) -> Option<TurnOutcome> {
+        let too_long =
+            matches!(&outcome, TurnOutcome::Failed(error) if error.kind == ErrorKind::PromptTooLong);
         if !too_long {
             return Some(outcome);
         }
         if !self.stats.made_room && self.may_recover() {
             self.stats.made_room = true;
-            match self.compact_and_tell(Cause::Refused).await {
-                Compacted::Done(_) => return self.spent_too_much(),
-                Compacted::Nothing | Compacted::Failed(_) => {}
-                Compacted::Interrupted => return Some(Outcome::Interrupted(Phase::Streaming)),
+            match self.compact_and_tell(CompactCause::Refused).await {
+                CompactOutcome::Done(_) => return self.spent_too_much(),
+                CompactOutcome::Nothing | CompactOutcome::Failed(_) => {}
+                CompactOutcome::Interrupted => return Some(TurnOutcome::Interrupted(TurnPhase::Streaming)),
             }
         }
         // A text that takes so much of the window by itself would be in the way of everything that follows.
@@ -145,30 +148,34 @@ impl Turn<'_> {
         self.agent.handle.view().compact.policy
     }
 
-    fn spent_too_much(&self) -> Option<Outcome> {
-        self.session.over_budget().then_some(Outcome::Ended(crate::turn::decide::Ending::Budget))
+    fn spent_too_much(&self) -> Option<TurnOutcome> {
+        self.session.over_budget().then_some(TurnOutcome::Ended(crate::turn::decide::TurnEnding::Budget))
     }
 
     /// Compacts in the middle of a turn: the frames follow at once, and the turn goes on.
-    async fn compact_and_tell(&mut self, cause: Cause) -> Compacted {
+    async fn compact_and_tell(&mut self, cause: CompactCause) -> CompactOutcome {
         let compacted = self.compact(cause, None).await;
         match &compacted {
-            Compacted::Done(told) => {
+            CompactOutcome::Done(told) => {
                 self.session.emit(Outbound::system(told.boundary.clone())).await;
                 self.stats.user_frames += 1;
                 self.session.emit(told.summary.clone()).await;
             }
-            Compacted::Interrupted => self.mark_interrupted(Phase::Streaming).await,
-            Compacted::Nothing | Compacted::Failed(_) => {}
+            CompactOutcome::Interrupted => self.mark_interrupted(TurnPhase::Streaming).await,
+            CompactOutcome::Nothing | CompactOutcome::Failed(_) => {}
         }
         compacted
     }
 
     /// Compacts the conversation. The frames about the result are left to the caller, because they stand
     /// elsewhere when the user has asked for it.
-    pub(crate) async fn compact(&mut self, cause: Cause, instructions: Option<&str>) -> Compacted {
+    pub(crate) async fn compact(
+        &mut self,
+        cause: CompactCause,
+        instructions: Option<&str>,
+    ) -> CompactOutcome {
         if !self.agent.history.has_answers() {
-            return Compacted::Nothing;
+            return CompactOutcome::Nothing;
         }
         let trigger = cause.trigger();
         self.session.emit(self.agent.handle.frames.compacting(trigger)).await;
@@ -176,19 +183,19 @@ impl Turn<'_> {
             Ok(told) => {
                 self.agent.announce_instructions(&self.cancel).await;
                 self.session.emit(self.agent.handle.frames.compacted(None)).await;
-                return Compacted::Done(Box::new(told));
+                return CompactOutcome::Done(Box::new(told));
             }
             Err(trouble) => trouble,
         };
         let (text, outcome) = match trouble {
-            Trouble::Interrupted => ("the summary was interrupted".to_owned(), Compacted::Interrupted),
+            Trouble::Interrupted => ("the summary was interrupted".to_owned(), CompactOutcome::Interrupted),
             Trouble::Blocked(reason) => {
                 let text = format!("blocked by a PreCompact hook: {reason}");
-                (text.clone(), Compacted::Failed(text))
+                (text.clone(), CompactOutcome::Failed(text))
             }
             Trouble::Failed(text) => {
                 self.note_failure(cause, &text).await;
-                (text.clone(), Compacted::Failed(text))
+                (text.clone(), CompactOutcome::Failed(text))
             }
         };
         self.session.emit(self.agent.handle.frames.compacted(Some(&text))).await;
@@ -196,8 +203,8 @@ impl Turn<'_> {
     }
 
     /// An attempt that cost something and brought nothing: after two in a row no more are made by themselves.
-    async fn note_failure(&mut self, cause: Cause, why: &str) {
-        if cause != Cause::Asked && self.agent.compaction.memory.failed() {
+    async fn note_failure(&mut self, cause: CompactCause, why: &str) {
+        if cause != CompactCause::Asked && self.agent.compaction.memory.failed() {
             let text = format!(
                 "compaction failed twice in a row ({why}); the conversation is not compacted by itself any \
                  more until /compact succeeds or /clear begins a new one"
@@ -206,7 +213,11 @@ impl Turn<'_> {
         }
     }
 
-    async fn replace_history(&mut self, cause: Cause, instructions: Option<&str>) -> Result<Told, Trouble> {
+    async fn replace_history(
+        &mut self,
+        cause: CompactCause,
+        instructions: Option<&str>,
+    ) -> Result<CompactionFrames, Trouble> {
         let began = Instant::now();
         self.ask_hooks_before(cause, instructions).await?;
         let (limits, context) = (self.limits(), self.context());
@@ -227,16 +238,20 @@ impl Turn<'_> {
         let empty = || Trouble::Failed("summarization produced empty response".to_owned());
         let text = summary::extract(&raw).ok_or_else(empty)?;
         let before = match cause {
-            Cause::Asked | Cause::NearlyFull => context.tokens,
-            Cause::Refused => context.tokens.max(limits.window),
+            CompactCause::Asked | CompactCause::NearlyFull => context.tokens,
+            CompactCause::Refused => context.tokens.max(limits.window),
         };
         let head = self.head(&text, cause, &tail, before)?;
         let notes = self.run_hooks_after(cause.trigger(), raw).await;
-        Ok(self.commit(Replacement { cause, head, tail, notes, before, began }))
+        Ok(self.commit(ConversationReplacement { cause, head, tail, notes, before, began }))
     }
 
     /// Lets the hooks say no.
-    async fn ask_hooks_before(&mut self, cause: Cause, instructions: Option<&str>) -> Result<(), Trouble> {
+    async fn ask_hooks_before(
+        &mut self,
+        cause: CompactCause,
+        instructions: Option<&str>,
+    ) -> Result<(), Trouble> {
         let input = PreCompactInput {
             trigger: cause.trigger().wire_name().to_owned(),
             custom_instructions: instructions.map(str::to_owned),
@@ -253,7 +268,7 @@ impl Turn<'_> {
     }
 
     /// The hooks that follow a summary; what they want the model to know.
-    async fn run_hooks_after(&mut self, trigger: Trigger, raw: String) -> Vec<String> {
+    async fn run_hooks_after(&mut self, trigger: CompactTrigger, raw: String) -> Vec<String> {
         let opening = self.agent.handle.start_conversation("compact", &self.cancel).await;
         let post = PostCompactInput {
             trigger: trigger.wire_name().to_owned(),
@@ -264,13 +279,13 @@ impl Turn<'_> {
         opening.notes
     }
 
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> WindowLimits {
         let window = catalog::context_window(&self.model_id, &self.agent.handle.choice().betas);
         self.compact_policy().limits(window)
     }
 
-    fn context(&self) -> Context {
-        Context::of(self.agent.history.size(), self.agent.handle.overhead_tokens())
+    fn context(&self) -> RequestSize {
+        RequestSize::of(self.agent.history.size(), self.agent.handle.overhead_tokens())
     }
 }
 
@@ -282,14 +297,14 @@ impl AgentHandle {
     }
 }
 
-impl crate::state::frames::Frames {
+impl crate::state::frames::FrameBuilder {
     /// A compaction begins.
-    fn compacting(&self, trigger: Trigger) -> Outbound {
+    fn compacting(&self, trigger: CompactTrigger) -> Outbound {
         Outbound::system(lathe_protocol::system::Status {
             status: Some("compacting".to_owned()),
             compact_output_chars: match trigger {
-                Trigger::Manual => None,
-                Trigger::Auto => Some(0),
+                CompactTrigger::Manual => None,
+                CompactTrigger::Auto => Some(0),
             },
             session_id: self.session_id(),
             uuid: self.uuid(),
@@ -310,10 +325,10 @@ impl crate::state::frames::Frames {
     }
 
     /// The summary as a message of the user's side.
-    fn summary(&self, text: &str, trigger: Trigger) -> UserMessage {
+    fn summary(&self, text: &str, trigger: CompactTrigger) -> UserMessage {
         match trigger {
-            Trigger::Auto => self.synthetic_user(text),
-            Trigger::Manual => UserMessage {
+            CompactTrigger::Auto => self.synthetic_user(text),
+            CompactTrigger::Manual => UserMessage {
                 message: UserTurn::new(text.to_owned()),
                 is_synthetic: Some(true),
                 is_replay: Some(false),

@@ -6,16 +6,16 @@
 //! beside the conversation. What has to wait for somebody goes through `beside.rs`, so that the host's
 //! lines are read meanwhile.
 
-mod aside;
-pub mod beside;
 mod change;
 mod context;
 pub mod context_report;
 mod initialize;
+mod inspect;
 mod listing;
-mod look;
 mod model;
+pub mod pending_requests;
 mod rewind;
+mod side_questions;
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use lathe_protocol::control::{ControlError, RenameSessionRequest};
 use lathe_protocol::{ControlRequest, ControlRequestBody, ControlResponse};
 use serde_json::{Value, json};
 
-use crate::control::beside::Beside;
+use crate::control::pending_requests::PendingRequests;
 use crate::state::agent::AgentHandle;
 use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
@@ -51,13 +51,13 @@ pub(crate) async fn rename(agent: &Arc<AgentHandle>, title: &str) -> Result<(), 
     }
 }
 
-pub(crate) use look::cost_text;
+pub(crate) use inspect::cost_text;
 pub(crate) use model::switch as switch_model;
 
 /// Answers one request, now or later.
 pub(crate) async fn answer(
     agent: &Arc<AgentHandle>,
-    beside: &mut Beside,
+    beside: &mut PendingRequests,
     request: ControlRequest,
     turn: Option<&TurnHandle>,
 ) {
@@ -66,11 +66,11 @@ pub(crate) async fn answer(
     let answer = match body {
         ControlRequestBody::SideQuestion(body) => {
             let request = id.clone();
-            return beside.start(id, |withdraw| aside::question(agent, request, body, withdraw));
+            return beside.start(id, |withdraw| side_questions::question(agent, request, body, withdraw));
         }
         ControlRequestBody::GenerateSessionTitle(body) => {
             let request = id.clone();
-            return beside.start(id, |withdraw| aside::title(agent, request, body, withdraw));
+            return beside.start(id, |withdraw| side_questions::title(agent, request, body, withdraw));
         }
         ControlRequestBody::SetModel(body) => {
             let Some(reply) = model::set(&agent, beside, id.clone(), body).await else { return };
@@ -121,24 +121,24 @@ async fn dispatch(
             }
             Reply::Success(json!({"cancelled": cancelled}))
         }
-        Body::GetSettings(_) => look::settings(agent),
+        Body::GetSettings(_) => inspect::settings(agent),
         Body::GetContextUsage(_) => context::usage(agent),
-        Body::GetSessionCost(_) => look::cost(agent),
-        Body::GetUsage(_) => look::usage(agent),
+        Body::GetSessionCost(_) => inspect::cost(agent),
+        Body::GetUsage(_) => inspect::usage(agent),
         Body::ListModels(_) => Reply::Success(json!({"models": agent.session.process.catalog.choices()})),
-        Body::GetBinaryVersion(_) => look::version(agent),
-        Body::FileSuggestions(body) => look::file_suggestions(agent, &body.query),
-        Body::ReadFile(body) => look::read_file(agent, &body),
+        Body::GetBinaryVersion(_) => inspect::version(agent),
+        Body::FileSuggestions(body) => inspect::file_suggestions(agent, &body.query),
+        Body::ReadFile(body) => inspect::read_file(agent, &body),
         Body::ListPermissionRules(_) => listing::permission_rules(agent),
         Body::GetHooksListing(_) => listing::hooks(agent),
         Body::McpStatus(_) => {
             Reply::Success(json!({"mcpServers": agent.session.introduction().mcp_status()}))
         }
-        Body::McpSetServers(body) => look::mcp_set_servers(&body),
+        Body::McpSetServers(body) => inspect::mcp_set_servers(&body),
         Body::McpReconnect(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
         Body::McpToggle(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
         Body::McpReadResource(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
-        Body::McpCall(body) => look::mcp_call(&body.tool),
+        Body::McpCall(body) => inspect::mcp_call(&body.tool),
         Body::SetMcpPermissionModeOverride(_) => {
             Reply::Success(json!({"warning": "there is no such MCP server; the override has no effect"}))
         }
@@ -155,7 +155,7 @@ async fn dispatch(
         Body::ReloadOutputStyles(_) => {
             Reply::Success(json!({"available_output_styles": agent.session.output_styles}))
         }
-        Body::RegisterRepoRoot(body) => look::register_repo_root(&body.directory),
+        Body::RegisterRepoRoot(body) => inspect::register_repo_root(&body.directory),
         Body::SeedReadState(body) => change::read_state(agent, &body),
         Body::SetHasSubscribers(_) => Reply::Ack,
         Body::McpMessage(body) => Reply::Error(format!("Server not found: {}", body.server_name)),

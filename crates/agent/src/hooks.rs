@@ -2,12 +2,12 @@
 //! shows what the host should see. What an answer means for the event is decided by whoever fired it.
 //!
 //! [`lifecycle`] begins and ends a conversation, [`submit`] has the first word on a turn (the last one is in
-//! `turn/stop_hooks.rs`), [`tools`] stands around each call; [`services`] and [`judge`] are what the engine needs of a
-//! session, [`late`] keeps what hooks said after their event.
+//! `turn/stop_hooks.rs`), [`tools`] stands around each call; [`services`] and [`prompt_model`] are what the engine needs of a
+//! session, [`async_output`] keeps what hooks said after their event.
 
-pub(crate) mod judge;
-pub(crate) mod late;
+pub(crate) mod async_output;
 pub(crate) mod lifecycle;
+pub(crate) mod prompt_model;
 pub(crate) mod services;
 pub(crate) mod submit;
 pub(crate) mod tools;

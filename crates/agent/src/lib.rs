@@ -40,16 +40,18 @@ mod state;
 mod record;
 
 pub use record::checkpoints::{CheckpointsConfig, share_copies};
-pub use record::journal::Journal;
-pub use session::{SessionEnd, Signals, run};
-pub use state::access::{BypassMode, DirectoryChanges, NoSettings, Reloaded, SessionEnv, SettingsAccess};
+pub use record::journal::AgentJournal;
+pub use session::{SessionEnd, SessionSignals, run};
+pub use state::client_generation::{ClientFacts, ClientGeneration};
 pub use state::commands::{AddedCommand, CommandAction, CommandNameTaken, CommandRegistry, SlashCommands};
-pub use state::compact_policy::{CompactPolicy, Switch};
+pub use state::compact_policy::{CompactPolicy, CompactSwitch};
 pub use state::config::{
-    AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, Setup,
-    StateFrames, TurnLimits,
+    AgentConfig, AgentModel, FrameOptions, HooksConfig, PromptSurface, SessionBeginning, SessionConfig,
+    SetupTrigger, StateFrames, TurnLimits,
 };
-pub use state::era::{ClientFacts, Era};
-pub use state::host::{Host, iso_time};
+pub use state::host::{ProcessHost, iso_time};
 pub use state::process::ProcessServices;
 pub use state::prompt::{PromptChoice, PromptEnvironment, SystemPrompt, environment_text};
+pub use state::settings_access::{
+    BypassMode, DirectoryChanges, NoSettings, ReloadedSettings, SessionEnv, SettingsAccess,
+};

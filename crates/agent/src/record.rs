@@ -2,12 +2,12 @@
 //! files (`journal.rs`), copies of files before they change (`checkpoints.rs`), what was spent (`totals.rs`), and the
 //! forms these take on the way. Knows nothing of sessions and agents.
 
-pub mod answer;
 pub mod bound;
 pub mod checkpoints;
 pub mod estimate;
 pub mod history;
 pub mod journal;
+pub mod response;
 pub mod tool_call;
 pub mod tool_result;
 pub mod totals;

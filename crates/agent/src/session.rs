@@ -4,7 +4,7 @@
 
 mod lines;
 mod opening;
-mod work;
+mod turn_kind;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::control::beside::Beside;
+use crate::control::pending_requests::PendingRequests;
 use crate::hooks::services::hook_engine;
 use crate::state::agent::{Agent, AgentHandle};
-use crate::state::config::{SessionConfig, Setup};
-use crate::state::deferral::Deferral;
+use crate::state::config::{SessionConfig, SetupTrigger};
+use crate::state::deferral::DeferredCallState;
 use crate::state::services::SessionServices;
 use crate::state::wire_names::{PromptState, SessionState};
 use crate::turn::Turn;
-use crate::turn::finish::{Finished, finish};
-use crate::turn::outcome::Outcome;
+use crate::turn::finish::{FinishedTurn, finish};
 use crate::turn::outcome::TurnHandle;
-use crate::turn::stats::Stats;
-use work::outcome_of;
+use crate::turn::outcome::TurnOutcome;
+use crate::turn::stats::TurnStats;
+use turn_kind::outcome_of;
 
 /// How long a session with a call that was put off waits for the prompt of a host that has introduced itself.
 /// Hosts write both at once; with the prompt the call is part of its turn, and there is one result for both.
@@ -36,9 +36,9 @@ const PROMPT_PATIENCE: Duration = Duration::from_millis(300);
 
 /// How a session is told to end from outside.
 #[derive(Debug, Clone, Default)]
-pub struct Signals {
+pub struct SessionSignals {
     /// Break off the turn under way, write its result, and end (Ctrl-C).
-    pub finish: CancellationToken,
+    pub finish_early: CancellationToken,
     /// End at once: kill what runs, write no result (the terminating signal, a reader that is gone).
     pub stop: CancellationToken,
 }
@@ -67,11 +67,11 @@ struct SessionLoop {
     main: Arc<AgentHandle>,
     inbox: mpsc::Receiver<Inbound>,
     /// Requests of the host that take their time.
-    beside: Beside,
+    pending: PendingRequests,
     /// Whether the inbox is still open.
-    open: bool,
+    inbox_open: bool,
     /// Fires when the turn under way is to be the last.
-    finish: CancellationToken,
+    finish_early: CancellationToken,
     /// Goes in front of the first prompt, as a note.
     preamble: Option<String>,
     /// The same, as the user's words.
@@ -87,7 +87,7 @@ pub async fn run(
     mut config: SessionConfig,
     inbox: mpsc::Receiver<Inbound>,
     out: mpsc::Sender<Outbound>,
-    signals: Signals,
+    signals: SessionSignals,
 ) -> SessionEnd {
     let beginning = std::mem::take(&mut config.beginning);
     let source = beginning.source();
@@ -95,26 +95,26 @@ pub async fn run(
     let (session, main) = SessionServices::start(config, out, signals.stop, hook_engine);
     let mut agent = Agent::main(session, main);
     if let Some(mut resumed) = beginning.resumed() {
-        agent.deferral = Deferral::from_earlier_run(resumed.deferred.take());
+        agent.deferral = DeferredCallState::from_earlier_run(resumed.deferred.take());
         agent.resume(*resumed);
     }
     agent.handle.publish_size(agent.history.size());
     let (main, session) = (agent.handle.clone(), agent.handle.session.clone());
     let mut looping = SessionLoop {
         started_ms: session.process.host.now_ms(),
-        beside: Beside::new(main.clone()),
+        pending: PendingRequests::new(main.clone()),
         preamble: agent.instructions.preamble(),
         session,
         main,
         inbox,
-        open: true,
-        finish: signals.finish,
+        inbox_open: true,
+        finish_early: signals.finish_early,
         first_words: None,
         results: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
     looping.begin(&mut agent, source, setup).await;
-    while setup != Some(Setup::InitOnly)
+    while setup != Some(SetupTrigger::InitOnly)
         && let Some(due) = looping.next_due(&agent.deferral).await
     {
         looping.turn(&mut agent, due).await;
@@ -126,7 +126,7 @@ impl SessionLoop {
     /// Everything that follows the last turn.
     async fn end(mut self) -> SessionEnd {
         self.answer_the_rest().await;
-        self.finish_hooks().await;
+        self.end_hooks().await;
         self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         self.close_files().await;
         self.session.mirror_records().await;
@@ -134,39 +134,39 @@ impl SessionLoop {
             // What could not be removed is left to the clean-up of old sessions.
             let _ = tokio::task::spawn_blocking(move || checkpoints.close()).await;
         }
-        self.end.interrupted = self.finish.is_cancelled();
+        self.end.interrupted = self.finish_early.is_cancelled();
         self.end
     }
 
     /// What to do next; none when there will be nothing more.
-    async fn next_due(&mut self, deferral: &Deferral) -> Option<Due> {
+    async fn next_due(&mut self, deferral: &DeferredCallState) -> Option<Due> {
         let mut patience = None;
         loop {
-            if self.session.stop.is_cancelled() || self.finish.is_cancelled() {
+            if self.session.stop.is_cancelled() || self.finish_early.is_cancelled() {
                 return None;
             }
             // What changes the session counts before the prompt that came after it.
-            let changing = self.beside.is_changing();
+            let changing = self.pending.is_changing();
             let next = if changing { None } else { self.session.queue().take_next() };
             // A host that has introduced itself has brought its hooks; one that is gone will bring none.
-            let heard = self.session.introduction().is_done || !self.open;
-            let takes_up = next.is_none() && !changing && heard && deferral.resumes_without_prompt();
-            if takes_up && !self.open {
+            let heard = self.session.introduction().is_done || !self.inbox_open;
+            let resumes_call = next.is_none() && !changing && heard && deferral.resumes_without_prompt();
+            if resumes_call && !self.inbox_open {
                 return Some(Due::DeferredCall);
             }
             let now = Instant::now();
-            let prompt_due = if takes_up { *patience.get_or_insert(now + PROMPT_PATIENCE) } else { now };
-            if next.is_some() || !(self.open || changing) {
+            let prompt_due = if resumes_call { *patience.get_or_insert(now + PROMPT_PATIENCE) } else { now };
+            if next.is_some() || !(self.inbox_open || changing) {
                 return next.map(|prompt| Due::Prompt(Box::new(prompt)));
             }
             tokio::select! {
                 biased;
                 () = self.session.stop.cancelled() => return None,
-                () = self.finish.cancelled() => return None,
-                line = self.inbox.recv(), if self.open => self.take_in(line, None).await,
-                () = self.beside.changed(), if changing => {}
-                () = tokio::time::sleep_until(prompt_due), if takes_up => return Some(Due::DeferredCall),
-                prompt = self.session.until_woken(), if self.open && !changing => return Some(Due::Prompt(Box::new(prompt))),
+                () = self.finish_early.cancelled() => return None,
+                line = self.inbox.recv(), if self.inbox_open => self.take_in(line, None).await,
+                () = self.pending.changed(), if changing => {}
+                () = tokio::time::sleep_until(prompt_due), if resumes_call => return Some(Due::DeferredCall),
+                prompt = self.session.until_woken(), if self.inbox_open && !changing => return Some(Due::Prompt(Box::new(prompt))),
             }
         }
     }
@@ -174,8 +174,8 @@ impl SessionLoop {
     /// Takes in a line of the host, or the news that there will be no more.
     async fn take_in(&mut self, line: Option<Inbound>, turn: Option<&TurnHandle>) {
         match line {
-            Some(line) => lines::take(&self.main, &mut self.beside, line, turn).await,
-            None => self.close(),
+            Some(line) => lines::take(&self.main, &mut self.pending, line, turn).await,
+            None => self.close_inbox(),
         }
     }
 
@@ -192,22 +192,22 @@ impl SessionLoop {
             let running = cancel.filter(|cancel| !cancel.is_cancelled());
             tokio::select! {
                 done = &mut work => return done,
-                () = self.finish.cancelled(), if running.is_some() => {
+                () = self.finish_early.cancelled(), if running.is_some() => {
                     running.into_iter().for_each(CancellationToken::cancel);
                 }
-                line = self.inbox.recv(), if self.open => self.take_in(line, turn).await,
+                line = self.inbox.recv(), if self.inbox_open => self.take_in(line, turn).await,
             }
         }
     }
 
     /// Requests that were under way when the last prompt was done still get their answer.
     async fn answer_the_rest(&mut self) {
-        let mut beside = std::mem::replace(&mut self.beside, Beside::new(self.main.clone()));
+        let mut pending = std::mem::replace(&mut self.pending, PendingRequests::new(self.main.clone()));
         let stop = self.session.stop.clone();
         self.while_listening(
             async {
                 tokio::select! {
-                    () = beside.finish() => {}
+                    () = pending.answer_all() => {}
                     () = stop.cancelled() => {}
                 }
             },
@@ -218,13 +218,13 @@ impl SessionLoop {
     }
 
     /// The host sends no more: what it was asked can no longer be answered.
-    fn close(&mut self) {
-        self.open = false;
+    fn close_inbox(&mut self) {
+        self.inbox_open = false;
         self.session.questions.close();
     }
 
     /// The hooks that wait for a session; what they say goes in front of the first prompt.
-    async fn begin(&mut self, agent: &mut Agent, source: &str, setup: Option<Setup>) {
+    async fn begin(&mut self, agent: &mut Agent, source: &str, setup: Option<SetupTrigger>) {
         let cancel = self.session.stop.child_token();
         let beginning = self.while_listening(agent.begin(source, setup, &cancel), None, Some(&cancel)).await;
         if !beginning.notes.is_empty() {
@@ -238,7 +238,7 @@ impl SessionLoop {
     }
 
     /// The hooks that wait for the end, and the end of those that ran on.
-    async fn finish_hooks(&mut self) {
+    async fn end_hooks(&mut self) {
         let main = self.main.clone();
         self.while_listening(main.end_conversation("other"), None, None).await;
         self.session.late.shut_down().await;
@@ -258,14 +258,14 @@ impl SessionLoop {
         // From here on it can be broken off, also while hooks look at the prompt.
         let handle =
             TurnHandle { cancel: self.session.stop.child_token(), preempt: CancellationToken::new() };
-        let (prompt, work) = self.open(agent, due, &handle).await;
-        let mut turn = Turn::new(agent, &handle, Stats::new(&prompt));
+        let (prompt, kind) = self.open_turn(agent, due, &handle).await;
+        let mut turn = Turn::new(agent, &handle, TurnStats::new(&prompt));
         let (stop, index) = (self.session.stop.clone(), self.results);
         // The end of a turn may ask the host too, so both are driven: the loop and what follows it. On the heap,
         // because the future of a whole turn is large and would lie on the stack several times over.
         let work = Box::pin(async {
-            let (outcome, command) = outcome_of(&mut turn, work).await;
-            let cleared = matches!(&outcome, Outcome::Command(end) if end.cleared);
+            let (outcome, command) = outcome_of(&mut turn, kind).await;
+            let cleared = matches!(&outcome, TurnOutcome::Command(end) if end.cleared);
             if stop.is_cancelled() {
                 // Told to end at once: what ran has been answered, and nobody waits for a result.
                 return None;
@@ -290,7 +290,7 @@ impl SessionLoop {
         &mut self,
         agent: &mut Agent,
         mut result: lathe_protocol::ResultMessage,
-        finished: Finished,
+        finished: FinishedTurn,
         prompts: &[String],
     ) {
         let waiting = self.session.queue().len();

@@ -21,16 +21,16 @@ use std::sync::Arc;
 use lathe_tools::{CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT};
 use tokio_util::sync::CancellationToken;
 
-use crate::record::answer::Answer;
-use crate::record::journal::{Starts, Words};
+use crate::record::journal::{PromptStarts, PromptWords};
+use crate::record::response::ModelResponse;
 use crate::state::agent::{Agent, AgentIdentity};
 use crate::state::dispatch::is_command;
 use crate::state::services::SessionServices;
 use crate::state::wire_names::PromptState;
 use crate::turn::announce::prompt_blocks;
-use crate::turn::decide::{AfterRound, Ending, Next, Nudge, RoundEnd, Used, decide};
-use crate::turn::outcome::{Outcome, TurnHandle};
-use crate::turn::stats::Stats;
+use crate::turn::decide::{AfterRound, NextStep, Nudge, RoundEnd, TurnEnding, UsedSoFar, decide};
+use crate::turn::outcome::{TurnHandle, TurnOutcome};
+use crate::turn::stats::TurnStats;
 
 /// A turn under way.
 pub struct Turn<'a> {
@@ -40,7 +40,7 @@ pub struct Turn<'a> {
     pub(crate) cancel: CancellationToken,
     /// Fires when something more urgent waits: the turn ends at its next pause.
     pub(crate) preempt: CancellationToken,
-    pub(crate) stats: Stats,
+    pub(crate) stats: TurnStats,
     /// The model that answers now: the chosen one, or a fallback for the rest of the turn.
     pub(crate) model_id: String,
     /// What the host had chosen when that was decided.
@@ -50,7 +50,7 @@ pub struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     /// A turn of this agent.
-    pub(crate) fn new(agent: &'a mut Agent, handle: &TurnHandle, stats: Stats) -> Self {
+    pub(crate) fn new(agent: &'a mut Agent, handle: &TurnHandle, stats: TurnStats) -> Self {
         let choice = agent.handle.choice();
         Self {
             session: agent.handle.session.clone(),
@@ -66,9 +66,9 @@ impl<'a> Turn<'a> {
 
     /// The loop. The prompt is in the history already; what comes back is turned into the one `result`
     /// by `finish.rs`.
-    pub async fn run(&mut self) -> Outcome {
+    pub async fn run(&mut self) -> TurnOutcome {
         if self.session.over_budget() {
-            return Outcome::Ended(Ending::Budget);
+            return TurnOutcome::Ended(TurnEnding::Budget);
         }
         self.forget_refills();
         loop {
@@ -87,19 +87,19 @@ impl<'a> Turn<'a> {
                 AfterRound::AskStopHooks => self.ask_stop_hooks().await,
             };
             match next {
-                Next::Again => {
+                NextStep::Again => {
                     self.stats.nudges.forget_overcome();
                     self.pause().await;
                 }
-                Next::Nudge(nudge) => self.nudge(nudge).await,
-                Next::Fallback => self.turn_to_fallback().await,
-                Next::End(ending) => return Outcome::Ended(ending),
+                NextStep::Nudge(nudge) => self.nudge(nudge).await,
+                NextStep::Fallback => self.turn_to_fallback().await,
+                NextStep::End(ending) => return TurnOutcome::Ended(ending),
             }
         }
     }
 
-    pub(crate) fn used(&self) -> Used {
-        Used {
+    pub(crate) fn used(&self) -> UsedSoFar {
+        UsedSoFar {
             rounds: self.stats.rounds,
             max_rounds: self.agent.limits.max_rounds,
             over_budget: self.session.over_budget(),
@@ -129,7 +129,7 @@ impl<'a> Turn<'a> {
         for prompt in joining {
             self.stats.asked.push(prompt.message.content.text());
             self.agent.history.add_user(prompt_blocks(&prompt.message.content));
-            let record = self.agent.write_prompt(&prompt, Starts::Nothing, Words::Shown).await;
+            let record = self.agent.write_prompt(&prompt, PromptStarts::Nothing, PromptWords::Shown).await;
             self.agent.history.note_prompt(record);
             self.session.emit_lifecycle(prompt.uuid.as_deref(), PromptState::Started).await;
             self.stats.prompts.extend(prompt.uuid);
@@ -204,6 +204,6 @@ fn nudge_text(nudge: Nudge) -> &'static str {
 }
 
 /// The round ended with an answer that asked for nothing more.
-pub(crate) fn answered(answer: &Answer) -> RoundEnd {
+pub(crate) fn answered(answer: &ModelResponse) -> RoundEnd {
     RoundEnd::Answered(crate::turn::decide::StopReason::read(answer.stop_reason.as_deref()))
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 use common::hooked::{command, on};
 use common::{Heard, Setup, Talk, line, of_type, prompt};
 use futures_util::future::BoxFuture;
-use lathe_agent::Journal;
+use lathe_agent::AgentJournal;
 use lathe_agent::{PromptSurface, SessionConfig};
 use lathe_protocol::{CallSubject, PermissionMode};
 use lathe_tools::{Content, Limits, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput};
@@ -118,7 +118,7 @@ impl World {
         setup.hooks = self.hooks.clone();
         let writer =
             TranscriptWriter::create(&self.root().join("s.jsonl"), Durability::ProcessCrash).unwrap();
-        setup.journal = Some(Journal::new(writer, Envelope::default()));
+        setup.journal = Some(AgentJournal::new(writer, Envelope::default()));
         change(&mut setup);
         let mut config = setup.config();
         let unused = Big { made: Err(ToolFailure::Interrupted), limits: ResultLimits::default() };

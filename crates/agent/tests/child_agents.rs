@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use common::{Setup, Talk, line, of_type, prompt};
 use futures_util::future::BoxFuture;
-use lathe_agent::Journal;
+use lathe_agent::AgentJournal;
 use lathe_agent::{PromptSurface, SessionConfig};
 use lathe_protocol::{CallSubject, PermissionMode};
 use lathe_tools::{
@@ -123,7 +123,7 @@ fn setup_config(
     let file = root.join(format!("{SESSION}.jsonl"));
     let writer = TranscriptWriter::create(&file, Durability::ProcessCrash).unwrap();
     let envelope = Envelope { session_id: SESSION.to_owned(), ..Envelope::default() };
-    setup.journal = Some(Journal::new(writer, envelope));
+    setup.journal = Some(AgentJournal::new(writer, envelope));
     change(&mut setup);
     let mut config = setup.config();
     config.main.tools = config.main.tools.with(Arc::new(StartAgent { root }));

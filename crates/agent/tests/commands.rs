@@ -9,7 +9,8 @@ use std::sync::Arc;
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
 use futures_util::future::BoxFuture;
 use lathe_agent::{
-    AddedCommand, CommandAction, CommandNameTaken, CommandRegistry, CompactPolicy, SlashCommands, Switch,
+    AddedCommand, CommandAction, CommandNameTaken, CommandRegistry, CompactPolicy, CompactSwitch,
+    SlashCommands,
 };
 use lathe_settings::memory::{self, Memory, MemoryRequest};
 use serde_json::{Value, json};
@@ -114,7 +115,7 @@ async fn verbatim_prompts_and_switched_off_commands_are_text() {
 async fn hosts_can_list_the_commands() {
     let folder = tempdir().unwrap();
     let mut setup = Setup::new(json!([{"text": "hi"}]), folder.path());
-    setup.compaction = CompactPolicy { manual: Switch::Off, ..CompactPolicy::default() };
+    setup.compaction = CompactPolicy { manual: CompactSwitch::Off, ..CompactPolicy::default() };
     let mut talk = Talk::start(setup);
     let request = json!({"type": "control_request", "request_id": "r", "request": {"subtype": "initialize"}});
     talk.send(line(request)).await;

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex};
 
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
 use futures_util::future::BoxFuture;
-use lathe_agent::Journal;
-use lathe_agent::{Beginning, CompactPolicy, Switch};
-use lathe_agent::{Reloaded, SettingsAccess};
+use lathe_agent::AgentJournal;
+use lathe_agent::{CompactPolicy, CompactSwitch, SessionBeginning};
+use lathe_agent::{ReloadedSettings, SettingsAccess};
 use lathe_permissions::RuleSource;
 use lathe_protocol::control::GetSettingsResponse;
 use lathe_protocol::{PermissionBehavior, PermissionUpdate, Settings, SettingsSource};
@@ -349,8 +349,8 @@ async fn prompts_that_each_fill_the_window_are_no_loop() {
 async fn switched_off_it_does_not_happen_and_a_full_window_is_told() {
     let folder = tempdir().unwrap();
     for policy in [
-        CompactPolicy { automatic: Switch::Off, ..CompactPolicy::default() },
-        CompactPolicy { manual: Switch::Off, ..CompactPolicy::default() },
+        CompactPolicy { automatic: CompactSwitch::Off, ..CompactPolicy::default() },
+        CompactPolicy { manual: CompactSwitch::Off, ..CompactPolicy::default() },
     ] {
         let full = json!({"tools": [{"name": "Bash", "input": {"command": "echo 1"}}], "usage": {"input_tokens": 980_000}});
         let mut setup = setup(json!([full, {"text": "never"}]), folder.path());
@@ -550,7 +550,7 @@ fn kept_at(path: &Path, turns: Value, folder: &Path) -> Setup {
     let session_id = path.file_stem().unwrap().to_string_lossy().into_owned();
     let envelope = Envelope { session_id, cwd: "/".into(), ..Envelope::default() };
     let writer = TranscriptWriter::create(path, Durability::ProcessCrash).unwrap();
-    Setup { journal: Some(Journal::new(writer, envelope)), ..setup(turns, folder) }
+    Setup { journal: Some(AgentJournal::new(writer, envelope)), ..setup(turns, folder) }
 }
 
 fn roles_and_texts(path: &Path) -> Vec<String> {
@@ -596,7 +596,8 @@ async fn a_compacted_session_resumes_with_summary_and_tail_and_nothing_before() 
     assert!(std::fs::read_to_string(&path).unwrap().contains(&bulk), "and nothing deleted");
     let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
     let again = json!([{"text": "resumed", "expect": {"first_user": "THE GIST"}}]);
-    let setup = Setup { beginning: Beginning::Resumed(Box::new(resumed)), ..setup(again, folder.path()) };
+    let setup =
+        Setup { beginning: SessionBeginning::Resumed(Box::new(resumed)), ..setup(again, folder.path()) };
     let mut talk = Talk::start(setup);
     talk.send(line(
         json!({"type": "control_request", "request_id": "u", "request": {"subtype": "get_context_usage"}}),
@@ -834,16 +835,16 @@ impl SettingsAccess for Edited {
         let file = Changed { source: SettingsSource::User, path: "/s/settings.json".into() };
         self.changed.swap(false, Ordering::Relaxed).then_some(file).into_iter().collect()
     }
-    fn reload(&self, _files: &[Changed]) -> Reloaded {
+    fn reload(&self, _files: &[Changed]) -> ReloadedSettings {
         self.current().unwrap()
     }
-    fn current(&self) -> Option<Reloaded> {
+    fn current(&self) -> Option<ReloadedSettings> {
         let rule =
             |text: &str| (PermissionBehavior::Deny, RuleSource::Settings(SettingsSource::User), text.into());
-        Some(Reloaded {
+        Some(ReloadedSettings {
             compaction: *self.compaction.lock().unwrap(),
             rules: self.denies.lock().unwrap().map(rule).into_iter().collect(),
-            ..Reloaded::default()
+            ..ReloadedSettings::default()
         })
     }
 }
@@ -874,7 +875,7 @@ async fn when_it_happens_follows_the_settings_and_a_command_outlives_other_chang
     settings.deny("Bash(rm *)");
     turn(&mut talk, "b").await;
     assert_eq!(threshold(&mut talk).await, 267_000, "what the user said last");
-    settings.edit(CompactPolicy { automatic: Switch::Off, ..CompactPolicy::default() });
+    settings.edit(CompactPolicy { automatic: CompactSwitch::Off, ..CompactPolicy::default() });
     let request = json!({"subtype": "apply_flag_settings", "settings": {"autoCompactEnabled": false}});
     talk.send(line(json!({"type": "control_request", "request_id": "f", "request": request}))).await;
     talk.until(|frame| frame["type"] == "control_response").await;

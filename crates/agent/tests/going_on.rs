@@ -9,8 +9,8 @@ mod api_rules;
 use std::path::Path;
 
 use common::{Setup, Talk, of_type, prompt, run};
-use lathe_agent::Beginning;
-use lathe_agent::Journal;
+use lathe_agent::AgentJournal;
+use lathe_agent::SessionBeginning;
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{Durability, ResumeAt, TranscriptWriter, load_for_resume};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ const SESSION: &str = "5e55104e-0000-4000-8000-000000000000";
 fn kept_at(path: &Path, turns: &Value, folder: &Path) -> Setup {
     let envelope = Envelope { session_id: SESSION.to_owned(), cwd: "/".into(), ..Envelope::default() };
     let writer = TranscriptWriter::create(path, Durability::ProcessCrash).unwrap();
-    Setup { journal: Some(Journal::new(writer, envelope)), ..setup(turns, folder) }
+    Setup { journal: Some(AgentJournal::new(writer, envelope)), ..setup(turns, folder) }
 }
 
 fn setup(turns: &Value, folder: &Path) -> Setup {
@@ -33,7 +33,7 @@ fn setup(turns: &Value, folder: &Path) -> Setup {
 async fn go_on(path: &Path, folder: &Path) -> String {
     let resumed = load_for_resume(path, ResumeAt::Latest).unwrap();
     let setup = setup(&json!([{"text": "went on"}]), folder);
-    let setup = Setup { beginning: Beginning::Resumed(Box::new(resumed)), ..setup };
+    let setup = Setup { beginning: SessionBeginning::Resumed(Box::new(resumed)), ..setup };
     let heard = setup.heard.clone();
     let (frames, _) = run(setup, &["and now"]).await;
     assert_eq!(of_type(&frames, "result")[0]["result"], "went on", "{frames:?}");

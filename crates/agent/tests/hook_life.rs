@@ -10,9 +10,9 @@ use std::time::Duration;
 use common::hooked::{answers, bash, command, hooked, lines, on, says, specific};
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
 use futures_util::future::BoxFuture;
-use lathe_agent::Setup as SetupHooks;
+use lathe_agent::SetupTrigger as SetupHooks;
 use lathe_agent::{FrameOptions, PromptSurface};
-use lathe_agent::{Reloaded, SettingsAccess};
+use lathe_agent::{ReloadedSettings, SettingsAccess};
 use lathe_hooks::HookSource;
 use lathe_protocol::control::GetSettingsResponse;
 use lathe_protocol::{PermissionBehavior, PermissionMode, PermissionUpdate, Settings, SettingsSource};
@@ -521,7 +521,7 @@ async fn a_conversation_that_begins_anew_is_instructed_anew() {
 /// Settings whose files change when a test says so.
 struct Edited {
     changed: Mutex<Vec<Changed>>,
-    next: Mutex<Option<Reloaded>>,
+    next: Mutex<Option<ReloadedSettings>>,
     left: Mutex<Vec<PathBuf>>,
 }
 
@@ -544,12 +544,12 @@ impl SettingsAccess for Edited {
     fn leave(&self, files: &[Changed]) {
         self.left.lock().unwrap().extend(files.iter().map(|file| file.path.clone()));
     }
-    fn reload(&self, _files: &[Changed]) -> Reloaded {
+    fn reload(&self, _files: &[Changed]) -> ReloadedSettings {
         self.next.lock().unwrap().take().unwrap_or_default()
     }
 }
 
-fn edited(source: SettingsSource, reloaded: Reloaded) -> Arc<Edited> {
+fn edited(source: SettingsSource, reloaded: ReloadedSettings) -> Arc<Edited> {
     let changed = vec![Changed { source, path: "/s/settings.json".into() }];
     Arc::new(Edited {
         changed: Mutex::new(changed),
@@ -558,18 +558,18 @@ fn edited(source: SettingsSource, reloaded: Reloaded) -> Arc<Edited> {
     })
 }
 
-fn denying() -> Reloaded {
+fn denying() -> ReloadedSettings {
     let rule = (
         PermissionBehavior::Deny,
         lathe_permissions::RuleSource::Settings(SettingsSource::User),
         "Bash(touch *)".into(),
     );
     let hooks = serde_json::from_value(on("PreToolUse", command("cat >> new-hook"))).unwrap();
-    Reloaded {
+    ReloadedSettings {
         rules: vec![rule],
         hooks: vec![(HookSource::Settings(SettingsSource::User), hooks)],
         problems: vec!["/s/settings.json:3:1: something is odd".to_owned()],
-        ..Reloaded::default()
+        ..ReloadedSettings::default()
     }
 }
 
@@ -620,7 +620,7 @@ async fn callbacks_for_the_end_are_asked_while_somebody_listens() {
     talk.send(prompt("go")).await;
     talk.until(|frame| frame["type"] == "result").await;
     // Ctrl-C ends the session while its host still listens.
-    talk.signals.finish.cancel();
+    talk.signals.finish_early.cancel();
     let asked = talk.until(|frame| frame["request"]["subtype"] == "hook_callback").await;
     assert_eq!(asked["request"]["callback_id"], "e");
     assert_eq!(asked["request"]["input"]["reason"], "other");
@@ -653,7 +653,7 @@ async fn a_start_hook_that_hangs_does_not_hold_the_end() {
     let hooks = on("SessionStart", command("touch began; sleep 600"));
     let mut talk = Talk::start(hooked(json!([{"text": "done"}]), folder.path(), hooks));
     talk.until(|frame| frame["subtype"] == "hook_started").await;
-    talk.signals.finish.cancel();
+    talk.signals.finish_early.cancel();
     let (_, end) = tokio::time::timeout(Duration::from_secs(20), talk.finish()).await.expect("it ends");
     assert!(end.interrupted);
 }

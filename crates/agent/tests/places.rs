@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use lathe_exec::Ledger;
 use lathe_permissions::{
-    Decision, Engine, EngineConfig, PermissionQuestion, PermissionScope, PermissionScopeConfig,
+    Decision, EngineConfig, PermissionEngine, PermissionQuestion, PermissionScope, PermissionScopeConfig,
 };
 use lathe_protocol::PermissionMode;
 use lathe_tools::{DetachedSession, PathFilter, ToolContext, ToolSet, Workspace, builtin_tools};
@@ -30,7 +30,7 @@ struct World {
     _root: tempfile::TempDir,
     project: PathBuf,
     outside: PathBuf,
-    engine: Engine,
+    engine: PermissionEngine,
     scope: PermissionScope,
     tools: ToolSet,
     workspace: Arc<Workspace>,
@@ -48,7 +48,8 @@ impl World {
             fs::write(folder.join("n.ipynb"), NOTEBOOK.replace("WORD", word)).unwrap();
         }
         fs::write(outside.join("only-outside"), "CANARY\n").unwrap();
-        let engine = Engine::new(EngineConfig { root: Some(project.clone()), ..EngineConfig::default() });
+        let engine =
+            PermissionEngine::new(EngineConfig { root: Some(project.clone()), ..EngineConfig::default() });
         let scope = PermissionScope::new(PermissionScopeConfig {
             mode: PermissionMode::AcceptEdits,
             working_dirs: vec![project.clone()],

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 
 use lathe_agent::PromptChoice;
-use lathe_agent::{PromptSurface, Setup};
-use lathe_launch::options::{Autocompact, Resume, SessionOptions, ToolChoice};
+use lathe_agent::{PromptSurface, SetupTrigger};
+use lathe_launch::options::{AutocompactOption, ResumeOption, SessionOptions, ToolChoice};
 use lathe_launch::{LaunchEnvironment, LaunchError};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
@@ -266,12 +266,12 @@ fn setting_sources(args: &Args) -> Result<Option<Vec<String>>, StartError> {
     }
 }
 
-fn autocompact(args: &Args) -> Result<Option<Autocompact>, StartError> {
+fn autocompact(args: &Args) -> Result<Option<AutocompactOption>, StartError> {
     match args.value("autocompact") {
         None => Ok(None),
-        Some("auto") => Ok(Some(Autocompact::Auto)),
+        Some("auto") => Ok(Some(AutocompactOption::Auto)),
         Some(text) => match text.parse() {
-            Ok(tokens) if tokens > 0 => Ok(Some(Autocompact::Window(tokens))),
+            Ok(tokens) if tokens > 0 => Ok(Some(AutocompactOption::Window(tokens))),
             Ok(_) | Err(_) => {
                 Err(invalid("autocompact", text, "It must be auto or a number of tokens.").into())
             }
@@ -279,7 +279,7 @@ fn autocompact(args: &Args) -> Result<Option<Autocompact>, StartError> {
     }
 }
 
-fn resume(args: &Args) -> Result<Resume, StartError> {
+fn resume(args: &Args) -> Result<ResumeOption, StartError> {
     let at = args.value("resume-session-at").map(str::to_owned);
     let drops_turn = args.value("resume-drops-turn").map(str::to_owned);
     if drops_turn.is_some() && at.is_none() {
@@ -295,16 +295,20 @@ fn resume(args: &Args) -> Result<Resume, StartError> {
         ));
     }
     Ok(match args.value("resume") {
-        Some(name) => Resume::Named { name: name.to_owned(), at, drops_turn },
-        None if args.has("resume") => Resume::Named { name: String::new(), at, drops_turn },
-        None if args.has("continue") => Resume::Newest,
-        None => Resume::No,
+        Some(name) => ResumeOption::Named { name: name.to_owned(), at, drops_turn },
+        None if args.has("resume") => ResumeOption::Named { name: String::new(), at, drops_turn },
+        None if args.has("continue") => ResumeOption::Newest,
+        None => ResumeOption::No,
     })
 }
 
 /// What Setup hooks are to do; `--init-only` leaves the rest of the run out.
-fn setup(args: &Args) -> Option<Setup> {
-    let flags = [("init-only", Setup::InitOnly), ("init", Setup::Init), ("maintenance", Setup::Maintenance)];
+fn setup(args: &Args) -> Option<SetupTrigger> {
+    let flags = [
+        ("init-only", SetupTrigger::InitOnly),
+        ("init", SetupTrigger::Init),
+        ("maintenance", SetupTrigger::Maintenance),
+    ];
     flags.into_iter().find(|(name, _)| args.has(name)).map(|(_, setup)| setup)
 }
 

@@ -5,10 +5,10 @@ use std::future::pending;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lathe_agent::{SessionEnd, Setup, Signals};
+use lathe_agent::{SessionEnd, SessionSignals, SetupTrigger};
 use lathe_launch::LaunchEnvironment;
 use lathe_launch::host::{fresh_uuid, now_ms};
-use lathe_launch::options::Resume;
+use lathe_launch::options::ResumeOption;
 use lathe_protocol::{Outbound, ResultMessage, Usage};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -62,7 +62,7 @@ pub fn run(plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
 
 async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     if plan.input == InputFormat::Text
-        && plan.session.setup != Some(Setup::InitOnly)
+        && plan.session.setup != Some(SetupTrigger::InitOnly)
         && let Err(message) = complete_prompt(&mut plan).await
     {
         print::note(message);
@@ -80,7 +80,7 @@ async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
         }
     };
     let asks_nothing =
-        input == InputFormat::Text && prompt.is_none() && plan.session.setup != Some(Setup::InitOnly);
+        input == InputFormat::Text && prompt.is_none() && plan.session.setup != Some(SetupTrigger::InitOnly);
     if asks_nothing && !prepared.has_deferred_call() {
         print::note(
             "Error: No deferred tool marker found in the resumed session: there is no call to take up. Give a \
@@ -91,7 +91,7 @@ async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     let retention = prepared.retention.take();
     let (frames, frames_out) = mpsc::channel(FRAME_QUEUE);
     let (lines, lines_in) = mpsc::channel(LINE_QUEUE);
-    let signals = Signals::default();
+    let signals = SessionSignals::default();
     let session = prepared.run(lines_in, frames, signals.clone());
     let writer = write_frames(output, frames_out, progress);
     let feeder = async {
@@ -140,7 +140,7 @@ async fn supervise(
     session: impl Future<Output = SessionEnd>,
     writer: impl Future<Output = std::io::Result<Written>>,
     feeder: impl Future<Output = Result<(), FatalInput>>,
-    signals: &Signals,
+    signals: &SessionSignals,
 ) -> RunEnd {
     let work = async {
         let writer = async {
@@ -174,7 +174,7 @@ async fn supervise(
 }
 
 /// Waits for a signal that ends the run at once; Ctrl-C lets the turn end with its result instead.
-async fn termination(signals: &Signals) -> u8 {
+async fn termination(signals: &SessionSignals) -> u8 {
     let listen = |kind| signal(kind).ok();
     // Without a listener a write beyond the file size limit would kill the process; with one the write
     // fails, and the session goes on as with a full disk.
@@ -194,7 +194,7 @@ async fn termination(signals: &Signals) -> u8 {
     let hung_up = next(&mut hangup);
     let interrupted = async {
         next(&mut interrupt).await;
-        signals.finish.cancel();
+        signals.finish_early.cancel();
         pending::<()>().await;
     };
     tokio::select! {
@@ -230,7 +230,7 @@ async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
         (Some(prompt), piped) => format!("{prompt}\n{piped}"),
         (None, piped) => piped.to_owned(),
     };
-    if prompt.trim().is_empty() && plan.session.resume != Resume::No {
+    if prompt.trim().is_empty() && plan.session.resume != ResumeOption::No {
         // The session may have a call to take up.
         plan.prompt = None;
         return Ok(());

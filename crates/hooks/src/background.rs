@@ -23,7 +23,7 @@ use crate::merge::{Speaker, add};
 use crate::outcome::{ContextText, Outcome, SystemText};
 use crate::process::{Pause, Process, async_marker};
 use crate::text::Cutter;
-use crate::{Problem, ProblemKind};
+use crate::{HookProblem, ProblemKind};
 
 /// What a hook said after the action had long gone on. Verdicts come too late and are left out.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,7 +44,7 @@ pub struct AsyncResult {
     /// to read, even if the session is idle.
     pub wake: Option<String>,
     /// What went wrong.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<HookProblem>,
 }
 
 /// A process to be looked after.

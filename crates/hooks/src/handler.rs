@@ -14,7 +14,9 @@ use crate::background::Background;
 use crate::event::{Facts, callback_name};
 use crate::merge::Speaker;
 use crate::registry::{Kind, Registered};
-use crate::{Asked, EngineOptions, ProblemKind, RunContext, Services, callback, command, http, prompt};
+use crate::{
+    EngineOptions, ProblemKind, PromptHookKind, RunContext, Services, callback, command, http, prompt,
+};
 
 /// An event that is being told to its hooks.
 pub(crate) struct Firing<'a> {
@@ -70,11 +72,11 @@ impl Firing<'_> {
             }
             Kind::Prompt(prompt) => {
                 let timeout = self.time_for(&hook, PROMPT_TIMEOUT);
-                prompt::run(prompt, Asked::Model, &speaker.event, timeout, self).await
+                prompt::run(prompt, PromptHookKind::Model, &speaker.event, timeout, self).await
             }
             Kind::Agent(question) => {
                 let timeout = self.time_for(&hook, AGENT_TIMEOUT);
-                prompt::run(question, Asked::Agent, &speaker.event, timeout, self).await
+                prompt::run(question, PromptHookKind::Agent, &speaker.event, timeout, self).await
             }
             Kind::Callback { id, on_failure } => {
                 let timeout = self.time_for(&hook, CALLBACK_TIMEOUT);

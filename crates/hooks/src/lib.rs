@@ -11,7 +11,7 @@
 //! `merge.rs` (what all of them amount to). `event.rs` is the table of what events allow.
 //!
 //! The surprising thing: hooks that fail do not stop anything. A hook that fails, hangs or talks nonsense has
-//! no verdict, the action goes on, and a [`Problem`] says so. The exception is a guard that could not be asked
+//! no verdict, the action goes on, and a [`HookProblem`] says so. The exception is a guard that could not be asked
 //! (nothing left to start it with, killed from outside): it refuses, by the table in `event.rs`. What else
 //! blocks on failure is listed in `answer.rs` and `callback.rs`.
 
@@ -43,13 +43,14 @@ pub use frames::HookFrame;
 pub use limit::START_PATIENCE;
 pub use listing::ListedHook;
 pub use outcome::{
-    Block, ContextKind, ContextText, ElicitationAnswer, Outcome, PermissionRequestVerdict, PermissionVerdict,
-    PromptEffects, SessionStartEffects, StopRequest, SystemText, ToolOutputChange, ToolOutputKind,
+    ContextKind, ContextText, ElicitationAnswer, HookBlock, Outcome, PermissionRequestVerdict,
+    PermissionVerdict, PromptEffects, SessionStartEffects, StopRequest, SystemText, ToolOutputChange,
+    ToolOutputKind,
 };
-pub use problem::{Consequence, Problem, ProblemKind};
+pub use problem::{Consequence, HookProblem, ProblemKind};
 pub use registry::{CallbackMatchers, HookWarning, WarningKind, check};
 pub use services::{
-    Asked, CallbackCall, CallbackError, Callbacks, HookEvents, HttpPoster, NoEvents, PromptError,
+    CallbackCall, CallbackError, Callbacks, HookEvents, HttpPoster, NoEvents, PromptError, PromptHookKind,
     PromptQuestion, Prompter, RuleMatcher, Services,
 };
 pub use source::{HookSource, PluginSource};

@@ -10,12 +10,12 @@ use lathe_protocol::text::first_chars;
 use crate::answer::Answer;
 use crate::event::{Blocking, Facts};
 use crate::outcome::{
-    Block, ContextKind, ContextText, ElicitationAnswer, Outcome, PermissionRequestVerdict, PermissionVerdict,
-    StopRequest, SystemText, ToolOutputChange, ToolOutputKind,
+    ContextKind, ContextText, ElicitationAnswer, HookBlock, Outcome, PermissionRequestVerdict,
+    PermissionVerdict, StopRequest, SystemText, ToolOutputChange, ToolOutputKind,
 };
 use crate::source::HookSource;
 use crate::text::Cutter;
-use crate::{Problem, ProblemKind};
+use crate::{HookProblem, ProblemKind};
 
 /// A longer classifier context is cut.
 const MAX_CLASSIFIER_CHARS: usize = 2000;
@@ -35,8 +35,8 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
-    pub fn problem(&self, kind: ProblemKind) -> Problem {
-        Problem {
+    pub fn problem(&self, kind: ProblemKind) -> HookProblem {
+        HookProblem {
             hook_name: self.hook_name.clone(),
             event: self.event.clone(),
             handler: self.label.clone(),
@@ -115,7 +115,7 @@ impl Merger<'_> {
 
     fn block(&mut self, no: Option<String>) {
         let Some(reason) = no else { return };
-        self.outcome.blocks.push(Block {
+        self.outcome.blocks.push(HookBlock {
             reason,
             hook_name: self.speaker.hook_name.clone(),
             event: self.speaker.event.clone(),

@@ -8,7 +8,7 @@ use lathe_protocol::system::Informational;
 use lathe_protocol::{HookEvent, PermissionUpdate};
 use serde_json::Value;
 
-use crate::{HookSource, Problem};
+use crate::{HookProblem, HookSource};
 
 /// The sum of all answers. The default is what an event without hooks gives.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -18,7 +18,7 @@ pub struct Outcome {
     /// The run was broken off by its token: nothing here is a verdict.
     pub cancelled: bool,
     /// "No", for events that understand it other than as a permission verdict.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<HookBlock>,
     /// `continue: false`: the turn ends once the event is dealt with.
     pub stop: Option<StopRequest>,
     /// PreToolUse and PreModelSwitch.
@@ -52,26 +52,26 @@ pub struct Outcome {
     /// MessageDisplay: what is shown instead.
     pub display_content: Option<String>,
     /// What went wrong.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<HookProblem>,
 }
 
 impl Outcome {
     /// The first "no".
-    pub fn block(&self) -> Option<&Block> {
+    pub fn block(&self) -> Option<&HookBlock> {
         self.blocks.first()
     }
 
     /// What clients are told: problems as warnings, texts for the user as notices. The lines lack `uuid`
     /// and `session_id`.
     pub fn notices(&self) -> Vec<Informational> {
-        let problems = self.problems.iter().filter_map(Problem::informational);
+        let problems = self.problems.iter().filter_map(HookProblem::informational);
         problems.chain(self.system_messages.iter().map(SystemText::informational)).collect()
     }
 }
 
 /// A hook said "no".
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
+pub struct HookBlock {
     /// Why. For exit code 2 this is `[command]: stderr`.
     pub reason: String,
     /// `Event`, `Event:subject` or, for a callback without subject, `Event:Callback`.
@@ -84,7 +84,7 @@ pub struct Block {
     pub source: HookSource,
 }
 
-impl Block {
+impl HookBlock {
     /// What the model reads as the user's message when a stop is blocked.
     pub fn feedback(&self) -> String {
         format!("{} hook feedback:\n{}", self.event, self.reason)

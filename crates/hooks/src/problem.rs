@@ -1,5 +1,5 @@
 //! What went wrong with a hook. Nothing here stops anything by itself: what blocks is in the outcome beside
-//! it. Every failed hook leaves a [`Problem`], and each that a client should hear of becomes an
+//! it. Every failed hook leaves a [`HookProblem`], and each that a client should hear of becomes an
 //! informational line.
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 /// A hook that did not do what it was there for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct HookProblem {
     /// `Event` or `Event:subject`.
     pub hook_name: String,
     /// The event.
@@ -70,7 +70,7 @@ pub enum Consequence {
     Blocks,
 }
 
-impl Problem {
+impl HookProblem {
     /// One sentence for a person.
     pub fn message(&self) -> String {
         let hook = format!("{} hook `{}`", self.hook_name, shorten(&self.handler, 120));

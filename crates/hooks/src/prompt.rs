@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::handler::{Firing, at_most};
-use crate::{Asked, ProblemKind, PromptError, PromptQuestion};
+use crate::{ProblemKind, PromptError, PromptHookKind, PromptQuestion};
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     json!({
@@ -41,7 +41,7 @@ const NEEDS_TOOLS: &str =
 
 pub(crate) async fn run(
     hook: &PromptHook,
-    asked: Asked,
+    asked: PromptHookKind,
     event: &HookEvent,
     timeout: Duration,
     firing: &Firing<'_>,
@@ -53,8 +53,8 @@ pub(crate) async fn run(
     let cancel = firing.context.cancel;
     let prompt = filled(&hook.prompt, &firing.json);
     let schema = match asked {
-        Asked::Model => &*SCHEMA,
-        Asked::Agent => &*AGENT_SCHEMA,
+        PromptHookKind::Model => &*SCHEMA,
+        PromptHookKind::Agent => &*AGENT_SCHEMA,
     };
     let model = hook.model.as_deref();
     let question = PromptQuestion { prompt: &prompt, model, asked, schema, timeout, cancel };
@@ -64,7 +64,7 @@ pub(crate) async fn run(
     }
     match reply.unwrap_or(Err(PromptError::TimedOut)) {
         Ok(text) => match read(&text) {
-            Ok(verdict) if verdict.needs_tools && asked == Asked::Agent => {
+            Ok(verdict) if verdict.needs_tools && asked == PromptHookKind::Agent => {
                 Answer::failed(ProblemKind::NotSupported(NEEDS_TOOLS.to_owned()), &firing.facts)
             }
             Ok(verdict) => verdict.into_answer(hook, event),

@@ -81,7 +81,7 @@ pub trait Prompter: Send + Sync {
 
 /// Who a hook wants to be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Asked {
+pub enum PromptHookKind {
     /// A model that knows nothing but the question.
     Model,
     /// An agent that may look around. It has no tools here, and says so when it would need them.
@@ -96,7 +96,7 @@ pub struct PromptQuestion<'a> {
     /// The model the author wants; none means the session's.
     pub model: Option<&'a str>,
     /// Who was to be asked.
-    pub asked: Asked,
+    pub asked: PromptHookKind,
     /// JSON Schema of the answer.
     pub schema: &'a Value,
     /// How long it may take.

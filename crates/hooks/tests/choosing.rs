@@ -231,7 +231,7 @@ async fn what_makes_no_sense_is_said_once_at_registration() {
     // And what cannot run says so whenever it should have.
     let outcome = bench.run(&input("PreToolUse", json!({}))).await;
     let not_supported =
-        |problem: &&lathe_hooks::Problem| matches!(problem.kind, ProblemKind::NotSupported(_));
+        |problem: &&lathe_hooks::HookProblem| matches!(problem.kind, ProblemKind::NotSupported(_));
     assert_eq!((outcome.ran, outcome.problems.iter().filter(not_supported).count()), (3, 2));
     assert!(outcome.problems.iter().all(|problem| problem.informational().is_some()));
     assert_eq!(outcome.permission, None);

@@ -9,13 +9,13 @@ use crate::LATHE_VERSION;
 use crate::env::LaunchEnvironment;
 
 /// Makes the environments of one session's children.
-pub struct Children {
+pub struct ChildEnvironments {
     /// As the process was started, without what settings set.
     process: LaunchEnvironment,
     session_id: String,
 }
 
-impl Children {
+impl ChildEnvironments {
     pub fn new(process: LaunchEnvironment, session_id: &str) -> Self {
         Self { process, session_id: session_id.to_owned() }
     }

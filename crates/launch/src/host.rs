@@ -3,7 +3,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use lathe_agent::Host;
+use lathe_agent::ProcessHost;
 
 use crate::warning::{LaunchWarning, WarningSink};
 
@@ -31,7 +31,7 @@ pub fn now_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)
 }
 
-impl Host for RealHost {
+impl ProcessHost for RealHost {
     fn uuid(&self) -> String {
         fresh_uuid()
     }

@@ -9,10 +9,10 @@ mod children;
 pub mod client;
 mod env;
 mod error;
-mod ground;
 pub mod host;
 mod live;
 pub mod options;
+mod project_context;
 mod retention;
 mod services;
 mod sessions;
@@ -23,18 +23,18 @@ mod warning;
 pub use client::ModelSource;
 pub use env::LaunchEnvironment;
 pub use error::LaunchError;
-pub use ground::permissions_of;
 pub use host::RealHost;
 pub use live::hooks_of;
 pub use options::SessionOptions;
-pub use retention::Retention;
+pub use project_context::permissions_of;
+pub use retention::RetentionSweep;
 pub use services::SharedServices;
 pub use start::{PreparedSession, prepare};
 pub use warning::{LaunchWarning, WarningSink};
 
 // What options and a running session are made of, for callers that know no other crate of ours.
 pub use lathe_agent::PromptChoice;
-pub use lathe_agent::{PromptSurface, SessionEnd, Setup, Signals};
+pub use lathe_agent::{PromptSurface, SessionEnd, SessionSignals, SetupTrigger};
 pub use lathe_exec::{PlaceKind, PlaceLimit, ProcessLimits};
 
 /// The protocol level that clients gate features on.

@@ -6,8 +6,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lathe_agent::{BypassMode, DirectoryChanges, Reloaded, SettingsAccess};
-use lathe_agent::{CompactPolicy, Switch};
+use lathe_agent::{BypassMode, DirectoryChanges, ReloadedSettings, SettingsAccess};
+use lathe_agent::{CompactPolicy, CompactSwitch};
 use lathe_hooks::{EngineOptions, HookSource};
 use lathe_protocol::control::{GetSettingsResponse, PermissionRulesState};
 use lathe_protocol::settings::{HooksSettings, Settings};
@@ -16,10 +16,10 @@ use lathe_settings::{Changed, SettingsError, SettingsStack, SettingsWrite};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::children::Children;
+use crate::children::ChildEnvironments;
 use crate::env::LaunchEnvironment;
-use crate::ground::existing_dirs;
-use crate::options::Autocompact;
+use crate::options::AutocompactOption;
+use crate::project_context::existing_dirs;
 use crate::settings::RunSettings;
 
 /// How long the lock of a settings file is waited for. Longer than any number of well-behaved writers takes, on a slow
@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 /// The settings of a running session.
 pub struct LiveSettings {
     pub settings: RunSettings,
-    pub children: Children,
+    pub children: ChildEnvironments,
     pub cwd: PathBuf,
     /// Directories of flags, which no settings file takes away.
     pub flag_dirs: Vec<PathBuf>,
@@ -42,7 +42,7 @@ pub struct LiveSettings {
     /// `CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS`.
     pub session_end_budget: Option<Duration>,
     /// `--autocompact`.
-    pub autocompact: Option<Autocompact>,
+    pub autocompact: Option<AutocompactOption>,
 }
 
 impl LiveSettings {
@@ -71,13 +71,13 @@ impl LiveSettings {
     }
 
     /// What the stack says now.
-    fn state(&self, stack: &SettingsStack, problems: Vec<String>) -> Reloaded {
+    fn state(&self, stack: &SettingsStack, problems: Vec<String>) -> ReloadedSettings {
         let dirs: Vec<PathBuf> = stack.permission_dirs().into_iter().map(|dir| dir.path).collect();
         let now = existing_dirs(&dirs, &self.cwd);
         let before =
             std::mem::replace(&mut *self.dirs.lock().unwrap_or_else(PoisonError::into_inner), now.clone());
         let stays = |dir: &PathBuf| now.contains(dir) || self.flag_dirs.contains(dir);
-        Reloaded {
+        ReloadedSettings {
             problems,
             rules: stack.permission_rules().collect(),
             directories: DirectoryChanges {
@@ -115,16 +115,20 @@ pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>)
 }
 
 /// When the conversation is compacted: by the command line, the environment, then the settings.
-pub fn compaction(flag: Option<Autocompact>, env: &LaunchEnvironment, wanted: &Settings) -> CompactPolicy {
+pub fn compaction(
+    flag: Option<AutocompactOption>,
+    env: &LaunchEnvironment,
+    wanted: &Settings,
+) -> CompactPolicy {
     let window = env.number("CLAUDE_CODE_AUTO_COMPACT_WINDOW").or(wanted.auto_compact_window);
     let percent = env.number("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE").filter(|percent| (1..=100).contains(percent));
     let off = env.is_on("DISABLE_AUTO_COMPACT") || wanted.auto_compact_enabled == Some(false);
     CompactPolicy {
-        automatic: Switch::off_if(off && flag.is_none()),
-        manual: Switch::off_if(env.is_on("DISABLE_COMPACT")),
+        automatic: CompactSwitch::off_if(off && flag.is_none()),
+        manual: CompactSwitch::off_if(env.is_on("DISABLE_COMPACT")),
         window: match flag {
-            Some(Autocompact::Auto) => None,
-            Some(Autocompact::Window(tokens)) => Some(tokens),
+            Some(AutocompactOption::Auto) => None,
+            Some(AutocompactOption::Window(tokens)) => Some(tokens),
             None => window,
         },
         percent: percent.map(|percent| percent as u8),
@@ -177,13 +181,13 @@ impl SettingsAccess for LiveSettings {
         self.settings.stack().leave(files);
     }
 
-    fn reload(&self, files: &[Changed]) -> Reloaded {
+    fn reload(&self, files: &[Changed]) -> ReloadedSettings {
         let mut stack = self.settings.stack();
         let problems = stack.reload(files).iter().map(ToString::to_string).collect();
         self.state(&stack, problems)
     }
 
-    fn current(&self) -> Option<Reloaded> {
+    fn current(&self) -> Option<ReloadedSettings> {
         let stack = self.settings.stack();
         Some(self.state(&stack, Vec::new()))
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lathe_agent::PromptChoice;
-use lathe_agent::{PromptSurface, Setup};
+use lathe_agent::{PromptSurface, SetupTrigger};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub enum ToolChoice {
 
 /// Which session goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Resume {
+pub enum ResumeOption {
     /// None: a new one begins.
     No,
     /// The newest of the folder, or a new one.
@@ -37,7 +37,7 @@ pub enum Resume {
 
 /// When the conversation is compacted without being asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Autocompact {
+pub enum AutocompactOption {
     /// As the model's window has it.
     Auto,
     /// As if the window had so many tokens.
@@ -99,7 +99,7 @@ pub struct SessionOptions {
     /// The id of a new session, a UUID.
     pub session_id: Option<String>,
     /// The session that goes on.
-    pub resume: Resume,
+    pub resume: ResumeOption,
     /// Go on in a copy.
     pub fork: bool,
     /// Whether the session is written to a file.
@@ -109,11 +109,11 @@ pub struct SessionOptions {
     /// The title of the session.
     pub name: Option<String>,
     /// Setup hooks that run first.
-    pub setup: Option<Setup>,
+    pub setup: Option<SetupTrigger>,
     /// Whether `/name` may be a command.
     pub slash_commands: bool,
     /// When the conversation is compacted.
-    pub autocompact: Option<Autocompact>,
+    pub autocompact: Option<AutocompactOption>,
 }
 
 impl Default for SessionOptions {
@@ -144,7 +144,7 @@ impl Default for SessionOptions {
             managed_settings: None,
             setting_sources: None,
             session_id: None,
-            resume: Resume::No,
+            resume: ResumeOption::No,
             fork: false,
             persist: true,
             mirror: false,

@@ -19,12 +19,12 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 const STAMP: &str = ".lathe-last-cleanup";
 
 /// How long sessions are kept, and where.
-pub struct Retention {
+pub struct RetentionSweep {
     config_dir: PathBuf,
     days: u64,
 }
 
-impl Retention {
+impl RetentionSweep {
     /// What a run does about old sessions; one that leaves no session of its own leaves the others alone.
     pub fn of(
         options: &SessionOptions,

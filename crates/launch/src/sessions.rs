@@ -6,9 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lathe_agent::Beginning;
-use lathe_agent::Host;
-use lathe_agent::Journal;
+use lathe_agent::AgentJournal;
+use lathe_agent::ProcessHost;
+use lathe_agent::SessionBeginning;
 use lathe_agent::share_copies;
 use lathe_protocol::PermissionMode;
 use lathe_transcript::record::Envelope;
@@ -21,7 +21,7 @@ use serde_json::Value;
 use crate::PROTOCOL_VERSION;
 use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
-use crate::options::{Resume, SessionOptions};
+use crate::options::{ResumeOption, SessionOptions};
 use crate::warning::{LaunchWarning, WarningSink};
 
 /// How often a lock is tried again that no living process holds, and how long between two tries: half a second.
@@ -31,15 +31,17 @@ const DYING_PAUSE: Duration = Duration::from_millis(10);
 /// A session that is open for writing.
 pub struct OpenSession {
     pub id: String,
-    pub journal: Journal,
+    pub journal: AgentJournal,
     /// What there was before, if it goes on.
-    pub beginning: Beginning,
+    pub beginning: SessionBeginning,
 }
 
 impl OpenSession {
     /// The permission mode that the session had, unless a run must ask for it anew.
     pub fn saved_mode(&self) -> Option<PermissionMode> {
-        let (Beginning::Resumed(resumed) | Beginning::Forked(resumed)) = &self.beginning else { return None };
+        let (SessionBeginning::Resumed(resumed) | SessionBeginning::Forked(resumed)) = &self.beginning else {
+            return None;
+        };
         let mode = PermissionMode::parse(resumed.permission_mode.as_deref()?).ok()?;
         (!matches!(mode, PermissionMode::Plan | PermissionMode::BypassPermissions)).then_some(mode)
     }
@@ -50,7 +52,7 @@ pub fn open(
     options: &SessionOptions,
     env: &LaunchEnvironment,
     cwd: &Path,
-    host: &dyn Host,
+    host: &dyn ProcessHost,
     warnings: &WarningSink,
 ) -> Result<OpenSession, LaunchError> {
     let opening = Opening { options, env, cwd, host, warnings, config_dir: env.config_dir() };
@@ -59,18 +61,18 @@ pub fn open(
             warnings(LaunchWarning::NoHome);
         }
         return match &options.resume {
-            Resume::Named { name, .. } => Err(opening.not_found(name)),
-            Resume::No | Resume::Newest => Ok(opening.unsaved(opening.new_id())),
+            ResumeOption::Named { name, .. } => Err(opening.not_found(name)),
+            ResumeOption::No | ResumeOption::Newest => Ok(opening.unsaved(opening.new_id())),
         };
     };
     let sessions = Sessions::new(config_dir);
     match &options.resume {
-        Resume::No => opening.new_session(config_dir),
-        Resume::Newest => match sessions.newest_for_cwd(cwd) {
+        ResumeOption::No => opening.new_session(config_dir),
+        ResumeOption::Newest => match sessions.newest_for_cwd(cwd) {
             Some(info) => opening.go_on(&info.path, ResumeAt::Latest),
             None => opening.new_session(config_dir),
         },
-        Resume::Named { name, at, drops_turn } => {
+        ResumeOption::Named { name, at, drops_turn } => {
             let at = match at {
                 Some(uuid) => ResumeAt::Message { uuid, drops_turn: drops_turn.as_deref() },
                 None => ResumeAt::Latest,
@@ -85,7 +87,7 @@ struct Opening<'a> {
     options: &'a SessionOptions,
     env: &'a LaunchEnvironment,
     cwd: &'a Path,
-    host: &'a dyn Host,
+    host: &'a dyn ProcessHost,
     warnings: &'a WarningSink,
     config_dir: Option<PathBuf>,
 }
@@ -128,9 +130,9 @@ impl Opening<'_> {
             false => None,
         };
         let resumed = self.load(source, at)?;
-        let journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        let journal = journal.unwrap_or_else(|| AgentJournal::off(self.envelope(&id)));
         self.mirror(&journal, source, Vec::new());
-        Ok(OpenSession { id, journal, beginning: Beginning::Resumed(Box::new(resumed)) })
+        Ok(OpenSession { id, journal, beginning: SessionBeginning::Resumed(Box::new(resumed)) })
     }
 
     /// The conversation of a session. Damage is no reason to refuse it, unless there is nothing else.
@@ -153,7 +155,7 @@ impl Opening<'_> {
     ) -> Result<OpenSession, LaunchError> {
         let id = self.new_id();
         // Names stay with the one they were given to.
-        let beginning = Beginning::Forked(Box::new(Resumed { title: None, tag: None, ..resumed }));
+        let beginning = SessionBeginning::Forked(Box::new(Resumed { title: None, tag: None, ..resumed }));
         let up_to = match at {
             ResumeAt::Latest => None,
             ResumeAt::Message { uuid, .. } => Some(uuid),
@@ -171,7 +173,7 @@ impl Opening<'_> {
         };
         let journal = self.writable(&path, &id, TranscriptWriter::open_existing);
         let journal = journal.map_err(|error| refusal(error, &id))?;
-        let journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        let journal = journal.unwrap_or_else(|| AgentJournal::off(self.envelope(&id)));
         if let Some(config_dir) = &self.config_dir {
             let from = SessionPaths::of_transcript(source);
             let shared = share_copies(&config_dir.join("file-history"), from.session_id(), &id);
@@ -204,9 +206,9 @@ impl Opening<'_> {
             }
             Ok(journal) => journal,
         };
-        let journal = journal.unwrap_or_else(|| Journal::off(self.envelope(&id)));
+        let journal = journal.unwrap_or_else(|| AgentJournal::off(self.envelope(&id)));
         self.mirror(&journal, &path, Vec::new());
-        Ok(OpenSession { id, journal, beginning: Beginning::New })
+        Ok(OpenSession { id, journal, beginning: SessionBeginning::New })
     }
 
     /// A journal on the file at `path`; none, with a warning, where it cannot be written.
@@ -215,10 +217,10 @@ impl Opening<'_> {
         path: &Path,
         id: &str,
         open: impl Fn(&Path, Durability) -> Result<TranscriptWriter, TranscriptError>,
-    ) -> Result<Option<Journal>, TranscriptError> {
+    ) -> Result<Option<AgentJournal>, TranscriptError> {
         let opened = once_the_dead_let_go(|| open(path, Durability::ProcessCrash));
         let writer = self.unless_unwritable(opened)?;
-        Ok(writer.map(|writer| Journal::new(writer, self.envelope(id))))
+        Ok(writer.map(|writer| AgentJournal::new(writer, self.envelope(id))))
     }
 
     /// Takes a place that cannot be written for a reason to warn, and any other error for one to stop.
@@ -242,14 +244,14 @@ impl Opening<'_> {
     }
 
     /// Lets the host keep a copy, if it wants one.
-    fn mirror(&self, journal: &Journal, path: &Path, copied: Vec<Value>) {
+    fn mirror(&self, journal: &AgentJournal, path: &Path, copied: Vec<Value>) {
         if self.options.mirror && self.options.persist {
             journal.files().mirror(path, copied);
         }
     }
 
     fn unsaved(&self, id: String) -> OpenSession {
-        OpenSession { journal: Journal::off(self.envelope(&id)), id, beginning: Beginning::New }
+        OpenSession { journal: AgentJournal::off(self.envelope(&id)), id, beginning: SessionBeginning::New }
     }
 
     fn envelope(&self, session_id: &str) -> Envelope {

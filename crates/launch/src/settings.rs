@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lathe_settings::memory::{self, Memory, MemoryRequest, ReadCheck};
 use lathe_settings::styles::{DEFAULT_STYLE, OutputStyle, Styles};
-use lathe_settings::{ManagedFiles, Problem, SettingsStack, Severity, Sources, StackRequest};
+use lathe_settings::{ManagedFiles, SettingsProblem, SettingsStack, Severity, Sources, StackRequest};
 use serde_json::Value;
 
 use crate::env::LaunchEnvironment;
@@ -60,12 +60,12 @@ fn without_sandbox(wanted: &Value) -> Result<Option<LaunchWarning>, LaunchError>
     Ok(Some(LaunchWarning::NoSandbox))
 }
 
-fn file_warning(problem: Problem) -> LaunchWarning {
+fn file_warning(problem: SettingsProblem) -> LaunchWarning {
     LaunchWarning::File(Box::new(problem))
 }
 
 /// What the model is told before the first prompt, and in which style it answers.
-pub(crate) struct Instructions {
+pub(crate) struct ModelInstructions {
     /// Memory files.
     pub memory: Memory,
     pub style: Option<OutputStyle>,
@@ -78,7 +78,7 @@ pub(crate) fn instructions(
     env: &LaunchEnvironment,
     stack: &SettingsStack,
     may_read: ReadCheck,
-) -> Instructions {
+) -> ModelInstructions {
     let memory = memory_of(env, stack, may_read);
     let styles = Styles::load(&stack.style_request());
     let wanted = stack.effective();
@@ -89,7 +89,7 @@ pub(crate) fn instructions(
     if style.is_none() {
         warnings.push(LaunchWarning::UnknownStyle { name: name.to_owned() });
     }
-    Instructions {
+    ModelInstructions {
         memory,
         style,
         style_names: styles.names().into_iter().map(str::to_owned).collect(),

@@ -8,16 +8,16 @@ use std::time::Duration;
 use lathe_agent::CheckpointsConfig;
 use lathe_agent::ProcessServices;
 use lathe_agent::{
-    AgentConfig, Beginning, FrameOptions, HooksConfig, ModelChoice, PromptSurface, SessionConfig, SessionEnd,
-    Signals, SlashCommands, StateFrames, TurnLimits,
+    AgentConfig, AgentModel, FrameOptions, HooksConfig, PromptSurface, SessionBeginning, SessionConfig,
+    SessionEnd, SessionSignals, SlashCommands, StateFrames, TurnLimits,
 };
-use lathe_agent::{ClientFacts, Era};
-use lathe_agent::{Host, iso_time};
+use lathe_agent::{ClientFacts, ClientGeneration};
+use lathe_agent::{ProcessHost, iso_time};
 use lathe_agent::{PromptEnvironment, SystemPrompt, environment_text};
 use lathe_exec::Ledger;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
-use lathe_permissions::Engine;
+use lathe_permissions::PermissionEngine;
 use lathe_protocol::{Inbound, Init, Outbound, Settings};
 use lathe_settings::memory::ReadCheck;
 use lathe_tools::{
@@ -26,18 +26,18 @@ use lathe_tools::{
 use lathe_transcript::SessionPaths;
 use tokio::sync::mpsc;
 
-use crate::children::Children;
+use crate::children::ChildEnvironments;
 use crate::client::{self, ModelSource};
 use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
-use crate::ground::{Ground, permissions, plan_dir};
 use crate::host::RealHost;
 use crate::live;
 use crate::options::{SessionOptions, ToolChoice};
-use crate::retention::Retention;
+use crate::project_context::{ProjectContext, permissions, plan_dir};
+use crate::retention::RetentionSweep;
 use crate::services::SharedServices;
 use crate::sessions::{self, OpenSession};
-use crate::settings::{self, Instructions};
+use crate::settings::{self, ModelInstructions};
 use crate::warning::WarningSink;
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
 
@@ -46,7 +46,7 @@ pub struct PreparedSession {
     /// What the loop takes.
     pub config: SessionConfig,
     /// What is to be done about old sessions when this one has ended.
-    pub retention: Option<Retention>,
+    pub retention: Option<RetentionSweep>,
     /// A folder that goes with the run, of a session that is not saved.
     scratch: ScratchFolder,
 }
@@ -64,7 +64,7 @@ impl PreparedSession {
         self,
         inbox: mpsc::Receiver<Inbound>,
         out: mpsc::Sender<Outbound>,
-        signals: Signals,
+        signals: SessionSignals,
     ) -> SessionEnd {
         let _removed_at_the_end = self.scratch;
         lathe_agent::run(self.config, inbox, out, signals).await
@@ -91,8 +91,8 @@ pub fn prepare(
     services: &SharedServices,
     warnings: &WarningSink,
 ) -> Result<PreparedSession, LaunchError> {
-    let host: Arc<dyn Host> = Arc::new(RealHost::new(env.pid, warnings.clone()));
-    let ground = Ground::find(options, env, warnings)?;
+    let host: Arc<dyn ProcessHost> = Arc::new(RealHost::new(env.pid, warnings.clone()));
+    let ground = ProjectContext::find(options, env, warnings)?;
     let (env, cwd, extra_dirs) = (&ground.env, &ground.cwd, ground.extra_dirs());
     let session = sessions::open(options, env, cwd, host.as_ref(), warnings)?;
     let session_id = session.id.clone();
@@ -103,7 +103,7 @@ pub fn prepare(
     let model_id = client::catalog(env).resolve(&chosen.name, Phase::Working);
     let (mut permissions, scope) = permissions(options, &ground, session.saved_mode(), warnings)?;
     let tools = tools(options, &permissions)?;
-    let children = Children::new(ground.process.clone(), &session_id);
+    let children = ChildEnvironments::new(ground.process.clone(), &session_id);
     let child_env = children.env(&ground.variables);
     let (own_dir, scratch) = own_dir(&session, &ground.process, host.as_ref());
     let mut workspace = workspace(&ground, &session_id, &model_id, ledger);
@@ -113,7 +113,7 @@ pub fn prepare(
     let mut instructions = settings::instructions(env, &ground.settings.stack(), read_check(&permissions));
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
     entitle(&session, options);
-    let retention = Retention::of(options, env, ground.wanted.cleanup_period_days, warnings);
+    let retention = RetentionSweep::of(options, env, ground.wanted.cleanup_period_days, warnings);
     let config = SessionConfig {
         init: init_facts(&ground, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
@@ -125,7 +125,7 @@ pub fn prepare(
                 style: instructions.style.map(|style| style.text).unwrap_or_default(),
                 ..system_prompt(options, cwd, &extra_dirs, &model_id, host.as_ref())
             },
-            choice: ModelChoice {
+            choice: AgentModel {
                 // Requests of one session can be told to belong together, and nothing else about the user.
                 user_id: Some(session_id.clone()),
                 ..model_choice(options, env, &ground.wanted, model_id)
@@ -154,7 +154,7 @@ pub fn prepare(
 }
 
 /// Whether memory files may be read, by the rules that the session starts with.
-fn read_check(permissions: &Engine) -> ReadCheck {
+fn read_check(permissions: &PermissionEngine) -> ReadCheck {
     match permissions.read_filter() {
         Some(is_denied) => ReadCheck(Arc::new(move |path| !is_denied(path))),
         None => ReadCheck::default(),
@@ -162,7 +162,7 @@ fn read_check(permissions: &Engine) -> ReadCheck {
 }
 
 fn process_services(
-    host: Arc<dyn Host>,
+    host: Arc<dyn ProcessHost>,
     env: &LaunchEnvironment,
     services: &SharedServices,
 ) -> Arc<ProcessServices> {
@@ -182,7 +182,7 @@ fn model_choice(
     env: &LaunchEnvironment,
     wanted: &Settings,
     id: String,
-) -> ModelChoice {
+) -> AgentModel {
     let catalog = client::catalog(env);
     let fallbacks =
         options.fallback_models.iter().map(|name| catalog.resolve(name, Phase::Working)).collect();
@@ -194,7 +194,7 @@ fn model_choice(
         let tokens = env.number("MAX_THINKING_TOKENS");
         options.thinking.clone().or_else(|| tokens.map(|tokens| thinking_budget(tokens as u32)))
     };
-    ModelChoice {
+    AgentModel {
         id,
         fallbacks,
         thinking,
@@ -236,7 +236,7 @@ fn all_tools(options: &SessionOptions) -> Vec<Arc<dyn Tool>> {
 }
 
 /// The tools of the session: those the options name, without those that a bare deny takes away.
-fn tools(options: &SessionOptions, permissions: &Engine) -> Result<ToolSet, LaunchError> {
+fn tools(options: &SessionOptions, permissions: &PermissionEngine) -> Result<ToolSet, LaunchError> {
     let all = ToolSet::new(all_tools(options));
     let chosen = match &options.tools {
         ToolChoice::Default => all,
@@ -252,7 +252,7 @@ fn tools(options: &SessionOptions, permissions: &Engine) -> Result<ToolSet, Laun
     Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
 }
 
-fn workspace(ground: &Ground, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
+fn workspace(ground: &ProjectContext, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
     let env = &ground.env;
     let mut workspace = Workspace::new(ground.cwd.clone(), ledger);
     workspace.change_dirs(&[], &ground.extra_dirs());
@@ -287,7 +287,7 @@ fn turn_limits(options: &SessionOptions, env: &LaunchEnvironment) -> TurnLimits 
 
 /// The hooks of the settings files, and what they need.
 fn hooks_config(
-    ground: &Ground,
+    ground: &ProjectContext,
     services: &SharedServices,
     variables: Vec<(String, String)>,
     own_dir: &Path,
@@ -312,7 +312,7 @@ fn checkpoints(
     if !env.is_on("CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING") {
         return None;
     }
-    let goes_on = matches!(session.beginning, Beginning::Resumed(_) | Beginning::Forked(_));
+    let goes_on = matches!(session.beginning, SessionBeginning::Resumed(_) | SessionBeginning::Forked(_));
     Some(CheckpointsConfig {
         dir: env.config_dir()?.join("file-history"),
         root: cwd.to_owned(),
@@ -323,7 +323,11 @@ fn checkpoints(
 
 /// The folder for everything of this session that is not its transcript: beside it, so that both go together.
 /// A session that is not saved has one that goes with the run, under a name that nobody can know before.
-fn own_dir(session: &OpenSession, process: &LaunchEnvironment, host: &dyn Host) -> (PathBuf, ScratchFolder) {
+fn own_dir(
+    session: &OpenSession,
+    process: &LaunchEnvironment,
+    host: &dyn ProcessHost,
+) -> (PathBuf, ScratchFolder) {
     match session.journal.files().path() {
         Some(transcript) => (SessionPaths::of_transcript(&transcript).dir(), ScratchFolder(None)),
         None => {
@@ -338,7 +342,7 @@ fn system_prompt(
     cwd: &Path,
     extra_dirs: &[PathBuf],
     model: &str,
-    host: &dyn Host,
+    host: &dyn ProcessHost,
 ) -> SystemPrompt {
     let date = iso_time(host.now_ms());
     let dirs: Vec<String> = extra_dirs.iter().map(|dir| dir.display().to_string()).collect();
@@ -368,8 +372,9 @@ fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOpti
         hook_events: options.hook_events,
         replay_prompts: options.replay_prompts,
         states,
-        era: Era::of(&ClientFacts {
-            named: env.get("LATHE_CLIENT_ERA"),
+        client_generation: ClientGeneration::of(&ClientFacts {
+            // The second is the former name of the variable.
+            named: env.get("LATHE_CLIENT_GENERATION").or_else(|| env.get("LATHE_CLIENT_ERA")),
             entrypoint: env.get("CLAUDE_CODE_ENTRYPOINT"),
             sdk_version: env.get("CLAUDE_AGENT_SDK_VERSION"),
             words: &options.words,
@@ -377,7 +382,7 @@ fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOpti
     }
 }
 
-fn init_facts(ground: &Ground, instructions: &Instructions, key_source: String) -> Init {
+fn init_facts(ground: &ProjectContext, instructions: &ModelInstructions, key_source: String) -> Init {
     let style = instructions.style.as_ref().map_or("default", |style| &style.name);
     let dirs = ground.extra_dirs();
     Init {

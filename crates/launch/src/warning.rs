@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use lathe_permissions::RuleWarning;
-use lathe_settings::Problem;
+use lathe_settings::SettingsProblem;
 use lathe_transcript::TranscriptError;
 
 /// Takes warnings. Called from wherever the session runs, so it must not block for long.
@@ -19,7 +19,7 @@ pub type WarningSink = Arc<dyn Fn(LaunchWarning) + Send + Sync>;
 pub enum LaunchWarning {
     /// A slip in a settings file, a memory file or an output style.
     #[error("{0}")]
-    File(Box<Problem>),
+    File(Box<SettingsProblem>),
     /// What the folder asks for and is not given, because it is not trusted.
     #[error("{0}")]
     Withheld(String),

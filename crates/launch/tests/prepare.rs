@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use lathe_launch::options::Resume;
+use lathe_launch::options::ResumeOption;
 use lathe_launch::{
     LaunchEnvironment, LaunchError, LaunchWarning, ModelSource, PreparedSession, SessionOptions,
-    SharedServices, Signals, WarningSink, prepare,
+    SessionSignals, SharedServices, WarningSink, prepare,
 };
 use lathe_protocol::{Inbound, Outbound, PermissionMode};
 use lathe_scripted::{Script, ScriptedModel};
@@ -63,7 +63,7 @@ async fn run(session: PreparedSession, lines: &[Value]) -> Vec<Value> {
         }
         all
     };
-    tokio::join!(Box::pin(session.run(inbox, out, Signals::default())), collect).1
+    tokio::join!(Box::pin(session.run(inbox, out, SessionSignals::default())), collect).1
 }
 
 fn prompt(text: &str) -> Value {
@@ -184,7 +184,7 @@ fn what_stops_a_launch_is_told_apart() {
     let relative = SessionOptions { cwd: Some("src".into()), ..SessionOptions::default() };
     assert!(matches!(refused(&relative, nothing()), LaunchError::NoWorkingDirectory));
 
-    let named = |name: &str| Resume::Named { name: name.to_owned(), at: None, drops_turn: None };
+    let named = |name: &str| ResumeOption::Named { name: name.to_owned(), at: None, drops_turn: None };
     let id = "00000000-0000-4000-8000-00000000abcd";
     let by_id = SessionOptions { resume: named(id), ..options() };
     assert!(matches!(refused(&by_id, nothing()), LaunchError::UnknownSession { id: told } if told == id));

@@ -113,7 +113,7 @@ impl Catalog {
     }
 
     /// What a host may offer its user: the aliases, with what they stand for now.
-    pub fn choices(&self) -> Vec<ModelChoice> {
+    pub fn choices(&self) -> Vec<ListedModel> {
         const OFFERED: [(&str, &str, &str); 5] = [
             ("default", "Default", "what Lathe uses when no model is named"),
             ("opus", "Opus", "for demanding everyday work"),
@@ -126,7 +126,7 @@ impl Catalog {
             .map(|(value, name, purpose)| {
                 let id = self.resolve(value, Phase::Working);
                 let capabilities = capabilities(&id);
-                ModelChoice {
+                ListedModel {
                     value,
                     display_name: name,
                     description: describe(&id, purpose),
@@ -158,7 +158,7 @@ fn describe(id: &str, purpose: &str) -> String {
 /// One entry of the list a host shows; serialises as `models` of the `initialize` response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ModelChoice {
+pub struct ListedModel {
     /// The alias to pass back.
     pub value: &'static str,
     /// The id it stands for.

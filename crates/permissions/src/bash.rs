@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 
 use lathe_protocol::permission::PermissionMode;
 
-use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
-use crate::engine::Engine;
+use crate::decision::{Allowed, AskedDecision, Decision, Denied, Reason, ShownAs};
+use crate::engine::PermissionEngine;
 use crate::message;
 use crate::paths::{Kind, Located};
 use crate::question::{ParsedShell, PermissionQuestion};
@@ -33,7 +33,7 @@ const MAX_CHARS: usize = 10_000;
 
 /// A command under examination.
 pub(crate) struct Shell<'a> {
-    pub engine: &'a Engine,
+    pub engine: &'a PermissionEngine,
     pub question: &'a PermissionQuestion<'a>,
     pub tool: &'a str,
     pub command: &'a str,
@@ -45,7 +45,7 @@ pub(crate) struct Shell<'a> {
 
 /// Decides about a command. Rules for the whole tool that deny have been looked at.
 pub(crate) fn decide(
-    engine: &Engine,
+    engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
     tool: &str,
     parsed: &ParsedShell,
@@ -64,7 +64,7 @@ pub(crate) fn decide(
 /// A command that cannot be parsed may hide anything: only a session that asks about nothing, and has no rule
 /// to keep, lets it pass.
 fn unreadable(
-    engine: &Engine,
+    engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
     tool: &str,
     error: &ParseError,
@@ -94,8 +94,8 @@ fn planned() -> Decision {
     })
 }
 
-fn asked(tool: &str, reason: Reason, message: String) -> Asked {
-    Asked {
+fn asked(tool: &str, reason: Reason, message: String) -> AskedDecision {
+    AskedDecision {
         tool: tool.to_owned(),
         reason,
         message,
@@ -144,7 +144,7 @@ impl Shell<'_> {
 
     /// Where rules forbid commands, a command that can be told only at run time may be one of them. That is a
     /// question even where everything else runs.
-    fn hides_from_rules(&self) -> Option<Asked> {
+    fn hides_from_rules(&self) -> Option<AskedDecision> {
         let bound = !self.engine.deny.commands.is_empty() || !self.engine.ask.commands.is_empty();
         let hides = self.analysis.opaque_script
             || self.invocations().any(|run| run.args[0].fixed().is_none())
@@ -170,7 +170,7 @@ impl Shell<'_> {
 }
 
 /// The rule about one command, the strictest first: for those who explain.
-pub(crate) fn rule_of_part(engine: &Engine, run: &Invocation) -> Option<MatchedRule> {
+pub(crate) fn rule_of_part(engine: &PermissionEngine, run: &Invocation) -> Option<MatchedRule> {
     let forbidding = [&engine.deny, &engine.ask];
     let forbidden = forbidding
         .into_iter()

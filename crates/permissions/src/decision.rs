@@ -17,7 +17,7 @@ pub enum Decision {
     /// The call may run.
     Allow(Allowed),
     /// Somebody has to be asked.
-    Ask(Asked),
+    Ask(AskedDecision),
     /// The call must not run, whoever is asked.
     Deny(Denied),
 }
@@ -31,7 +31,7 @@ pub struct Allowed {
 
 /// A call that somebody has to agree to.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Asked {
+pub struct AskedDecision {
     /// The tool that was called.
     pub tool: String,
     /// What made it a question.
@@ -191,7 +191,7 @@ impl Decision {
             {
                 Self::Allow(Allowed { reason: Reason::Hook("a hook allowed it".to_owned()) })
             }
-            (Self::Allow(_), HookVerdict::Ask) => Self::Ask(Asked {
+            (Self::Allow(_), HookVerdict::Ask) => Self::Ask(AskedDecision {
                 tool: tool.to_owned(),
                 reason: Reason::Hook(message::HOOK_ASKED.to_owned()),
                 message: message::HOOK_ASKED.to_owned(),
@@ -206,7 +206,7 @@ impl Decision {
 }
 
 /// The answer to a question in a session that was started with the word that nobody will answer any.
-pub fn resolve_without_surface(asked: &Asked) -> Denied {
+pub fn resolve_without_surface(asked: &AskedDecision) -> Denied {
     Denied {
         reason: Reason::AsyncAgent(message::NO_SURFACE.to_owned()),
         message: message::no_surface(&asked.tool),
@@ -216,7 +216,7 @@ pub fn resolve_without_surface(asked: &Asked) -> Denied {
 }
 
 /// The answer to a question when nobody can be asked: no host, or the mode says not to.
-pub fn resolve_without_host(asked: &Asked, mode: PermissionMode) -> Denied {
+pub fn resolve_without_host(asked: &AskedDecision, mode: PermissionMode) -> Denied {
     let (reason, message) = if mode == PermissionMode::DontAsk {
         (Reason::Mode(mode), message::dont_ask(&asked.tool))
     } else {

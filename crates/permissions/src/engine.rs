@@ -58,7 +58,7 @@ pub struct Judged {
 
 /// Decides about tool calls.
 #[derive(Debug, Clone)]
-pub struct Engine {
+pub struct PermissionEngine {
     config: EngineConfig,
     pub(crate) home: Option<String>,
     root: Option<WorkingDir>,
@@ -70,7 +70,7 @@ pub struct Engine {
     pub(crate) allow: RuleSet,
 }
 
-impl Engine {
+impl PermissionEngine {
     /// An engine without rules.
     pub fn new(config: EngineConfig) -> Self {
         Self {

@@ -7,7 +7,7 @@ use lathe_protocol::permission::{PermissionMode, PermissionUpdate, PermissionUpd
 
 use crate::bash::rule_of_part;
 use crate::decision::Decision;
-use crate::engine::{Engine, Judged};
+use crate::engine::{Judged, PermissionEngine};
 use crate::question::PermissionQuestion;
 use crate::rule::{MatchedRule, RuleSource, rule_text};
 use crate::shell::commands::{Effect, effect};
@@ -40,7 +40,7 @@ pub struct ExplainedPart {
     pub rule: Option<MatchedRule>,
 }
 
-impl Engine {
+impl PermissionEngine {
     /// Decides, and keeps the way there.
     pub fn explain(&self, question: &PermissionQuestion<'_>) -> Explanation {
         let Judged { decision, place } = self.judge(question);
@@ -63,7 +63,7 @@ impl Engine {
     }
 }
 
-fn part(engine: &Engine, step: &Step) -> ExplainedPart {
+fn part(engine: &PermissionEngine, step: &Step) -> ExplainedPart {
     match step {
         Step::Run(run) => {
             let taken_for = match (run.found, effect(run)) {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use lathe_protocol::FileAccess;
 use lathe_protocol::permission::PermissionMode;
 
-use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
-use crate::engine::Engine;
+use crate::decision::{Allowed, AskedDecision, Decision, Denied, Reason, ShownAs};
+use crate::engine::PermissionEngine;
 use crate::message::{self, Access};
 use crate::paths::{Kind, Located, Lost};
 use crate::protected::is_protected;
@@ -23,7 +23,7 @@ pub(crate) struct FileCall {
 
 impl FileCall {
     /// Looks where the path of a call leads now.
-    pub(crate) fn locate(engine: &Engine, path: &str, access: &FileAccess, cwd: &Path) -> Self {
+    pub(crate) fn locate(engine: &PermissionEngine, path: &str, access: &FileAccess, cwd: &Path) -> Self {
         let located = engine.locate(path, cwd);
         match access {
             FileAccess::Read => Self { access: Access::Read, searches: false, located },
@@ -45,7 +45,7 @@ impl FileCall {
 
 /// Where a search by pattern starts: the directories that a pattern names before its first wildcard, which
 /// may lead elsewhere than the `path` of the call says. The last name is never followed.
-fn searched(engine: &Engine, located: Located, pattern: &str) -> Located {
+fn searched(engine: &PermissionEngine, located: Located, pattern: &str) -> Located {
     let wild = |name: &str| name.contains(['*', '?', '[', '{', '\\', '!']);
     let directories = pattern.rsplit_once('/').map_or("", |(directories, _)| directories);
     let fixed: Vec<&str> = directories.split('/').take_while(|name| !wild(name)).collect();
@@ -68,7 +68,7 @@ fn rejected(reason: Reason, message: String) -> Denied {
 
 /// What is wrong with the input itself, whatever the mode: files a `Read` rule denies, paths that lead
 /// nowhere, files that are none.
-pub(crate) fn input_denied(engine: &Engine, file: &FileCall) -> Option<Denied> {
+pub(crate) fn input_denied(engine: &PermissionEngine, file: &FileCall) -> Option<Denied> {
     if let Some(rule) = engine.forbidden_path(&engine.deny.reads, &file.located) {
         let text = match file.access {
             Access::Read => message::READ_DENIED,
@@ -96,7 +96,7 @@ pub(crate) fn input_denied(engine: &Engine, file: &FileCall) -> Option<Denied> {
 
 /// Decides about a file tool. Rules for the whole tool that deny have been looked at.
 pub(crate) fn decide(
-    engine: &Engine,
+    engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
     tool: &str,
     file: &FileCall,
@@ -112,8 +112,9 @@ pub(crate) fn decide(
         });
     }
     if let Some(rule) = asking_rule(engine, question, tool, file) {
-        let asked = Asked { reason: Reason::Rule(engine.ask.matched(rule)), ..unanswered(tool, file) };
-        return Decision::Ask(Asked { suggestions: Vec::new(), ..asked });
+        let asked =
+            AskedDecision { reason: Reason::Rule(engine.ask.matched(rule)), ..unanswered(tool, file) };
+        return Decision::Ask(AskedDecision { suggestions: Vec::new(), ..asked });
     }
     match question.mode() {
         PermissionMode::BypassPermissions => return allowed(Reason::Mode(PermissionMode::BypassPermissions)),
@@ -130,7 +131,7 @@ pub(crate) fn decide(
 }
 
 fn asking_rule(
-    engine: &Engine,
+    engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
     tool: &str,
     file: &FileCall,
@@ -146,8 +147,8 @@ fn allowed(reason: Reason) -> Decision {
     Decision::Allow(Allowed { reason })
 }
 
-fn unanswered(tool: &str, file: &FileCall) -> Asked {
-    Asked {
+fn unanswered(tool: &str, file: &FileCall) -> AskedDecision {
+    AskedDecision {
         tool: tool.to_owned(),
         reason: Reason::Default,
         message: message::not_granted(file.access, file.path()),
@@ -158,12 +159,12 @@ fn unanswered(tool: &str, file: &FileCall) -> Asked {
     }
 }
 
-fn in_plan_mode(engine: &Engine, tool: &str, file: &FileCall) -> Decision {
+fn in_plan_mode(engine: &PermissionEngine, tool: &str, file: &FileCall) -> Decision {
     let mode = Reason::Mode(PermissionMode::Plan);
     match file.access {
         Access::Read => allowed(mode),
         Access::Write if engine.is_plan_file(&file.located) => allowed(mode),
-        Access::Write => Decision::Ask(Asked {
+        Access::Write => Decision::Ask(AskedDecision {
             reason: mode,
             message: message::plan_write(file.path()),
             ..unanswered(tool, file)
@@ -171,7 +172,12 @@ fn in_plan_mode(engine: &Engine, tool: &str, file: &FileCall) -> Decision {
     }
 }
 
-fn decide_read(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str, file: &FileCall) -> Decision {
+fn decide_read(
+    engine: &PermissionEngine,
+    question: &PermissionQuestion<'_>,
+    tool: &str,
+    file: &FileCall,
+) -> Decision {
     let rule = engine
         .allow
         .tool(tool, question.mcp_server())
@@ -194,7 +200,12 @@ fn decide_read(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str, f
     outside(tool, file, vec![suggest::read_directories(&directories)])
 }
 
-fn decide_write(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str, file: &FileCall) -> Decision {
+fn decide_write(
+    engine: &PermissionEngine,
+    question: &PermissionQuestion<'_>,
+    tool: &str,
+    file: &FileCall,
+) -> Decision {
     if is_protected(&file.located, question.scope.dirs(), engine.config_dir()) {
         let own = file.path().components().any(|name| name.as_os_str() == ".claude");
         let text = if own {
@@ -202,7 +213,7 @@ fn decide_write(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str, 
         } else {
             message::sensitive(file.path())
         };
-        return Decision::Ask(Asked {
+        return Decision::Ask(AskedDecision {
             reason: Reason::SafetyCheck(text.clone()),
             message: text,
             ..unanswered(tool, file)
@@ -213,7 +224,7 @@ fn decide_write(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str, 
             "{} is also known by another name (a hard link), which may lie elsewhere",
             file.path().display()
         );
-        return Decision::Ask(Asked {
+        return Decision::Ask(AskedDecision {
             message: format!("{} {text}.", message::not_granted(Access::Write, file.path())),
             reason: Reason::SafetyCheck(text),
             ..unanswered(tool, file)
@@ -229,7 +240,10 @@ fn decide_write(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str, 
         return allowed(Reason::Mode(PermissionMode::AcceptEdits));
     }
     if inside {
-        return Decision::Ask(Asked { suggestions: vec![suggest::accept_edits()], ..unanswered(tool, file) });
+        return Decision::Ask(AskedDecision {
+            suggestions: vec![suggest::accept_edits()],
+            ..unanswered(tool, file)
+        });
     }
     let directory: PathBuf = file.path().parent().unwrap_or(file.path()).to_owned();
     outside(tool, file, vec![suggest::accept_edits(), suggest::add_directory(&directory)])
@@ -249,5 +263,5 @@ fn outside(
         }
         None => (message::OUTSIDE.to_owned(), asked.message.clone()),
     };
-    Decision::Ask(Asked { reason: Reason::WorkingDir(reason), message, suggestions, ..asked })
+    Decision::Ask(AskedDecision { reason: Reason::WorkingDir(reason), message, suggestions, ..asked })
 }

@@ -1,7 +1,7 @@
 //! Whether a tool call may run: rules, modes, working directories and shell analysis, in one decision with its
 //! reason.
 //!
-//! [`Engine::decide`] is the whole crate: a described call goes in, allow, ask or deny comes out, with the rule that
+//! [`PermissionEngine::decide`] is the whole crate: a described call goes in, allow, ask or deny comes out, with the rule that
 //! decided, the texts for people and for the model, and the updates that would settle the question for good. What a
 //! call is about is said by its tool ([`lathe_protocol::CallSubject`]); the only tool names known here are those that
 //! people write into rules.
@@ -35,10 +35,10 @@ mod update;
 
 pub use bash::ShownFile;
 pub use decision::{
-    Allowed, Asked, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host,
+    Allowed, AskedDecision, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host,
     resolve_without_surface,
 };
-pub use engine::{Engine, EngineConfig, Judged};
+pub use engine::{EngineConfig, Judged, PermissionEngine};
 pub use explain::{ExplainedPart, Explanation};
 pub use question::{DescribedCall, PermissionQuestion};
 pub use rule::{MatchedRule, RuleSource, RuleWarning, SourcedRule, parse_rule_list, rule_text};

@@ -12,7 +12,7 @@ use lathe_protocol::{CallSubject, PermissionMode};
 use serde_json::Value;
 
 use crate::bash::{self, ShownFile};
-use crate::engine::Engine;
+use crate::engine::PermissionEngine;
 use crate::scope::PermissionScope;
 use crate::shell::parse::ParseError;
 use crate::shell::walk::{Analysis, analyse};
@@ -47,7 +47,7 @@ pub(crate) struct ParsedShell {
     reads_only: bool,
 }
 
-impl Engine {
+impl PermissionEngine {
     /// Describes a call: parses the command of a shell call. To be done once for each input.
     pub fn describe(&self, subject: CallSubject) -> DescribedCall {
         let shell = match &subject {

@@ -4,15 +4,15 @@
 use lathe_protocol::permission::{PermissionMode, PermissionUpdateDestination};
 use lathe_protocol::{CallSubject, McpAccess};
 
-use crate::decision::{Allowed, Asked, Decision, Denied, Reason, ShownAs};
+use crate::decision::{Allowed, AskedDecision, Decision, Denied, Reason, ShownAs};
 use crate::domain;
-use crate::engine::Engine;
+use crate::engine::PermissionEngine;
 use crate::message;
 use crate::question::PermissionQuestion;
 use crate::suggest;
 
 /// Decides about a call. Rules for the whole tool that deny have been looked at.
-pub(crate) fn decide(engine: &Engine, question: &PermissionQuestion<'_>, tool: &str) -> Decision {
+pub(crate) fn decide(engine: &PermissionEngine, question: &PermissionQuestion<'_>, tool: &str) -> Decision {
     let subject = question.call.subject();
     let named = RuleTarget::of(subject);
     if let Some(rule) = named.find(&engine.deny) {
@@ -21,14 +21,14 @@ pub(crate) fn decide(engine: &Engine, question: &PermissionQuestion<'_>, tool: &
     let asks = engine.ask.tool(tool, question.mcp_server()).or_else(|| named.find(&engine.ask));
     let asks = asks.or_else(|| engine.ask.parameter(tool, question.input).map(|(_, rule)| rule));
     if let Some(rule) = asks {
-        return Decision::Ask(Asked {
+        return Decision::Ask(AskedDecision {
             reason: Reason::Rule(engine.ask.matched(rule)),
             suggestions: Vec::new(),
             ..unanswered(tool, &named)
         });
     }
     if matches!(subject, CallSubject::Question(_)) {
-        return Decision::Ask(Asked {
+        return Decision::Ask(AskedDecision {
             suggestions: Vec::new(),
             requires_user_interaction: true,
             ..unanswered(tool, &named)
@@ -36,7 +36,7 @@ pub(crate) fn decide(engine: &Engine, question: &PermissionQuestion<'_>, tool: &
     }
     if matches!(named, RuleTarget::Host(None)) && !engine.deny.domains.is_empty() {
         let text = "The host of this address cannot be told, so the rules about hosts cannot be checked";
-        return Decision::Ask(Asked {
+        return Decision::Ask(AskedDecision {
             reason: Reason::SafetyCheck(text.to_owned()),
             ..unanswered(tool, &named)
         });
@@ -51,7 +51,7 @@ pub(crate) fn decide(engine: &Engine, question: &PermissionQuestion<'_>, tool: &
 }
 
 /// What holds where no rule and no mode says anything.
-fn by_default(question: &PermissionQuestion<'_>, asked: Asked) -> Decision {
+fn by_default(question: &PermissionQuestion<'_>, asked: AskedDecision) -> Decision {
     match question.call.subject() {
         // They touch nothing but the session: what an agent or a skill then does is asked about on its own.
         CallSubject::Agent { .. }
@@ -62,11 +62,12 @@ fn by_default(question: &PermissionQuestion<'_>, asked: Asked) -> Decision {
         CallSubject::McpTool { access: McpAccess::MayChange, .. }
             if question.mode() == PermissionMode::Plan =>
         {
-            Decision::Ask(Asked { reason: Reason::Mode(PermissionMode::Plan), ..asked })
+            Decision::Ask(AskedDecision { reason: Reason::Mode(PermissionMode::Plan), ..asked })
         }
-        CallSubject::Unknown => {
-            Decision::Ask(Asked { reason: Reason::SafetyCheck(message::UNKNOWN_SUBJECT.to_owned()), ..asked })
-        }
+        CallSubject::Unknown => Decision::Ask(AskedDecision {
+            reason: Reason::SafetyCheck(message::UNKNOWN_SUBJECT.to_owned()),
+            ..asked
+        }),
         CallSubject::McpTool { .. }
         | CallSubject::Host { .. }
         | CallSubject::WebSearch { .. }
@@ -117,7 +118,7 @@ impl<'a> RuleTarget<'a> {
 }
 
 fn permitting(
-    engine: &Engine,
+    engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
     tool: &str,
     named: &RuleTarget<'_>,
@@ -137,7 +138,7 @@ fn permitting(
     }
 }
 
-fn denied(engine: &Engine, tool: &str, named: &RuleTarget<'_>, rule: usize) -> Decision {
+fn denied(engine: &PermissionEngine, tool: &str, named: &RuleTarget<'_>, rule: usize) -> Decision {
     let matched = engine.deny.matched(rule);
     let message = match named {
         RuleTarget::AgentType(kind) => {
@@ -155,7 +156,7 @@ fn denied(engine: &Engine, tool: &str, named: &RuleTarget<'_>, rule: usize) -> D
     })
 }
 
-fn unanswered(tool: &str, named: &RuleTarget<'_>) -> Asked {
+fn unanswered(tool: &str, named: &RuleTarget<'_>) -> AskedDecision {
     let content = match named {
         RuleTarget::Host(Some(host)) => Some(format!("domain:{host}")),
         RuleTarget::Host(None) | RuleTarget::WholeTool | RuleTarget::Nothing => None,
@@ -167,7 +168,7 @@ fn unanswered(tool: &str, named: &RuleTarget<'_>) -> Asked {
     } else {
         vec![suggest::allow_rule(tool, content, PermissionUpdateDestination::LocalSettings)]
     };
-    Asked {
+    AskedDecision {
         tool: tool.to_owned(),
         reason: Reason::Default,
         message: message::tool_not_granted(tool),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use lathe_protocol::permission::{DirectoriesUpdate, PermissionBehavior, PermissionUpdate, RulesUpdate};
 
-use crate::engine::Engine;
+use crate::engine::PermissionEngine;
 use crate::paths::normal;
 use crate::rule::{RuleSource, RuleWarning, SourcedRule, rule_text};
 use crate::ruleset::RuleSet;
@@ -26,7 +26,7 @@ pub enum UpdateError {
     Directory(String),
 }
 
-impl Engine {
+impl PermissionEngine {
     /// Applies an update to the rules of this session and to the scope of the agent that asked. Returns what is
     /// wrong with its rules.
     pub fn apply(

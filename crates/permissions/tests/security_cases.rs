@@ -14,7 +14,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use lathe_permissions::{
-    Decision, Engine, EngineConfig, HookVerdict, PermissionScopeConfig, RuleSource, resolve_without_host,
+    Decision, EngineConfig, HookVerdict, PermissionEngine, PermissionScopeConfig, RuleSource,
+    resolve_without_host,
 };
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
 use lathe_protocol::{CallSubject, McpAccess, SettingsSource};
@@ -393,7 +394,7 @@ fn what_is_answered_elsewhere_has_a_test_there() {
 #[test]
 fn a_denied_server_offers_no_tools() {
     // MC-008: what the model is not told of, it does not call.
-    let mut engine = Engine::new(EngineConfig::default());
+    let mut engine = PermissionEngine::new(EngineConfig::default());
     engine.add_rules(PermissionBehavior::Deny, RuleSource::Settings(SettingsSource::User), ["mcp__s"]);
     assert!(engine.removes_tool("mcp__s__read", Some("s")).is_some());
     assert!(engine.removes_tool("mcp__other__read", Some("other")).is_none());

@@ -22,7 +22,7 @@ use crate::http::MAX_BODY;
 use crate::load::{turn_name, validate};
 use crate::matcher::Conditions;
 use crate::render::{self, Reply};
-use crate::script::{AtEnd, Route, Scope, Script, Turn};
+use crate::script::{AtEnd, Route, Script, Turn, TurnScope};
 use crate::{ScriptError, template::TemplateError};
 
 /// Conversations whose position is remembered under `scope: conversation`; the oldest is forgotten first.
@@ -30,7 +30,7 @@ const MAX_CONVERSATIONS: usize = 100_000;
 
 /// A script and how far it has got.
 #[derive(Debug)]
-pub struct Engine {
+pub struct ScriptEngine {
     script: Script,
     lines: Vec<Line>,
     state: Mutex<State>,
@@ -92,7 +92,7 @@ enum Choice<'a> {
     Nothing(String),
 }
 
-impl Engine {
+impl ScriptEngine {
     /// Checks the script and starts at its beginning.
     pub fn new(script: Script) -> Result<Self, ScriptError> {
         validate("script", &script)?;
@@ -240,8 +240,8 @@ impl Engine {
             .filter(|index| turns[*index].when.as_ref().is_none_or(|when| when.hold(facts)))
             .collect();
         let conversation = match self.script.scope {
-            Scope::Global => 0,
-            Scope::Conversation => facts.conversation(),
+            TurnScope::Global => 0,
+            TurnScope::Conversation => facts.conversation(),
         };
         // A marker that is written again starts its line again.
         let by_marker = route_of(line_index, &self.script).is_some_and(|when| when.marker.is_some());

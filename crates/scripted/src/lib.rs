@@ -2,7 +2,7 @@
 //!
 //! One script, three faces: [`ScriptedModel`] answers in-process, [`serve`] answers any Messages API
 //! client over HTTP, and [`record`](record::record) sits in front of a real API and writes the script
-//! that replays it. All three go through the same [`Engine`] (which turn?) and the same
+//! that replays it. All three go through the same [`ScriptEngine`] (which turn?) and the same
 //! [`render`] (which bytes, and where do they break off?), so a fault that a
 //! test provokes in-process is the fault a client would meet on the wire. A request that the API would refuse
 //! is refused, by one check for both. `SCRIPT.md` beside this crate
@@ -26,7 +26,7 @@ mod signature;
 mod template;
 
 pub use check::RequestRefusal;
-pub use engine::{Engine, Served};
+pub use engine::{ScriptEngine, Served};
 pub use error::ScriptError;
 pub use facts::Facts;
 pub use matcher::{Conditions, TextMatch};

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::error::ScriptError;
 use crate::record;
 use crate::scenario::Scenario;
-use crate::script::{AtEnd, Block, Script, Turn};
+use crate::script::{AtEnd, Script, ScriptBlock, Turn};
 
 /// A script larger than this is refused before it is read: nobody wrote it by hand, and a recording of
 /// that size wants to be split.
@@ -235,7 +235,7 @@ fn check_call(has_input: bool, has_raw: bool) -> Result<(), String> {
     Ok(())
 }
 
-fn check_block(block: &Block) -> Result<(), String> {
+fn check_block(block: &ScriptBlock) -> Result<(), String> {
     let kinds = [block.text.is_some(), block.thinking.is_some(), block.tool.is_some(), block.block.is_some()];
     if kinds.iter().filter(|used| **used).count() != 1 {
         return Err("a block is exactly one of text, thinking, tool, block".to_owned());

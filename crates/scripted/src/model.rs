@@ -24,7 +24,7 @@ use lathe_protocol::text::first_chars;
 use serde_json::Value;
 
 use crate::builtin;
-use crate::engine::Engine;
+use crate::engine::ScriptEngine;
 use crate::error::ScriptError;
 use crate::facts::Delivery;
 use crate::render::{Reply, Step};
@@ -39,7 +39,7 @@ const SHOWN_CHARS: usize = 300;
 /// A script as a [`Model`].
 #[derive(Debug, Clone)]
 pub struct ScriptedModel {
-    engine: Arc<Engine>,
+    engine: Arc<ScriptEngine>,
     timeouts: Timeouts,
     betas: BetaPolicy,
 }
@@ -59,7 +59,7 @@ impl ScriptedModel {
 
     /// The model for a script made in code.
     pub fn new(script: Script) -> Result<Self, ScriptError> {
-        let engine = Arc::new(Engine::new(script)?);
+        let engine = Arc::new(ScriptEngine::new(script)?);
         Ok(Self { engine, timeouts: Timeouts::default(), betas: BetaPolicy::default() })
     }
 
@@ -69,7 +69,7 @@ impl ScriptedModel {
     }
 
     /// The script and how far it has got.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &ScriptEngine {
         &self.engine
     }
 

@@ -14,7 +14,9 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 
 use crate::error::ScriptError;
 use crate::matcher::Conditions;
-use crate::script::{Cut, CutHow, ErrorReply, Route, Script, Stall, ToolCall, Turn, Usage, error_reply};
+use crate::script::{
+    Cut, CutHow, ErrorReply, Route, Script, ScriptedUsage, Stall, ToolCall, Turn, error_reply,
+};
 use crate::template::Template;
 
 pub(crate) enum Scenario {
@@ -33,7 +35,7 @@ pub(crate) struct ShortTurn {
     text: Option<Template>,
     tools: Vec<ToolCall>,
     stop: Option<String>,
-    usage: Usage,
+    usage: ScriptedUsage,
     /// Input tokens.
     r#in: Option<u64>,
     /// Output tokens.
@@ -112,7 +114,7 @@ impl ShortTurn {
     fn into_turn(self) -> Turn {
         let seconds = self.wait.unwrap_or(0.0) + self.hang.unwrap_or(0.0) + self.stall.unwrap_or(0.0);
         let error = self.error.map(|error| ErrorReply { kind: error.kind.or(self.etype), ..error });
-        let usage = Usage {
+        let usage = ScriptedUsage {
             input_tokens: self.r#in.or(self.usage.input_tokens),
             output_tokens: self.out.or(self.usage.output_tokens),
             ..self.usage

@@ -25,7 +25,7 @@ pub struct Script {
     /// What the script is for; never read.
     pub about: Option<String>,
     /// Whether all requests share one position or each conversation has its own.
-    pub scope: Scope,
+    pub scope: TurnScope,
     /// What to answer when the sequence is used up.
     pub at_end: AtEnd,
     /// What turns do unless they say otherwise.
@@ -75,7 +75,7 @@ pub struct Route {
 /// Who shares a position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, DeriveDeserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Scope {
+pub enum TurnScope {
     /// Everybody.
     #[default]
     Global,
@@ -100,7 +100,7 @@ pub enum AtEnd {
 #[serde(deny_unknown_fields, default)]
 pub struct Defaults {
     /// Token counts.
-    pub usage: Usage,
+    pub usage: ScriptedUsage,
     /// Milliseconds before the response begins.
     pub delay_ms: u64,
     /// Milliseconds after each delta.
@@ -118,7 +118,7 @@ pub struct Defaults {
 impl Default for Defaults {
     fn default() -> Self {
         Self {
-            usage: Usage::default(),
+            usage: ScriptedUsage::default(),
             delay_ms: 0,
             pace_ms: 0,
             text_chunk: 8,
@@ -151,13 +151,13 @@ pub struct Turn {
     /// Tool calls behind the text.
     pub tools: Vec<ToolCall>,
     /// Blocks in any order, instead of the three above.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<ScriptBlock>,
     /// Stop reason; `tool_use` with tool calls and `end_turn` without, where absent.
     pub stop: Option<String>,
     /// The stop sequence that was met.
     pub stop_sequence: Option<String>,
     /// Token counts.
-    pub usage: Usage,
+    pub usage: ScriptedUsage,
     /// The model the answer claims to be; the one asked for where absent.
     pub model: Option<String>,
 
@@ -209,7 +209,7 @@ pub struct ToolCall {
 /// A content block in `blocks:`; exactly one of text, thinking, tool, block.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Block {
+pub struct ScriptBlock {
     /// A text block.
     pub text: Option<Template>,
     /// A thinking block.
@@ -225,7 +225,7 @@ pub struct Block {
 /// Token counts; what is absent comes from the defaults.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Usage {
+pub struct ScriptedUsage {
     /// Input tokens, 100 where nobody says otherwise.
     pub input_tokens: Option<u64>,
     /// Output tokens, 20 where nobody says otherwise.

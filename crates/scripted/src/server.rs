@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::engine::{Engine, Served};
+use crate::engine::{ScriptEngine, Served};
 use crate::error::ScriptError;
 use crate::http::{self, Handler, Request, Response};
 use crate::record::is_secret_header;
@@ -171,7 +171,7 @@ impl Drop for ServerHandle {
 /// Starts a server for `script`.
 pub async fn serve(mut script: Script, options: ServeOptions) -> Result<ServerHandle, ScriptError> {
     script.lax |= options.strictness == RequestStrictness::Lax;
-    let engine = Arc::new(Engine::new(script)?);
+    let engine = Arc::new(ScriptEngine::new(script)?);
     let log = Arc::new(Log::open(&options)?);
     let handler = Arc::new(ScriptHandler { engine, log: Arc::clone(&log) });
     let (addr, stop, tasks) = listen(options.addr, handler).await?;
@@ -194,7 +194,7 @@ pub(crate) async fn listen<H: Handler>(
 }
 
 struct ScriptHandler {
-    engine: Arc<Engine>,
+    engine: Arc<ScriptEngine>,
     log: Arc<Log>,
 }
 

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use bytes::Bytes;
 use lathe_scripted::render::Step;
-use lathe_scripted::{Engine, Facts, builtin};
+use lathe_scripted::{Facts, ScriptEngine, builtin};
 use serde_json::{Value, json};
 
 struct Tools<'a> {
@@ -46,7 +46,7 @@ impl Tools<'_> {
     }
 }
 
-fn answer(engine: &Engine, messages: &[Value]) -> Value {
+fn answer(engine: &ScriptEngine, messages: &[Value]) -> Value {
     let body = json!({"model": "m", "max_tokens": 9, "messages": messages});
     let served = engine.answer(Facts::from_http(Bytes::from(body.to_string()), vec![]).unwrap());
     let bytes = served
@@ -66,7 +66,7 @@ fn the_demo_repairs_its_program() {
     }
     let tools = Tools { folder: &folder };
     assert!(tools.run("Bash", &json!({"command": "sh test.sh"})).1, "the test must fail at first");
-    let engine = Engine::new(builtin::script("demo").unwrap()).unwrap();
+    let engine = ScriptEngine::new(builtin::script("demo").unwrap()).unwrap();
     let mut messages = vec![json!({"role": "user", "content": builtin::DEMO_PROMPT})];
     for _ in 0..10 {
         let message = answer(&engine, &messages);

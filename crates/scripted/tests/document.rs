@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lathe_scripted::{Engine, Script};
+use lathe_scripted::{Script, ScriptEngine};
 
 fn blocks(language: &str) -> Vec<String> {
     let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("SCRIPT.md")).unwrap();
@@ -22,7 +22,7 @@ fn every_example_loads() {
             example + "turns: [{text: a}]\n"
         };
         let script = Script::parse("SCRIPT.md", &whole).unwrap_or_else(|error| panic!("{error}\n{whole}"));
-        Engine::new(script).unwrap();
+        ScriptEngine::new(script).unwrap();
     }
 }
 

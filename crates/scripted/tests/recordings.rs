@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use lathe_models::{CacheTtl, Model, ModelRequest, Thinking, WireMessage};
 use lathe_protocol::Role;
-use lathe_scripted::{Engine, Facts, Script, ScriptedModel};
+use lathe_scripted::{Facts, Script, ScriptEngine, ScriptedModel};
 use lathe_testkit::recordings;
 use serde_json::{Value, json};
 
@@ -33,7 +33,7 @@ fn every_scenario_loads() {
     assert!(found.len() > 300, "only {} scenarios", found.len());
     for path in found {
         let script = Script::load(&path).unwrap_or_else(|error| panic!("{error}"));
-        Engine::new(script).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        ScriptEngine::new(script).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 }
 
@@ -87,7 +87,7 @@ fn requests_of_many_agents_find_the_line_and_turn_that_answered_them() {
     for entry in std::fs::read_dir(corpus.join("seed-era")).unwrap() {
         let folder = entry.unwrap().path();
         let Ok(requests) = std::fs::read_to_string(folder.join("requests.jsonl")) else { continue };
-        let engine = Engine::new(Script::load(&folder.join("scenario.json")).unwrap()).unwrap();
+        let engine = ScriptEngine::new(Script::load(&folder.join("scenario.json")).unwrap()).unwrap();
         let requests = requests.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for request in requests.filter(|request| request["messages"].is_array()) {
             let body = json!({"model": "m", "max_tokens": 100, "messages": request["messages"]});
@@ -109,7 +109,7 @@ fn requests_of_many_agents_find_the_line_and_turn_that_answered_them() {
 fn requests_of_the_reference_are_not_refused() {
     let Some(corpus) = recordings() else { return };
     let mut refused = Vec::new();
-    let engine = Engine::new(Script::parse("ok", "turns: [{text: ok}]").unwrap()).unwrap();
+    let engine = ScriptEngine::new(Script::parse("ok", "turns: [{text: ok}]").unwrap()).unwrap();
     let mut compared = 0;
     // Requests of the seed era were not noted word for word.
     for entry in std::fs::read_dir(corpus.join("wire")).unwrap() {

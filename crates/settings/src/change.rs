@@ -19,7 +19,7 @@ use crate::grants::FolderGrants;
 use crate::known::CLIENT_MAY_WRITE;
 use crate::layer::Layer;
 use crate::load::{self, APPLIED, Loaded, lay_shallow};
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::{Origin, SettingsProblem, Severity};
 use crate::stack::{Moment, SettingsStack};
 use crate::write::{Outcome, Owner, edit};
 
@@ -72,7 +72,7 @@ pub struct Changed {
 
 impl SettingsStack {
     /// Merges settings into the layer of `--settings`, key by key; null clears one. Returns warnings.
-    pub fn apply_flag(&mut self, settings: Value) -> Result<Vec<Problem>, SettingsError> {
+    pub fn apply_flag(&mut self, settings: Value) -> Result<Vec<SettingsProblem>, SettingsError> {
         let settings = object(settings)?;
         let problems = Document::of_value(settings.clone(), &APPLIED, Strictness::Usual).problems;
         if let Some(error) = problems.iter().find(|problem| problem.severity == Severity::Error) {
@@ -229,7 +229,7 @@ impl SettingsStack {
 
     /// Reads the sources of changed files again. A source that has become unusable stays as it was, and what
     /// is wrong with it is returned: a file is often half written when it is looked at.
-    pub fn reload(&mut self, changed: &[Changed]) -> Vec<Problem> {
+    pub fn reload(&mut self, changed: &[Changed]) -> Vec<SettingsProblem> {
         let mut found = Vec::new();
         for source in SettingsSource::ALL {
             if !changed.iter().any(|changed| changed.source == source) {
@@ -243,12 +243,16 @@ impl SettingsStack {
                     continue;
                 }
                 Err(error) => {
-                    found.push(Problem::error(&Origin::Given(source.as_str()), None, error.to_string()));
+                    found.push(SettingsProblem::error(
+                        &Origin::Given(source.as_str()),
+                        None,
+                        error.to_string(),
+                    ));
                     self.look_again(source);
                     continue;
                 }
             };
-            let problems: Vec<Problem> =
+            let problems: Vec<SettingsProblem> =
                 loaded.layers.iter().flat_map(|layer| layer.problems.clone()).collect();
             if problems.iter().any(|problem| problem.severity == Severity::Error) {
                 found.extend(problems);
@@ -267,7 +271,7 @@ impl SettingsStack {
                     .withheld(source)
                     .into_iter()
                     .filter(|(_, text)| withheld.iter().all(|(_, before)| before != text));
-                found.extend(news.map(|(origin, text)| Problem::warning(&origin, None, text)));
+                found.extend(news.map(|(origin, text)| SettingsProblem::warning(&origin, None, text)));
             }
         }
         found

@@ -16,7 +16,7 @@ use crate::file::{end_of, to_u32};
 use crate::known;
 use crate::locate::Positions;
 use crate::nearest::nearest;
-use crate::problem::{Origin, Position, Problem, Severity};
+use crate::problem::{Origin, Position, SettingsProblem, Severity};
 
 /// More unknown keys than this are not looked at one by one.
 const MAX_UNKNOWN: usize = 200;
@@ -40,7 +40,7 @@ pub(crate) struct Document {
     /// Where things stand.
     pub positions: Positions,
     /// What is wrong.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SettingsProblem>,
 }
 
 impl Document {
@@ -48,7 +48,7 @@ impl Document {
     pub fn read(text: &str, origin: &Origin, strictness: Strictness) -> Self {
         let mut document = Self::default();
         if text.trim().is_empty() {
-            document.problems.push(Problem::warning(origin, None, "the file is empty"));
+            document.problems.push(SettingsProblem::warning(origin, None, "the file is empty"));
             return document;
         }
         match serde_json::from_str(text) {
@@ -58,7 +58,7 @@ impl Document {
             }
             Ok(other) => {
                 let message = format!("settings must be a JSON object, not {}", kind(&other));
-                document.problems.push(Problem::error(origin, None, message));
+                document.problems.push(SettingsProblem::error(origin, None, message));
             }
             Err(error) => document.problems.push(syntax(text, origin, &error)),
         }
@@ -86,13 +86,13 @@ struct Check<'a> {
     origin: &'a Origin,
     strictness: Strictness,
     positions: &'a Positions,
-    problems: Vec<Problem>,
+    problems: Vec<SettingsProblem>,
 }
 
 impl Check<'_> {
-    fn say(&mut self, severity: Severity, path: &[&str], message: String) -> &mut Problem {
+    fn say(&mut self, severity: Severity, path: &[&str], message: String) -> &mut SettingsProblem {
         let at = self.positions.get(path);
-        let problem = Problem { severity, ..Problem::warning(self.origin, at, message) };
+        let problem = SettingsProblem { severity, ..SettingsProblem::warning(self.origin, at, message) };
         self.problems.push(problem);
         self.problems.last_mut().expect("one was just added")
     }
@@ -100,7 +100,7 @@ impl Check<'_> {
     fn duplicates(&mut self) {
         for (path, at) in &self.positions.duplicates {
             let hides_rules = path[0] == "permissions" && path.len() <= 2;
-            let make = if hides_rules { Problem::error } else { Problem::warning };
+            let make = if hides_rules { SettingsProblem::error } else { SettingsProblem::warning };
             let message =
                 format!("`{}` stands there twice, and only the last one would count", path.join("."));
             self.problems.push(make(self.origin, Some(*at), message));
@@ -316,7 +316,7 @@ pub(crate) fn drop_misfits(map: &mut Map<String, Value>) -> Vec<(String, String)
     misfits
 }
 
-fn syntax(text: &str, origin: &Origin, error: &serde_json::Error) -> Problem {
+fn syntax(text: &str, origin: &Origin, error: &serde_json::Error) -> SettingsProblem {
     let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
     let before = line.char_indices().take_while(|(offset, _)| offset + 1 < error.column()).count();
     let at = if error.line() == 0 {
@@ -326,7 +326,7 @@ fn syntax(text: &str, origin: &Origin, error: &serde_json::Error) -> Problem {
     };
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
-    let problem = Problem::error(origin, Some(at), format!("not valid JSON: {message}"));
+    let problem = SettingsProblem::error(origin, Some(at), format!("not valid JSON: {message}"));
     let rest = line.get(line.char_indices().nth(before).map_or(0, |(offset, _)| offset)..).unwrap_or("");
     if rest.starts_with('/') || rest.starts_with('#') {
         problem.hint("comments are not allowed in settings files")

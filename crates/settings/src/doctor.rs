@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::memory::Memory;
-use crate::problem::{Problem, Severity};
+use crate::problem::{SettingsProblem, Severity};
 use crate::stack::SettingsStack;
 use crate::styles::{DEFAULT_STYLE, Styles};
 use crate::write::TEMPORARY;
@@ -39,12 +39,12 @@ impl Check {
         Self { name, status, detail: detail.into(), hint: None }
     }
 
-    fn of_problem(name: &'static str, problem: &Problem) -> Self {
+    fn of_problem(name: &'static str, problem: &SettingsProblem) -> Self {
         let status = match problem.severity {
             Severity::Warning => CheckStatus::Warn,
             Severity::Error => CheckStatus::Fail,
         };
-        let plain = Problem { hint: None, ..problem.clone() };
+        let plain = SettingsProblem { hint: None, ..problem.clone() };
         Self { hint: problem.hint.clone(), ..Self::new(name, status, plain.to_string()) }
     }
 }

@@ -1,10 +1,10 @@
 //! What can go wrong when settings are asked for or changed. Trouble inside a file that was merely found is
-//! a [`Problem`] instead: it is collected, and the stack says what it means.
+//! a [`SettingsProblem`] instead: it is collected, and the stack says what it means.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::problem::Problem;
+use crate::problem::SettingsProblem;
 
 /// Why settings could not be loaded or changed.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum SettingsError {
     },
     /// Settings that somebody handed over explicitly cannot be used.
     #[error("{0}")]
-    Unusable(Box<Problem>),
+    Unusable(Box<SettingsProblem>),
     /// A name that is none of the sources. Clients match this text.
     #[error("Invalid setting source: {0}. Valid options are: user, project, local")]
     UnknownSource(String),
@@ -38,7 +38,7 @@ pub enum SettingsError {
     },
     /// A file that cannot be read is not changed either: what it says would be lost.
     #[error("change a settings file that is not valid: {0}")]
-    Broken(Box<Problem>),
+    Broken(Box<SettingsProblem>),
     /// A grant is in a file of an untrusted folder, and could not be remembered outside of that folder.
     #[error("remember what was granted in {}: {cause}; it counts in this session only", path.display())]
     NotRemembered {

@@ -19,7 +19,7 @@ use crate::error::SettingsError;
 use crate::file::{ReadFailure, Text, read_text};
 use crate::load::MAX_SETTINGS_BYTES;
 use crate::merge::{apart, common};
-use crate::problem::{Origin, Problem};
+use crate::problem::{Origin, SettingsProblem};
 use crate::withhold::withhold;
 use crate::write::{Owner, ReplacementContent, rewrite};
 use lathe_protocol::SettingsSource;
@@ -81,7 +81,7 @@ pub(crate) struct FolderGrants {
     store: Option<PathBuf>,
     folder: PathBuf,
     remembered: RememberedGrants,
-    problem: Option<Problem>,
+    problem: Option<SettingsProblem>,
 }
 
 impl FolderGrants {
@@ -108,7 +108,7 @@ impl FolderGrants {
     }
 
     /// What is wrong with the file of grants.
-    pub fn problem(&self) -> Option<&Problem> {
+    pub fn problem(&self) -> Option<&SettingsProblem> {
         self.problem.as_ref()
     }
 
@@ -171,7 +171,7 @@ impl FolderGrants {
         {
             let message =
                 format!("what {} no longer allows stays remembered: {error}", settings_file.display());
-            self.problem = Some(Problem::warning(&Origin::File(store.clone()), None, message));
+            self.problem = Some(SettingsProblem::warning(&Origin::File(store.clone()), None, message));
         }
     }
 }
@@ -203,10 +203,13 @@ fn still_written(grants: &Map<String, Value>, settings_file: &Path) -> Map<Strin
 fn parse(
     store: &Path,
     text: Result<Option<Text>, ReadFailure>,
-) -> Result<Option<GrantsDocument>, Box<Problem>> {
+) -> Result<Option<GrantsDocument>, Box<SettingsProblem>> {
     let damaged = |message: String| {
-        let problem =
-            Problem::warning(&Origin::File(store.to_owned()), None, format!("no grant counts: {message}"));
+        let problem = SettingsProblem::warning(
+            &Origin::File(store.to_owned()),
+            None,
+            format!("no grant counts: {message}"),
+        );
         Box::new(problem.hint("repair the file or delete it; what was granted is then asked about again"))
     };
     let text = match text {
@@ -241,7 +244,7 @@ fn content(mut document: GrantsDocument, store: &Path) -> Result<ReplacementCont
     }
     if is_too_large(&bytes) {
         let message = format!("it would be larger than {MAX_GRANTS_BYTES} bytes");
-        let problem = Problem::warning(&Origin::File(store.to_owned()), None, message);
+        let problem = SettingsProblem::warning(&Origin::File(store.to_owned()), None, message);
         return Err(SettingsError::Broken(Box::new(problem)));
     }
     bytes.push(b'\n');

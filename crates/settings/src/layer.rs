@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::check::{Document, drop_misfits};
-use crate::problem::{Origin, Position, Problem};
+use crate::problem::{Origin, Position, SettingsProblem};
 
 /// One settings text in the stack.
 #[derive(Debug, Clone)]
@@ -22,7 +22,7 @@ pub struct Layer {
     /// Where it was read.
     pub origin: Origin,
     /// What is wrong with it, and what of it does not count.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SettingsProblem>,
     /// What of it needs a trust that nobody has given, as a sentence.
     pub withheld: Option<String>,
     pub(crate) document: Document,
@@ -67,7 +67,7 @@ impl Layer {
 
     pub(crate) fn warn(&mut self, path: &[&str], message: String) {
         let at = self.document.positions.get(path);
-        self.problems.push(Problem::warning(&self.origin, at, message));
+        self.problems.push(SettingsProblem::warning(&self.origin, at, message));
     }
 
     /// What is in force of `permissions`.

@@ -1,7 +1,7 @@
 //! What people write for Lathe: settings files, memory files, output styles.
 //!
 //! A caller says where things are; nothing here reads the environment, asks or prints. Whatever is wrong in a
-//! file comes back as a [`Problem`] that names the file, the line and what was probably meant.
+//! file comes back as a [`SettingsProblem`] that names the file, the line and what was probably meant.
 //!
 //! Two rules shape the crate. What a person wrote is checked: a slip is named, and a slip that could drop a
 //! limit stops everything ([`SettingsStack::permission_failure`]). And the repository is an attacker: what lies
@@ -37,7 +37,7 @@ pub use error::SettingsError;
 pub use file::Stamp;
 pub use layer::{Layer, SourcedDirectory};
 pub use load::MAX_SETTINGS_BYTES;
-pub use problem::{Origin, Position, Problem, Severity};
+pub use problem::{Origin, Position, SettingsProblem, Severity};
 pub use source::{ManagedFiles, Sources, StackRequest, TrustChoice};
 pub use stack::{PermissionFailure, SettingsStack, SourcedHooks};
 pub use trust::{Trust, look_up};

@@ -13,7 +13,7 @@ use crate::check::{Document, Strictness};
 use crate::error::SettingsError;
 use crate::file::{Stamp, read_text};
 use crate::layer::Layer;
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::{Origin, SettingsProblem, Severity};
 use crate::source::{FlagValue, StackRequest};
 use lathe_protocol::SettingsSource;
 
@@ -81,7 +81,7 @@ impl Loaded {
             Ok(None) => (None, None),
             Ok(Some(text)) => (Some(Document::read(&text.text, &origin, strictness)), Some(text.stamp)),
             Err(failure) => {
-                let problem = Problem::error(&origin, failure.position(), failure.to_string());
+                let problem = SettingsProblem::error(&origin, failure.position(), failure.to_string());
                 (Some(failed(problem)), Stamp::at(path))
             }
         };
@@ -100,7 +100,7 @@ impl Loaded {
             Ok(names) => files.extend(names),
             Err(error) => {
                 let origin = Origin::File(drop_ins);
-                let problem = Problem::error(&origin, None, format!("it cannot be read: {error}"));
+                let problem = SettingsProblem::error(&origin, None, format!("it cannot be read: {error}"));
                 self.layers.push(Layer::new(SettingsSource::Policy, origin, failed(problem)));
             }
         }
@@ -150,7 +150,7 @@ impl Loaded {
             Ok(Some(text)) => text,
             Ok(None) => return Err(SettingsError::NotFound { path }),
             Err(failure) => {
-                let problem = Problem::error(&origin, failure.position(), failure.to_string());
+                let problem = SettingsProblem::error(&origin, failure.position(), failure.to_string());
                 return Err(SettingsError::Unusable(Box::new(problem)));
             }
         };
@@ -167,7 +167,7 @@ pub(crate) const PARENT: Origin = Origin::Given("--managed-settings");
 pub(crate) const APPLIED: Origin = Origin::Given("apply_flag_settings");
 
 /// A document of which nothing is known but that it cannot be used.
-fn failed(problem: Problem) -> Document {
+fn failed(problem: SettingsProblem) -> Document {
     Document { problems: vec![problem], ..Document::default() }
 }
 
@@ -213,7 +213,7 @@ fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// A problem if a managed file, or the folder it lies in, can be written by somebody else than its owner.
-fn writable_by_others(file: &Path, owner: u32) -> Option<Problem> {
+fn writable_by_others(file: &Path, owner: u32) -> Option<SettingsProblem> {
     for path in [Some(file), file.parent()].into_iter().flatten() {
         let Some(stamp) = Stamp::at(path) else { continue };
         if stamp.owner != owner || stamp.mode & 0o022 != 0 {
@@ -221,7 +221,7 @@ fn writable_by_others(file: &Path, owner: u32) -> Option<Problem> {
                 "{} can be changed by others than the administrator, so this policy cannot be relied on",
                 path.display()
             );
-            let problem = Problem::error(&Origin::File(file.to_owned()), None, message);
+            let problem = SettingsProblem::error(&Origin::File(file.to_owned()), None, message);
             return Some(problem.hint("make it writable by its owner only"));
         }
     }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use lathe_protocol::hooks::InstructionsLoadedInput;
 
-use crate::problem::Problem;
+use crate::problem::SettingsProblem;
 use crate::source::Sources;
 
 pub use collect::Memory;
@@ -229,7 +229,7 @@ impl Memory {
     }
 
     /// What is wrong: files that could not be told, or not as a whole.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn problems(&self) -> &[SettingsProblem] {
         &self.problems
     }
 }

@@ -54,7 +54,7 @@ pub struct Position {
 
 /// One thing that is wrong. `Display` gives `origin:line:column: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct SettingsProblem {
     /// How bad it is.
     pub severity: Severity,
     /// Where the text came from.
@@ -67,7 +67,7 @@ pub struct Problem {
     pub hint: Option<String>,
 }
 
-impl Problem {
+impl SettingsProblem {
     /// Part of the file is ignored.
     pub fn warning(origin: &Origin, at: Option<Position>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, origin: origin.clone(), at, message: message.into(), hint: None }
@@ -84,7 +84,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for SettingsProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.origin)?;
         if let Some(at) = self.at {

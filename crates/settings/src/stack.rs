@@ -25,7 +25,7 @@ use crate::layer::Layer;
 use crate::load::{self, Loaded, PARENT, Watched};
 use crate::memory::{MemoryRequest, OutsideFiles};
 use crate::merge::{apart, common, lay_over};
-use crate::problem::{Problem, Severity};
+use crate::problem::{SettingsProblem, Severity};
 use crate::source::{StackRequest, TrustChoice};
 use crate::styles::StyleRequest;
 use crate::trust::{Trust, look_up, trust_key};
@@ -42,7 +42,7 @@ pub struct SettingsStack {
     pub(crate) overlay: Map<String, Value>,
     /// What counts of the folder's files while it is untrusted.
     pub(crate) grants: FolderGrants,
-    trust: OnceLock<(Trust, Option<Problem>)>,
+    trust: OnceLock<(Trust, Option<SettingsProblem>)>,
     effective: Map<String, Value>,
 }
 
@@ -50,7 +50,7 @@ pub struct SettingsStack {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionFailure {
     /// At least one; each names its file.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SettingsProblem>,
     /// `startup_failure_reason` of the result that says so.
     pub reason: &'static str,
 }
@@ -228,7 +228,7 @@ impl SettingsStack {
         self.looked_up().0
     }
 
-    fn looked_up(&self) -> &(Trust, Option<Problem>) {
+    fn looked_up(&self) -> &(Trust, Option<SettingsProblem>) {
         self.trust.get_or_init(|| {
             let (mut trust, problem) = match &self.request.global_config {
                 Some(state) => look_up(state, &self.request.cwd),
@@ -245,7 +245,7 @@ impl SettingsStack {
     }
 
     /// Everything that is wrong, errors and warnings, strongest source first.
-    pub fn problems(&self) -> impl Iterator<Item = &Problem> {
+    pub fn problems(&self) -> impl Iterator<Item = &SettingsProblem> {
         let trust = self.trust.get().and_then(|(_, problem)| problem.as_ref());
         self.layers.iter().flat_map(|layer| &layer.problems).chain(trust).chain(self.grants.problem())
     }
@@ -262,7 +262,7 @@ impl SettingsStack {
         let broken: Vec<&Layer> = self.layers.iter().filter(errors).collect();
         let is_policy = broken.iter().any(|layer| layer.source == SettingsSource::Policy);
         let problems = broken.iter().flat_map(|layer| &layer.problems);
-        let problems: Vec<Problem> =
+        let problems: Vec<SettingsProblem> =
             problems.filter(|problem| problem.severity == Severity::Error).cloned().collect();
         let reason = if is_policy { "managed_settings_invalid" } else { "config_file_invalid" };
         (!problems.is_empty()).then_some(PermissionFailure { problems, reason })

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::file::read_text;
 use crate::frontmatter;
-use crate::problem::{Origin, Problem};
+use crate::problem::{Origin, SettingsProblem};
 use crate::source::Sources;
 use crate::trust::tree_root;
 
@@ -63,7 +63,7 @@ pub struct Styles {
     /// Built-in ones first, then files; each name once.
     pub styles: Vec<OutputStyle>,
     /// Files that could not be used.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<SettingsProblem>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -125,7 +125,7 @@ impl Styles {
                     self.styles.push(style);
                 }
                 Err(message) => {
-                    self.problems.push(Problem::warning(&Origin::File(path), None, message));
+                    self.problems.push(SettingsProblem::warning(&Origin::File(path), None, message));
                 }
             }
         }

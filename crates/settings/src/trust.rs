@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::file::read_text;
-use crate::problem::{Origin, Problem};
+use crate::problem::{Origin, SettingsProblem};
 
 /// The global state file also holds histories and grows large.
 const MAX_GLOBAL_BYTES: u64 = 64 << 20;
@@ -40,20 +40,21 @@ struct ProjectState {
 }
 
 /// Looks a folder up. A state file that cannot be read trusts nobody, and says so.
-pub fn look_up(global_config: &Path, cwd: &Path) -> (Trust, Option<Problem>) {
+pub fn look_up(global_config: &Path, cwd: &Path) -> (Trust, Option<SettingsProblem>) {
     let origin = Origin::File(global_config.to_owned());
     let text = match read_text(global_config, MAX_GLOBAL_BYTES) {
         Ok(Some(text)) => text.text,
         Ok(None) => return (Trust::default(), None),
         Err(failure) => {
-            let problem = Problem::warning(&origin, failure.position(), failure.to_string());
+            let problem = SettingsProblem::warning(&origin, failure.position(), failure.to_string());
             return (Trust::default(), Some(problem));
         }
     };
     let state: GlobalState = match serde_json::from_str(&text) {
         Ok(state) => state,
         Err(error) => {
-            let problem = Problem::warning(&origin, None, format!("no workspace is trusted: {error}"));
+            let problem =
+                SettingsProblem::warning(&origin, None, format!("no workspace is trusted: {error}"));
             return (Trust::default(), Some(problem));
         }
     };

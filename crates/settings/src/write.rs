@@ -25,7 +25,7 @@ use crate::check::{Document, Strictness};
 use crate::error::SettingsError;
 use crate::file::{Links, ReadFailure, Text, read_text_at};
 use crate::load::MAX_SETTINGS_BYTES;
-use crate::problem::{Origin, Problem, Severity};
+use crate::problem::{Origin, SettingsProblem, Severity};
 
 /// What every temporary file of ours ends in.
 pub(crate) const TEMPORARY: &str = ".lathe-tmp";
@@ -122,12 +122,12 @@ struct Now {
 impl Now {
     fn read(path: &Path, text: Result<Option<Text>, ReadFailure>) -> Result<Self, SettingsError> {
         let origin = Origin::File(path.to_owned());
-        let broken = |problem: Problem| SettingsError::Broken(Box::new(problem));
+        let broken = |problem: SettingsProblem| SettingsError::Broken(Box::new(problem));
         let text = match text {
             Ok(Some(text)) => text,
             Ok(None) => return Ok(Self { settings: Map::new(), indent: "  ".to_owned(), mode: None }),
             Err(failure) => {
-                return Err(broken(Problem::error(&origin, failure.position(), failure.to_string())));
+                return Err(broken(SettingsProblem::error(&origin, failure.position(), failure.to_string())));
             }
         };
         let document = Document::read(&text.text, &origin, Strictness::Usual);

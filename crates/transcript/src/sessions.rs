@@ -23,7 +23,7 @@ pub struct Sessions {
 
 /// Which sessions to look at.
 #[derive(Debug, Clone, Copy)]
-pub enum Scope<'a> {
+pub enum SessionScope<'a> {
     /// Those of these directories: the working directory, and the other worktrees of its repository if
     /// they are wanted.
     Projects(&'a [&'a Path]),
@@ -59,7 +59,7 @@ impl Sessions {
     }
 
     /// The sessions in `scope`, the last changed first.
-    pub fn list(&self, scope: Scope<'_>, page: Page) -> Vec<SessionInfo> {
+    pub fn list(&self, scope: SessionScope<'_>, page: Page) -> Vec<SessionInfo> {
         let shown =
             self.candidates(scope).into_iter().filter_map(|candidate| peek::peek(&candidate.path).ok()?);
         shown.skip(page.offset).take(page.limit.unwrap_or(usize::MAX)).collect()
@@ -75,7 +75,7 @@ impl Sessions {
             (None, None) => true,
             (first, last) => first.iter().chain(last).any(is_here),
         };
-        let candidates = self.candidates(Scope::Projects(&[cwd])).into_iter();
+        let candidates = self.candidates(SessionScope::Projects(&[cwd])).into_iter();
         candidates.filter_map(|candidate| peek::peek(&candidate.path).ok()?).find(here)
     }
 
@@ -118,7 +118,7 @@ impl Sessions {
         if title.is_empty() {
             return None;
         }
-        in_scope(Scope::Projects(&[cwd])).or_else(|| in_scope(Scope::Everywhere))
+        in_scope(SessionScope::Projects(&[cwd])).or_else(|| in_scope(SessionScope::Everywhere))
     }
 
     /// What a list would show of one session; `None` if it would not show it.
@@ -151,10 +151,10 @@ impl Sessions {
     }
 
     /// Session files in `scope`, the last changed first, each id once.
-    fn candidates(&self, scope: Scope<'_>) -> Vec<Candidate> {
+    fn candidates(&self, scope: SessionScope<'_>) -> Vec<Candidate> {
         let dirs = match scope {
-            Scope::Projects(cwds) => cwds.iter().flat_map(|cwd| self.project_dirs(cwd)).collect(),
-            Scope::Everywhere => self.all_project_dirs(),
+            SessionScope::Projects(cwds) => cwds.iter().flat_map(|cwd| self.project_dirs(cwd)).collect(),
+            SessionScope::Everywhere => self.all_project_dirs(),
         };
         let mut newest: HashMap<String, Candidate> = HashMap::new();
         for dir in dirs {

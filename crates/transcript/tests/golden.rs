@@ -6,8 +6,8 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use lathe_transcript::{
-    Page, Record, ResumeAt, Scope, SessionPaths, Sessions, list_subagents, load_for_resume, session_messages,
-    subagent_messages, verify,
+    Page, Record, ResumeAt, SessionPaths, SessionScope, Sessions, list_subagents, load_for_resume,
+    session_messages, subagent_messages, verify,
 };
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ fn lists_match_the_sdk() {
     let Some(cases) = cases() else { return };
     for (name, golden, sessions) in cases {
         let cwd = cwd_of(&name);
-        let listed = sessions.list(Scope::Projects(&[&cwd]), Page::default());
+        let listed = sessions.list(SessionScope::Projects(&[&cwd]), Page::default());
         let expected = golden["list"].as_array().unwrap();
         assert_eq!(listed.len(), expected.len(), "{name}");
         for row in expected {

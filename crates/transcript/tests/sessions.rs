@@ -10,9 +10,10 @@ use common::{SESSION, Session};
 use lathe_transcript::record::{Envelope, Link, UserBody};
 use lathe_transcript::sessions::{delete, rename};
 use lathe_transcript::{
-    AgentMeta, Durability, ExportFormat, ForkIds, ForkPlan, Page, Record, ResumeAt, Scope, SessionPaths,
-    Sessions, SideRecord, TranscriptError, TranscriptWriter, export, fork, list_subagents, load_for_resume,
-    read_agent_meta, records_of, session_messages, subagent_messages, sweep, verify, write_agent_meta,
+    AgentMeta, Durability, ExportFormat, ForkIds, ForkPlan, Page, Record, ResumeAt, SessionPaths,
+    SessionScope, Sessions, SideRecord, TranscriptError, TranscriptWriter, export, fork, list_subagents,
+    load_for_resume, read_agent_meta, records_of, session_messages, subagent_messages, sweep, verify,
+    write_agent_meta,
 };
 use serde_json::{Value, json};
 
@@ -46,7 +47,7 @@ impl Place {
         path
     }
 
-    fn ids(&self, scope: Scope<'_>, page: Page) -> Vec<String> {
+    fn ids(&self, scope: SessionScope<'_>, page: Page) -> Vec<String> {
         self.sessions.list(scope, page).into_iter().map(|session| session.session_id).collect()
     }
 }
@@ -68,12 +69,15 @@ fn lists_are_sorted_by_change_and_cut_to_a_page() {
     }
     place.session("/q", &id(9), 5000, &[prompt("elsewhere")]);
     let project = [Path::new("/p")];
-    let all = place.ids(Scope::Projects(&project), Page::default());
+    let all = place.ids(SessionScope::Projects(&project), Page::default());
     assert_eq!(all, [id(2), id(4), id(1), id(3), id(5)]);
-    let page = place.ids(Scope::Projects(&project), Page { offset: 1, limit: Some(2) });
+    let page = place.ids(SessionScope::Projects(&project), Page { offset: 1, limit: Some(2) });
     assert_eq!(page, [id(4), id(1)]);
-    assert_eq!(place.ids(Scope::Everywhere, Page { offset: 0, limit: Some(1) }), [id(9)]);
-    assert_eq!(place.ids(Scope::Projects(&[Path::new("/p"), Path::new("/q")]), Page::default()).len(), 6);
+    assert_eq!(place.ids(SessionScope::Everywhere, Page { offset: 0, limit: Some(1) }), [id(9)]);
+    assert_eq!(
+        place.ids(SessionScope::Projects(&[Path::new("/p"), Path::new("/q")]), Page::default()).len(),
+        6
+    );
     assert_eq!(place.sessions.newest_for_cwd(Path::new("/p")).unwrap().session_id, id(2));
     assert!(place.sessions.newest_for_cwd(Path::new("/none")).is_none());
 }
@@ -92,7 +96,7 @@ fn what_is_not_a_session_is_not_listed() {
     );
     place.session("/p", &id(4), 1, &[json!({ "type": "mode", "mode": "normal" })]);
     place.session("/p", &id(5), 1, &[]);
-    assert_eq!(place.ids(Scope::Everywhere, Page::default()), [id(1)]);
+    assert_eq!(place.ids(SessionScope::Everywhere, Page::default()), [id(1)]);
     assert!(place.sessions.info(Path::new("/p"), &id(4)).unwrap().is_none());
 }
 
@@ -181,7 +185,7 @@ fn long_paths_are_found_under_any_hash() {
     let dir = path.parent().unwrap();
     let name = dir.file_name().unwrap().to_str().unwrap();
     std::fs::rename(dir, dir.with_file_name(format!("{}-otherhash", &name[..200]))).unwrap();
-    assert_eq!(place.ids(Scope::Projects(&[Path::new(&cwd)]), Page::default()), [id(1)]);
+    assert_eq!(place.ids(SessionScope::Projects(&[Path::new(&cwd)]), Page::default()), [id(1)]);
 }
 
 #[test]

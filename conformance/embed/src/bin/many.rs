@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lathe_launch::{
-    LaunchEnvironment, ModelSource, SessionEnd, SessionOptions, SharedServices, Signals, WarningSink,
+    LaunchEnvironment, ModelSource, SessionEnd, SessionOptions, SharedServices, SessionSignals, WarningSink,
 };
 use lathe_protocol::message::UserTurn;
 use lathe_protocol::{Inbound, InboundUser, Outbound};
@@ -141,7 +141,7 @@ impl Shop {
         let session = lathe_launch::prepare(&self.options, environment, model, &self.services, &warnings)?;
         let (prompts, inbox) = mpsc::channel(1);
         let (out, frames) = mpsc::channel(16);
-        ends.spawn(session.run(inbox, out, Signals::default()));
+        ends.spawn(session.run(inbox, out, SessionSignals::default()));
         Ok(OpenSession { prompts, frames })
     }
 

@@ -29,7 +29,7 @@ pub enum CallDecision {
     /// It may not, because the question came to nothing: no answer, or one that cannot be understood.
     Unsettled,
     /// It makes no sense and is refused like wrong input.
-    Senseless(Option<&'static str>),
+    Unusable(Option<&'static str>),
     /// It was broken off before it was decided, or while it ran.
     Interrupted,
 }
@@ -91,7 +91,7 @@ impl CallDecision {
             Self::DeniedByHost => (Some(PermissionRule), Some(Reject("user_reject")), None),
             Self::NobodyToAsk => (Some(UserRejected), Some(Reject("config")), None),
             Self::Unsettled => (Some(PermissionRule), Some(Reject("config")), Some("other")),
-            Self::Senseless(reason) => (None, Some(Reject("config")), reason),
+            Self::Unusable(reason) => (None, Some(Reject("config")), reason),
             Self::Interrupted => (Some(UserRejected), None, None),
         };
         ToolResultMeta {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lathe_hooks::PermissionVerdict;
 use lathe_permissions::{
-    Asked, Decision, Denied, HookVerdict, Judged, PermissionQuestion, Reason, RuleSource, ShownAs,
+    AskedDecision, Decision, Denied, HookVerdict, Judged, PermissionQuestion, Reason, RuleSource, ShownAs,
     resolve_without_host, resolve_without_surface,
 };
 use lathe_protocol::control::{PermissionAllow, PermissionDeny};
@@ -26,17 +26,17 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::decision::{CallDecision, HostGrant};
-use crate::call::toolrun::Refused;
+use crate::call::toolrun::RefusedCall;
 use crate::hooks::AboutCall;
-use crate::hooks::tools::Before;
+use crate::hooks::tools::PreToolUseOutcome;
 use crate::record::tool_call::{DescribedInput, ToolCall};
 use crate::state::agent::AgentHandle;
-use crate::state::ask::AskError;
 use crate::state::config::PromptSurface;
+use crate::state::host_questions::AskError;
 use crate::state::wire_names::SessionState;
 
 /// The outcome of asking whether a call may run.
-pub enum Permitted {
+pub enum PermitOutcome {
     /// It may, with this input, at this place on disk if it works on one.
     Yes { input: DescribedInput, place: Option<PathBuf>, meta: ToolResultMeta },
     /// It may not; the model reads `text`, and the call counts as denied.
@@ -44,9 +44,9 @@ pub enum Permitted {
     /// It may not, and the turn is over.
     Stop { meta: ToolResultMeta },
     /// Refused like input that makes no sense, without counting as a denial.
-    Senseless { text: String, meta: ToolResultMeta },
+    Unusable { text: String, meta: ToolResultMeta },
     /// A hook or the host wrote an input that nobody can use.
-    InvalidInput(Refused),
+    InvalidInput(RefusedCall),
 }
 
 /// Decides about one call: what the hooks said, the rules, and whoever can be asked.
@@ -55,17 +55,17 @@ pub async fn permit(
     tool: &dyn Tool,
     call: &ToolCall,
     told: DescribedInput,
-    before: Before,
+    before: PreToolUseOutcome,
     cancel: &CancellationToken,
-) -> Permitted {
-    let Before { updated_input, verdict, .. } = before;
+) -> PermitOutcome {
+    let PreToolUseOutcome { updated_input, verdict, .. } = before;
     if let Some(refused) = verdict.as_ref().and_then(|verdict| refused_by_hook(call, verdict)) {
         return refused;
     }
     let input = match updated_input {
         Some(updated) if updated != told.value => match agent.look_over(tool, updated) {
             Ok(input) => input,
-            Err(refused) => return Permitted::InvalidInput(refused),
+            Err(refused) => return PermitOutcome::InvalidInput(refused),
         },
         Some(_) | None => told,
     };
@@ -78,16 +78,16 @@ pub async fn permit(
     let allows = verdict.as_ref().is_some_and(|said| said.behavior == HookPermissionDecision::Allow);
     let answered = allows && *input.description.subject() == CallSubject::Question(UserQuestion::Answered);
     match decision {
-        _ if cancel.is_cancelled() => Permitted::Stop { meta: CallDecision::Interrupted.meta(call) },
+        _ if cancel.is_cancelled() => PermitOutcome::Stop { meta: CallDecision::Interrupted.meta(call) },
         Decision::Allow(allowed) => {
             let reason = allowed.reason.wire_type();
             let decision =
-                if by_hook { CallDecision::AllowedByHook(reason) } else { standing(&allowed.reason) };
-            Permitted::Yes { input, place, meta: decision.meta(call) }
+                if by_hook { CallDecision::AllowedByHook(reason) } else { decision_source(&allowed.reason) };
+            PermitOutcome::Yes { input, place, meta: decision.meta(call) }
         }
         Decision::Deny(denied) => refuse(agent, call, denied).await,
         Decision::Ask(asked) if answered && asked.reason.rule().is_none() => {
-            Permitted::Yes { input, place, meta: CallDecision::HOOK_ALLOWS.meta(call) }
+            PermitOutcome::Yes { input, place, meta: CallDecision::HOOK_ALLOWS.meta(call) }
         }
         Decision::Ask(asked) => {
             let host = agent.session.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
@@ -107,7 +107,7 @@ pub async fn permit(
 
 /// Who allowed a call before anybody was asked: the user, for good, by a rule in a settings file, or the way
 /// the session was set up.
-fn standing(reason: &Reason) -> CallDecision {
+fn decision_source(reason: &Reason) -> CallDecision {
     use SettingsSource::{Local, Project, User};
     match reason {
         Reason::Rule(rule) if matches!(rule.source, RuleSource::Settings(User | Project | Local)) => {
@@ -122,7 +122,7 @@ struct Question<'a> {
     tool: &'a dyn Tool,
     call: &'a ToolCall,
     input: &'a DescribedInput,
-    asked: &'a Asked,
+    asked: &'a AskedDecision,
     /// The place on disk that the question is about.
     place: Option<PathBuf>,
     /// The project, for short names.
@@ -158,7 +158,7 @@ fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judge
 }
 
 /// A hook that says no, or not now.
-fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permitted> {
+fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<PermitOutcome> {
     let text = match verdict.behavior {
         HookPermissionDecision::Deny => verdict.tool_error(),
         HookPermissionDecision::Defer => {
@@ -167,7 +167,7 @@ fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permi
         HookPermissionDecision::Allow | HookPermissionDecision::Ask => return None,
     };
     let meta = CallDecision::DeniedByHook.meta(call);
-    Some(Permitted::No { text, meta })
+    Some(PermitOutcome::No { text, meta })
 }
 
 /// The decision once a hook has spoken; whether the hook is what allows it.
@@ -195,7 +195,7 @@ async fn settle(
     question: &Question<'_>,
     host: bool,
     cancel: &CancellationToken,
-) -> Option<Permitted> {
+) -> Option<PermitOutcome> {
     let Question { call, input, asked, .. } = *question;
     let hooks = async {
         let event = PermissionRequestInput {
@@ -232,7 +232,7 @@ async fn decided_by_hook(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
     decision: PermissionRequestDecision,
-) -> Permitted {
+) -> PermitOutcome {
     let call = question.call;
     match decision {
         PermissionRequestDecision::Allow { updated_input, updated_permissions } => {
@@ -243,27 +243,27 @@ async fn decided_by_hook(
             granted(agent, question, updated_input, meta).await
         }
         PermissionRequestDecision::Deny { interrupt: Some(true), .. } => {
-            Permitted::Stop { meta: CallDecision::Interrupted.meta(call) }
+            PermitOutcome::Stop { meta: CallDecision::Interrupted.meta(call) }
         }
         PermissionRequestDecision::Deny { message, interrupt: _ } => {
             let text = message.unwrap_or_else(|| format!("A hook denied {}", call.name));
             let meta = CallDecision::DeniedByHook.meta(call);
-            Permitted::No { text, meta }
+            PermitOutcome::No { text, meta }
         }
     }
 }
 
 /// A denial that nobody was asked about: the host hears of it, the model reads why.
-async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> Permitted {
+async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> PermitOutcome {
     if denied.shown_as == ShownAs::ToolUseError {
-        let meta = CallDecision::Senseless(denied.reason.wire_type()).meta(call);
-        return Permitted::Senseless { text: denied.message, meta };
+        let meta = CallDecision::Unusable(denied.reason.wire_type()).meta(call);
+        return PermitOutcome::Unusable { text: denied.message, meta };
     }
     agent.session.emit(agent.frames.permission_denied(&call.name, &call.id, &denied)).await;
     // A question without an answer is a no of the user, and names no reason here.
     let decision =
         if denied.was_question { CallDecision::NobodyToAsk } else { CallDecision::denied(&denied.reason) };
-    Permitted::No { text: denied.message, meta: decision.meta(call) }
+    PermitOutcome::No { text: denied.message, meta: decision.meta(call) }
 }
 
 /// Asks the host and does what it says.
@@ -271,10 +271,10 @@ async fn ask_host(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
     cancel: &CancellationToken,
-) -> Permitted {
+) -> PermitOutcome {
     let call = question.call;
     agent.session.emit_state(SessionState::RequiresAction).await;
-    agent.fire_aside(HookEventInput::Notification(NotificationInput {
+    agent.fire_in_background(HookEventInput::Notification(NotificationInput {
         message: format!("Permission is needed to use {}", call.name),
         notification_type: "permission_prompt".to_owned(),
         ..NotificationInput::default()
@@ -283,7 +283,9 @@ async fn ask_host(
     agent.session.emit_state(SessionState::Running).await;
     let answer = match answer {
         Ok(answer) => answer,
-        Err(AskError::Withdrawn) => return Permitted::Stop { meta: CallDecision::Interrupted.meta(call) },
+        Err(AskError::Withdrawn) => {
+            return PermitOutcome::Stop { meta: CallDecision::Interrupted.meta(call) };
+        }
         Err(AskError::Closed) => return failed(call, "AbortError: Stream closed"),
         Err(error @ (AskError::Refused(_) | AskError::TimedOut(_))) => {
             return failed(call, &format!("Error: {error}"));
@@ -316,7 +318,7 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
     }
 }
 
-async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: PermissionAllow) -> Permitted {
+async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: PermissionAllow) -> PermitOutcome {
     let updates = allow.updated_permissions.unwrap_or_default();
     let grant = match allow.decision_classification.as_deref() {
         Some("user_permanent") => HostGrant::ForGood,
@@ -337,7 +339,7 @@ async fn granted(
     question: &Question<'_>,
     updated: Option<Value>,
     meta: ToolResultMeta,
-) -> Permitted {
+) -> PermitOutcome {
     // No input, or an empty one, means: as it was.
     let changed = match updated {
         Some(Value::Object(fields)) if !fields.is_empty() => Some(Value::Object(fields)),
@@ -346,7 +348,7 @@ async fn granted(
     let changed = changed.filter(|changed| *changed != question.input.value);
     let changed = match changed.map(|changed| agent.look_over(question.tool, changed)).transpose() {
         Ok(changed) => changed,
-        Err(refused) => return Permitted::InvalidInput(refused),
+        Err(refused) => return PermitOutcome::InvalidInput(refused),
     };
     let (judged, _) = judge(agent, question.call, changed.as_ref().unwrap_or(question.input));
     if let Decision::Deny(denied) = judged.decision {
@@ -356,7 +358,7 @@ async fn granted(
         Some(input) => (input, judged.place),
         None => (question.input.clone(), question.place.clone()),
     };
-    Permitted::Yes { input, place, meta }
+    PermitOutcome::Yes { input, place, meta }
 }
 
 /// Applies an update to the rules of the session and to the agent that asked, and to the settings file it names.
@@ -396,25 +398,25 @@ fn names_a_file(update: &PermissionUpdate) -> bool {
     destination.settings_source().is_some()
 }
 
-fn denied(call: &ToolCall, deny: PermissionDeny) -> Permitted {
+fn denied(call: &ToolCall, deny: PermissionDeny) -> PermitOutcome {
     if deny.interrupt == Some(true) {
-        return Permitted::Stop { meta: CallDecision::Interrupted.meta(call) };
+        return PermitOutcome::Stop { meta: CallDecision::Interrupted.meta(call) };
     }
     let meta = CallDecision::DeniedByHost.meta(call);
-    Permitted::No { text: deny.message, meta }
+    PermitOutcome::No { text: deny.message, meta }
 }
 
 /// The question could not be settled: the call does not run.
-fn failed(call: &ToolCall, why: &str) -> Permitted {
+fn failed(call: &ToolCall, why: &str) -> PermitOutcome {
     let meta = CallDecision::Unsettled.meta(call);
-    Permitted::No { text: format!("Tool permission request failed: {why}"), meta }
+    PermitOutcome::No { text: format!("Tool permission request failed: {why}"), meta }
 }
 
 /// An answer that cannot be understood is said back to the host, not only to the model.
-async fn invalid(agent: &AgentHandle, call: &ToolCall, why: &str) -> Permitted {
+async fn invalid(agent: &AgentHandle, call: &ToolCall, why: &str) -> PermitOutcome {
     let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
     agent.session.trouble("invalid_permission_result", &text).await;
     let meta = CallDecision::Unsettled.meta(call);
     let text = format!("The permission callback returned an invalid result, so the call was not run: {why}");
-    Permitted::No { text, meta }
+    PermitOutcome::No { text, meta }
 }

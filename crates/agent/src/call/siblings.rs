@@ -4,19 +4,19 @@
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::hooks::tools::Before;
+use crate::hooks::tools::PreToolUseOutcome;
 use crate::record::tool_call::ToolCall;
 use crate::state::agent::AgentHandle;
 
 /// Whether a call is the only one of its answer, as far as is known while the answer streams in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Siblings {
+pub enum SiblingCalls {
     Unknown,
     None,
     Some,
 }
 
-impl Siblings {
+impl SiblingCalls {
     /// Waits until it is known; not beyond an interrupt.
     pub async fn known(mut from: watch::Receiver<Self>, cancel: &CancellationToken) -> Self {
         tokio::select! {
@@ -28,7 +28,7 @@ impl Siblings {
 }
 
 /// The call runs like any other, and the host is told why.
-pub async fn ignore_deferral(agent: &AgentHandle, call: &ToolCall, before: &mut Before) {
+pub async fn ignore_deferral(agent: &AgentHandle, call: &ToolCall, before: &mut PreToolUseOutcome) {
     let text = format!(
         "a hook put {} off, which works only for a call that is alone in its answer: it goes on",
         call.name

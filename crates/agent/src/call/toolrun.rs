@@ -17,12 +17,12 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::call::decision::CallDecision;
-use crate::call::permit::{Permitted, permit};
-use crate::call::siblings::{self, Siblings};
+use crate::call::permit::{PermitOutcome, permit};
+use crate::call::siblings::{self, SiblingCalls};
 use crate::hooks;
-use crate::record::answer::UnparsedInput;
-use crate::record::bound::Bounds;
-use crate::record::tool_call::{Answered, CallEnd, DescribedInput, ToolCall};
+use crate::record::bound::ResultBounds;
+use crate::record::response::UnparsedInput;
+use crate::record::tool_call::{CallEnd, DescribedInput, ToolCall, ToolCallResult};
 use crate::record::tool_result::ToolResult;
 use crate::state::agent::AgentHandle;
 
@@ -31,12 +31,12 @@ use crate::state::agent::AgentHandle;
 pub struct PreparedCall {
     pub call: ToolCall,
     /// Why it is answered without being run, if it is.
-    pub tool: Result<Arc<dyn Tool>, Refused>,
+    pub tool: Result<Arc<dyn Tool>, RefusedCall>,
 }
 
 /// Why a call cannot run, whoever would permit it.
 #[derive(Debug)]
-pub enum Refused {
+pub enum RefusedCall {
     /// There is no tool of this name.
     NoTool,
     /// The input does not fit the schema.
@@ -48,20 +48,20 @@ pub enum Refused {
 impl PreparedCall {
     /// Looks a call over: its tool, its schema, what it is about.
     pub fn new(agent: &AgentHandle, mut call: ToolCall) -> Self {
-        let Some(tool) = agent.tool(&call.name) else { return Self { call, tool: Err(Refused::NoTool) } };
+        let Some(tool) = agent.tool(&call.name) else { return Self { call, tool: Err(RefusedCall::NoTool) } };
         let fitted = fitting_input(tool.as_ref(), &call.input).map(|input| call.input = input);
         call.description = agent.describe(tool.as_ref(), &call.input);
-        let checked = fitted.and_then(|()| tool.check(&call.input).map_err(Refused::Tool));
+        let checked = fitted.and_then(|()| tool.check(&call.input).map_err(RefusedCall::Tool));
         Self { tool: checked.map(|()| tool), call }
     }
 }
 
 /// The input in the tool's own form, with numbers out of numeric strings and defaults filled in.
-fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, Refused> {
+fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, RefusedCall> {
     if let Some(raw) = UnparsedInput::raw(input) {
-        return Err(Refused::Schema(InvalidInput::unparsable(tool.name(), &raw)));
+        return Err(RefusedCall::Schema(InvalidInput::unparsable(tool.name(), &raw)));
     }
-    tool.fit(input.clone()).map_err(Refused::Schema)
+    tool.fit(input.clone()).map_err(RefusedCall::Schema)
 }
 
 /// A finished block of an answer. The call in it, if it is one, has been looked over.
@@ -109,9 +109,9 @@ impl AgentHandle {
     }
 
     /// Validates and describes an input that a hook or the host has written, as was done with the model's own.
-    pub(crate) fn look_over(&self, tool: &dyn Tool, input: Value) -> Result<DescribedInput, Refused> {
-        let value = tool.fit(input).map_err(Refused::Schema)?;
-        tool.check(&value).map_err(Refused::Tool)?;
+    pub(crate) fn look_over(&self, tool: &dyn Tool, input: Value) -> Result<DescribedInput, RefusedCall> {
+        let value = tool.fit(input).map_err(RefusedCall::Schema)?;
+        tool.check(&value).map_err(RefusedCall::Tool)?;
         let description = self.describe(tool, &value);
         Ok(DescribedInput { value, description })
     }
@@ -121,7 +121,7 @@ impl AgentHandle {
 pub async fn run(
     agent: Arc<AgentHandle>,
     prepared: PreparedCall,
-    siblings: watch::Receiver<Siblings>,
+    siblings: watch::Receiver<SiblingCalls>,
     cancel: CancellationToken,
 ) -> CallEnd {
     match permitted(&agent, prepared, siblings, &cancel).await {
@@ -134,7 +134,7 @@ pub async fn run(
 pub async fn permitted(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,
-    siblings: watch::Receiver<Siblings>,
+    siblings: watch::Receiver<SiblingCalls>,
     cancel: &CancellationToken,
 ) -> Result<Box<PermittedCall>, CallEnd> {
     let ready = told_to_hooks(agent, prepared, siblings, cancel).await?;
@@ -151,17 +151,17 @@ struct Ready {
     call: ToolCall,
     /// The input as hooks were told of it.
     told: DescribedInput,
-    before: hooks::tools::Before,
+    before: hooks::tools::PreToolUseOutcome,
 }
 
 /// The hooks that come first; how the call ended, if it got no further.
 async fn told_to_hooks(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,
-    siblings: watch::Receiver<Siblings>,
+    siblings: watch::Receiver<SiblingCalls>,
     cancel: &CancellationToken,
 ) -> Result<Ready, CallEnd> {
-    let ended = |answered: Answered| Err(CallEnd::Answered(Box::new(answered)));
+    let ended = |answered: ToolCallResult| Err(CallEnd::Answered(Box::new(answered)));
     let PreparedCall { call, tool } = prepared;
     if cancel.is_cancelled() {
         return ended(interrupted(call, None));
@@ -172,11 +172,11 @@ async fn told_to_hooks(
     };
     let told = completed(agent, tool.as_ref(), &call);
     let mut before = hooks::tools::before(agent, &call, &told, cancel).await;
-    if before.puts_off() {
-        match Siblings::known(siblings, cancel).await {
-            Siblings::None => return Err(CallEnd::Deferred(Box::new(call))),
-            Siblings::Some => siblings::ignore_deferral(agent, &call, &mut before).await,
-            Siblings::Unknown => {}
+    if before.defers() {
+        match SiblingCalls::known(siblings, cancel).await {
+            SiblingCalls::None => return Err(CallEnd::Deferred(Box::new(call))),
+            SiblingCalls::Some => siblings::ignore_deferral(agent, &call, &mut before).await,
+            SiblingCalls::Unknown => {}
         }
     }
     if cancel.is_cancelled() {
@@ -201,7 +201,7 @@ pub struct PermittedCall {
     context: ToolContext,
     meta: ToolResultMeta,
     /// What hooks said before it.
-    said: hooks::tools::Said,
+    said: hooks::tools::HookNotes,
 }
 
 /// Asks whether the call may run; its answer, if it may not.
@@ -209,21 +209,21 @@ async fn decided(
     agent: &Arc<AgentHandle>,
     ready: Ready,
     cancel: &CancellationToken,
-) -> Result<PermittedCall, Box<Answered>> {
+) -> Result<PermittedCall, Box<ToolCallResult>> {
     let Ready { tool, call, told, before } = ready;
     let said = before.said.clone();
-    let bounds = Bounds::of_refusal(&agent.workspace, &call.id, cancel);
+    let bounds = ResultBounds::of_refusal(&agent.workspace, &call.id, cancel);
     let (input, place, meta) = match permit(agent, tool.as_ref(), &call, told, before, cancel).await {
-        Permitted::Yes { input, place, meta } => (input, place, meta),
-        Permitted::No { text, meta } => {
+        PermitOutcome::Yes { input, place, meta } => (input, place, meta),
+        PermitOutcome::No { text, meta } => {
             return Err(Box::new(denied(call, &bounds.error_text(text).await, meta)));
         }
-        Permitted::Stop { meta } => return Err(Box::new(stopped(call, meta))),
-        Permitted::Senseless { text, meta } => {
+        PermitOutcome::Stop { meta } => return Err(Box::new(stopped(call, meta))),
+        PermitOutcome::Unusable { text, meta } => {
             let text = bounds.error_text(text).await;
             return Err(Box::new(failed(call, ToolFailure::Rejected(text), Some(meta))));
         }
-        Permitted::InvalidInput(refused) => {
+        PermitOutcome::InvalidInput(refused) => {
             return Err(Box::new(refuse_input(agent, call, refused, cancel).await));
         }
     };
@@ -249,7 +249,7 @@ pub async fn execute(
     agent: &Arc<AgentHandle>,
     permitted: PermittedCall,
     cancel: &CancellationToken,
-) -> Answered {
+) -> ToolCallResult {
     let PermittedCall { tool, call, context, meta, said } = permitted;
     let began = Instant::now();
     let cwd = agent.workspace.cwd();
@@ -261,7 +261,7 @@ pub async fn execute(
         agent.session.totals().add_changes(output.effects.changed_lines);
     }
     agent.session.totals().add_tool_time(duration_ms);
-    let bounds = Bounds::of_call(tool.as_ref(), &context);
+    let bounds = ResultBounds::of_call(tool.as_ref(), &context);
     let answered = match bounds.outcome(outcome).await {
         Ok(output) => succeeded(call, output, meta),
         Err(ToolFailure::Interrupted) => broken_off(call),
@@ -281,25 +281,25 @@ fn note_shown_file(agent: &AgentHandle, call: &DescribedCall, cwd: &Path, output
 async fn refuse_input(
     agent: &AgentHandle,
     call: ToolCall,
-    refused: Refused,
+    refused: RefusedCall,
     cancel: &CancellationToken,
-) -> Answered {
-    let bounds = Bounds::of_refusal(&agent.workspace, &call.id, cancel);
+) -> ToolCallResult {
+    let bounds = ResultBounds::of_refusal(&agent.workspace, &call.id, cancel);
     let failure = match refused {
-        Refused::NoTool => ToolFailure::Rejected(unknown_tool(agent, &call.name)),
-        Refused::Schema(invalid) => {
+        RefusedCall::NoTool => ToolFailure::Rejected(unknown_tool(agent, &call.name)),
+        RefusedCall::Schema(invalid) => {
             let content = bounds.error_text(invalid.content()).await;
             let result = bounds.error_text(invalid.result()).await;
             return error(call, content, json!(result), None);
         }
-        Refused::Tool(failure) => failure,
+        RefusedCall::Tool(failure) => failure,
     };
     failed(call, bounds.failure(failure).await, None)
 }
 
-fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answered {
+fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> ToolCallResult {
     let block = ToolResult::of_tool(&call.id, output.content, output.is_error);
-    Answered {
+    ToolCallResult {
         call,
         block,
         result: output.result,
@@ -312,7 +312,7 @@ fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> Answer
     }
 }
 
-fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> Answered {
+fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> ToolCallResult {
     match (failure.content(), failure.result()) {
         (Some(content), Some(result)) => error(call, content, json!(result), meta),
         _ => broken_off(call),
@@ -320,14 +320,14 @@ fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) ->
 }
 
 /// The answer to a call that is not run, for a reason that has nothing to do with the call.
-pub fn left_out(call: ToolCall, why: &str) -> Answered {
+pub fn left_out(call: ToolCall, why: &str) -> ToolCallResult {
     error(call, why.to_owned(), json!(format!("Error: {why}")), None)
 }
 
 /// The call was not permitted, and the turn ends with it.
-fn stopped(call: ToolCall, meta: ToolResultMeta) -> Answered {
+fn stopped(call: ToolCall, meta: ToolResultMeta) -> ToolCallResult {
     let denial = denial(&call);
-    Answered { denial: Some(denial), ..interrupted(call, Some(meta)) }
+    ToolCallResult { denial: Some(denial), ..interrupted(call, Some(meta)) }
 }
 
 /// What the result lists about a call that was not permitted.
@@ -340,29 +340,29 @@ fn denial(call: &ToolCall) -> PermissionDenial {
     }
 }
 
-fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> Answered {
+fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> ToolCallResult {
     let denial = denial(&call);
     let answered = error(call, text.to_owned(), json!(format!("Error: {text}")), Some(meta));
-    Answered { denial: Some(denial), ..answered }
+    ToolCallResult { denial: Some(denial), ..answered }
 }
 
 /// The answer to a call that was running when it was interrupted.
-fn broken_off(call: ToolCall) -> Answered {
+fn broken_off(call: ToolCall) -> ToolCallResult {
     let meta = CallDecision::Interrupted.meta(&call);
     interrupted(call, Some(meta))
 }
 
 /// The answer to a call that an interrupt broke off, or that never started because of one.
-pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> Answered {
+pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> ToolCallResult {
     let text = "The user interrupted this tool call before it finished. Its effects may be partial; \
                 wait for the user to say how to go on.";
     let answered = error(call, text.to_owned(), json!("User rejected tool use"), meta);
-    Answered { interrupted: true, ..answered }
+    ToolCallResult { interrupted: true, ..answered }
 }
 
-fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> Answered {
+fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> ToolCallResult {
     let block = ToolResult::error(&call.id, content);
-    Answered {
+    ToolCallResult {
         call,
         block,
         result,

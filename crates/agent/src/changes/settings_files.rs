@@ -13,9 +13,9 @@ use lathe_protocol::settings::HooksSettings;
 use lathe_settings::Changed;
 use tokio_util::sync::CancellationToken;
 
-use crate::state::access::Reloaded;
-use crate::state::access::{BypassMode, SettingsRule};
 use crate::state::agent::{AgentHandle, AgentIdentity, AgentView};
+use crate::state::settings_access::ReloadedSettings;
+use crate::state::settings_access::{BypassMode, SettingsRule};
 
 impl AgentHandle {
     /// Brings the session up to date with its settings files.
@@ -51,8 +51,8 @@ impl AgentHandle {
     }
 
     /// Puts what the files say now in the place of what they said.
-    pub(crate) async fn take_settings(self: &Arc<Self>, reloaded: Reloaded) {
-        let Reloaded { problems, rules, directories, hooks, hook_options, env, bypass, compaction } =
+    pub(crate) async fn take_settings(self: &Arc<Self>, reloaded: ReloadedSettings) {
+        let ReloadedSettings { problems, rules, directories, hooks, hook_options, env, bypass, compaction } =
             reloaded;
         let mut troubles: Vec<String> = problems;
         troubles.extend(self.take_hooks(&hooks));

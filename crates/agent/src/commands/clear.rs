@@ -6,13 +6,13 @@ use lathe_protocol::event::ConversationReset;
 use lathe_protocol::system::BackgroundTasksChanged;
 use lathe_protocol::{ContentBlock, Outbound};
 
-use crate::state::dispatch::Invocation;
+use crate::state::dispatch::CommandInvocation;
 use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
-use crate::turn::outcome::Outcome;
+use crate::turn::outcome::TurnOutcome;
 
 /// Clears the conversation. An argument names the session that is left behind.
-pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
+pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let agent = turn.agent.handle.clone();
     agent.end_conversation("clear").await;
     if !call.args.is_empty() {
@@ -51,5 +51,9 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
         turn.say_as_user(agent.frames.user(vec![ContentBlock::text(&words)])).await;
     }
     turn.record_command(call, "clear", &uuid, (&agent.frames.uuid(), ""));
-    Outcome::Command(CommandEnd { name: Some("clear".to_owned()), cleared: true, ..CommandEnd::default() })
+    TurnOutcome::Command(CommandEnd {
+        name: Some("clear".to_owned()),
+        cleared: true,
+        ..CommandEnd::default()
+    })
 }

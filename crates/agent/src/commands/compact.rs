@@ -2,27 +2,27 @@
 
 use lathe_protocol::Outbound;
 
-use crate::compact::{Cause, Compacted};
-use crate::state::dispatch::Invocation;
+use crate::compact::{CompactCause, CompactOutcome};
+use crate::state::dispatch::CommandInvocation;
 use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
-use crate::turn::outcome::{Outcome, Phase};
+use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
 /// Compacts, and tells how that went.
-pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
+pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let instructions = (!call.args.is_empty()).then_some(call.args.as_str());
-    let compacted = turn.compact(Cause::Asked, instructions).await;
+    let compacted = turn.compact(CompactCause::Asked, instructions).await;
     turn.show_init(&call.prompt).await;
     let agent = turn.agent.handle.clone();
     let (note, is_error) = match compacted {
-        Compacted::Done(told) => {
+        CompactOutcome::Done(told) => {
             agent.session.emit(Outbound::system(told.boundary)).await;
             agent.session.emit(told.summary).await;
-            ("Compacted ".to_owned(), false)
+            ("CompactOutcome ".to_owned(), false)
         }
-        Compacted::Nothing => ("There is nothing to compact yet.".to_owned(), false),
-        Compacted::Failed(why) => (format!("The conversation was not compacted: {why}"), true),
-        Compacted::Interrupted => return Outcome::Interrupted(Phase::Streaming),
+        CompactOutcome::Nothing => ("There is nothing to compact yet.".to_owned(), false),
+        CompactOutcome::Failed(why) => (format!("The conversation was not compacted: {why}"), true),
+        CompactOutcome::Interrupted => return TurnOutcome::Interrupted(TurnPhase::Streaming),
     };
     let frame = agent.frames.command_output(&note);
     let uuid = call.uuid(turn.agent);
@@ -30,5 +30,5 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
     agent.session.emit(frame).await;
     // A compaction that worked says so by its frames; the result of one that did not is the reason.
     let text = if is_error { note } else { String::new() };
-    Outcome::Command(CommandEnd { name: Some("compact".to_owned()), text, is_error, cleared: false })
+    TurnOutcome::Command(CommandEnd { name: Some("compact".to_owned()), text, is_error, cleared: false })
 }

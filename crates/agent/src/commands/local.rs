@@ -8,46 +8,46 @@ use serde_json::{Value, json};
 use crate::control;
 use crate::control::context_report::ContextReport;
 use crate::state::agent::AgentHandle;
-use crate::state::compact_policy::{CompactPolicy, Switch};
-use crate::state::dispatch::Invocation;
+use crate::state::compact_policy::{CompactPolicy, CompactSwitch};
+use crate::state::dispatch::CommandInvocation;
 use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
-use crate::turn::outcome::Outcome;
+use crate::turn::outcome::TurnOutcome;
 
 /// Answers a command that needs a terminal.
-pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &Invocation) -> Outcome {
+pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let text = format!("/{} isn't available in this environment.", call.name);
     turn.show_init(&call.prompt).await;
     let mut frame = turn.agent.handle.frames.command_answer(&text);
     frame.local_command_outcome = Some(json!({"kind": "unavailable_headless"}));
     turn.session.emit(frame).await;
-    Outcome::Command(CommandEnd { text, ..CommandEnd::default() })
+    TurnOutcome::Command(CommandEnd { text, ..CommandEnd::default() })
 }
 
 /// Answers `/context`. Its frame also carries the figures, for hosts that draw them.
-pub(super) async fn context(turn: &mut Turn<'_>, call: &Invocation, name: &str) -> Outcome {
+pub(super) async fn context(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str) -> TurnOutcome {
     let agent = turn.agent.handle.clone();
     agent.publish_size(turn.agent.history.size());
     let report = ContextReport::of(&agent);
     let text = report.for_people();
     show(turn, call, name, &text, Some(json!(report.for_frame()))).await;
-    Outcome::Command(CommandEnd { name: Some(name.to_owned()), text, ..CommandEnd::default() })
+    TurnOutcome::Command(CommandEnd { name: Some(name.to_owned()), text, ..CommandEnd::default() })
 }
 
 /// Shows what a command answered, a failure as such.
 pub(super) async fn show_answer(
     turn: &mut Turn<'_>,
-    call: &Invocation,
+    call: &CommandInvocation,
     name: &str,
     answer: Result<String, String>,
-) -> Outcome {
+) -> TurnOutcome {
     let is_error = answer.is_err();
     let (Ok(text) | Err(text)) = answer;
     show(turn, call, name, &text, None).await;
-    Outcome::Command(CommandEnd { name: Some(name.to_owned()), text, is_error, cleared: false })
+    TurnOutcome::Command(CommandEnd { name: Some(name.to_owned()), text, is_error, cleared: false })
 }
 
-async fn show(turn: &mut Turn<'_>, call: &Invocation, name: &str, text: &str, context: Option<Value>) {
+async fn show(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str, text: &str, context: Option<Value>) {
     let agent = turn.agent.handle.clone();
     turn.show_init(&call.prompt).await;
     let mut frame = agent.frames.command_answer(text);
@@ -111,7 +111,7 @@ pub(super) fn autocompact(agent: &Arc<AgentHandle>, wanted: &str) -> Result<Stri
     let policy = agent.change(|view| {
         let policy = &mut view.compact.policy;
         if let Some(target) = target {
-            (policy.window, policy.automatic) = (target, Switch::On);
+            (policy.window, policy.automatic) = (target, CompactSwitch::On);
         }
         *policy
     });

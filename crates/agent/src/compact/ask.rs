@@ -16,8 +16,8 @@ use super::{Trouble, summary};
 use crate::model::attempts::FailedAttempts;
 use crate::model::cut_short;
 use crate::model::request;
-use crate::record::answer::Answer;
 use crate::record::history::blocks_of;
+use crate::record::response::ModelResponse;
 use crate::turn::Turn;
 use crate::turn::retry::{GaveUp, NextAttempt};
 
@@ -58,15 +58,15 @@ impl Turn<'_> {
         &mut self,
         messages: &[WireMessage],
         instruction: &str,
-    ) -> Result<Answer, GaveUp> {
+    ) -> Result<ModelResponse, GaveUp> {
         let mut failed = FailedAttempts::default();
         loop {
             self.follow_model_choice();
             let request = Arc::new(self.summary_request(messages, instruction));
             let began = Instant::now();
-            let mut answer = Answer::default();
+            let mut answer = ModelResponse::default();
             let heard = self.listen(&request, &mut answer).await;
-            self.count_aside(&answer, began);
+            self.count_side_request(&answer, began);
             match heard {
                 Ok(()) => return Ok(answer),
                 Err(GaveUp::Interrupted) => return Err(GaveUp::Interrupted),
@@ -90,7 +90,11 @@ impl Turn<'_> {
     }
 
     /// Folds an answer that nobody sees.
-    async fn listen(&mut self, request: &Arc<ModelRequest>, answer: &mut Answer) -> Result<(), GaveUp> {
+    async fn listen(
+        &mut self,
+        request: &Arc<ModelRequest>,
+        answer: &mut ModelResponse,
+    ) -> Result<(), GaveUp> {
         let model = self.session.model.clone();
         let mut stream = tokio::select! {
             biased;
@@ -112,7 +116,7 @@ impl Turn<'_> {
     }
 
     /// The last resort when streams keep breaking.
-    async fn whole_summary(&mut self, request: &Arc<ModelRequest>) -> Result<Answer, GaveUp> {
+    async fn whole_summary(&mut self, request: &Arc<ModelRequest>) -> Result<ModelResponse, GaveUp> {
         let began = Instant::now();
         let model = self.session.model.clone();
         let whole = tokio::select! {
@@ -120,13 +124,13 @@ impl Turn<'_> {
             () = self.cancel.cancelled() => return Err(GaveUp::Interrupted),
             whole = model.complete(request.clone()) => whole.map_err(GaveUp::Failed)?,
         };
-        let answer = Answer::from_complete(whole);
-        self.count_aside(&answer, began);
+        let answer = ModelResponse::from_complete(whole);
+        self.count_side_request(&answer, began);
         Ok(answer)
     }
 
     /// Counts what is no part of the turn's own conversation.
-    fn count_aside(&mut self, answer: &Answer, began: Instant) {
+    fn count_side_request(&mut self, answer: &ModelResponse, began: Instant) {
         let ms = began.elapsed().as_millis() as u64;
         self.stats.api_ms += ms;
         let model = if answer.model.is_empty() { &self.model_id } else { &answer.model };
@@ -137,7 +141,7 @@ impl Turn<'_> {
 }
 
 /// The text of a summary, if it is a whole one.
-fn read(answer: &Answer) -> Result<String, Trouble> {
+fn read(answer: &ModelResponse) -> Result<String, Trouble> {
     let failed = |text: &str| Err(Trouble::Failed(text.to_owned()));
     match answer.stop_reason.as_deref() {
         Some("refusal") => return failed("the model refused to write the summary"),

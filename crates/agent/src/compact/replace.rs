@@ -9,12 +9,12 @@ use lathe_protocol::system::{CompactBoundary, CompactMetadata, PreservedMessages
 use lathe_protocol::text::first_chars;
 use lathe_settings::memory::{LoadReason, Memory as MemoryFiles};
 
-use super::restore::Restored;
-use super::summary::{self, Wording};
-use super::{Cause, Told, Trigger, Trouble};
+use super::restore::RestoredContext;
+use super::summary::{self, SummaryWording};
+use super::{CompactCause, CompactTrigger, CompactionFrames, Trouble};
 use crate::record::estimate::{BYTES_PER_TOKEN, block_tokens, text_tokens};
-use crate::record::history::Tail;
-use crate::record::journal::Boundary;
+use crate::record::history::ConversationTail;
+use crate::record::journal::CompactBoundaryRecord;
 use crate::state::agent::Agent;
 use crate::state::instructions::preamble_of;
 use crate::turn::Turn;
@@ -27,10 +27,16 @@ const RESTORED_TOKENS: u64 = 20_000;
 
 impl Turn<'_> {
     /// The text that stands for what was said, with the request under way word for word.
-    fn replacement(&self, summary: &str, wording: Wording, trigger: Trigger, tail: &Tail) -> String {
+    fn replacement(
+        &self,
+        summary: &str,
+        wording: SummaryWording,
+        trigger: CompactTrigger,
+        tail: &ConversationTail,
+    ) -> String {
         let path = self.session.files.path().map(|path| path.display().to_string());
         let mut text = summary::replacement(summary, wording, path.as_deref());
-        if trigger == Trigger::Auto && !tail.ends_with_prompt {
+        if trigger == CompactTrigger::Auto && !tail.ends_with_prompt {
             let most = (self.limits().threshold / 10 * BYTES_PER_TOKEN) as usize;
             for asked in &self.stats.asked {
                 text.push_str("\n\nWhat the user asked for, word for word:\n");
@@ -50,50 +56,56 @@ impl Turn<'_> {
     pub(super) fn head(
         &self,
         summary: &str,
-        cause: Cause,
-        tail: &Tail,
+        cause: CompactCause,
+        tail: &ConversationTail,
         before: u64,
-    ) -> Result<Head, Trouble> {
+    ) -> Result<CompactedHead, Trouble> {
         let trigger = cause.trigger();
         let todos = self.agent.compaction.todos.clone();
-        let restored =
-            Restored::collect(&self.agent.handle, todos, RESTORED_TOKENS.min(self.limits().threshold / 10));
+        let restored = RestoredContext::collect(
+            &self.agent.handle,
+            todos,
+            RESTORED_TOKENS.min(self.limits().threshold / 10),
+        );
         let memory =
             self.agent.instructions.read_again(LoadReason::Compact, self.agent.handle.session.read_check());
         let preamble = memory.as_ref().and_then(preamble_of);
         let next = match trigger {
-            Trigger::Auto if !tail.ends_with_prompt => Wording::WorkGoesOn,
-            Trigger::Auto | Trigger::Manual => Wording::UserSpeaks,
+            CompactTrigger::Auto if !tail.ends_with_prompt => SummaryWording::WorkGoesOn,
+            CompactTrigger::Auto | CompactTrigger::Manual => SummaryWording::UserSpeaks,
         };
         let (overhead, old) = (self.agent.handle.overhead_tokens(), self.agent.history.size().messages);
-        for (wording, restored) in
-            [(next, restored), (next, Restored::default()), (Wording::Bare, Restored::default())]
-        {
+        for (wording, restored) in [
+            (next, restored),
+            (next, RestoredContext::default()),
+            (SummaryWording::Bare, RestoredContext::default()),
+        ] {
             let text = self.replacement(summary, wording, trigger, tail);
             let texts = [preamble.clone(), Some(text.clone()), restored.text.clone()];
             let blocks: Vec<ContentBlock> = texts.into_iter().flatten().map(ContentBlock::text).collect();
             let new = blocks.iter().map(block_tokens).sum::<u64>() + self.agent.history.tokens_from(tail);
             let shrinks = match cause {
                 // Nothing was full: like is compared with like.
-                Cause::Asked => {
+                CompactCause::Asked => {
                     new < old
-                        || wording == Wording::Bare && text_tokens(summary.len()) <= SHORT_SUMMARY_TOKENS
+                        || wording == SummaryWording::Bare
+                            && text_tokens(summary.len()) <= SHORT_SUMMARY_TOKENS
                 }
-                Cause::NearlyFull | Cause::Refused => overhead + new < before,
+                CompactCause::NearlyFull | CompactCause::Refused => overhead + new < before,
             };
             if shrinks {
                 let after = (overhead + new).min((before + new).saturating_sub(old));
-                return Ok(Head { text, blocks, restored, memory, after });
+                return Ok(CompactedHead { text, blocks, restored, memory, after });
             }
         }
-        let size = if cause == Cause::Asked { old } else { before };
+        let size = if cause == CompactCause::Asked { old } else { before };
         Err(Trouble::Failed(format!(
             "its summary would be no smaller than the conversation itself ({size} tokens)"
         )))
     }
 
     /// Puts it all in place: the conversation, the file, what is known of files.
-    pub(super) fn commit(&mut self, new: Replacement) -> Told {
+    pub(super) fn commit(&mut self, new: ConversationReplacement) -> CompactionFrames {
         let agent = self.agent.handle.clone();
         let size = self.agent.history.size();
         let mut blocks = new.head.blocks;
@@ -106,7 +118,7 @@ impl Turn<'_> {
         let memory = &mut self.agent.compaction.memory;
         memory.succeeded(new.before.saturating_sub(new.head.after));
         let dropped = memory.dropped_tokens;
-        let told = Told {
+        let told = CompactionFrames {
             summary: agent.frames.summary(&new.head.text, new.cause.trigger()),
             boundary: CompactBoundary {
                 compact_metadata: CompactMetadata {
@@ -134,7 +146,12 @@ impl Turn<'_> {
 
 /// Writes boundary, summary and notes into the session's file, and completes the frame with what only the
 /// file knows.
-fn write_down(agent: &mut Agent, mut told: Told, tail: &Tail, notes: &[String]) -> Told {
+fn write_down(
+    agent: &mut Agent,
+    mut told: CompactionFrames,
+    tail: &ConversationTail,
+    notes: &[String],
+) -> CompactionFrames {
     let (handle, journal) = (&agent.handle, &mut agent.journal);
     let now = handle.frames.now();
     let kept = tail.record.as_deref().map(|head| journal.records_from(head)).unwrap_or_default();
@@ -151,7 +168,7 @@ fn write_down(agent: &mut Agent, mut told: Told, tail: &Tail, notes: &[String]) 
             Some(PreservedMessages { anchor_uuid, uuids: kept.clone(), ..PreservedMessages::default() });
     }
     told.boundary.logical_parent_uuid = Some(journal.last_record());
-    journal.compacted(Boundary {
+    journal.compacted(CompactBoundaryRecord {
         uuid: &told.boundary.uuid,
         now: &now,
         metadata: &told.boundary.compact_metadata,
@@ -165,11 +182,11 @@ fn write_down(agent: &mut Agent, mut told: Told, tail: &Tail, notes: &[String]) 
 }
 
 /// The beginning of a compacted conversation.
-pub(super) struct Head {
+pub(super) struct CompactedHead {
     /// The summary and the words around it.
     text: String,
     blocks: Vec<ContentBlock>,
-    restored: Restored,
+    restored: RestoredContext,
     /// The memory files as they are now.
     memory: Option<MemoryFiles>,
     /// Estimate of the next request.
@@ -177,10 +194,10 @@ pub(super) struct Head {
 }
 
 /// A summary that was accepted, and all that goes with it.
-pub(super) struct Replacement {
-    pub cause: Cause,
-    pub head: Head,
-    pub tail: Tail,
+pub(super) struct ConversationReplacement {
+    pub cause: CompactCause,
+    pub head: CompactedHead,
+    pub tail: ConversationTail,
     /// What hooks want the model to know.
     pub notes: Vec<String>,
     pub before: u64,

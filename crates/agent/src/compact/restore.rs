@@ -19,12 +19,12 @@ const FILE_TOKENS: u64 = 5_000;
 
 /// What comes back: a text for the model, and the files whose content it holds.
 #[derive(Default)]
-pub(super) struct Restored {
+pub(super) struct RestoredContext {
     pub text: Option<String>,
     files: Vec<(std::path::PathBuf, Shown)>,
 }
 
-impl Restored {
+impl RestoredContext {
     /// Reads the files that were at hand last. All together they take `max_tokens` at most.
     pub fn collect(agent: &AgentHandle, todos: Option<String>, max_tokens: u64) -> Self {
         let mut restored = Self::default();

@@ -67,7 +67,7 @@ fn without_analysis(answer: &str) -> String {
 
 /// The words around a summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wording {
+pub(super) enum SummaryWording {
     /// The user speaks next.
     UserSpeaks,
     /// The model goes on with what it was doing.
@@ -77,8 +77,8 @@ pub(super) enum Wording {
 }
 
 /// What stands in the conversation in place of what was said.
-pub(super) fn replacement(summary: &str, wording: Wording, transcript: Option<&str>) -> String {
-    if wording == Wording::Bare {
+pub(super) fn replacement(summary: &str, wording: SummaryWording, transcript: Option<&str>) -> String {
+    if wording == SummaryWording::Bare {
         return format!("Summary:\n{summary}");
     }
     let mut text = format!(
@@ -91,8 +91,8 @@ pub(super) fn replacement(summary: &str, wording: Wording, transcript: Option<&s
         ));
     }
     text.push_str(match wording {
-        Wording::UserSpeaks | Wording::Bare => "\n\nThe user will speak next.",
-        Wording::WorkGoesOn => {
+        SummaryWording::UserSpeaks | SummaryWording::Bare => "\n\nThe user will speak next.",
+        SummaryWording::WorkGoesOn => {
             "\n\nGo on with the work from where it stood, as if nothing had happened: no greeting, no recap, no \
              question that was answered before."
         }
@@ -161,11 +161,11 @@ mod tests {
 
     #[test]
     fn what_replaces_the_past_says_where_it_is_and_what_comes() {
-        let manual = replacement("S", Wording::UserSpeaks, Some("/t.jsonl"));
+        let manual = replacement("S", SummaryWording::UserSpeaks, Some("/t.jsonl"));
         assert!(manual.contains("Summary:\nS\n") && manual.contains("/t.jsonl"));
         assert!(manual.ends_with("speak next."));
-        assert!(replacement("S", Wording::WorkGoesOn, None).contains("Go on with the work"));
-        assert_eq!(replacement("S", Wording::Bare, Some("/t.jsonl")), "Summary:\nS");
+        assert!(replacement("S", SummaryWording::WorkGoesOn, None).contains("Go on with the work"));
+        assert_eq!(replacement("S", SummaryWording::Bare, Some("/t.jsonl")), "Summary:\nS");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::record::estimate::text_tokens;
 use crate::state::agent::AgentHandle;
-use crate::state::compact_policy::Limits;
+use crate::state::compact_policy::WindowLimits;
 
 /// Rows of the picture.
 const GRID_ROWS: u64 = 10;
@@ -23,7 +23,7 @@ pub(crate) struct ContextReport {
     model_window: u64,
     /// What counts: the model's, or a smaller one to compact for.
     window: u64,
-    limits: Limits,
+    limits: WindowLimits,
     automatic: bool,
     categories: Vec<Category>,
     memory_files: Vec<MemoryUse>,

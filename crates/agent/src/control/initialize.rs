@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::Reply;
 use crate::state::agent::AgentHandle;
 use crate::state::dispatch::listing;
-use crate::state::introduction::{Introduction, without_effect};
+use crate::state::introduction::{HostIntroduction, without_effect};
 use crate::state::prompt::SystemPrompt;
 use crate::state::wire_names::SessionState;
 use crate::turn::outcome::TurnHandle;
@@ -30,7 +30,7 @@ pub(super) async fn answer(
         return Reply::Error(format!("jsonSchema is not a valid JSON Schema: {error}"));
     }
     take_prompt(agent, body);
-    let before = std::mem::replace(&mut *agent.session.introduction(), Introduction::of(body));
+    let before = std::mem::replace(&mut *agent.session.introduction(), HostIntroduction::of(body));
     if let Some(Some(matchers)) = &body.hooks {
         let warnings = agent.session.hooks.register_callbacks(matchers);
         for warning in warnings {

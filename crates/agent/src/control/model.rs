@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::Reply;
-use crate::control::beside::Beside;
+use crate::control::pending_requests::PendingRequests;
 use crate::state::agent::AgentHandle;
 
 /// How long the API keeps a prefix, in milliseconds.
@@ -31,7 +31,7 @@ struct Switch {
 /// Answers `set_model`: at once where no hook has a say, otherwise beside the turn.
 pub(super) async fn set(
     agent: &Arc<AgentHandle>,
-    beside: &mut Beside,
+    beside: &mut PendingRequests,
     id: String,
     body: SetModelRequest,
 ) -> Option<Reply> {

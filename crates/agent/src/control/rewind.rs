@@ -6,7 +6,7 @@ use lathe_protocol::control::{RewindFilesRequest, RewindFilesResponse};
 use serde_json::json;
 
 use super::Reply;
-use crate::record::checkpoints::{DryRun, Moment, NoRewind};
+use crate::record::checkpoints::{CheckpointMoment, DryRun, NoRewind};
 use crate::state::agent::AgentHandle;
 
 /// Goes back, or says what that would change. A dry run never fails: it says that it cannot be done.
@@ -17,7 +17,8 @@ pub(super) async fn files(agent: &Arc<AgentHandle>, body: &RewindFilesRequest) -
         Some(checkpoints) => {
             let prompt = body.user_message_id.clone();
             // Files of up to 32 MB are read and written.
-            let work = move || checkpoints.rewind(&prompt, dry, Moment { session: &session, now: &now });
+            let work =
+                move || checkpoints.rewind(&prompt, dry, CheckpointMoment { session: &session, now: &now });
             let broke_off = |error: tokio::task::JoinError| Err(NoRewind::AllFailed(error.to_string()));
             tokio::task::spawn_blocking(work).await.unwrap_or_else(broke_off)
         }

@@ -11,12 +11,12 @@ use lathe_protocol::hooks::{
 use tokio_util::sync::CancellationToken;
 
 use crate::state::agent::{Agent, AgentHandle};
-use crate::state::config::Setup;
+use crate::state::config::SetupTrigger;
 use crate::state::services::SessionServices;
 
 /// What hooks want a conversation to begin with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Opening {
+pub struct ConversationOpening {
     /// Notes in front of the first prompt.
     pub notes: Vec<String>,
     /// Words of the user in front of the first prompt.
@@ -28,9 +28,9 @@ impl Agent {
     pub(crate) async fn begin(
         &mut self,
         source: &str,
-        setup: Option<Setup>,
+        setup: Option<SetupTrigger>,
         cancel: &CancellationToken,
-    ) -> Opening {
+    ) -> ConversationOpening {
         let mut notes = Vec::new();
         if let Some(setup) = setup {
             let input = SetupInput { trigger: setup.trigger().to_owned(), ..SetupInput::default() };
@@ -42,7 +42,7 @@ impl Agent {
         notes.append(&mut opening.notes);
         // What is there now is what later looks are compared with.
         self.handle.look_at_files(cancel).await;
-        Opening { notes, ..opening }
+        ConversationOpening { notes, ..opening }
     }
 
     /// CwdChanged, if the shell stands elsewhere than hooks last heard.
@@ -67,7 +67,7 @@ impl AgentHandle {
         self: &Arc<Self>,
         source: &str,
         cancel: &CancellationToken,
-    ) -> Opening {
+    ) -> ConversationOpening {
         let input = SessionStartInput {
             source: source.to_owned(),
             model: Some(self.choice().id.clone()),
@@ -76,7 +76,7 @@ impl AgentHandle {
         };
         let outcome = self.fire(HookEventInput::SessionStart(input), None, cancel).await;
         self.session.take_title(outcome.session_start.session_title.as_deref()).await;
-        Opening {
+        ConversationOpening {
             notes: outcome.contexts.iter().map(ContextText::line).collect(),
             first_words: outcome.session_start.initial_user_message,
         }

@@ -8,16 +8,16 @@ use futures_util::future::BoxFuture;
 use lathe_hooks::{CallbackCall, CallbackError, Callbacks, HookEngine, HttpPoster, RuleMatcher, Services};
 use lathe_models::web::WebClient;
 use lathe_permissions::{
-    Decision, DescribedCall, Engine, EngineConfig, PermissionQuestion, PermissionScope,
+    Decision, DescribedCall, EngineConfig, PermissionEngine, PermissionQuestion, PermissionScope,
     PermissionScopeConfig, RuleSource,
 };
 use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use lathe_protocol::{HookCallbackRequest, PermissionBehavior};
 use serde_json::Value;
 
-use crate::hooks::judge::Judge;
-use crate::state::ask::AskError;
+use crate::hooks::prompt_model::PromptHookModel;
 use crate::state::config::{AgentConfig, HooksConfig};
+use crate::state::host_questions::AskError;
 use crate::state::process::ProcessServices;
 use crate::state::services::IfRules;
 use crate::state::services::SessionServices;
@@ -38,7 +38,7 @@ pub fn hook_engine(
         limit: process.limits.hooks.clone(),
         new_id: Arc::new(move || ids.uuid()),
         callbacks: Some(Arc::new(HostCallbacks(session.clone()))),
-        prompter: Some(Arc::new(Judge(session.clone()))),
+        prompter: Some(Arc::new(PromptHookModel(session.clone()))),
         http: Some(Arc::new(WebHooks(hooks.web))),
     };
     let engine = HookEngine::new(services, hooks.options);
@@ -100,7 +100,7 @@ pub struct CallRules<'a> {
 impl RuleMatcher for CallRules<'_> {
     fn matches(&self, rule: &str, tool_name: &str, tool_input: &Value) -> Option<bool> {
         let root = &self.rules.root;
-        let mut engine = Engine::new(EngineConfig {
+        let mut engine = PermissionEngine::new(EngineConfig {
             root: Some(root.clone()),
             home: self.rules.home.clone(),
             ..EngineConfig::default()

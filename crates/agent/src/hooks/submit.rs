@@ -8,24 +8,24 @@ use lathe_protocol::InboundUser;
 use lathe_protocol::hooks::{HookEventInput, UserPromptSubmitInput};
 use tokio_util::sync::CancellationToken;
 
-use crate::record::journal::Words;
+use crate::record::journal::PromptWords;
 use crate::state::agent::AgentHandle;
-use crate::state::refused_prompt::{Refusal, RefusalKind};
+use crate::state::refused_prompt::{RefusalKind, RefusedPrompt};
 
 /// What became of a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Submitted {
+pub(crate) enum SubmittedPrompt {
     /// It goes to the model, with these notes behind it.
-    Accepted { contexts: Vec<String>, words: Words },
+    Accepted { contexts: Vec<String>, words: PromptWords },
     /// It does not.
-    Refused(Refusal),
+    Refused(RefusedPrompt),
     /// Somebody broke its hooks off before they had agreed: it does not either, and is forgotten.
-    BrokenOff,
+    Cancelled,
 }
 
-impl Submitted {
+impl SubmittedPrompt {
     /// A prompt that no hook has anything to say about.
-    pub const UNTOUCHED: Self = Self::Accepted { contexts: Vec::new(), words: Words::Shown };
+    pub const UNTOUCHED: Self = Self::Accepted { contexts: Vec::new(), words: PromptWords::Shown };
 }
 
 impl AgentHandle {
@@ -34,10 +34,10 @@ impl AgentHandle {
         self: &Arc<Self>,
         prompt: &InboundUser,
         cancel: &CancellationToken,
-    ) -> Submitted {
+    ) -> SubmittedPrompt {
         // What a hook said to wake the model is not the user's, and must not wake it again.
         if prompt.is_synthetic == Some(true) {
-            return Submitted::UNTOUCHED;
+            return SubmittedPrompt::UNTOUCHED;
         }
         let input = UserPromptSubmitInput {
             prompt: prompt.message.content.text(),
@@ -50,20 +50,23 @@ impl AgentHandle {
     }
 }
 
-fn read(outcome: &Outcome) -> Submitted {
+fn read(outcome: &Outcome) -> SubmittedPrompt {
     if let Some(block) = outcome.block() {
         let text = format!("A hook refused this prompt: {}", block.reason);
         let (reason, kind) = (block.reason.clone(), RefusalKind::Blocked);
-        return Submitted::Refused(Refusal { text, reason, kind });
+        return SubmittedPrompt::Refused(RefusedPrompt { text, reason, kind });
     }
     if let Some(stop) = &outcome.stop {
         let reason = stop.reason.clone().unwrap_or_default();
         let why = if reason.is_empty() { "no reason was given" } else { &reason };
         let text = format!("A hook stopped this prompt: {why}");
-        return Submitted::Refused(Refusal { text, reason, kind: RefusalKind::Stopped });
+        return SubmittedPrompt::Refused(RefusedPrompt { text, reason, kind: RefusalKind::Stopped });
     }
     let contexts: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
     // Without a note there would be nothing left to ask.
     let is_hidden = outcome.prompt.suppress_original && !contexts.is_empty();
-    Submitted::Accepted { contexts, words: if is_hidden { Words::Hidden } else { Words::Shown } }
+    SubmittedPrompt::Accepted {
+        contexts,
+        words: if is_hidden { PromptWords::Hidden } else { PromptWords::Shown },
+    }
 }

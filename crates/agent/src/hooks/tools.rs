@@ -14,20 +14,20 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::hooks::AboutCall;
-use crate::record::bound::Bounds;
-use crate::record::tool_call::{Answered, DescribedInput, ToolCall};
+use crate::record::bound::ResultBounds;
+use crate::record::tool_call::{DescribedInput, ToolCall, ToolCallResult};
 use crate::state::agent::AgentHandle;
 
 /// What hooks add to the answer of a call, whatever becomes of it.
 #[derive(Debug, Clone, Default)]
-pub struct Said {
+pub struct HookNotes {
     /// Notes for the model.
     pub notes: Vec<String>,
     /// Whether the turn is to end once the call is answered.
     pub stops: bool,
 }
 
-impl Said {
+impl HookNotes {
     /// What hooks said, and why the turn ends if it does.
     async fn of(agent: &AgentHandle, outcome: &Outcome) -> Self {
         if let Some(stop) = &outcome.stop {
@@ -40,7 +40,7 @@ impl Said {
     }
 
     /// The answer with what was said before the call in front of what was said after it.
-    pub fn added_to(self, mut answered: Answered) -> Answered {
+    pub fn added_to(self, mut answered: ToolCallResult) -> ToolCallResult {
         let after = std::mem::replace(&mut answered.notes, self.notes);
         answered.notes.extend(after);
         answered.stops |= self.stops;
@@ -49,17 +49,17 @@ impl Said {
 }
 
 /// A call after the hooks that come first.
-pub struct Before {
+pub struct PreToolUseOutcome {
     /// The input that hooks want in the place of the one they were told of.
     pub updated_input: Option<Value>,
     /// What they say about permission.
     pub verdict: Option<PermissionVerdict>,
-    pub said: Said,
+    pub said: HookNotes,
 }
 
-impl Before {
+impl PreToolUseOutcome {
     /// Whether the call is to wait until the session goes on.
-    pub fn puts_off(&self) -> bool {
+    pub fn defers(&self) -> bool {
         self.verdict.as_ref().is_some_and(|verdict| verdict.behavior == HookPermissionDecision::Defer)
     }
 }
@@ -70,9 +70,9 @@ pub async fn before(
     call: &ToolCall,
     told: &DescribedInput,
     cancel: &CancellationToken,
-) -> Before {
+) -> PreToolUseOutcome {
     if !agent.session.listens(&HookEvent::PreToolUse) {
-        return Before { updated_input: None, verdict: None, said: Said::default() };
+        return PreToolUseOutcome { updated_input: None, verdict: None, said: HookNotes::default() };
     }
     let event = PreToolUseInput {
         tool_name: call.name.clone(),
@@ -82,18 +82,18 @@ pub async fn before(
     };
     let about = AboutCall { id: &call.id, description: &told.description };
     let outcome = agent.fire(HookEventInput::PreToolUse(event), Some(about), cancel).await;
-    let said = Said::of(agent, &outcome).await;
-    Before { updated_input: outcome.updated_input, verdict: outcome.permission, said }
+    let said = HookNotes::of(agent, &outcome).await;
+    PreToolUseOutcome { updated_input: outcome.updated_input, verdict: outcome.permission, said }
 }
 
 /// `PostToolUse` or `PostToolUseFailure`.
 pub async fn after(
     agent: &Arc<AgentHandle>,
-    mut answered: Answered,
-    bounds: &Bounds,
+    mut answered: ToolCallResult,
+    bounds: &ResultBounds,
     duration_ms: u64,
     cancel: &CancellationToken,
-) -> Answered {
+) -> ToolCallResult {
     let failed = answered.block.is_error();
     let heard = if failed { HookEvent::PostToolUseFailure } else { HookEvent::PostToolUse };
     if !agent.session.listens(&heard) {
@@ -122,7 +122,7 @@ pub async fn after(
     };
     let about = AboutCall { id: &call.id, description: &call.description };
     let outcome = agent.fire_unseen(event, Some(about), cancel).await;
-    let said = Said::of(agent, &outcome).await;
+    let said = HookNotes::of(agent, &outcome).await;
     answered.notices = outcome.notices();
     answered.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
     answered.notes.extend(said.notes);
@@ -141,17 +141,17 @@ pub async fn after_batch(
     agent: &Arc<AgentHandle>,
     tool_calls: Vec<BatchedCall>,
     cancel: &CancellationToken,
-) -> Said {
+) -> HookNotes {
     let event = PostToolBatchInput { tool_calls, ..PostToolBatchInput::default() };
     let outcome = agent.fire(HookEventInput::PostToolBatch(event), None, cancel).await;
-    let mut said = Said::of(agent, &outcome).await;
+    let mut said = HookNotes::of(agent, &outcome).await;
     said.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
     said.stops |= !outcome.blocks.is_empty();
     said
 }
 
 /// Whether an output may take the place of the tool's: it has to have the tool's shape.
-fn may_replace(answered: &Answered, change: &ToolOutputChange) -> bool {
+fn may_replace(answered: &ToolCallResult, change: &ToolOutputChange) -> bool {
     let for_this_tool = match change.kind {
         ToolOutputKind::AnyTool => true,
         ToolOutputKind::McpTool => {

@@ -19,7 +19,7 @@ pub struct FailedAttempts {
 
 /// What can be tried besides sending the same request again.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Alternatives {
+pub struct RetryAlternatives {
     /// Whether there is another model.
     pub fallback_model: bool,
     /// Whether the asker can take a response that comes whole.
@@ -45,7 +45,7 @@ impl FailedAttempts {
     pub fn add(
         &mut self,
         error: &ModelError,
-        alternatives: Alternatives,
+        alternatives: RetryAlternatives,
         process: &ProcessServices,
     ) -> AfterFailure {
         if let Some(trigger) = self.fallback_trigger(error.kind)

@@ -7,9 +7,9 @@ use futures_util::StreamExt;
 use lathe_models::{ModelError, ModelRequest};
 use lathe_protocol::{ContentBlock, Outbound};
 
-use crate::model::attempts::{AfterFailure, Alternatives, FailedAttempts};
+use crate::model::attempts::{AfterFailure, FailedAttempts, RetryAlternatives};
 use crate::model::cut_short;
-use crate::record::answer::Answer;
+use crate::record::response::ModelResponse;
 use crate::state::process::RetryWait;
 use crate::state::services::SessionServices;
 
@@ -28,7 +28,7 @@ impl SessionServices {
                 Ok(text) => return Ok(text),
                 Err(error) => error,
             };
-            match failed.add(&error, Alternatives::default(), &self.process) {
+            match failed.add(&error, RetryAlternatives::default(), &self.process) {
                 AfterFailure::Retry(wait) => {
                     if let Some(frame) = retry_frame(wait, &error) {
                         self.emit(frame).await;
@@ -44,7 +44,7 @@ impl SessionServices {
     }
 
     async fn ask_model_once(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
-        let mut paid = Paid { session: self, model: &request.model, answer: Answer::default() };
+        let mut paid = Paid { session: self, model: &request.model, answer: ModelResponse::default() };
         let mut stream = self.model.stream(request.clone()).await?;
         while let Some(event) = stream.events.next().await {
             drop(paid.answer.fold(&event?.event));
@@ -61,7 +61,7 @@ impl SessionServices {
 struct Paid<'a> {
     session: &'a SessionServices,
     model: &'a str,
-    answer: Answer,
+    answer: ModelResponse,
 }
 
 impl Drop for Paid<'_> {

@@ -5,7 +5,7 @@ use lathe_models::table::{Capabilities, MIN_THINKING_BUDGET, ThinkingStyle};
 use lathe_models::{CacheTtl, ModelRequest, Thinking};
 
 use crate::state::agent::Agent;
-use crate::state::config::ModelChoice;
+use crate::state::config::AgentModel;
 
 /// The next request of an agent, to this model.
 pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
@@ -31,7 +31,7 @@ pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
 }
 
 /// A request beside the conversation: no thinking, no tools, nothing cached. The asker fills in what it says.
-pub fn aside(choice: &ModelChoice, model_id: &str, purpose: &'static str) -> ModelRequest {
+pub fn side_request(choice: &AgentModel, model_id: &str, purpose: &'static str) -> ModelRequest {
     let model = catalog::capabilities(model_id);
     ModelRequest {
         model: model_id.to_owned(),

@@ -44,13 +44,13 @@ const ERROR_EXCERPT_CHARS: usize = 10_000;
 const NOTE_CHARS: usize = 1_000;
 
 /// The limits of one call's result, and where its files go.
-pub struct Bounds {
+pub struct ResultBounds {
     limits: ResultLimits,
     place: ResultFolder,
     cancel: CancellationToken,
 }
 
-impl Bounds {
+impl ResultBounds {
     /// Of a call that runs.
     pub fn of_call(tool: &dyn Tool, context: &ToolContext) -> Self {
         Self {

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 pub use rewind::{DryRun, NoRewind};
-use store::Store;
+use store::CheckpointStore;
 pub use store::share_copies;
 
 /// Prompts one can go back to.
@@ -47,7 +47,7 @@ pub struct CheckpointsConfig {
 }
 
 /// The checkpoints of one session.
-pub struct Checkpoints {
+pub struct FileCheckpoints {
     config: CheckpointsConfig,
     /// Written by prompts and by calls that change files; read by `rewind_files`.
     state: Mutex<State>,
@@ -89,7 +89,7 @@ struct State {
     snapshots: VecDeque<Snapshot>,
     /// What a file looked like when it was found to equal its newest copy.
     marks: BTreeMap<String, FileMark>,
-    store: Store,
+    store: CheckpointStore,
     /// Where names in records begin.
     root: PathBuf,
     troubles: Vec<String>,
@@ -97,18 +97,18 @@ struct State {
 
 /// A moment of a session.
 #[derive(Debug, Clone, Copy)]
-pub struct Moment<'a> {
+pub struct CheckpointMoment<'a> {
     pub session: &'a str,
     pub now: &'a str,
 }
 
-impl Checkpoints {
+impl FileCheckpoints {
     pub fn new(config: CheckpointsConfig) -> Self {
         Self { config, state: Mutex::default() }
     }
 
     /// A prompt begins: everything followed so far is looked at. Returns the record of it.
-    pub fn begin(&self, prompt: &str, at: Moment<'_>) -> SideRecord {
+    pub fn begin(&self, prompt: &str, at: CheckpointMoment<'_>) -> SideRecord {
         let mut state = self.state(at.session);
         let files = state.snapshots.back().map(|last| last.tracked_file_backups.clone()).unwrap_or_default();
         // It is in its place before anything is saved for it, so that no copy of it counts as needless when
@@ -134,7 +134,7 @@ impl Checkpoints {
     }
 
     /// A file is about to be changed: saves it, unless this prompt has it already. Returns the record.
-    pub fn before_change(&self, path: &Path, call: &str, at: Moment<'_>) -> Option<SideRecord> {
+    pub fn before_change(&self, path: &Path, call: &str, at: CheckpointMoment<'_>) -> Option<SideRecord> {
         let mut state = self.state(at.session);
         let name = self.name_of(path);
         let snapshot = state.snapshots.back()?;
@@ -190,7 +190,7 @@ impl Checkpoints {
                 state.store.remove_all();
             }
             *state = State { loaded: true, session: session.to_owned(), ..State::default() };
-            state.store = Store::open(self.config.dir.join(session));
+            state.store = CheckpointStore::open(self.config.dir.join(session));
             state.root.clone_from(&self.config.root);
             if let Some(path) = self.config.earlier.as_deref().filter(|_| first) {
                 state.load(path);

@@ -19,7 +19,7 @@ use crate::record::estimate::{block_tokens, raw_block_tokens};
 
 /// Everything said so far.
 #[derive(Default)]
-pub struct History {
+pub struct ConversationHistory {
     sealed: Vec<WireMessage>,
     /// What is known of each sealed message, in the same order.
     facts: Vec<MessageFacts>,
@@ -52,7 +52,7 @@ struct Measured {
 
 /// How large a conversation is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Size {
+pub struct ConversationSize {
     /// The messages alone, estimated.
     pub messages: u64,
     /// What the API counted when it last answered, system prompt and tools included.
@@ -63,7 +63,7 @@ pub struct Size {
 
 /// What stays of a conversation whose beginning was summarised.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tail {
+pub struct ConversationTail {
     /// Index of its first message; the number of messages if nothing stays.
     pub start: usize,
     /// The record it begins with.
@@ -81,7 +81,7 @@ pub struct TailBounds {
     pub prompt: u64,
 }
 
-impl History {
+impl ConversationHistory {
     /// The conversation of a session that goes on. Its last message stays open if the user's side spoke
     /// last, so that the next prompt joins it.
     pub fn restore(mut messages: Vec<HistoryMessage>) -> Self {
@@ -165,8 +165,8 @@ impl History {
     }
 
     /// How large it is now.
-    pub fn size(&self) -> Size {
-        Size {
+    pub fn size(&self) -> ConversationSize {
+        ConversationSize {
             messages: self.tokens,
             measured: self.measured.map(|measured| measured.tokens),
             added: self.measured.map_or(0, |measured| self.tokens.saturating_sub(measured.estimate)),
@@ -181,10 +181,10 @@ impl History {
     /// The longest end of the conversation that fits into the bounds and can stand behind a summary: it
     /// begins with an answer, so every call in it keeps its result and every result its call, or it is the
     /// prompt that waits for its answer. A call that waits for its result always stays.
-    pub fn tail(&mut self, bounds: TailBounds) -> Tail {
+    pub fn tail(&mut self, bounds: TailBounds) -> ConversationTail {
         self.seal();
         let count = self.sealed.len();
-        let mut tail = Tail { start: count, record: None, ends_with_prompt: false };
+        let mut tail = ConversationTail { start: count, record: None, ends_with_prompt: false };
         let mut tokens = 0;
         for at in (0..count).rev() {
             let facts = &self.facts[at];
@@ -196,7 +196,7 @@ impl History {
             };
             if can_begin && facts.record.is_some() {
                 let ends_with_prompt = tail.ends_with_prompt || self.sealed[at].role() == Role::User;
-                tail = Tail { start: at, record: facts.record.clone(), ends_with_prompt };
+                tail = ConversationTail { start: at, record: facts.record.clone(), ends_with_prompt };
             }
             if tokens > bounds.tokens {
                 break;
@@ -206,13 +206,13 @@ impl History {
     }
 
     /// Estimate of a tail.
-    pub fn tokens_from(&self, tail: &Tail) -> u64 {
+    pub fn tokens_from(&self, tail: &ConversationTail) -> u64 {
         self.facts.iter().skip(tail.start).map(|facts| facts.tokens).sum()
     }
 
     /// Puts `head` in the place of everything before the tail. What stays keeps its bytes, but for a prompt
     /// right behind the head, which becomes one message with it.
-    pub fn compact(&mut self, head: Vec<ContentBlock>, tail: &Tail) {
+    pub fn compact(&mut self, head: Vec<ContentBlock>, tail: &ConversationTail) {
         let mut kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
         let mut kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
         *self = Self::default();
@@ -320,13 +320,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn texts(history: &mut History) -> Vec<String> {
+    fn texts(history: &mut ConversationHistory) -> Vec<String> {
         history.messages().iter().map(|m| String::from_utf8_lossy(m.bytes()).into_owned()).collect()
     }
 
     #[test]
     fn user_blocks_collect_until_an_answer_seals_them() {
-        let mut history = History::default();
+        let mut history = ConversationHistory::default();
         history.add_user_text("one");
         history.add_user_text("two");
         history.add_assistant(vec![ContentBlock::text("three")]);
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_the_api_would_refuse_is_left_out() {
-        let mut history = History::default();
+        let mut history = ConversationHistory::default();
         history.add_user_text("one");
         history.add_assistant(vec![ContentBlock::text(" ")]);
         history.add_user([json!("no object").into(), ContentBlock::text("two")]);
@@ -353,7 +353,7 @@ mod tests {
         let thinking: ContentBlock = json!({"type": "thinking", "thinking": "hm", "signature": "s"}).into();
         let hidden: ContentBlock = json!({"type": "redacted_thinking", "data": "x"}).into();
         let blank = ContentBlock::text("");
-        let mut history = History::default();
+        let mut history = ConversationHistory::default();
         history.add_user_text("one");
         history.add_assistant(vec![thinking.clone(), hidden.clone(), blank]);
         history.add_user_text("two");
@@ -372,8 +372,8 @@ mod tests {
     }
 
     /// A conversation of a prompt and three calls.
-    fn worked() -> History {
-        let mut history = History::default();
+    fn worked() -> ConversationHistory {
+        let mut history = ConversationHistory::default();
         history.add_user_text("do it");
         for id in ["t1", "t2", "t3"] {
             history.add_assistant(vec![call(id)]);
@@ -440,7 +440,7 @@ mod tests {
             json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}})
                 .into();
         let text = "z".repeat(4000);
-        let ask = |history: &mut History| {
+        let ask = |history: &mut ConversationHistory| {
             history.add_user([image.clone(), ContentBlock::text(text.as_str())]);
             history.note_prompt("r-p".to_owned());
         };
@@ -508,7 +508,8 @@ mod tests {
         let block = ContentBlock::text("z".repeat(40_000));
         let role = Role::User;
         let blocks = vec![serde_json::value::to_raw_value(&block).unwrap()];
-        let mut history = History::restore(vec![HistoryMessage { role, blocks, uuids: Vec::new() }]);
+        let mut history =
+            ConversationHistory::restore(vec![HistoryMessage { role, blocks, uuids: Vec::new() }]);
         assert!(history.size().messages > 5000, "{:?}", history.size());
         history.shorten_unanswered(5000, 10);
         assert!(history.size().messages < 100, "{:?}", history.size());
@@ -516,7 +517,7 @@ mod tests {
 
     #[test]
     fn sealed_messages_keep_their_bytes() {
-        let mut history = History::default();
+        let mut history = ConversationHistory::default();
         history.add_user_text("one");
         let before = history.messages()[0].bytes().as_ptr();
         history.add_assistant(vec![ContentBlock::text("a")]);

@@ -1,7 +1,7 @@
 //! Writes the session down: every frame that belongs to the conversation becomes a record before it is
 //! shown, with the same id. A session that cannot be written goes on; the trouble is reported once.
 //!
-//! [`SessionFiles`] are the session's and know the disk and the host's mirror; a [`Journal`] is one agent's
+//! [`SessionFiles`] are the session's and know the disk and the host's mirror; a [`AgentJournal`] is one agent's
 //! and knows which record follows which.
 
 use std::collections::VecDeque;
@@ -19,13 +19,13 @@ mod files;
 mod marks;
 
 pub use files::{SessionFile, SessionFiles};
-pub use marks::{Boundary, CommandRecord};
+pub use marks::{CommandRecord, CompactBoundaryRecord};
 
 /// Records that are remembered: more than a compaction keeps.
 const MAX_RECENT: usize = 4096;
 
 /// Where in the conversation of one agent the next record belongs. Borrowed by the agent's turn alone.
-pub struct Journal {
+pub struct AgentJournal {
     /// Where records go.
     files: Arc<SessionFiles>,
     file: SessionFile,
@@ -48,7 +48,7 @@ pub struct Journal {
 
 /// What a prompt starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Starts {
+pub enum PromptStarts {
     /// A turn of its own.
     Turn,
     /// Nothing: it joins the turn under way.
@@ -57,7 +57,7 @@ pub enum Starts {
 
 /// Whether the model reads what the user wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Words {
+pub enum PromptWords {
     Shown,
     /// Notes of hooks stand for it, also after a resume; people still find it in the file.
     Hidden,
@@ -67,8 +67,8 @@ pub enum Words {
 #[derive(Debug, Clone, Copy)]
 pub struct PromptRecord<'a> {
     pub prompt: &'a InboundUser,
-    pub starts: Starts,
-    pub words: Words,
+    pub starts: PromptStarts,
+    pub words: PromptWords,
     /// The record's id.
     pub uuid: &'a str,
     pub now: &'a str,
@@ -77,7 +77,7 @@ pub struct PromptRecord<'a> {
 }
 
 /// What the session has used, as the file keeps it.
-pub struct Spent {
+pub struct SpentTotals {
     pub cost_usd: f64,
     pub api_ms: u64,
     pub tool_ms: u64,
@@ -89,7 +89,7 @@ pub struct Spent {
     pub model_usage: std::collections::BTreeMap<String, ModelUsage>,
 }
 
-impl Journal {
+impl AgentJournal {
     /// A journal that writes to `writer`.
     pub fn new(writer: TranscriptWriter, envelope: Envelope) -> Self {
         Self::of_file(Arc::new(SessionFiles::new(Some(writer))), SessionFile::Main, envelope)
@@ -146,7 +146,7 @@ impl Journal {
         let text = prompt.message.content.text();
         self.last_prompt = first_chars(&text, 1000).to_owned();
         let mut body = UserBody::prompt(&prompt.message);
-        if starts == Starts::Turn {
+        if starts == PromptStarts::Turn {
             self.prompt_id = uuid.to_owned();
             self.turn_index += 1;
             body.turn_position = Some(TurnPosition { prompt_index: 0, turn_index: self.turn_index });
@@ -156,7 +156,7 @@ impl Journal {
         body.prompt_source = Some("sdk");
         body.turn_origin = Some("sdk");
         body.origin = prompt.origin.as_ref();
-        body.is_visible_in_transcript_only = words == Words::Hidden;
+        body.is_visible_in_transcript_only = words == PromptWords::Hidden;
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
         let line = self.envelope.line(link, &body);
         self.append(line);
@@ -226,7 +226,7 @@ impl Journal {
     }
 
     /// The turn is over: what listings and a later run need to know.
-    pub fn end_of_turn(&mut self, spent: Spent) {
+    pub fn end_of_turn(&mut self, spent: SpentTotals) {
         if !self.files.are_kept() {
             return;
         }

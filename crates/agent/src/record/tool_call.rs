@@ -24,7 +24,7 @@ pub struct ToolCall {
 
 impl ToolCall {
     /// A call that an earlier run of the session left to this one.
-    pub fn put_off_earlier(call: DeferredCall) -> Self {
+    pub fn from_earlier_run(call: DeferredCall) -> Self {
         Self {
             id: call.tool_use_id,
             name: call.name,
@@ -44,7 +44,7 @@ pub struct DescribedInput {
 
 /// What became of a call: always exactly one per call.
 #[derive(Debug)]
-pub struct Answered {
+pub struct ToolCallResult {
     pub call: ToolCall,
     /// The `tool_result` block for the model and the host.
     pub block: ToolResult,
@@ -65,7 +65,7 @@ pub struct Answered {
 /// How a call ended.
 #[derive(Debug)]
 pub enum CallEnd {
-    Answered(Box<Answered>),
+    Answered(Box<ToolCallResult>),
     /// A hook put it off; it has no answer.
     Deferred(Box<ToolCall>),
 }

@@ -8,11 +8,11 @@ use lathe_tools::ChangedLines;
 use lathe_transcript::record::CostState;
 use serde_json::Value;
 
-use crate::record::journal::Spent;
+use crate::record::journal::SpentTotals;
 
 /// Running sums of one session.
 #[derive(Default)]
-pub struct Totals {
+pub struct SessionTotals {
     models: Vec<(String, Sum)>,
     /// Models of the turn under way, for `model_usage_since_last_result`.
     since_result: Vec<(String, Sum)>,
@@ -55,7 +55,7 @@ struct Sum {
     basis: Option<CostBasis>,
 }
 
-impl Totals {
+impl SessionTotals {
     /// Adds one answer.
     pub fn add(&mut self, model: &str, usage: &Usage) {
         let priced = prices::price(usage, model);
@@ -147,8 +147,8 @@ impl Totals {
     }
 
     /// What the file keeps of all this; the run began at `started_ms`.
-    pub fn spent(&self, started_ms: u64, now_ms: u64) -> Spent {
-        Spent {
+    pub fn spent(&self, started_ms: u64, now_ms: u64) -> SpentTotals {
+        SpentTotals {
             cost_usd: self.cost_usd(),
             api_ms: self.work.api_ms,
             tool_ms: self.work.tool_ms,

@@ -9,10 +9,10 @@ use lathe_protocol::text::shorten;
 use lathe_protocol::{BlockView, Inbound, InboundUser, MessageContent};
 
 use crate::control;
-use crate::control::beside::Beside;
+use crate::control::pending_requests::PendingRequests;
 use crate::state::agent::AgentHandle;
-use crate::state::ask::Settled;
-use crate::state::queue::{Admitted, Priority, Seen};
+use crate::state::host_questions::SettledQuestion;
+use crate::state::queue::{PromptPriority, QueueAdmission, SeenBefore};
 use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
@@ -22,7 +22,7 @@ const SHOWN_CHARS: usize = 200;
 /// Takes in a line that arrived between turns or during one.
 pub(crate) async fn take(
     agent: &Arc<AgentHandle>,
-    beside: &mut Beside,
+    beside: &mut PendingRequests,
     line: Inbound,
     turn: Option<&TurnHandle>,
 ) {
@@ -43,8 +43,8 @@ pub(crate) async fn take(
 /// that was never asked is said back.
 async fn settle(agent: &AgentHandle, response: ControlResponse) {
     match agent.session.questions.settle(response) {
-        Settled::Answered | Settled::Late => {}
-        Settled::NobodyAsked { id } => {
+        SettledQuestion::Answered | SettledQuestion::Late => {}
+        SettledQuestion::NobodyAsked { id } => {
             let text = format!("an answer to request {id:?} came, and there was no such request");
             agent.session.trouble("unexpected_control_response", &text).await;
         }
@@ -88,20 +88,20 @@ async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnH
         let text = format!("results of calls that this session did not make are left out: {dropped}");
         agent.session.trouble("unknown_tool_result", &text).await;
     }
-    let (uuid, priority) = (prompt.uuid.clone(), Priority::of(&prompt));
+    let (uuid, priority) = (prompt.uuid.clone(), PromptPriority::of(&prompt));
     let copy = prompt.clone();
     let admitted = agent.session.queue().admit(prompt);
     match admitted {
-        Admitted::Duplicate(seen) => {
+        QueueAdmission::Duplicate(seen) => {
             agent.session.replay(&copy).await;
-            if seen == Seen::EarlierRun {
+            if seen == SeenBefore::EarlierRun {
                 // Nothing of this run will ever tell how it ended: it has.
                 agent.session.emit_lifecycle(uuid.as_deref(), PromptState::Completed).await;
             }
         }
-        Admitted::Queued => {
+        QueueAdmission::Queued => {
             agent.session.emit_lifecycle(uuid.as_deref(), PromptState::Queued).await;
-            if let (Priority::Now, Some(turn)) = (priority, turn) {
+            if let (PromptPriority::Now, Some(turn)) = (priority, turn) {
                 turn.preempt.cancel();
             }
         }

@@ -1,40 +1,40 @@
 //! What happens to a prompt before its turn runs: it is announced, hooks look at it, the host gets the init frame, and
-//! the prompt is put where the model and later readers find it. What the turn will do comes out as a [`Work`].
+//! the prompt is put where the model and later readers find it. What the turn will do comes out as a [`TurnKind`].
 
 use lathe_protocol::{ContentBlock, HookEvent, InboundUser, Outbound};
 
-use super::work::Work;
+use super::turn_kind::TurnKind;
 use super::{Due, SessionLoop};
 use crate::call::planning;
-use crate::hooks::submit::Submitted;
-use crate::record::journal::{Starts, Words};
+use crate::hooks::submit::SubmittedPrompt;
+use crate::record::journal::{PromptStarts, PromptWords};
 use crate::state::agent::Agent;
-use crate::state::dispatch::{Dispatch, dispatch};
+use crate::state::dispatch::{PromptDispatch, dispatch};
 use crate::state::wire_names::{PromptState, SessionState};
 use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
 use crate::turn::outcome::TurnHandle;
 
 impl SessionLoop {
     /// Opens the turn of a prompt, or of a call that was put off and has none.
-    pub(super) async fn open(
+    pub(super) async fn open_turn(
         &mut self,
         agent: &mut Agent,
         due: Due,
         handle: &TurnHandle,
-    ) -> (InboundUser, Work) {
+    ) -> (InboundUser, TurnKind) {
         agent.deferral.turn_began();
         self.session.emit_state(SessionState::Running).await;
         let prompt = match due {
             Due::DeferredCall => {
                 let command = self.main.frames.uuid();
                 self.session.emit_lifecycle(Some(&command), PromptState::Started).await;
-                return (InboundUser::default(), Work::TakeUp { command });
+                return (InboundUser::default(), TurnKind::ResumeDeferredCall { command });
             }
             Due::Prompt(prompt) => *prompt,
         };
         self.session.emit_lifecycle(prompt.uuid.as_deref(), PromptState::Started).await;
         if self.asks_nothing(&prompt) {
-            let work = self.open_blank(agent, &prompt).await;
+            let work = self.open_empty_prompt(agent, &prompt).await;
             return (prompt, work);
         }
         agent.announce_prompt(&prompt);
@@ -42,8 +42,8 @@ impl SessionLoop {
             agent.history.add_user_text(&preamble);
         }
         let work = match dispatch(&self.main, &prompt) {
-            Dispatch::Command(call) => Work::Command(call),
-            Dispatch::Prompt { note } => self.take_prompt(agent, &prompt, note, handle).await,
+            PromptDispatch::Command(call) => TurnKind::Command(call),
+            PromptDispatch::Prompt { note } => self.submit_prompt(agent, &prompt, note, handle).await,
         };
         (prompt, work)
     }
@@ -57,25 +57,25 @@ impl SessionLoop {
     /// Opens the turn of a prompt without a word. Hosts send one to get a session that they can ask for something
     /// else, to rewind files for instance. The API refuses empty messages, so nobody is asked and nothing is written
     /// down; only a call that was put off is taken up.
-    async fn open_blank(&mut self, agent: &Agent, prompt: &InboundUser) -> Work {
+    async fn open_empty_prompt(&mut self, agent: &Agent, prompt: &InboundUser) -> TurnKind {
         let init = init_frame(&self.main, prompt.uuid.as_deref());
         self.session.emit(Outbound::system(init)).await;
         let uuid = prompt.uuid.clone().unwrap_or_else(|| self.main.frames.uuid());
         self.session.replay(&InboundUser { uuid: Some(uuid), ..prompt.clone() }).await;
         match agent.deferral.call() {
-            Some(_) => Work::Answer,
-            None => Work::Nothing { text: String::new() },
+            Some(_) => TurnKind::Prompt,
+            None => TurnKind::NoModelCall { text: String::new() },
         }
     }
 
     /// Takes a prompt for the model in, as far as the hooks let it.
-    async fn take_prompt(
+    async fn submit_prompt(
         &mut self,
         agent: &mut Agent,
         prompt: &InboundUser,
         note: Option<String>,
         handle: &TurnHandle,
-    ) -> Work {
+    ) -> TurnKind {
         let main = self.main.clone();
         let before = async {
             let notes = main.catch_up(&handle.cancel).await;
@@ -83,28 +83,28 @@ impl SessionLoop {
         };
         let (notes, mut submitted) = self.while_listening(before, Some(handle), Some(&handle.cancel)).await;
         if handle.cancel.is_cancelled() && self.session.listens(&HookEvent::UserPromptSubmit) {
-            submitted = Submitted::BrokenOff;
+            submitted = SubmittedPrompt::Cancelled;
         }
-        if let (Submitted::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
+        if let (SubmittedPrompt::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
             contexts.push(note);
         }
-        self.open_turn(agent, prompt, &submitted, &notes).await;
+        self.record_prompt(agent, prompt, &submitted, &notes).await;
         match submitted {
-            Submitted::Refused(refusal) => Work::Nothing { text: refusal.text },
-            Submitted::BrokenOff => Work::BrokenOff,
-            Submitted::Accepted { .. } if prompt.should_query == Some(false) => {
-                Work::Nothing { text: String::new() }
+            SubmittedPrompt::Refused(refusal) => TurnKind::NoModelCall { text: refusal.text },
+            SubmittedPrompt::Cancelled => TurnKind::Cancelled,
+            SubmittedPrompt::Accepted { .. } if prompt.should_query == Some(false) => {
+                TurnKind::NoModelCall { text: String::new() }
             }
-            Submitted::Accepted { .. } => Work::Answer,
+            SubmittedPrompt::Accepted { .. } => TurnKind::Prompt,
         }
     }
 
     /// Shows the init frame and puts the prompt where the model and later readers find it.
-    async fn open_turn(
+    async fn record_prompt(
         &mut self,
         agent: &mut Agent,
         prompt: &InboundUser,
-        submitted: &Submitted,
+        submitted: &SubmittedPrompt,
         notes: &[String],
     ) {
         let init = init_frame(&self.main, prompt.uuid.as_deref());
@@ -117,25 +117,25 @@ impl SessionLoop {
         }
         agent.history.add_notes(notes);
         match submitted {
-            Submitted::Accepted { contexts, words } => {
-                if *words == Words::Shown {
+            SubmittedPrompt::Accepted { contexts, words } => {
+                if *words == PromptWords::Shown {
                     agent.history.add_user(prompt_blocks(&prompt.message.content));
                 }
                 agent.history.add_notes(contexts);
                 agent.history.add_notes(planning::note(&self.main).as_slice());
-                let record = agent.write_prompt(prompt, Starts::Turn, *words).await;
+                let record = agent.write_prompt(prompt, PromptStarts::Turn, *words).await;
                 agent.history.note_prompt(record);
                 agent.write_notes(notes);
                 agent.write_notes(contexts);
             }
-            Submitted::Refused(refusal) => {
+            SubmittedPrompt::Refused(refusal) => {
                 if refusal.kind.keeps_prompt() {
                     agent.history.add_user(prompt_blocks(&prompt.message.content));
-                    agent.write_prompt(prompt, Starts::Turn, Words::Shown).await;
+                    agent.write_prompt(prompt, PromptStarts::Turn, PromptWords::Shown).await;
                 }
                 self.session.emit(self.main.frames.prompt_refused(refusal)).await;
             }
-            Submitted::BrokenOff => {}
+            SubmittedPrompt::Cancelled => {}
         }
         self.report_troubles().await;
     }

@@ -16,13 +16,13 @@ use lathe_protocol::PermissionMode;
 use lathe_settings::memory::{Memory, MemoryFile};
 use lathe_tools::{AgentPlace, PlaceHolder, Tool, ToolSet, Workspace};
 
-use crate::record::history::{History, Size};
-use crate::record::journal::Journal;
-use crate::state::compact_policy::{CompactChoice, Compaction};
-use crate::state::config::{AgentConfig, ModelChoice, TurnLimits};
-use crate::state::deferral::Deferral;
-use crate::state::frames::Frames;
-use crate::state::instructions::Instructions;
+use crate::record::history::{ConversationHistory, ConversationSize};
+use crate::record::journal::AgentJournal;
+use crate::state::compact_policy::{CompactChoice, CompactionState};
+use crate::state::config::{AgentConfig, AgentModel, TurnLimits};
+use crate::state::deferral::DeferredCallState;
+use crate::state::frames::FrameBuilder;
+use crate::state::instructions::MemoryInstructions;
 use crate::state::prompt::SystemPrompt;
 use crate::state::services::{SessionServices, lock};
 
@@ -30,15 +30,15 @@ use crate::state::services::{SessionServices, lock};
 pub struct Agent {
     pub handle: Arc<AgentHandle>,
     /// The conversation as the model gets it.
-    pub history: History,
+    pub history: ConversationHistory,
     /// Its place in the files of the session.
-    pub journal: Journal,
+    pub journal: AgentJournal,
     /// How its conversation was kept small so far.
-    pub compaction: Compaction,
+    pub compaction: CompactionState,
     /// Memory files, and what of them may still become due.
-    pub(crate) instructions: Instructions,
+    pub(crate) instructions: MemoryInstructions,
     /// The call that a hook deferred.
-    pub(crate) deferral: Deferral,
+    pub(crate) deferral: DeferredCallState,
     /// When its turns have to stop.
     pub limits: TurnLimits,
     /// Where the shell stood when hooks last heard of it.
@@ -87,7 +87,7 @@ pub struct AgentHandle {
     pub session: Arc<SessionServices>,
     pub identity: AgentIdentity,
     /// Makes the frames that say which agent they come from.
-    pub frames: Frames,
+    pub frames: FrameBuilder,
     pub workspace: Arc<Workspace>,
     cell: Arc<AgentCell>,
 }
@@ -103,7 +103,7 @@ pub struct AgentCell {
 pub struct AgentView {
     pub tools: Arc<ToolSet>,
     /// Which model answers, and how it is asked.
-    pub choice: Arc<ModelChoice>,
+    pub choice: Arc<AgentModel>,
     pub system: Arc<SystemPrompt>,
     /// Where it stands, and what it has seen there.
     pub place: Arc<AgentPlace>,
@@ -129,7 +129,7 @@ pub struct ConversationProgress {
     /// The messages after the last turn; none while a turn goes on from there.
     pub settled: Option<Arc<[WireMessage]>>,
     /// How large the conversation was when it last changed.
-    pub size: Size,
+    pub size: ConversationSize,
 }
 
 impl AgentView {
@@ -216,12 +216,12 @@ impl AgentHandle {
     }
 
     /// The model choice, which a host may change between two requests.
-    pub fn choice(&self) -> Arc<ModelChoice> {
+    pub fn choice(&self) -> Arc<AgentModel> {
         self.view().choice.clone()
     }
 
     /// Changes the model choice; it counts from the next request on.
-    pub fn change_choice(&self, change: impl FnOnce(&mut ModelChoice)) {
+    pub fn change_choice(&self, change: impl FnOnce(&mut AgentModel)) {
         self.change(|view| change(Arc::make_mut(&mut view.choice)));
     }
 
@@ -267,7 +267,7 @@ impl AgentHandle {
     }
 
     /// The conversation has this size now.
-    pub(crate) fn publish_size(&self, size: Size) {
+    pub(crate) fn publish_size(&self, size: ConversationSize) {
         self.change(|view| view.progress.size = size);
     }
 }
@@ -295,11 +295,11 @@ impl Agent {
         Self {
             cwd_told: handle.workspace.cwd(),
             handle: Arc::new(handle),
-            history: History::default(),
+            history: ConversationHistory::default(),
             journal: config.journal,
-            compaction: Compaction::default(),
-            deferral: Deferral::default(),
-            instructions: Instructions::new(config.memory),
+            compaction: CompactionState::default(),
+            deferral: DeferredCallState::default(),
+            instructions: MemoryInstructions::new(config.memory),
             limits: config.limits,
         }
     }
@@ -319,10 +319,10 @@ impl Agent {
         session.frames.set_session_id(session_id.to_owned());
         self.journal.begin_anew(session_id);
         session.totals().begin_anew();
-        self.compaction = Compaction::default();
-        self.deferral = Deferral::default();
+        self.compaction = CompactionState::default();
+        self.deferral = DeferredCallState::default();
         self.handle.workspace.forget_files();
-        self.history = History::default();
+        self.history = ConversationHistory::default();
         self.begin_instructions_anew();
         // Commands and hooks that run from now on belong to the new session.
         const NAME: &str = "CLAUDE_CODE_SESSION_ID";

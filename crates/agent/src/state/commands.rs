@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::BoxFuture;
 use lathe_protocol::control::SlashCommand;
 
-use crate::state::compact_policy::Switch;
+use crate::state::compact_policy::CompactSwitch;
 
 /// Whether prompts may be commands, and which commands there are.
 #[derive(Debug, Clone)]
@@ -78,14 +78,14 @@ pub(crate) struct RegisteredCommand {
 #[derive(Debug, Clone)]
 pub(crate) enum CommandKind {
     /// The session itself.
-    Builtin(Builtin),
+    Builtin(BuiltinCommand),
     /// The one who added it.
     Added(Arc<dyn CommandAction>),
 }
 
 /// The commands that the session answers itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Builtin {
+pub(crate) enum BuiltinCommand {
     Clear,
     Compact,
     Context,
@@ -98,14 +98,14 @@ pub(crate) enum Builtin {
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
-pub(crate) enum Found {
+pub(crate) enum FoundCommand {
     Command(Arc<RegisteredCommand>),
     TerminalOnly,
 }
 
 /// A built-in command as it is registered.
 struct BuiltinFacts {
-    builtin: Builtin,
+    builtin: BuiltinCommand,
     name: &'static str,
     aliases: &'static [&'static str],
     description: &'static str,
@@ -114,56 +114,56 @@ struct BuiltinFacts {
 
 const BUILTINS: &[BuiltinFacts] = &[
     BuiltinFacts {
-        builtin: Builtin::Autocompact,
+        builtin: BuiltinCommand::Autocompact,
         name: "autocompact",
         aliases: &[],
         description: "Choose at how many tokens a conversation is compacted by itself",
         argument_hint: "[auto|<tokens>]",
     },
     BuiltinFacts {
-        builtin: Builtin::Clear,
+        builtin: BuiltinCommand::Clear,
         name: "clear",
         aliases: &["reset", "new"],
         description: "Begin a new session without history; the old one can be resumed",
         argument_hint: "[name]",
     },
     BuiltinFacts {
-        builtin: Builtin::Compact,
+        builtin: BuiltinCommand::Compact,
         name: "compact",
         aliases: &[],
         description: "Replace the conversation by a summary to make room",
         argument_hint: "<optional custom summarization instructions>",
     },
     BuiltinFacts {
-        builtin: Builtin::Context,
+        builtin: BuiltinCommand::Context,
         name: "context",
         aliases: &[],
         description: "Show how full the model's window is",
         argument_hint: "",
     },
     BuiltinFacts {
-        builtin: Builtin::Effort,
+        builtin: BuiltinCommand::Effort,
         name: "effort",
         aliases: &[],
         description: "Show or set how much effort the model puts in",
         argument_hint: "<low|medium|high|xhigh|max|auto>",
     },
     BuiltinFacts {
-        builtin: Builtin::Model,
+        builtin: BuiltinCommand::Model,
         name: "model",
         aliases: &[],
         description: "Show or set the model",
         argument_hint: "<model>",
     },
     BuiltinFacts {
-        builtin: Builtin::Rename,
+        builtin: BuiltinCommand::Rename,
         name: "rename",
         aliases: &["name"],
         description: "Give the session a name",
         argument_hint: "[name]",
     },
     BuiltinFacts {
-        builtin: Builtin::Usage,
+        builtin: BuiltinCommand::Usage,
         name: "usage",
         aliases: &["cost", "stats"],
         description: "Show what the session has used and cost",
@@ -229,7 +229,7 @@ impl CommandRegistry {
     }
 
     /// The commands as hosts list them.
-    pub(crate) fn listing(&self, compact: Switch) -> Vec<SlashCommand> {
+    pub(crate) fn listing(&self, compact: CompactSwitch) -> Vec<SlashCommand> {
         self.lock()
             .values()
             .filter(|command| command.is_available(compact))
@@ -238,12 +238,12 @@ impl CommandRegistry {
     }
 
     /// The command with this name or alias.
-    pub(crate) fn find(&self, name: &str, compact: Switch) -> Option<Found> {
+    pub(crate) fn find(&self, name: &str, compact: CompactSwitch) -> Option<FoundCommand> {
         let is_meant =
             |command: &&Arc<RegisteredCommand>| command.answers_to(name) && command.is_available(compact);
         match self.lock().values().find(is_meant) {
-            Some(command) => Some(Found::Command(command.clone())),
-            None => TERMINAL_ONLY.contains(&name).then_some(Found::TerminalOnly),
+            Some(command) => Some(FoundCommand::Command(command.clone())),
+            None => TERMINAL_ONLY.contains(&name).then_some(FoundCommand::TerminalOnly),
         }
     }
 
@@ -270,8 +270,8 @@ impl RegisteredCommand {
     }
 
     /// Whether a session with this policy of compaction has it.
-    fn is_available(&self, compact: Switch) -> bool {
-        compact == Switch::On || !matches!(self.kind, CommandKind::Builtin(Builtin::Compact))
+    fn is_available(&self, compact: CompactSwitch) -> bool {
+        compact == CompactSwitch::On || !matches!(self.kind, CommandKind::Builtin(BuiltinCommand::Compact))
     }
 
     fn for_hosts(&self) -> SlashCommand {
@@ -304,9 +304,11 @@ mod tests {
         assert_eq!(names.len(), count);
         let registry = CommandRegistry::default();
         let find = |name: &str, compact| registry.find(name, compact);
-        assert!(matches!(find("cost", Switch::On), Some(Found::Command(found)) if found.name == "usage"));
-        assert!(matches!(find("help", Switch::On), Some(Found::TerminalOnly)));
-        assert!(find("nobody", Switch::On).is_none());
-        assert!(find("compact", Switch::Off).is_none());
+        assert!(
+            matches!(find("cost", CompactSwitch::On), Some(FoundCommand::Command(found)) if found.name == "usage")
+        );
+        assert!(matches!(find("help", CompactSwitch::On), Some(FoundCommand::TerminalOnly)));
+        assert!(find("nobody", CompactSwitch::On).is_none());
+        assert!(find("compact", CompactSwitch::Off).is_none());
     }
 }

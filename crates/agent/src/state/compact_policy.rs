@@ -1,7 +1,7 @@
 //! When a conversation is to be compacted, as pure arithmetic: limits from the model's window and what the
 //! user set, and a small memory of how the last attempts went, so that no loop burns tokens.
 
-use crate::record::history::Size;
+use crate::record::history::ConversationSize;
 
 /// Kept free for the answer.
 const ANSWER_RESERVE: u64 = 20_000;
@@ -26,13 +26,13 @@ const QUICK_REQUESTS: u32 = 2;
 
 /// Whether something may happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Switch {
+pub enum CompactSwitch {
     #[default]
     On,
     Off,
 }
 
-impl Switch {
+impl CompactSwitch {
     /// From a condition under which it is off.
     pub fn off_if(off: bool) -> Self {
         if off { Self::Off } else { Self::On }
@@ -43,9 +43,9 @@ impl Switch {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactPolicy {
     /// By itself, when the window fills up.
-    pub automatic: Switch,
+    pub automatic: CompactSwitch,
     /// At all.
-    pub manual: Switch,
+    pub manual: CompactSwitch,
     /// Compact as if the model's window were no larger than this.
     pub window: Option<u64>,
     /// Compact when so many hundredths of the window are used, if that is earlier.
@@ -54,7 +54,7 @@ pub struct CompactPolicy {
 
 /// What the policy comes to for one model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct WindowLimits {
     /// The window that counts for compaction.
     pub window: u64,
     /// From here on a conversation is compacted by itself.
@@ -71,17 +71,17 @@ impl CompactPolicy {
 
     /// Whether conversations are compacted by themselves.
     pub fn is_automatic(&self) -> bool {
-        (self.automatic, self.manual) == (Switch::On, Switch::On)
+        (self.automatic, self.manual) == (CompactSwitch::On, CompactSwitch::On)
     }
 
     /// The limits for a model with this window.
-    pub fn limits(&self, model_window: u64) -> Limits {
+    pub fn limits(&self, model_window: u64) -> WindowLimits {
         let window = self.window.map_or(model_window, |wanted| model_window.min(Self::clamp_window(wanted)));
         // A small window cannot spare so much: half of it is left to the conversation.
         let below = |window: u64, spare: u64| window.saturating_sub(spare).max(window / 2);
         let usual = below(window, ANSWER_RESERVE + COMPACT_BUFFER);
         let wanted = self.percent.map(|percent| window / 100 * u64::from(percent.clamp(1, 100)));
-        Limits {
+        WindowLimits {
             window,
             threshold: wanted.map_or(usual, |wanted| wanted.min(usual)),
             blocking: below(model_window, ANSWER_RESERVE + BLOCKING_BUFFER),
@@ -91,7 +91,7 @@ impl CompactPolicy {
 
 /// How the compactions of a session went so far.
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct CompactionMemory {
     /// Failures since the last success.
     failures: u32,
     /// Compactions that followed quickly upon one another.
@@ -104,7 +104,7 @@ pub struct Memory {
 
 /// What to do before a request is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum CompactStep {
     Send,
     Compact,
     /// The conversation fills up as fast as it is compacted.
@@ -113,17 +113,22 @@ pub enum Step {
     StopFull,
 }
 
-impl Memory {
+impl CompactionMemory {
     /// Decides before a request. `context` is what it will take.
-    pub fn before_request(&mut self, policy: &CompactPolicy, limits: &Limits, context: Context) -> Step {
+    pub fn before_request(
+        &mut self,
+        policy: &CompactPolicy,
+        limits: &WindowLimits,
+        context: RequestSize,
+    ) -> CompactStep {
         self.requests_since = self.requests_since.saturating_add(1);
         let pauses = !policy.is_automatic() || self.failures >= MAX_FAILURES;
         if pauses {
             let full = context.is_measured && context.tokens >= limits.blocking;
-            return if full { Step::StopFull } else { Step::Send };
+            return if full { CompactStep::StopFull } else { CompactStep::Send };
         }
         if context.tokens < limits.threshold {
-            return Step::Send;
+            return CompactStep::Send;
         }
         if self.requests_since > QUICK_REQUESTS {
             self.in_a_row = 0;
@@ -131,9 +136,9 @@ impl Memory {
         if self.in_a_row >= MAX_IN_A_ROW {
             // Said once; the next prompt may try again.
             self.in_a_row = 0;
-            return Step::StopRefilled;
+            return CompactStep::StopRefilled;
         }
-        Step::Compact
+        CompactStep::Compact
     }
 
     /// Somebody has asked for something new.
@@ -166,15 +171,15 @@ impl Memory {
 
 /// What a request will take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Context {
+pub struct RequestSize {
     pub tokens: u64,
     /// Whether the API has counted most of it; otherwise it is a guess.
     pub is_measured: bool,
 }
 
-impl Context {
+impl RequestSize {
     /// From the size of the conversation and an estimate of what goes with it.
-    pub fn of(size: Size, overhead: u64) -> Self {
+    pub fn of(size: ConversationSize, overhead: u64) -> Self {
         match size.measured {
             Some(measured) => Self { tokens: measured + size.added, is_measured: true },
             None => Self { tokens: overhead + size.messages, is_measured: false },
@@ -184,8 +189,8 @@ impl Context {
 
 /// How the conversation of one agent was kept small so far.
 #[derive(Default)]
-pub struct Compaction {
-    pub memory: Memory,
+pub struct CompactionState {
+    pub memory: CompactionMemory,
     /// The list of things to do, which may be older than the last summary.
     pub todos: Option<String>,
 }
@@ -216,8 +221,8 @@ impl CompactChoice {
 mod tests {
     use super::*;
 
-    fn at(tokens: u64) -> Context {
-        Context { tokens, is_measured: true }
+    fn at(tokens: u64) -> RequestSize {
+        RequestSize { tokens, is_measured: true }
     }
 
     #[test]
@@ -245,17 +250,17 @@ mod tests {
 
     #[test]
     fn it_compacts_at_the_threshold_and_stops_when_that_does_not_help() {
-        let (policy, mut memory) = (CompactPolicy::default(), Memory::default());
+        let (policy, mut memory) = (CompactPolicy::default(), CompactionMemory::default());
         let limits = policy.limits(200_000);
-        assert_eq!(memory.before_request(&policy, &limits, at(166_999)), Step::Send);
-        assert_eq!(memory.before_request(&policy, &limits, at(167_000)), Step::Compact);
+        assert_eq!(memory.before_request(&policy, &limits, at(166_999)), CompactStep::Send);
+        assert_eq!(memory.before_request(&policy, &limits, at(167_000)), CompactStep::Compact);
         memory.succeeded(100_000);
-        assert_eq!(memory.before_request(&policy, &limits, at(190_000)), Step::Compact);
+        assert_eq!(memory.before_request(&policy, &limits, at(190_000)), CompactStep::Compact);
         memory.succeeded(100_000);
-        assert_eq!(memory.before_request(&policy, &limits, at(190_000)), Step::StopRefilled);
+        assert_eq!(memory.before_request(&policy, &limits, at(190_000)), CompactStep::StopRefilled);
         assert_eq!(
             memory.before_request(&policy, &limits, at(190_000)),
-            Step::Compact,
+            CompactStep::Compact,
             "a new prompt may try"
         );
         assert_eq!(memory.dropped_tokens, 200_000);
@@ -263,35 +268,39 @@ mod tests {
 
     #[test]
     fn compactions_far_apart_are_no_loop() {
-        let (policy, mut memory) = (CompactPolicy::default(), Memory::default());
+        let (policy, mut memory) = (CompactPolicy::default(), CompactionMemory::default());
         let limits = policy.limits(200_000);
         for _ in 0..5 {
             for _ in 0..3 {
-                assert_eq!(memory.before_request(&policy, &limits, at(1000)), Step::Send);
+                assert_eq!(memory.before_request(&policy, &limits, at(1000)), CompactStep::Send);
             }
-            assert_eq!(memory.before_request(&policy, &limits, at(170_000)), Step::Compact);
+            assert_eq!(memory.before_request(&policy, &limits, at(170_000)), CompactStep::Compact);
             memory.succeeded(1);
         }
     }
 
     #[test]
     fn after_two_failures_nothing_is_tried_and_the_wall_is_named() {
-        let (policy, mut memory) = (CompactPolicy::default(), Memory::default());
+        let (policy, mut memory) = (CompactPolicy::default(), CompactionMemory::default());
         let limits = policy.limits(200_000);
         assert!(!memory.failed());
-        assert_eq!(memory.before_request(&policy, &limits, at(170_000)), Step::Compact);
+        assert_eq!(memory.before_request(&policy, &limits, at(170_000)), CompactStep::Compact);
         assert!(memory.failed(), "the second is the last");
-        assert_eq!(memory.before_request(&policy, &limits, at(176_999)), Step::Send);
-        assert_eq!(memory.before_request(&policy, &limits, at(177_000)), Step::StopFull);
-        let guessed = Context { tokens: 900_000, is_measured: false };
-        assert_eq!(memory.before_request(&policy, &limits, guessed), Step::Send, "a guess blocks nobody");
+        assert_eq!(memory.before_request(&policy, &limits, at(176_999)), CompactStep::Send);
+        assert_eq!(memory.before_request(&policy, &limits, at(177_000)), CompactStep::StopFull);
+        let guessed = RequestSize { tokens: 900_000, is_measured: false };
+        assert_eq!(
+            memory.before_request(&policy, &limits, guessed),
+            CompactStep::Send,
+            "a guess blocks nobody"
+        );
         memory.succeeded(1);
-        assert_eq!(memory.before_request(&policy, &limits, at(170_000)), Step::Compact);
+        assert_eq!(memory.before_request(&policy, &limits, at(170_000)), CompactStep::Compact);
     }
 
     #[test]
     fn a_request_that_stays_too_long_is_given_up() {
-        let (policy, mut memory) = (CompactPolicy::default(), Memory::default());
+        let (policy, mut memory) = (CompactPolicy::default(), CompactionMemory::default());
         let limits = policy.limits(200_000);
         for _ in 0..2 {
             assert!(memory.after_refusal(&policy));
@@ -303,19 +312,19 @@ mod tests {
             memory.before_request(&policy, &limits, at(1000));
         }
         assert!(memory.after_refusal(&policy), "later it may try again");
-        assert!(!memory.after_refusal(&CompactPolicy { automatic: Switch::Off, ..policy }));
+        assert!(!memory.after_refusal(&CompactPolicy { automatic: CompactSwitch::Off, ..policy }));
     }
 
     #[test]
     fn switched_off_means_off() {
         for policy in [
-            CompactPolicy { automatic: Switch::Off, ..CompactPolicy::default() },
-            CompactPolicy { manual: Switch::Off, ..CompactPolicy::default() },
+            CompactPolicy { automatic: CompactSwitch::Off, ..CompactPolicy::default() },
+            CompactPolicy { manual: CompactSwitch::Off, ..CompactPolicy::default() },
         ] {
             let limits = policy.limits(1_000_000);
-            let mut memory = Memory::default();
-            assert_eq!(memory.before_request(&policy, &limits, at(970_000)), Step::Send);
-            assert_eq!(memory.before_request(&policy, &limits, at(979_000)), Step::StopFull);
+            let mut memory = CompactionMemory::default();
+            assert_eq!(memory.before_request(&policy, &limits, at(970_000)), CompactStep::Send);
+            assert_eq!(memory.before_request(&policy, &limits, at(979_000)), CompactStep::StopFull);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use lathe_hooks::{EngineOptions, HookSource};
 use lathe_models::web::WebClient;
 use lathe_models::{CacheTtl, Model, Thinking};
-use lathe_permissions::{Engine, PermissionScope};
+use lathe_permissions::{PermissionEngine, PermissionScope};
 use lathe_protocol::Init;
 use lathe_protocol::settings::HooksSettings;
 use lathe_settings::memory::Memory;
@@ -16,13 +16,13 @@ use lathe_transcript::Resumed;
 use serde_json::{Map, Value};
 
 use crate::record::checkpoints::CheckpointsConfig;
-use crate::record::journal::Journal;
-use crate::state::access::SettingsAccess;
+use crate::record::journal::AgentJournal;
+use crate::state::client_generation::ClientGeneration;
 use crate::state::commands::SlashCommands;
 use crate::state::compact_policy::CompactPolicy;
-use crate::state::era::Era;
 use crate::state::process::ProcessServices;
 use crate::state::prompt::SystemPrompt;
+use crate::state::settings_access::SettingsAccess;
 
 /// Everything a session needs to start.
 pub struct SessionConfig {
@@ -37,7 +37,7 @@ pub struct SessionConfig {
     /// Names of tools that exist, so that a call to one this session does not have says so.
     pub known_tools: Vec<String>,
     /// The rules, for all agents of the session.
-    pub permissions: Engine,
+    pub permissions: PermissionEngine,
     /// US dollars for the whole run, of all agents together; none means no limit.
     pub max_budget_usd: Option<f64>,
     pub frames: FrameOptions,
@@ -53,16 +53,16 @@ pub struct SessionConfig {
     /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
     /// Whether it is new or goes on.
-    pub beginning: Beginning,
+    pub beginning: SessionBeginning,
     /// What Setup hooks are to do first, if anything.
-    pub setup: Option<Setup>,
+    pub setup: Option<SetupTrigger>,
 }
 
 /// What one agent is made of.
 pub struct AgentConfig {
     pub tools: ToolSet,
     /// Which model answers, and how it is asked.
-    pub choice: ModelChoice,
+    pub choice: AgentModel,
     pub system: SystemPrompt,
     pub workspace: Workspace,
     /// The mode it begins in, and the directories it may work in.
@@ -71,14 +71,14 @@ pub struct AgentConfig {
     /// How the conversation is kept within the model's window.
     pub compaction: CompactPolicy,
     /// Where the conversation is written down.
-    pub journal: Journal,
+    pub journal: AgentJournal,
     /// Memory files: those that stand in front of the first prompt, and what may still become due.
     pub memory: Option<Memory>,
 }
 
 /// What a session begins with.
 #[derive(Default)]
-pub enum Beginning {
+pub enum SessionBeginning {
     /// Nothing.
     #[default]
     New,
@@ -88,7 +88,7 @@ pub enum Beginning {
     Forked(Box<Resumed>),
 }
 
-impl Beginning {
+impl SessionBeginning {
     /// How hooks are told about it (`SessionStart.source`).
     pub fn source(&self) -> &'static str {
         match self {
@@ -117,7 +117,7 @@ impl Beginning {
 
 /// Why Setup hooks run before a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Setup {
+pub enum SetupTrigger {
     /// `--init`.
     Init,
     /// `--init-only`: the session ends before its first prompt.
@@ -126,7 +126,7 @@ pub enum Setup {
     Maintenance,
 }
 
-impl Setup {
+impl SetupTrigger {
     /// `trigger` of the event.
     pub fn trigger(self) -> &'static str {
         match self {
@@ -151,7 +151,7 @@ pub struct HooksConfig {
 
 /// Which model answers, and how it is asked.
 #[derive(Debug, Clone)]
-pub struct ModelChoice {
+pub struct AgentModel {
     /// Resolved model id.
     pub id: String,
     /// Models to turn to when this one is overloaded, in order.
@@ -198,7 +198,7 @@ pub struct FrameOptions {
     /// `session_state_changed`.
     pub states: StateFrames,
     /// The generation it belongs to.
-    pub era: Era,
+    pub client_generation: ClientGeneration,
 }
 
 /// Whether the host hears when the session is at work.

@@ -8,16 +8,16 @@ use crate::record::tool_call::ToolCall;
 
 /// The deferred call of an agent, if there is one.
 #[derive(Debug, Default)]
-pub struct Deferral {
+pub struct DeferredCallState {
     call: Option<ToolCall>,
     /// Whether it is resumed even if no prompt arrives: only the call that a session was resumed with.
     resumes_without_prompt: bool,
 }
 
-impl Deferral {
+impl DeferredCallState {
     /// The call that an earlier run of the session deferred.
     pub fn from_earlier_run(call: Option<DeferredCall>) -> Self {
-        let call = call.map(ToolCall::put_off_earlier);
+        let call = call.map(ToolCall::from_earlier_run);
         Self { resumes_without_prompt: call.is_some(), call }
     }
 

@@ -5,13 +5,13 @@ use lathe_protocol::control::SlashCommand;
 use lathe_protocol::{InboundUser, MessageContent};
 
 use crate::state::agent::AgentHandle;
-use crate::state::commands::{Found, SlashCommands};
-use crate::state::compact_policy::Switch;
+use crate::state::commands::{FoundCommand, SlashCommands};
+use crate::state::compact_policy::CompactSwitch;
 
 /// What becomes of a prompt.
-pub enum Dispatch {
+pub enum PromptDispatch {
     /// The session answers it.
-    Command(Box<Invocation>),
+    Command(Box<CommandInvocation>),
     /// The model does.
     Prompt {
         /// What the model should know about it.
@@ -20,34 +20,36 @@ pub enum Dispatch {
 }
 
 /// A command as it was called.
-pub struct Invocation {
+pub struct CommandInvocation {
     pub name: String,
     pub args: String,
-    pub found: Found,
+    pub found: FoundCommand,
     /// The prompt it came in.
     pub prompt: InboundUser,
 }
 
 /// Decides who answers a prompt.
-pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> Dispatch {
+pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
     let SlashCommands::On(registry) = &agent.session.slash_commands else {
-        return Dispatch::Prompt { note: None };
+        return PromptDispatch::Prompt { note: None };
     };
-    let Some((name, args)) = call_of(prompt) else { return Dispatch::Prompt { note: None } };
+    let Some((name, args)) = call_of(prompt) else { return PromptDispatch::Prompt { note: None } };
     match registry.find(name, can_compact(agent)) {
-        Some(found) => Dispatch::Command(Box::new(Invocation {
+        Some(found) => PromptDispatch::Command(Box::new(CommandInvocation {
             name: name.to_owned(),
             args: args.to_owned(),
             found,
             prompt: prompt.clone(),
         })),
-        None => Dispatch::Prompt { note: Some(unknown_note(&registry.listing(can_compact(agent)), name)) },
+        None => {
+            PromptDispatch::Prompt { note: Some(unknown_note(&registry.listing(can_compact(agent)), name)) }
+        }
     }
 }
 
 /// Whether the session will answer a prompt itself.
 pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
-    matches!(dispatch(agent, prompt), Dispatch::Command(_))
+    matches!(dispatch(agent, prompt), PromptDispatch::Command(_))
 }
 
 /// The commands there are, as hosts list them.
@@ -58,7 +60,7 @@ pub fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
     }
 }
 
-fn can_compact(agent: &AgentHandle) -> Switch {
+fn can_compact(agent: &AgentHandle) -> CompactSwitch {
     agent.view().compact.policy.manual
 }
 

@@ -18,19 +18,19 @@ use lathe_protocol::{
 };
 use serde_json::{Value, json};
 
-use crate::record::answer::Answer;
+use crate::record::response::ModelResponse;
 use crate::record::tool_result::ToolResult;
 use crate::state::agent::AgentIdentity;
 use crate::state::config::StateFrames;
-use crate::state::host::{Host, iso_time};
+use crate::state::host::{ProcessHost, iso_time};
 use crate::state::process::RetryWait;
-use crate::state::refused_prompt::Refusal;
+use crate::state::refused_prompt::RefusedPrompt;
 use crate::state::wire_names::{InfoLevel, NotificationPriority, SessionState};
 
 /// The frame maker of one session, or of one agent in it.
-pub struct Frames {
+pub struct FrameBuilder {
     session_id: Arc<SessionId>,
-    host: Arc<dyn Host>,
+    host: Arc<dyn ProcessHost>,
     /// Who the frames come from.
     agent: AgentIdentity,
 }
@@ -41,8 +41,8 @@ struct SessionId {
     current: Mutex<String>,
 }
 
-impl Frames {
-    pub fn new(session_id: String, host: Arc<dyn Host>) -> Self {
+impl FrameBuilder {
+    pub fn new(session_id: String, host: Arc<dyn ProcessHost>) -> Self {
         let session_id = Arc::new(SessionId { current: Mutex::new(session_id) });
         Self { session_id, host, agent: AgentIdentity::Main }
     }
@@ -84,7 +84,7 @@ impl Frames {
     /// One finished block of an answer.
     pub fn assistant_block(
         &self,
-        answer: &Answer,
+        answer: &ModelResponse,
         block: &ContentBlock,
         stop_reason: Option<String>,
     ) -> AssistantMessage {
@@ -361,8 +361,8 @@ impl Frames {
     }
 
     /// A prompt that a hook kept from the model.
-    pub(crate) fn prompt_refused(&self, refusal: &Refusal) -> Outbound {
-        let Refusal { text, reason, kind } = refusal;
+    pub(crate) fn prompt_refused(&self, refusal: &RefusedPrompt) -> Outbound {
+        let RefusedPrompt { text, reason, kind } = refusal;
         let (name, kept) = (kind.wire_name(), kind.keeps_prompt());
         system(SystemMessage::Informational(Informational {
             prevent_continuation: Some(true),

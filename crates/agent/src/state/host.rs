@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 /// Time and ids. Cheap calls, no I/O that can fail.
-pub trait Host: Send + Sync {
+pub trait ProcessHost: Send + Sync {
     /// A new UUID, as text.
     fn uuid(&self) -> String;
 

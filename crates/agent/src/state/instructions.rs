@@ -6,11 +6,11 @@ use lathe_settings::memory::{LoadReason, Memory, MemoryFile, ReadCheck};
 
 /// The memory of a conversation; none where it has no files.
 #[derive(Debug, Default)]
-pub struct Instructions {
+pub struct MemoryInstructions {
     pub memory: Option<Memory>,
 }
 
-impl Instructions {
+impl MemoryInstructions {
     pub fn new(memory: Option<Memory>) -> Self {
         Self { memory }
     }

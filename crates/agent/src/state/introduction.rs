@@ -12,7 +12,7 @@ pub(crate) const NO_MCP: &str = "MCP servers are not supported by lathe yet";
 
 /// What the host said of itself; the last introduction counts.
 #[derive(Debug, Default, Clone)]
-pub struct Introduction {
+pub struct HostIntroduction {
     /// Names of its in-process MCP servers.
     sdk_mcp_servers: Vec<String>,
     /// Another name for a tool → the tool.
@@ -23,7 +23,7 @@ pub struct Introduction {
     pub is_done: bool,
 }
 
-impl Introduction {
+impl HostIntroduction {
     /// Takes over what a request says.
     pub fn of(body: &InitializeRequest) -> Self {
         Self {

@@ -9,12 +9,12 @@ use lathe_exec::ProcessLimits;
 use lathe_models::catalog::Catalog;
 use lathe_models::retry::RetryPolicy;
 
-use crate::state::host::Host;
+use crate::state::host::ProcessHost;
 
 /// The services of a process, shared by its sessions.
 pub struct ProcessServices {
     /// Clock, ids, and the reader of the log.
-    pub host: Arc<dyn Host>,
+    pub host: Arc<dyn ProcessHost>,
     /// The models that names stand for.
     pub catalog: Catalog,
     /// When a failed request is sent again.

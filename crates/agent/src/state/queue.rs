@@ -8,7 +8,7 @@ use lathe_transcript::PromptIds;
 
 /// The waiting prompts of a session.
 #[derive(Default)]
-pub struct Queue {
+pub struct PromptQueue {
     waiting: VecDeque<InboundUser>,
     /// Client ids of every prompt so far: a repeated one is a duplicate.
     seen: PromptIds,
@@ -18,7 +18,7 @@ pub struct Queue {
 
 /// When a prompt wants to be heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Priority {
+pub enum PromptPriority {
     /// Ends the turn under way as soon as its tool is done.
     Now,
     /// Joins the turn under way at its next pause.
@@ -27,7 +27,7 @@ pub enum Priority {
     Later,
 }
 
-impl Priority {
+impl PromptPriority {
     /// What a prompt asks for; anything unknown counts as the default.
     pub fn of(prompt: &InboundUser) -> Self {
         match prompt.priority.as_deref() {
@@ -40,32 +40,36 @@ impl Priority {
 
 /// Whether a prompt is new.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Admitted {
+pub enum QueueAdmission {
     Queued,
-    Duplicate(Seen),
+    Duplicate(SeenBefore),
 }
 
 /// When a prompt was seen before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum SeenBefore {
     ThisRun,
     EarlierRun,
 }
 
-impl Queue {
+impl PromptQueue {
     /// Takes a prompt in, unless its id was seen before.
-    pub fn admit(&mut self, prompt: InboundUser) -> Admitted {
+    pub fn admit(&mut self, prompt: InboundUser) -> QueueAdmission {
         if let Some(uuid) = &prompt.uuid
             && !self.seen.insert(uuid)
         {
             let is_earlier = self.earlier.contains(uuid);
-            return Admitted::Duplicate(if is_earlier { Seen::EarlierRun } else { Seen::ThisRun });
+            return QueueAdmission::Duplicate(if is_earlier {
+                SeenBefore::EarlierRun
+            } else {
+                SeenBefore::ThisRun
+            });
         }
-        match Priority::of(&prompt) {
-            Priority::Now => self.waiting.push_front(prompt),
-            Priority::Next | Priority::Later => self.waiting.push_back(prompt),
+        match PromptPriority::of(&prompt) {
+            PromptPriority::Now => self.waiting.push_front(prompt),
+            PromptPriority::Next | PromptPriority::Later => self.waiting.push_back(prompt),
         }
-        Admitted::Queued
+        QueueAdmission::Queued
     }
 
     /// Ids that count as seen, from a session that goes on.
@@ -85,7 +89,7 @@ impl Queue {
         let behind = self.waiting.iter().position(is_command).unwrap_or(self.waiting.len());
         let behind = self.waiting.split_off(behind);
         let (joining, waiting): (Vec<_>, Vec<_>) =
-            self.waiting.drain(..).partition(|prompt| Priority::of(prompt) == Priority::Next);
+            self.waiting.drain(..).partition(|prompt| PromptPriority::of(prompt) == PromptPriority::Next);
         self.waiting = waiting.into();
         self.waiting.extend(behind);
         joining
@@ -132,9 +136,9 @@ mod tests {
 
     #[test]
     fn prompts_keep_their_order_but_for_the_urgent_ones() {
-        let mut queue = Queue::default();
+        let mut queue = PromptQueue::default();
         for (uuid, priority) in [("a", None), ("b", Some("later")), ("c", Some("now")), ("d", Some("next"))] {
-            assert_eq!(queue.admit(prompt(uuid, priority)), Admitted::Queued);
+            assert_eq!(queue.admit(prompt(uuid, priority)), QueueAdmission::Queued);
         }
         assert_eq!(queue.waiting_ids(), ["c", "a", "b", "d"]);
         assert_eq!(ids(queue.joining(|_| false)), ["a", "d"]);
@@ -143,7 +147,7 @@ mod tests {
 
     #[test]
     fn nothing_overtakes_a_command() {
-        let mut queue = Queue::default();
+        let mut queue = PromptQueue::default();
         for uuid in ["a", "command", "b"] {
             queue.admit(prompt(uuid, None));
         }
@@ -154,13 +158,13 @@ mod tests {
 
     #[test]
     fn an_id_counts_once() {
-        let mut queue = Queue::default();
+        let mut queue = PromptQueue::default();
         let mut earlier = PromptIds::default();
         earlier.insert("old");
         queue.remember(earlier);
-        assert_eq!(queue.admit(prompt("old", None)), Admitted::Duplicate(Seen::EarlierRun));
-        assert_eq!(queue.admit(prompt("a", None)), Admitted::Queued);
-        assert_eq!(queue.admit(prompt("a", None)), Admitted::Duplicate(Seen::ThisRun));
+        assert_eq!(queue.admit(prompt("old", None)), QueueAdmission::Duplicate(SeenBefore::EarlierRun));
+        assert_eq!(queue.admit(prompt("a", None)), QueueAdmission::Queued);
+        assert_eq!(queue.admit(prompt("a", None)), QueueAdmission::Duplicate(SeenBefore::ThisRun));
         assert_eq!(queue.len(), 1);
         assert!(queue.cancel("a"));
         assert!(!queue.cancel("a"));

@@ -2,7 +2,7 @@
 
 /// Why a prompt does not go to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
+pub(crate) struct RefusedPrompt {
     /// For the user.
     pub text: String,
     /// As the hook gave it.

@@ -9,27 +9,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use lathe_hooks::HookEngine;
 use lathe_models::Model;
-use lathe_permissions::Engine;
+use lathe_permissions::PermissionEngine;
 use lathe_protocol::{Init, Outbound};
 use lathe_transcript::record::{Envelope, SideRecord};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::record::checkpoints::{Checkpoints, Moment};
+use crate::record::checkpoints::{CheckpointMoment, FileCheckpoints};
 use crate::record::journal::SessionFiles;
-use crate::record::totals::Totals;
-use crate::state::access::SettingsAccess;
+use crate::record::totals::SessionTotals;
 use crate::state::agent::{AgentCell, AgentView};
-use crate::state::ask::Questions;
+use crate::state::async_hook_output::AsyncHookOutput;
 use crate::state::commands::SlashCommands;
 use crate::state::config::{AgentConfig, FrameOptions, HooksConfig, PromptSurface, SessionConfig};
 use crate::state::env_files::EnvFiles;
 use crate::state::file_watch::FileWatch;
-use crate::state::frames::Frames;
-use crate::state::introduction::Introduction;
-use crate::state::late::Late;
+use crate::state::frames::FrameBuilder;
+use crate::state::host_questions::HostQuestions;
+use crate::state::introduction::HostIntroduction;
 use crate::state::process::ProcessServices;
-use crate::state::queue::Queue;
+use crate::state::queue::PromptQueue;
+use crate::state::settings_access::SettingsAccess;
 
 /// Where the paths in the `if` of hooks start.
 pub struct IfRules {
@@ -46,7 +46,7 @@ pub struct SessionServices {
     /// What others may see of the main agent, for requests that concern the session as a whole.
     pub main: Arc<AgentCell>,
     /// Makes the frames that belong to the session and to no agent.
-    pub frames: Frames,
+    pub frames: FrameBuilder,
     /// Where the session is written down.
     pub files: Arc<SessionFiles>,
     /// What every record of the session carries.
@@ -67,17 +67,17 @@ pub struct SessionServices {
     /// Variables that hooks set.
     pub(crate) env_files: EnvFiles,
     /// What hooks said too late.
-    pub(crate) late: Late,
+    pub(crate) late: AsyncHookOutput,
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
     pub output_styles: Vec<String>,
     /// Files as they were before each prompt, where a host wants to go back.
-    pub checkpoints: Option<Arc<Checkpoints>>,
+    pub checkpoints: Option<Arc<FileCheckpoints>>,
     /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
     /// What the host has been asked and not yet answered.
-    pub questions: Questions,
+    pub questions: HostQuestions,
     /// Fires when the session has to end: its reader is gone, or it was told to.
     pub stop: CancellationToken,
     /// When the session began, milliseconds since the epoch.
@@ -85,16 +85,16 @@ pub struct SessionServices {
     out: mpsc::Sender<Outbound>,
     /// The rules. Written by host requests, answers to permission questions and settings that changed; read
     /// for every call of every agent.
-    permissions: Mutex<Engine>,
+    permissions: Mutex<PermissionEngine>,
     /// Written by every agent that asks a model or runs a tool; read by results and host requests.
-    totals: Mutex<Totals>,
+    totals: Mutex<SessionTotals>,
     /// Written by lines of the host; read by the main agent between rounds and turns.
-    queue: Mutex<Queue>,
+    queue: Mutex<PromptQueue>,
     /// The environment of command hooks. Written when settings change or another session begins; read for
     /// every hook.
     hook_env: Mutex<Arc<[(String, String)]>>,
     /// Written by `initialize`; read by calls, commands and requests.
-    introduction: Mutex<Introduction>,
+    introduction: Mutex<HostIntroduction>,
 }
 
 impl SessionServices {
@@ -112,7 +112,7 @@ impl SessionServices {
         let cell = Arc::new(AgentCell::new(AgentView::of(&main)));
         let session = Arc::new_cyclic(|this| Self {
             started_ms: process.host.now_ms(),
-            frames: Frames::new(session_id, process.host.clone()),
+            frames: FrameBuilder::new(session_id, process.host.clone()),
             model,
             main: cell,
             files: main.journal.files().clone(),
@@ -124,7 +124,7 @@ impl SessionServices {
             settings,
             watch: FileWatch::default(),
             env_files: EnvFiles::new(hooks.env_dir.clone()),
-            late: Late::default(),
+            late: AsyncHookOutput::default(),
             hook_env: Mutex::new(hooks.env.as_slice().into()),
             if_rules: IfRules {
                 root: main.workspace.root.clone(),
@@ -135,9 +135,9 @@ impl SessionServices {
             first_model: main.choice.id.clone(),
             init,
             output_styles,
-            checkpoints: checkpoints.map(|config| Arc::new(Checkpoints::new(config))),
+            checkpoints: checkpoints.map(|config| Arc::new(FileCheckpoints::new(config))),
             slash_commands,
-            questions: Questions::default(),
+            questions: HostQuestions::default(),
             stop,
             out,
             permissions: Mutex::new(permissions),
@@ -198,12 +198,12 @@ impl SessionServices {
     async fn checkpoint(
         &self,
         cancel: &CancellationToken,
-        work: impl FnOnce(&Checkpoints, Moment<'_>) -> Option<SideRecord> + Send + 'static,
+        work: impl FnOnce(&FileCheckpoints, CheckpointMoment<'_>) -> Option<SideRecord> + Send + 'static,
     ) {
         let Some(checkpoints) = self.checkpoints.clone() else { return };
         let (session, now, files) = (self.frames.session_id(), self.frames.now(), self.files.clone());
         let kept = tokio::task::spawn_blocking(move || {
-            let record = work(&checkpoints, Moment { session: &session, now: &now });
+            let record = work(&checkpoints, CheckpointMoment { session: &session, now: &now });
             record.iter().for_each(|record| files.side(record));
             files.report(checkpoints.take_troubles().into_iter());
         });
@@ -224,22 +224,22 @@ impl SessionServices {
     }
 
     /// The permission engine.
-    pub fn permissions(&self) -> MutexGuard<'_, Engine> {
+    pub fn permissions(&self) -> MutexGuard<'_, PermissionEngine> {
         lock(&self.permissions)
     }
 
     /// What the session has used so far.
-    pub fn totals(&self) -> MutexGuard<'_, Totals> {
+    pub fn totals(&self) -> MutexGuard<'_, SessionTotals> {
         lock(&self.totals)
     }
 
     /// The prompts that wait.
-    pub fn queue(&self) -> MutexGuard<'_, Queue> {
+    pub fn queue(&self) -> MutexGuard<'_, PromptQueue> {
         lock(&self.queue)
     }
 
     /// What the host said when it introduced itself.
-    pub fn introduction(&self) -> MutexGuard<'_, Introduction> {
+    pub fn introduction(&self) -> MutexGuard<'_, HostIntroduction> {
         lock(&self.introduction)
     }
 

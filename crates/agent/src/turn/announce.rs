@@ -7,8 +7,8 @@ use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 use lathe_transcript::Resumed;
 
-use crate::record::history::History;
-use crate::record::journal::{PromptRecord, Starts, Words};
+use crate::record::history::ConversationHistory;
+use crate::record::journal::{PromptRecord, PromptStarts, PromptWords};
 use crate::state::agent::{Agent, AgentHandle};
 use crate::state::dispatch::listing;
 use crate::state::services::SessionServices;
@@ -26,7 +26,7 @@ impl Agent {
         session.files.known_as(resumed.title, resumed.tag);
         let records = resumed.messages.iter().flat_map(|message| message.uuids.iter().cloned());
         self.journal.go_on_after(resumed.last_uuid, resumed.turn_index, records);
-        self.history = History::restore(resumed.messages);
+        self.history = ConversationHistory::restore(resumed.messages);
     }
 
     /// The prompt of the next turn: hooks see its id before it is written down.
@@ -40,8 +40,8 @@ impl Agent {
     pub(crate) async fn write_prompt(
         &mut self,
         prompt: &InboundUser,
-        starts: Starts,
-        words: Words,
+        starts: PromptStarts,
+        words: PromptWords,
     ) -> String {
         let (handle, session) = (self.handle.clone(), self.handle.session.clone());
         let announced = self.journal.take_announced();

@@ -7,20 +7,20 @@ use lathe_protocol::hooks::BatchedCall;
 use lathe_protocol::{CallSubject, ContentBlock};
 use tokio::sync::watch;
 
-use crate::call::siblings::Siblings;
+use crate::call::siblings::SiblingCalls;
 use crate::call::toolrun::PreparedCall;
-use crate::record::tool_call::{Answered, CallEnd, ToolCall};
+use crate::record::tool_call::{CallEnd, ToolCall, ToolCallResult};
 use crate::record::tool_result::ToolResult;
 use crate::state::config::MAX_PARALLEL_CALLS;
-use crate::turn::schedule::{Access, Schedule};
+use crate::turn::schedule::{CallAccess, CallSchedule};
 
 /// The tool calls of one answer.
-pub struct Calls {
-    pub schedule: Schedule<PreparedCall>,
-    pub running: FuturesUnordered<BoxFuture<'static, (CallEnd, Access)>>,
+pub struct ResponseCalls {
+    pub schedule: CallSchedule<PreparedCall>,
+    pub running: FuturesUnordered<BoxFuture<'static, (CallEnd, CallAccess)>>,
     /// Tells the calls whether there are several of them. Written by the turn as the answer streams in; read by
     /// calls that a hook wants to defer.
-    pub siblings: watch::Sender<Siblings>,
+    pub siblings: watch::Sender<SiblingCalls>,
     /// The call that a hook put off.
     pub deferred: Option<ToolCall>,
     /// In the order they were asked for, with their answers as they come.
@@ -36,12 +36,12 @@ pub struct Calls {
     pub stops: bool,
 }
 
-impl Calls {
+impl ResponseCalls {
     pub fn new(eager: bool) -> Self {
         Self {
-            schedule: Schedule::new(MAX_PARALLEL_CALLS),
+            schedule: CallSchedule::new(MAX_PARALLEL_CALLS),
             running: FuturesUnordered::new(),
-            siblings: watch::Sender::new(Siblings::Unknown),
+            siblings: watch::Sender::new(SiblingCalls::Unknown),
             deferred: None,
             answers: Vec::new(),
             eager,
@@ -60,24 +60,24 @@ impl Calls {
         let PreparedCall { call, tool } = &prepared;
         let access = match (tool, call.description.subject()) {
             // It is answered without being run.
-            (Err(_), CallSubject::Unknown) => Access::Shared,
-            _ => Access::of(&call.description),
+            (Err(_), CallSubject::Unknown) => CallAccess::Shared,
+            _ => CallAccess::of(&call.description),
         };
         self.answers.push((call.id.clone(), None));
         self.schedule.add(prepared, access);
         if self.answers.len() > 1 {
-            self.siblings.send_replace(Siblings::Some);
+            self.siblings.send_replace(SiblingCalls::Some);
         }
     }
 
     /// No more calls will come.
     pub fn all_known(&mut self) {
-        if *self.siblings.borrow() == Siblings::Unknown {
-            self.siblings.send_replace(Siblings::None);
+        if *self.siblings.borrow() == SiblingCalls::Unknown {
+            self.siblings.send_replace(SiblingCalls::None);
         }
     }
 
-    pub fn record(&mut self, answered: Answered) {
+    pub fn record(&mut self, answered: ToolCallResult) {
         self.interrupted |= answered.interrupted;
         self.stops |= answered.stops;
         self.notes.extend(answered.notes);

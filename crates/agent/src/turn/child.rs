@@ -15,16 +15,16 @@ use lathe_transcript::record::Envelope;
 use lathe_transcript::{AgentMeta, Durability, SessionPaths, TranscriptWriter, write_agent_meta};
 use tokio_util::sync::CancellationToken;
 
-use crate::record::journal::{Journal, SessionFile};
+use crate::record::journal::{AgentJournal, SessionFile};
 use crate::state::agent::{Agent, AgentHandle, ChildIdentity};
 use crate::state::compact_policy::CompactPolicy;
-use crate::state::config::{AgentConfig, ModelChoice, TurnLimits};
+use crate::state::config::{AgentConfig, AgentModel, TurnLimits};
 use crate::state::prompt::{PromptChoice, SystemPrompt};
 use crate::turn::Turn;
-use crate::turn::decide::Ending;
-use crate::turn::outcome::Outcome;
+use crate::turn::decide::TurnEnding;
 use crate::turn::outcome::TurnHandle;
-use crate::turn::stats::Stats;
+use crate::turn::outcome::TurnOutcome;
+use crate::turn::stats::TurnStats;
 
 impl AgentHandle {
     /// Runs an agent below this one to the end of its prompt. `tool_use_id` is the call that asks for it.
@@ -37,7 +37,7 @@ impl AgentHandle {
         let prompt = request.prompt.clone();
         let mut child = self.open_child(request, tool_use_id);
         let handle = TurnHandle { cancel: cancel.child_token(), preempt: CancellationToken::new() };
-        let mut turn = Turn::new(&mut child, &handle, Stats::new(&InboundUser::default()));
+        let mut turn = Turn::new(&mut child, &handle, TurnStats::new(&InboundUser::default()));
         turn.agent.history.add_user_text(&prompt);
         let frame = turn.agent.handle.frames.user(vec![ContentBlock::text(&prompt)]);
         turn.say_as_user(frame).await;
@@ -45,13 +45,13 @@ impl AgentHandle {
         let outcome = Box::pin(turn.run()).await;
         let text = std::mem::take(&mut turn.stats.last_text);
         let end = match outcome {
-            Outcome::Ended(ending) => end_of(ending),
-            Outcome::Interrupted(_) => AgentEnd::Interrupted,
-            Outcome::Failed(error) => AgentEnd::Failed(error.to_string()),
-            Outcome::OutOfRoom(_) => {
+            TurnOutcome::Ended(ending) => end_of(ending),
+            TurnOutcome::Interrupted(_) => AgentEnd::Interrupted,
+            TurnOutcome::Failed(error) => AgentEnd::Failed(error.to_string()),
+            TurnOutcome::OutOfRoom(_) => {
                 AgentEnd::Failed("its conversation filled the model's window".to_owned())
             }
-            Outcome::Command(_) => AgentEnd::Completed,
+            TurnOutcome::Command(_) => AgentEnd::Completed,
         };
         let agent_id = child.close().await;
         AgentReport { agent_id, text, end }
@@ -82,7 +82,7 @@ impl AgentHandle {
         Agent::child(self.session.clone(), identity, config)
     }
 
-    fn choice_of_child(&self, model: Option<&str>) -> ModelChoice {
+    fn choice_of_child(&self, model: Option<&str>) -> AgentModel {
         let mut choice = self.choice().as_ref().clone();
         if let Some(name) = model {
             choice.id = self.session.process.catalog.resolve(name, CatalogPhase::Working);
@@ -102,7 +102,7 @@ impl AgentHandle {
     }
 
     /// Its journal, in a file beside the session's own, with a sidecar that says what the agent is.
-    fn open_child_file(&self, identity: &ChildIdentity, request: &AgentRequest) -> Journal {
+    fn open_child_file(&self, identity: &ChildIdentity, request: &AgentRequest) -> AgentJournal {
         let (files, id) = (&self.session.files, &identity.agent_id);
         if let Some(main) = files.path() {
             let paths = SessionPaths::of_transcript(&main);
@@ -123,23 +123,27 @@ impl AgentHandle {
             agent_id: Some(id.clone()),
             ..self.session.envelope.clone()
         };
-        Journal::of_file(files.clone(), SessionFile::OfAgent(id.clone()), envelope)
+        AgentJournal::of_file(files.clone(), SessionFile::OfAgent(id.clone()), envelope)
     }
 }
 
-fn end_of(ending: Ending) -> AgentEnd {
+fn end_of(ending: TurnEnding) -> AgentEnd {
     match ending {
-        Ending::Completed
-        | Ending::HookStopped
-        | Ending::StopHookPrevented
-        | Ending::StopHookCap
-        | Ending::NothingAsked => AgentEnd::Completed,
-        Ending::MaxTurns(_) | Ending::Budget => AgentEnd::LimitReached,
-        Ending::Preempted | Ending::Deferred | Ending::DeferredUnavailable => AgentEnd::Interrupted,
-        Ending::OutOfTokens => AgentEnd::Failed("its answers were longer than the output limit".to_owned()),
-        Ending::CutOff => AgentEnd::Failed("the stream of its answer kept breaking".to_owned()),
-        Ending::Refused => AgentEnd::Failed("the model refused".to_owned()),
-        Ending::StructuredOutputExhausted => {
+        TurnEnding::Completed
+        | TurnEnding::HookStopped
+        | TurnEnding::StopHookPrevented
+        | TurnEnding::StopHookCap
+        | TurnEnding::NothingAsked => AgentEnd::Completed,
+        TurnEnding::MaxTurns(_) | TurnEnding::Budget => AgentEnd::LimitReached,
+        TurnEnding::Preempted | TurnEnding::Deferred | TurnEnding::DeferredUnavailable => {
+            AgentEnd::Interrupted
+        }
+        TurnEnding::OutOfTokens => {
+            AgentEnd::Failed("its answers were longer than the output limit".to_owned())
+        }
+        TurnEnding::CutOff => AgentEnd::Failed("the stream of its answer kept breaking".to_owned()),
+        TurnEnding::Refused => AgentEnd::Failed("the model refused".to_owned()),
+        TurnEnding::StructuredOutputExhausted => {
             AgentEnd::Failed("its answer never had the wanted shape".to_owned())
         }
     }

@@ -44,7 +44,7 @@ impl StopReason {
 
 /// What the turn has used up when the question is asked.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Used {
+pub struct UsedSoFar {
     /// Answers received in this turn.
     pub rounds: u32,
     /// `--max-turns`; none means no limit.
@@ -60,12 +60,12 @@ pub struct Used {
     /// Whether a structured answer was asked for and has not been given.
     pub owes_structure: bool,
     /// Nudges already spent, by kind.
-    pub nudges: Nudges,
+    pub nudges: NudgeCounts,
 }
 
 /// Synthetic messages sent in this turn, as far as they still count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Nudges {
+pub struct NudgeCounts {
     pub out_of_tokens: u32,
     pub refusal: u32,
     pub empty: u32,
@@ -73,7 +73,7 @@ pub struct Nudges {
     pub structure: u32,
 }
 
-impl Nudges {
+impl NudgeCounts {
     /// Tools have run, or hooks have sent the model back to work: what it was helped out of before counts no
     /// more, so that a long turn does not die of troubles that each were overcome. Refusals stay, and the
     /// structured answer is asked for once.
@@ -94,28 +94,28 @@ pub enum Nudge {
 
 /// What the loop does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Send the next request.
     Again,
     /// Add this message and send the next request.
     Nudge(Nudge),
     /// Turn to the next fallback model and send the request again.
     Fallback,
-    End(Ending),
+    End(TurnEnding),
 }
 
 /// What follows a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterRound {
-    Next(Next),
+    Next(NextStep),
     /// The model is done, so the stop hooks have their say: without an objection the turn is
-    /// [`Ending::Completed`], with one [`after_objection`] says what follows.
+    /// [`TurnEnding::Completed`], with one [`after_objection`] says what follows.
     AskStopHooks,
 }
 
 /// How a turn ends, as far as the loop itself decides it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
+pub enum TurnEnding {
     Completed,
     MaxTurns(u32),
     Budget,
@@ -146,47 +146,49 @@ const MAX_TOKEN_RECOVERIES: u32 = 3;
 const CUT_OFF_RECOVERIES: u32 = 3;
 
 /// The table.
-pub fn decide(end: RoundEnd, used: &Used) -> AfterRound {
+pub fn decide(end: RoundEnd, used: &UsedSoFar) -> AfterRound {
     if used.over_budget {
-        return AfterRound::Next(Next::End(Ending::Budget));
+        return AfterRound::Next(NextStep::End(TurnEnding::Budget));
     }
     let next = match end {
-        RoundEnd::StoppedByHook => Next::End(Ending::HookStopped),
-        RoundEnd::Deferred => Next::End(Ending::Deferred),
+        RoundEnd::StoppedByHook => NextStep::End(TurnEnding::HookStopped),
+        RoundEnd::Deferred => NextStep::End(TurnEnding::Deferred),
         // Nothing more is asked of the model, but the hooks that watch over the end are.
         RoundEnd::StructuredOutput => return AfterRound::AskStopHooks,
-        RoundEnd::StructuredOutputExhausted => Next::End(Ending::StructuredOutputExhausted),
-        RoundEnd::ToolsAnswered(_) if used.preempted => Next::End(Ending::Preempted),
-        RoundEnd::ToolsAnswered(StopReason::Finished) => within_rounds(used, Next::Again),
+        RoundEnd::StructuredOutputExhausted => NextStep::End(TurnEnding::StructuredOutputExhausted),
+        RoundEnd::ToolsAnswered(_) if used.preempted => NextStep::End(TurnEnding::Preempted),
+        RoundEnd::ToolsAnswered(StopReason::Finished) => within_rounds(used, NextStep::Again),
         RoundEnd::CutOff if used.nudges.cut_off < CUT_OFF_RECOVERIES => {
-            within_rounds(used, Next::Nudge(Nudge::CutOff))
+            within_rounds(used, NextStep::Nudge(Nudge::CutOff))
         }
         // Half an answer is not passed off as a whole one.
-        RoundEnd::CutOff => Next::End(Ending::CutOff),
+        RoundEnd::CutOff => NextStep::End(TurnEnding::CutOff),
         RoundEnd::ToolsAnswered(reason) | RoundEnd::Answered(reason) => return after_answer(reason, used),
     };
     AfterRound::Next(next)
 }
 
 /// Stop hooks want more of a turn that was done.
-pub fn after_objection(used: &Used) -> Next {
-    if used.over_budget { Next::End(Ending::Budget) } else { within_rounds(used, Next::Again) }
+pub fn after_objection(used: &UsedSoFar) -> NextStep {
+    if used.over_budget { NextStep::End(TurnEnding::Budget) } else { within_rounds(used, NextStep::Again) }
 }
 
-fn after_answer(reason: StopReason, used: &Used) -> AfterRound {
+fn after_answer(reason: StopReason, used: &UsedSoFar) -> AfterRound {
     let next = match reason {
         StopReason::OutOfTokens if used.nudges.out_of_tokens < MAX_TOKEN_RECOVERIES => {
-            within_rounds(used, Next::Nudge(Nudge::OutOfTokens))
+            within_rounds(used, NextStep::Nudge(Nudge::OutOfTokens))
         }
-        StopReason::OutOfTokens => Next::End(Ending::OutOfTokens),
-        StopReason::Refusal if used.nudges.refusal == 0 => within_rounds(used, Next::Nudge(Nudge::Refusal)),
-        StopReason::Refusal if used.fallback_left => within_rounds(used, Next::Fallback),
-        StopReason::Refusal => Next::End(Ending::Refused),
+        StopReason::OutOfTokens => NextStep::End(TurnEnding::OutOfTokens),
+        StopReason::Refusal if used.nudges.refusal == 0 => {
+            within_rounds(used, NextStep::Nudge(Nudge::Refusal))
+        }
+        StopReason::Refusal if used.fallback_left => within_rounds(used, NextStep::Fallback),
+        StopReason::Refusal => NextStep::End(TurnEnding::Refused),
         StopReason::Finished if !used.visible && used.nudges.empty == 0 => {
-            within_rounds(used, Next::Nudge(Nudge::Empty))
+            within_rounds(used, NextStep::Nudge(Nudge::Empty))
         }
         StopReason::Finished if used.owes_structure && used.nudges.structure == 0 => {
-            within_rounds(used, Next::Nudge(Nudge::Structure))
+            within_rounds(used, NextStep::Nudge(Nudge::Structure))
         }
         StopReason::Finished => return AfterRound::AskStopHooks,
     };
@@ -194,9 +196,9 @@ fn after_answer(reason: StopReason, used: &Used) -> AfterRound {
 }
 
 /// Every way on needs a round that is still allowed.
-fn within_rounds(used: &Used, next: Next) -> Next {
+fn within_rounds(used: &UsedSoFar, next: NextStep) -> NextStep {
     match used.max_rounds {
-        Some(limit) if used.rounds >= limit => Next::End(Ending::MaxTurns(limit)),
+        Some(limit) if used.rounds >= limit => NextStep::End(TurnEnding::MaxTurns(limit)),
         Some(_) | None => next,
     }
 }
@@ -205,173 +207,202 @@ fn within_rounds(used: &Used, next: Next) -> Next {
 mod tests {
     use super::*;
 
-    fn used() -> Used {
-        Used { rounds: 1, visible: true, ..Used::default() }
+    fn used() -> UsedSoFar {
+        UsedSoFar { rounds: 1, visible: true, ..UsedSoFar::default() }
     }
 
-    /// Every row of the table: how the round ended, what was used, what comes next.
-    #[test]
-    fn the_table() {
-        use Ending::{Deferred, HookStopped, MaxTurns, Refused};
-        use StopReason::{Finished, OutOfTokens, Refusal};
-        let spent = |nudges| Used { nudges, ..used() };
-        let rows: Vec<(RoundEnd, Used, AfterRound)> = vec![
-            (RoundEnd::ToolsAnswered(Finished), used(), AfterRound::Next(Next::Again)),
-            (
-                RoundEnd::ToolsAnswered(Finished),
-                Used { max_rounds: Some(2), ..used() },
-                AfterRound::Next(Next::Again),
-            ),
-            (
-                RoundEnd::ToolsAnswered(Finished),
-                Used { max_rounds: Some(1), ..used() },
-                AfterRound::Next(Next::End(MaxTurns(1))),
-            ),
-            (
-                RoundEnd::ToolsAnswered(Finished),
-                Used { preempted: true, ..used() },
-                AfterRound::Next(Next::End(Ending::Preempted)),
-            ),
-            (RoundEnd::Answered(Finished), Used { preempted: true, ..used() }, AfterRound::AskStopHooks),
-            (RoundEnd::Answered(Finished), used(), AfterRound::AskStopHooks),
-            (RoundEnd::Answered(Finished), Used { max_rounds: Some(1), ..used() }, AfterRound::AskStopHooks),
-            (
-                RoundEnd::Answered(Finished),
-                Used { over_budget: true, ..used() },
-                AfterRound::Next(Next::End(Ending::Budget)),
-            ),
-            (
-                RoundEnd::ToolsAnswered(Finished),
-                Used { over_budget: true, ..used() },
-                AfterRound::Next(Next::End(Ending::Budget)),
-            ),
-            (
-                RoundEnd::Answered(Finished),
-                Used { visible: false, ..used() },
-                AfterRound::Next(Next::Nudge(Nudge::Empty)),
-            ),
-            (
-                RoundEnd::Answered(Finished),
-                Used { visible: false, ..spent(Nudges { empty: 1, ..Nudges::default() }) },
-                AfterRound::AskStopHooks,
-            ),
-            (RoundEnd::Answered(OutOfTokens), used(), AfterRound::Next(Next::Nudge(Nudge::OutOfTokens))),
-            (
-                RoundEnd::Answered(OutOfTokens),
-                spent(Nudges { out_of_tokens: 2, ..Nudges::default() }),
-                AfterRound::Next(Next::Nudge(Nudge::OutOfTokens)),
-            ),
-            (
-                RoundEnd::Answered(OutOfTokens),
-                spent(Nudges { out_of_tokens: 3, ..Nudges::default() }),
-                AfterRound::Next(Next::End(Ending::OutOfTokens)),
-            ),
-            (
-                RoundEnd::Answered(OutOfTokens),
-                Used { max_rounds: Some(1), ..used() },
-                AfterRound::Next(Next::End(MaxTurns(1))),
-            ),
-            (RoundEnd::Answered(Refusal), used(), AfterRound::Next(Next::Nudge(Nudge::Refusal))),
-            (
-                RoundEnd::Answered(Refusal),
-                spent(Nudges { refusal: 1, ..Nudges::default() }),
-                AfterRound::Next(Next::End(Refused)),
-            ),
-            (
-                RoundEnd::Answered(Refusal),
-                Used { fallback_left: true, ..spent(Nudges { refusal: 1, ..Nudges::default() }) },
-                AfterRound::Next(Next::Fallback),
-            ),
-            (RoundEnd::CutOff, used(), AfterRound::Next(Next::Nudge(Nudge::CutOff))),
-            (
-                RoundEnd::CutOff,
-                spent(Nudges { cut_off: 3, ..Nudges::default() }),
-                AfterRound::Next(Next::End(Ending::CutOff)),
-            ),
-            (
-                RoundEnd::CutOff,
-                Used { max_rounds: Some(1), ..used() },
-                AfterRound::Next(Next::End(MaxTurns(1))),
-            ),
-            (
-                RoundEnd::CutOff,
-                Used { over_budget: true, ..used() },
-                AfterRound::Next(Next::End(Ending::Budget)),
-            ),
-            (RoundEnd::ToolsAnswered(OutOfTokens), used(), AfterRound::Next(Next::Nudge(Nudge::OutOfTokens))),
-            (
-                RoundEnd::ToolsAnswered(OutOfTokens),
-                spent(Nudges { out_of_tokens: 3, ..Nudges::default() }),
-                AfterRound::Next(Next::End(Ending::OutOfTokens)),
-            ),
-            (
-                RoundEnd::ToolsAnswered(OutOfTokens),
-                Used { preempted: true, ..used() },
-                AfterRound::Next(Next::End(Ending::Preempted)),
-            ),
-            (RoundEnd::ToolsAnswered(Refusal), used(), AfterRound::Next(Next::Nudge(Nudge::Refusal))),
-            (
-                RoundEnd::ToolsAnswered(Refusal),
-                spent(Nudges { refusal: 1, ..Nudges::default() }),
-                AfterRound::Next(Next::End(Refused)),
-            ),
-            (
-                RoundEnd::Answered(OutOfTokens),
-                Used { over_budget: true, ..used() },
-                AfterRound::Next(Next::End(Ending::Budget)),
-            ),
-            (RoundEnd::StoppedByHook, used(), AfterRound::Next(Next::End(HookStopped))),
-            (RoundEnd::Deferred, used(), AfterRound::Next(Next::End(Deferred))),
-            (
-                RoundEnd::Answered(Finished),
-                Used { owes_structure: true, ..used() },
-                AfterRound::Next(Next::Nudge(Nudge::Structure)),
-            ),
-            (
-                RoundEnd::Answered(Finished),
-                Used { owes_structure: true, ..spent(Nudges { structure: 1, ..Nudges::default() }) },
-                AfterRound::AskStopHooks,
-            ),
-            (
-                RoundEnd::Answered(Finished),
-                Used { owes_structure: true, max_rounds: Some(1), ..used() },
-                AfterRound::Next(Next::End(MaxTurns(1))),
-            ),
-            (
-                RoundEnd::ToolsAnswered(Finished),
-                Used { owes_structure: true, ..used() },
-                AfterRound::Next(Next::Again),
-            ),
-            (RoundEnd::StructuredOutput, Used { max_rounds: Some(1), ..used() }, AfterRound::AskStopHooks),
-            (
-                RoundEnd::StructuredOutput,
-                Used { over_budget: true, ..used() },
-                AfterRound::Next(Next::End(Ending::Budget)),
-            ),
-            (
-                RoundEnd::StructuredOutputExhausted,
-                Used { max_rounds: Some(1), ..used() },
-                AfterRound::Next(Next::End(Ending::StructuredOutputExhausted)),
-            ),
-            (RoundEnd::StructuredOutput, used(), AfterRound::AskStopHooks),
-            (
-                RoundEnd::StructuredOutputExhausted,
-                used(),
-                AfterRound::Next(Next::End(Ending::StructuredOutputExhausted)),
-            ),
-        ];
+    fn go(next: NextStep) -> AfterRound {
+        AfterRound::Next(next)
+    }
+
+    fn check(rows: Vec<(RoundEnd, UsedSoFar, AfterRound)>) {
         for (end, used, next) in rows {
             assert_eq!(decide(end, &used), next, "{end:?} with {used:?}");
         }
     }
 
+    /// The rows of answers and tools: how the round ended, what was used, what comes next.
+    #[test]
+    fn the_table_of_answers() {
+        use StopReason::{Finished, OutOfTokens, Refusal};
+        use TurnEnding::{MaxTurns, Refused};
+        let spent = |nudges| UsedSoFar { nudges, ..used() };
+        let rows: Vec<(RoundEnd, UsedSoFar, AfterRound)> = vec![
+            (RoundEnd::ToolsAnswered(Finished), used(), go(NextStep::Again)),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                UsedSoFar { max_rounds: Some(2), ..used() },
+                go(NextStep::Again),
+            ),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                UsedSoFar { max_rounds: Some(1), ..used() },
+                go(NextStep::End(MaxTurns(1))),
+            ),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                UsedSoFar { preempted: true, ..used() },
+                go(NextStep::End(TurnEnding::Preempted)),
+            ),
+            (RoundEnd::Answered(Finished), UsedSoFar { preempted: true, ..used() }, AfterRound::AskStopHooks),
+            (RoundEnd::Answered(Finished), used(), AfterRound::AskStopHooks),
+            (
+                RoundEnd::Answered(Finished),
+                UsedSoFar { max_rounds: Some(1), ..used() },
+                AfterRound::AskStopHooks,
+            ),
+            (
+                RoundEnd::Answered(Finished),
+                UsedSoFar { over_budget: true, ..used() },
+                go(NextStep::End(TurnEnding::Budget)),
+            ),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                UsedSoFar { over_budget: true, ..used() },
+                go(NextStep::End(TurnEnding::Budget)),
+            ),
+            (
+                RoundEnd::Answered(Finished),
+                UsedSoFar { visible: false, ..used() },
+                go(NextStep::Nudge(Nudge::Empty)),
+            ),
+            (
+                RoundEnd::Answered(Finished),
+                UsedSoFar { visible: false, ..spent(NudgeCounts { empty: 1, ..NudgeCounts::default() }) },
+                AfterRound::AskStopHooks,
+            ),
+            (RoundEnd::Answered(OutOfTokens), used(), go(NextStep::Nudge(Nudge::OutOfTokens))),
+            (
+                RoundEnd::Answered(OutOfTokens),
+                spent(NudgeCounts { out_of_tokens: 2, ..NudgeCounts::default() }),
+                go(NextStep::Nudge(Nudge::OutOfTokens)),
+            ),
+            (
+                RoundEnd::Answered(OutOfTokens),
+                spent(NudgeCounts { out_of_tokens: 3, ..NudgeCounts::default() }),
+                go(NextStep::End(TurnEnding::OutOfTokens)),
+            ),
+            (
+                RoundEnd::Answered(OutOfTokens),
+                UsedSoFar { max_rounds: Some(1), ..used() },
+                go(NextStep::End(MaxTurns(1))),
+            ),
+            (RoundEnd::Answered(Refusal), used(), go(NextStep::Nudge(Nudge::Refusal))),
+            (
+                RoundEnd::Answered(Refusal),
+                spent(NudgeCounts { refusal: 1, ..NudgeCounts::default() }),
+                go(NextStep::End(Refused)),
+            ),
+            (
+                RoundEnd::Answered(Refusal),
+                UsedSoFar {
+                    fallback_left: true,
+                    ..spent(NudgeCounts { refusal: 1, ..NudgeCounts::default() })
+                },
+                go(NextStep::Fallback),
+            ),
+        ];
+        check(rows);
+    }
+
+    /// The rows of rounds that did not end with a whole answer, or ended with something else.
+    #[test]
+    fn the_table_of_other_ends() {
+        use StopReason::{Finished, OutOfTokens, Refusal};
+        use TurnEnding::{Deferred, HookStopped, MaxTurns, Refused};
+        let spent = |nudges| UsedSoFar { nudges, ..used() };
+        let rows: Vec<(RoundEnd, UsedSoFar, AfterRound)> = vec![
+            (RoundEnd::CutOff, used(), go(NextStep::Nudge(Nudge::CutOff))),
+            (
+                RoundEnd::CutOff,
+                spent(NudgeCounts { cut_off: 3, ..NudgeCounts::default() }),
+                go(NextStep::End(TurnEnding::CutOff)),
+            ),
+            (RoundEnd::CutOff, UsedSoFar { max_rounds: Some(1), ..used() }, go(NextStep::End(MaxTurns(1)))),
+            (
+                RoundEnd::CutOff,
+                UsedSoFar { over_budget: true, ..used() },
+                go(NextStep::End(TurnEnding::Budget)),
+            ),
+            (RoundEnd::ToolsAnswered(OutOfTokens), used(), go(NextStep::Nudge(Nudge::OutOfTokens))),
+            (
+                RoundEnd::ToolsAnswered(OutOfTokens),
+                spent(NudgeCounts { out_of_tokens: 3, ..NudgeCounts::default() }),
+                go(NextStep::End(TurnEnding::OutOfTokens)),
+            ),
+            (
+                RoundEnd::ToolsAnswered(OutOfTokens),
+                UsedSoFar { preempted: true, ..used() },
+                go(NextStep::End(TurnEnding::Preempted)),
+            ),
+            (RoundEnd::ToolsAnswered(Refusal), used(), go(NextStep::Nudge(Nudge::Refusal))),
+            (
+                RoundEnd::ToolsAnswered(Refusal),
+                spent(NudgeCounts { refusal: 1, ..NudgeCounts::default() }),
+                go(NextStep::End(Refused)),
+            ),
+            (
+                RoundEnd::Answered(OutOfTokens),
+                UsedSoFar { over_budget: true, ..used() },
+                go(NextStep::End(TurnEnding::Budget)),
+            ),
+            (RoundEnd::StoppedByHook, used(), go(NextStep::End(HookStopped))),
+            (RoundEnd::Deferred, used(), go(NextStep::End(Deferred))),
+            (
+                RoundEnd::Answered(Finished),
+                UsedSoFar { owes_structure: true, ..used() },
+                go(NextStep::Nudge(Nudge::Structure)),
+            ),
+            (
+                RoundEnd::Answered(Finished),
+                UsedSoFar {
+                    owes_structure: true,
+                    ..spent(NudgeCounts { structure: 1, ..NudgeCounts::default() })
+                },
+                AfterRound::AskStopHooks,
+            ),
+            (
+                RoundEnd::Answered(Finished),
+                UsedSoFar { owes_structure: true, max_rounds: Some(1), ..used() },
+                go(NextStep::End(MaxTurns(1))),
+            ),
+            (
+                RoundEnd::ToolsAnswered(Finished),
+                UsedSoFar { owes_structure: true, ..used() },
+                go(NextStep::Again),
+            ),
+            (
+                RoundEnd::StructuredOutput,
+                UsedSoFar { max_rounds: Some(1), ..used() },
+                AfterRound::AskStopHooks,
+            ),
+            (
+                RoundEnd::StructuredOutput,
+                UsedSoFar { over_budget: true, ..used() },
+                go(NextStep::End(TurnEnding::Budget)),
+            ),
+            (
+                RoundEnd::StructuredOutputExhausted,
+                UsedSoFar { max_rounds: Some(1), ..used() },
+                go(NextStep::End(TurnEnding::StructuredOutputExhausted)),
+            ),
+            (RoundEnd::StructuredOutput, used(), AfterRound::AskStopHooks),
+            (
+                RoundEnd::StructuredOutputExhausted,
+                used(),
+                go(NextStep::End(TurnEnding::StructuredOutputExhausted)),
+            ),
+        ];
+        check(rows);
+    }
+
     #[test]
     fn an_objection_of_stop_hooks_needs_a_round_and_money() {
         let rows = [
-            (used(), Next::Again),
-            (Used { preempted: true, ..used() }, Next::Again),
-            (Used { max_rounds: Some(1), ..used() }, Next::End(Ending::MaxTurns(1))),
-            (Used { over_budget: true, ..used() }, Next::End(Ending::Budget)),
+            (used(), NextStep::Again),
+            (UsedSoFar { preempted: true, ..used() }, NextStep::Again),
+            (UsedSoFar { max_rounds: Some(1), ..used() }, NextStep::End(TurnEnding::MaxTurns(1))),
+            (UsedSoFar { over_budget: true, ..used() }, NextStep::End(TurnEnding::Budget)),
         ];
         for (used, next) in rows {
             assert_eq!(after_objection(&used), next, "{used:?}");
@@ -380,9 +411,9 @@ mod tests {
 
     #[test]
     fn what_was_overcome_is_forgotten() {
-        let mut nudges = Nudges { out_of_tokens: 2, refusal: 1, empty: 1, cut_off: 3, structure: 1 };
+        let mut nudges = NudgeCounts { out_of_tokens: 2, refusal: 1, empty: 1, cut_off: 3, structure: 1 };
         nudges.forget_overcome();
-        assert_eq!(nudges, Nudges { refusal: 1, structure: 1, ..Nudges::default() });
+        assert_eq!(nudges, NudgeCounts { refusal: 1, structure: 1, ..NudgeCounts::default() });
     }
 
     #[test]

@@ -8,31 +8,31 @@
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::call::siblings::Siblings;
-use crate::call::toolrun::{self, PreparedCall, Refused};
+use crate::call::siblings::SiblingCalls;
+use crate::call::toolrun::{self, PreparedCall, RefusedCall};
 use crate::record::tool_call::{CallEnd, ToolCall};
 use crate::state::agent::Agent;
 use crate::turn::Turn;
-use crate::turn::decide::{Ending, RoundEnd};
-use crate::turn::outcome::{Outcome, Phase};
+use crate::turn::decide::{RoundEnd, TurnEnding};
+use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
 impl Turn<'_> {
     /// The call is put off: the transcript says so, and the turn ends.
-    pub(crate) fn put_off(&mut self, call: ToolCall) -> RoundEnd {
+    pub(crate) fn defer_call(&mut self, call: ToolCall) -> RoundEnd {
         self.agent.mark_call("hook_deferred_tool", &call);
         self.agent.deferral.set(call);
         RoundEnd::Deferred
     }
 
     /// Runs a call that was put off before anything else is done; how the turn ends, if it ends with that.
-    pub(crate) async fn take_up(&mut self) -> Option<Outcome> {
+    pub(crate) async fn resume_deferred_call(&mut self) -> Option<TurnOutcome> {
         let call = self.agent.deferral.take()?;
         let call = PreparedCall::new(&self.agent.handle, call);
-        if let Err(Refused::NoTool) = &call.tool {
+        if let Err(RefusedCall::NoTool) = &call.tool {
             self.agent.deferral.set(call.call);
-            return Some(Outcome::Ended(Ending::DeferredUnavailable));
+            return Some(TurnOutcome::Ended(TurnEnding::DeferredUnavailable));
         }
-        let (_known, alone) = watch::channel(Siblings::None);
+        let (_known, alone) = watch::channel(SiblingCalls::None);
         let (handle, cancel) = (self.agent.handle.clone(), self.cancel.child_token());
         let mut answered = match toolrun::permitted(&handle, call, alone, &cancel).await {
             Ok(permitted) => {
@@ -40,8 +40,8 @@ impl Turn<'_> {
                 toolrun::execute(&handle, *permitted, &cancel).await
             }
             Err(CallEnd::Deferred(call)) => {
-                self.put_off(*call);
-                return Some(Outcome::Ended(Ending::Deferred));
+                self.defer_call(*call);
+                return Some(TurnOutcome::Ended(TurnEnding::Deferred));
             }
             Err(CallEnd::Answered(answered)) => *answered,
         };
@@ -52,10 +52,10 @@ impl Turn<'_> {
         self.agent.history.add_result(answered.block.into_sent());
         self.agent.tell_model(&answered.notes);
         if answered.interrupted || self.cancel.is_cancelled() {
-            self.mark_interrupted(Phase::Tools).await;
-            return Some(Outcome::Interrupted(Phase::Tools));
+            self.mark_interrupted(TurnPhase::Tools).await;
+            return Some(TurnOutcome::Interrupted(TurnPhase::Tools));
         }
-        answered.stops.then_some(Outcome::Ended(Ending::HookStopped))
+        answered.stops.then_some(TurnOutcome::Ended(TurnEnding::HookStopped))
     }
 }
 

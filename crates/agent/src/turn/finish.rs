@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use crate::model::cut_short;
 use crate::turn::Turn;
-use crate::turn::decide::Ending;
+use crate::turn::decide::TurnEnding;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::OutOfRoom;
-use crate::turn::outcome::{Outcome, Phase};
+use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
 /// The stop reason of messages that no model wrote.
-const MADE_UP: &str = "stop_sequence";
+const SYNTHETIC_STOP_REASON: &str = "stop_sequence";
 
 /// What the session remembers of a finished turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Finished {
+pub struct FinishedTurn {
     /// Decides the exit code when it is the last.
     pub is_error: bool,
     /// Whether somebody or something more urgent cut it short.
@@ -26,21 +26,28 @@ pub struct Finished {
 }
 
 /// Shows what is left to show and builds the result.
-pub async fn finish(turn: &mut Turn<'_>, outcome: Outcome, result_index: u64) -> (ResultMessage, Finished) {
+pub async fn finish(
+    turn: &mut Turn<'_>,
+    outcome: TurnOutcome,
+    result_index: u64,
+) -> (ResultMessage, FinishedTurn) {
     let mut result = base(turn, result_index);
-    let cut_short = matches!(outcome, Outcome::Ended(Ending::Preempted) | Outcome::Interrupted(_));
+    let cut_short =
+        matches!(outcome, TurnOutcome::Ended(TurnEnding::Preempted) | TurnOutcome::Interrupted(_));
     match outcome {
-        Outcome::Ended(ending) => ended(turn, ending, &mut result).await,
-        Outcome::Failed(error) => {
+        TurnOutcome::Ended(ending) => ended(turn, ending, &mut result).await,
+        TurnOutcome::Failed(error) => {
             let failure = ApiFailure::new(&error, &turn.model_id);
-            failed(turn, &failure, MADE_UP, &mut result).await;
+            failed(turn, &failure, SYNTHETIC_STOP_REASON, &mut result).await;
         }
-        Outcome::OutOfRoom(why) => failed(turn, &out_of_room(why), MADE_UP, &mut result).await,
-        Outcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
-        Outcome::Command(end) => command(end, &mut result),
+        TurnOutcome::OutOfRoom(why) => {
+            failed(turn, &out_of_room(why), SYNTHETIC_STOP_REASON, &mut result).await
+        }
+        TurnOutcome::Interrupted(phase) => interrupted(turn, phase, &mut result),
+        TurnOutcome::Command(end) => command(end, &mut result),
     }
-    turn.session.options.era.soften(&mut result);
-    let finished = Finished { is_error: result.is_error, cut_short };
+    turn.session.options.client_generation.clear_error_for_old_clients(&mut result);
+    let finished = FinishedTurn { is_error: result.is_error, cut_short };
     (result, finished)
 }
 
@@ -55,38 +62,38 @@ fn command(end: CommandEnd, result: &mut ResultMessage) {
     result.duration_api_ms = 0;
 }
 
-async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) {
+async fn ended(turn: &mut Turn<'_>, ending: TurnEnding, result: &mut ResultMessage) {
     match ending {
-        Ending::Completed => success(turn, "completed", result),
-        Ending::HookStopped => {
+        TurnEnding::Completed => success(turn, "completed", result),
+        TurnEnding::HookStopped => {
             turn.stats.last_text.clear();
             success(turn, "hook_stopped", result);
         }
-        Ending::Deferred => deferred(turn, "tool_deferred", result),
-        Ending::DeferredUnavailable => {
+        TurnEnding::Deferred => deferred(turn, "tool_deferred", result),
+        TurnEnding::DeferredUnavailable => {
             deferred(turn, "tool_deferred_unavailable", result);
             result.is_error = true;
         }
-        Ending::StopHookPrevented => success(turn, "stop_hook_prevented", result),
-        Ending::StopHookCap => {
+        TurnEnding::StopHookPrevented => success(turn, "stop_hook_prevented", result),
+        TurnEnding::StopHookCap => {
             turn.stats.last_text.clear();
             success(turn, "completed", result);
         }
-        Ending::Preempted => {
+        TurnEnding::Preempted => {
             turn.stats.last_text.clear();
             success(turn, "aborted_tools", result);
         }
-        Ending::NothingAsked => {
+        TurnEnding::NothingAsked => {
             success(turn, "completed", result);
             result.num_turns = 0;
             result.terminal_reason = None;
             result.api_error_status = None;
         }
-        Ending::MaxTurns(limit) => {
+        TurnEnding::MaxTurns(limit) => {
             let text = format!("Reached maximum number of turns ({limit})");
             error(result, "error_max_turns", "max_turns", text);
         }
-        Ending::Budget => {
+        TurnEnding::Budget => {
             let limit = turn.session.max_budget_usd.unwrap_or_default();
             error(
                 result,
@@ -95,22 +102,22 @@ async fn ended(turn: &mut Turn<'_>, ending: Ending, result: &mut ResultMessage) 
                 format!("Reached maximum budget (${limit})"),
             );
         }
-        Ending::StructuredOutputExhausted => error(
+        TurnEnding::StructuredOutputExhausted => error(
             result,
             "error_max_structured_output_retries",
             "structured_output_retry_exhausted",
             turn.stats.structured.exhausted(),
         ),
-        Ending::OutOfTokens => {
+        TurnEnding::OutOfTokens => {
             let known = lathe_models::catalog::capabilities(&turn.model_id).max_output_tokens;
             let limit = turn.agent.handle.choice().max_output_tokens.unwrap_or(known);
-            failed(turn, &out_of_tokens(limit), MADE_UP, result).await;
+            failed(turn, &out_of_tokens(limit), SYNTHETIC_STOP_REASON, result).await;
         }
-        Ending::CutOff => {
+        TurnEnding::CutOff => {
             let error = turn.stats.broken_by.take().unwrap_or_else(cut_short);
-            failed(turn, &ApiFailure::new(&error, &turn.model_id), MADE_UP, result).await;
+            failed(turn, &ApiFailure::new(&error, &turn.model_id), SYNTHETIC_STOP_REASON, result).await;
         }
-        Ending::Refused => {
+        TurnEnding::Refused => {
             let model = turn.model_id.clone();
             let prompt = turn.agent.journal.prompt_id();
             let frame = turn.agent.handle.frames.refused(&model, turn.stats.request_id.clone(), prompt);
@@ -203,7 +210,7 @@ async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, re
     turn.agent.handle.fire(HookEventInput::StopFailure(event), None, &turn.cancel).await;
     let mut frame = turn.agent.handle.frames.api_error(failure);
     frame.message.stop_reason = Some(stop_reason.to_owned());
-    if stop_reason != MADE_UP {
+    if stop_reason != SYNTHETIC_STOP_REASON {
         frame.request_id.clone_from(&turn.stats.request_id);
         frame.extra.insert("refused_message_id".to_owned(), turn.stats.answer_id.clone().into());
     }
@@ -267,14 +274,14 @@ fn refused(model: &str) -> ApiFailure {
     }
 }
 
-fn interrupted(turn: &Turn<'_>, phase: Phase, result: &mut ResultMessage) {
+fn interrupted(turn: &Turn<'_>, phase: TurnPhase, result: &mut ResultMessage) {
     let (reason, doing) = match phase {
-        Phase::Streaming => ("aborted_streaming", "the model was answering"),
-        Phase::Tools => ("aborted_tools", "tools were running"),
+        TurnPhase::Streaming => ("aborted_streaming", "the model was answering"),
+        TurnPhase::Tools => ("aborted_tools", "tools were running"),
     };
     let text = format!("[ede_diagnostic] the turn was interrupted while {doing}");
     error(result, "error_during_execution", reason, text);
-    if phase == Phase::Streaming {
+    if phase == TurnPhase::Streaming {
         result.stop_reason = None;
         result.usage = lathe_protocol::Usage::default().result_shape();
     }

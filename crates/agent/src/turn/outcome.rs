@@ -3,17 +3,17 @@
 use lathe_models::ModelError;
 use tokio_util::sync::CancellationToken;
 
-use crate::turn::decide::Ending;
+use crate::turn::decide::TurnEnding;
 
 /// How a turn ended.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum TurnOutcome {
     /// The loop's own decision.
-    Ended(Ending),
+    Ended(TurnEnding),
     /// The model could not be reached or refused the request.
     Failed(ModelError),
     /// Someone broke it off.
-    Interrupted(Phase),
+    Interrupted(TurnPhase),
     /// The conversation does not fit into the model's window.
     OutOfRoom(OutOfRoom),
     /// A command that the session answered itself.
@@ -22,7 +22,7 @@ pub enum Outcome {
 
 /// What an interrupt broke off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum TurnPhase {
     Streaming,
     Tools,
 }

@@ -3,7 +3,7 @@
 
 use lathe_models::ModelError;
 
-use crate::model::attempts::{AfterFailure, Alternatives, FailedAttempts};
+use crate::model::attempts::{AfterFailure, FailedAttempts, RetryAlternatives};
 use crate::turn::Turn;
 
 /// Why no further attempt is made.
@@ -26,7 +26,7 @@ impl Turn<'_> {
         error: ModelError,
         failed: &mut FailedAttempts,
     ) -> Result<NextAttempt, GaveUp> {
-        let alternatives = Alternatives { fallback_model: self.has_fallback(), without_stream: true };
+        let alternatives = RetryAlternatives { fallback_model: self.has_fallback(), without_stream: true };
         match failed.add(&error, alternatives, &self.session.process) {
             AfterFailure::Retry(wait) => {
                 let frame = self.agent.handle.frames.api_retry(&wait, &error);

@@ -17,14 +17,14 @@ use crate::hooks;
 use crate::model::attempts::FailedAttempts;
 use crate::model::cut_short;
 use crate::model::request;
-use crate::record::answer::Answer;
+use crate::record::response::ModelResponse;
 use crate::record::tool_call::CallEnd;
 use crate::state::agent::AgentIdentity;
-use crate::turn::calls::Calls;
-use crate::turn::decide::{Ending, RoundEnd, StopReason};
-use crate::turn::outcome::{Outcome, Phase};
+use crate::turn::calls::ResponseCalls;
+use crate::turn::decide::{RoundEnd, StopReason, TurnEnding};
+use crate::turn::outcome::{TurnOutcome, TurnPhase};
 use crate::turn::retry::{GaveUp, NextAttempt};
-use crate::turn::schedule::Access;
+use crate::turn::schedule::CallAccess;
 use crate::turn::{Turn, answered};
 
 /// How one attempt at an answer ended.
@@ -36,14 +36,14 @@ enum Attempt {
 
 impl Turn<'_> {
     /// Gets one answer and runs its tools.
-    pub(crate) async fn sample(&mut self) -> Result<RoundEnd, Outcome> {
-        let mut calls = Calls::new(self.session.max_budget_usd.is_none());
+    pub(crate) async fn sample(&mut self) -> Result<RoundEnd, TurnOutcome> {
+        let mut calls = ResponseCalls::new(self.session.max_budget_usd.is_none());
         let mut failed = FailedAttempts::default();
         loop {
             self.follow_model_choice();
             let request = Arc::new(request::build(self.agent, &self.model_id));
             self.agent.handle.publish_request(&request);
-            let mut answer = Answer::default();
+            let mut answer = ModelResponse::default();
             let began = Instant::now();
             let attempt = self.attempt(&request, &mut answer, &mut calls).await;
             let api_ms = began.elapsed().as_millis() as u64;
@@ -61,12 +61,12 @@ impl Turn<'_> {
                     }
                     // What came of a broken answer is paid for too.
                     if self.session.over_budget() {
-                        return Err(Outcome::Ended(Ending::Budget));
+                        return Err(TurnOutcome::Ended(TurnEnding::Budget));
                     }
                     match self.after_failure(error, &mut failed).await {
                         Ok(NextAttempt::WithStream) => {}
                         Ok(NextAttempt::WithoutStream) => return self.without_stream(&request, calls).await,
-                        Err(GaveUp::Failed(error)) => return Err(Outcome::Failed(error)),
+                        Err(GaveUp::Failed(error)) => return Err(TurnOutcome::Failed(error)),
                         Err(GaveUp::Interrupted) => return Err(self.interrupted_while_waiting().await),
                     }
                 }
@@ -87,8 +87,8 @@ impl Turn<'_> {
     async fn attempt(
         &mut self,
         request: &Arc<ModelRequest>,
-        answer: &mut Answer,
-        calls: &mut Calls,
+        answer: &mut ModelResponse,
+        calls: &mut ResponseCalls,
     ) -> Attempt {
         if self.session.options.partial_messages {
             let prompts = if self.stats.prompts_named { None } else { self.stats.prompt_list() };
@@ -126,7 +126,7 @@ impl Turn<'_> {
         }
     }
 
-    async fn take_event(&mut self, event: ModelEvent, answer: &mut Answer, calls: &mut Calls) {
+    async fn take_event(&mut self, event: ModelEvent, answer: &mut ModelResponse, calls: &mut ResponseCalls) {
         let now = self.stats.elapsed_ms();
         let first = *self.stats.first_event_ms.get_or_insert(now);
         let partial = self.session.options.partial_messages;
@@ -164,7 +164,7 @@ impl Turn<'_> {
         }
     }
 
-    fn start_calls(&self, calls: &mut Calls) {
+    fn start_calls(&self, calls: &mut ResponseCalls) {
         if !calls.eager {
             return;
         }
@@ -175,7 +175,7 @@ impl Turn<'_> {
         }
     }
 
-    async fn take_answer(&mut self, (end, access): (CallEnd, Access), calls: &mut Calls) {
+    async fn take_answer(&mut self, (end, access): (CallEnd, CallAccess), calls: &mut ResponseCalls) {
         calls.schedule.finished(access);
         let mut answered = match end {
             CallEnd::Answered(answered) => *answered,
@@ -196,7 +196,11 @@ impl Turn<'_> {
     }
 
     /// The answer is whole: let its tools finish, and put both into the history.
-    async fn complete(&mut self, answer: Answer, mut calls: Calls) -> Result<RoundEnd, Outcome> {
+    async fn complete(
+        &mut self,
+        answer: ModelResponse,
+        mut calls: ResponseCalls,
+    ) -> Result<RoundEnd, TurnOutcome> {
         self.stats.rounds += 1;
         self.stats.made_room = false;
         self.stats.stop_reason.clone_from(&answer.stop_reason);
@@ -222,7 +226,7 @@ impl Turn<'_> {
         }
         self.finish_calls(&mut calls).await;
         if let Some(call) = calls.deferred.take() {
-            return Ok(self.put_off(call));
+            return Ok(self.defer_call(call));
         }
         calls.sort_batch();
         self.agent.tell_cwd(&self.cancel).await;
@@ -234,8 +238,8 @@ impl Turn<'_> {
         self.agent.history.add_user(calls.blocks());
         self.agent.tell_model(&calls.notes);
         if calls.interrupted || self.cancel.is_cancelled() {
-            self.mark_interrupted(Phase::Tools).await;
-            return Err(Outcome::Interrupted(Phase::Tools));
+            self.mark_interrupted(TurnPhase::Tools).await;
+            return Err(TurnOutcome::Interrupted(TurnPhase::Tools));
         }
         Ok(self.after_tools(calls.stops, behind_calls))
     }
@@ -256,7 +260,7 @@ impl Turn<'_> {
     }
 
     /// The provider stopped the answer for safety: what it asked for and has not begun is not done.
-    async fn leave_out_waiting(&mut self, calls: &mut Calls) {
+    async fn leave_out_waiting(&mut self, calls: &mut ResponseCalls) {
         for PreparedCall { call, .. } in calls.schedule.drain_waiting() {
             let answered =
                 toolrun::left_out(call, "The provider stopped this answer for safety; the call was not run.");
@@ -265,7 +269,7 @@ impl Turn<'_> {
         }
     }
 
-    async fn finish_calls(&mut self, calls: &mut Calls) {
+    async fn finish_calls(&mut self, calls: &mut ResponseCalls) {
         calls.eager = true;
         calls.all_known();
         self.start_calls(calls);
@@ -275,7 +279,11 @@ impl Turn<'_> {
     }
 
     /// The stream broke after something was shown: that much stays, and the model is asked to go on.
-    async fn cut_off(&mut self, answer: Answer, calls: Calls) -> Result<RoundEnd, Outcome> {
+    async fn cut_off(
+        &mut self,
+        answer: ModelResponse,
+        calls: ResponseCalls,
+    ) -> Result<RoundEnd, TurnOutcome> {
         let asked_for_tools = !calls.is_empty();
         let end = self.complete(answer, calls).await?;
         Ok(if asked_for_tools { end } else { RoundEnd::CutOff })
@@ -283,7 +291,7 @@ impl Turn<'_> {
 
     /// Whether the broken answer has to be kept. An error that the API itself sent keeps the text of the
     /// open block too: the vendor will not send it again.
-    async fn keeps_what_arrived(&mut self, answer: &mut Answer, error: &ModelError) -> bool {
+    async fn keeps_what_arrived(&mut self, answer: &mut ModelResponse, error: &ModelError) -> bool {
         let said_in_stream = error.status.is_none() && error.api_type.is_some();
         if said_in_stream && let Some(text) = answer.take_partial_text() {
             let block = ContentBlock::text(text);
@@ -294,7 +302,7 @@ impl Turn<'_> {
     }
 
     /// Someone broke the turn off while the answer was streaming.
-    async fn interrupted(&mut self, mut answer: Answer, mut calls: Calls) -> Outcome {
+    async fn interrupted(&mut self, mut answer: ModelResponse, mut calls: ResponseCalls) -> TurnOutcome {
         let open = answer.open_indices();
         if let Some(text) = answer.take_partial_text() {
             let block = ContentBlock::text(text);
@@ -305,8 +313,8 @@ impl Turn<'_> {
             self.session.emit(frame).await;
             answer.blocks.push(block);
         }
-        let phase = if calls.is_empty() { Phase::Streaming } else { Phase::Tools };
-        if phase == Phase::Tools {
+        let phase = if calls.is_empty() { TurnPhase::Streaming } else { TurnPhase::Tools };
+        if phase == TurnPhase::Tools {
             // That is why an answer with calls ends, whether or not the event that says so had come.
             self.stats.stop_reason = answer.stop_reason.clone().or_else(|| Some("tool_use".to_owned()));
         }
@@ -324,19 +332,19 @@ impl Turn<'_> {
             });
             self.close_events(&answer, &open, Some(end)).await;
         }
-        Outcome::Interrupted(phase)
+        TurnOutcome::Interrupted(phase)
     }
 
     /// With partial messages, blocks that were begun and will not be finished are closed, so that a host
     /// never waits for their end.
-    async fn close_partial_events(&mut self, answer: &Answer) {
+    async fn close_partial_events(&mut self, answer: &ModelResponse) {
         let open = answer.open_indices();
         if self.session.options.partial_messages && !open.is_empty() {
             self.close_events(answer, &open, None).await;
         }
     }
 
-    async fn close_events(&mut self, answer: &Answer, open: &[usize], end: Option<Value>) {
+    async fn close_events(&mut self, answer: &ModelResponse, open: &[usize], end: Option<Value>) {
         let stops = open.iter().map(|index| json!({"type": "content_block_stop", "index": index}));
         for event in stops.chain(end).chain([json!({"type": "message_stop"})]) {
             let frame = self.agent.handle.frames.stream_event(event, &answer.id, None);
@@ -344,25 +352,25 @@ impl Turn<'_> {
         }
     }
 
-    async fn interrupted_while_waiting(&mut self) -> Outcome {
-        self.mark_interrupted(Phase::Streaming).await;
-        Outcome::Interrupted(Phase::Streaming)
+    async fn interrupted_while_waiting(&mut self) -> TurnOutcome {
+        self.mark_interrupted(TurnPhase::Streaming).await;
+        TurnOutcome::Interrupted(TurnPhase::Streaming)
     }
 
     /// The last resort when streams keep breaking.
     async fn without_stream(
         &mut self,
         request: &Arc<ModelRequest>,
-        mut calls: Calls,
-    ) -> Result<RoundEnd, Outcome> {
+        mut calls: ResponseCalls,
+    ) -> Result<RoundEnd, TurnOutcome> {
         let began = Instant::now();
         let model = self.session.model.clone();
         let whole = tokio::select! {
             () = self.cancel.cancelled() => return Err(self.interrupted_while_waiting().await),
-            whole = model.complete(request.clone()) => whole.map_err(Outcome::Failed)?,
+            whole = model.complete(request.clone()) => whole.map_err(TurnOutcome::Failed)?,
         };
         self.stats.api_ms += began.elapsed().as_millis() as u64;
-        let answer = Answer::from_complete(whole);
+        let answer = ModelResponse::from_complete(whole);
         self.count_usage(&answer);
         for block in answer.blocks.clone() {
             let finished = FinishedBlock::new(&self.agent.handle, block);
@@ -381,7 +389,7 @@ impl Turn<'_> {
         self.agent.handle.publish_size(self.agent.history.size());
     }
 
-    fn count_usage(&mut self, answer: &Answer) {
+    fn count_usage(&mut self, answer: &ModelResponse) {
         self.stats.usage.add(&answer.usage);
         let model = if answer.model.is_empty() { &self.model_id } else { &answer.model };
         let mut totals = self.session.totals();
@@ -394,7 +402,7 @@ impl Turn<'_> {
 
 /// Why an answer with calls ended. Its calls are what matters, unless it was refused, or the output limit cut one
 /// of them: the model would ask for the same again and never hear why it does not work.
-fn behind_calls(answer: &Answer) -> StopReason {
+fn behind_calls(answer: &ModelResponse) -> StopReason {
     match StopReason::read(answer.stop_reason.as_deref()) {
         StopReason::OutOfTokens if !answer.ends_in_half_a_call() => StopReason::Finished,
         reason @ (StopReason::Finished | StopReason::OutOfTokens | StopReason::Refusal) => reason,

@@ -4,16 +4,16 @@
 use lathe_protocol::hooks::{HookEventInput, MessageDisplayInput};
 use lathe_protocol::{AssistantMessage, ContentBlock, HookEvent, UserMessage};
 
-use crate::record::answer::Answer;
-use crate::record::tool_call::Answered;
+use crate::record::response::ModelResponse;
+use crate::record::tool_call::ToolCallResult;
 use crate::turn::Turn;
-use crate::turn::outcome::Phase;
+use crate::turn::outcome::TurnPhase;
 
 impl Turn<'_> {
     /// Writes down and shows a finished block of an answer; returns its id.
     pub(crate) async fn say_block(
         &mut self,
-        answer: &Answer,
+        answer: &ModelResponse,
         block: &ContentBlock,
         stop_reason: Option<String>,
     ) -> String {
@@ -59,7 +59,7 @@ impl Turn<'_> {
     }
 
     /// Memory files that became due because a call touched a file follow its result.
-    pub(crate) async fn add_instructions_due(&mut self, answered: &mut Answered) {
+    pub(crate) async fn add_instructions_due(&mut self, answered: &mut ToolCallResult) {
         if !answered.block.is_error() {
             let due = self.agent.instructions_due(&answered.call, &self.cancel).await;
             answered.notes.extend(due);
@@ -67,7 +67,7 @@ impl Turn<'_> {
     }
 
     /// Writes down and shows the answer to a tool call.
-    pub(crate) async fn say_tool_result(&mut self, answered: &Answered) {
+    pub(crate) async fn say_tool_result(&mut self, answered: &ToolCallResult) {
         self.stats.denials.extend(answered.denial.clone());
         let frame = self.agent.handle.frames.tool_result(
             &answered.block,
@@ -90,10 +90,10 @@ impl Turn<'_> {
     }
 
     /// The marker that tells readers of the session where it was broken off.
-    pub(crate) async fn mark_interrupted(&mut self, phase: Phase) {
+    pub(crate) async fn mark_interrupted(&mut self, phase: TurnPhase) {
         let text = match phase {
-            Phase::Streaming => "[Request interrupted by user]",
-            Phase::Tools => "[Request interrupted by user for tool use]",
+            TurnPhase::Streaming => "[Request interrupted by user]",
+            TurnPhase::Tools => "[Request interrupted by user for tool use]",
         };
         self.agent.history.add_user_text(text);
         let frame = self.agent.handle.frames.user(vec![ContentBlock::text(text)]);

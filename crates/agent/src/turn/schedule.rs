@@ -10,8 +10,8 @@ use lathe_permissions::DescribedCall;
 use lathe_protocol::{CallSubject, FileAccess, McpAccess, SessionAccess, UserQuestion};
 
 /// Waiting and running calls of one answer. `C` is whatever the caller needs to start a call.
-pub struct Schedule<C> {
-    waiting: VecDeque<(C, Access)>,
+pub struct CallSchedule<C> {
+    waiting: VecDeque<(C, CallAccess)>,
     running_readers: usize,
     writer_running: bool,
     limit: usize,
@@ -19,12 +19,12 @@ pub struct Schedule<C> {
 
 /// Whether a call may share the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum CallAccess {
     Shared,
     Exclusive,
 }
 
-impl Access {
+impl CallAccess {
     /// Reads run side by side, everything that may change something runs alone.
     pub fn of(call: &DescribedCall) -> Self {
         match call.subject() {
@@ -50,40 +50,40 @@ impl Access {
     }
 }
 
-impl<C> Schedule<C> {
+impl<C> CallSchedule<C> {
     /// At most `limit` calls at once.
     pub fn new(limit: usize) -> Self {
         Self { waiting: VecDeque::new(), running_readers: 0, writer_running: false, limit: limit.max(1) }
     }
 
     /// Puts a call behind all others.
-    pub fn add(&mut self, call: C, access: Access) {
+    pub fn add(&mut self, call: C, access: CallAccess) {
         self.waiting.push_back((call, access));
     }
 
     /// The next call that may start now, if any; it counts as running from here on.
-    pub fn start_next(&mut self) -> Option<(C, Access)> {
+    pub fn start_next(&mut self) -> Option<(C, CallAccess)> {
         let (_, access) = self.waiting.front()?;
         let free = match access {
-            Access::Shared => !self.writer_running && self.running_readers < self.limit,
-            Access::Exclusive => !self.writer_running && self.running_readers == 0,
+            CallAccess::Shared => !self.writer_running && self.running_readers < self.limit,
+            CallAccess::Exclusive => !self.writer_running && self.running_readers == 0,
         };
         if !free {
             return None;
         }
         let (call, access) = self.waiting.pop_front()?;
         match access {
-            Access::Shared => self.running_readers += 1,
-            Access::Exclusive => self.writer_running = true,
+            CallAccess::Shared => self.running_readers += 1,
+            CallAccess::Exclusive => self.writer_running = true,
         }
         Some((call, access))
     }
 
     /// A call that was started has ended.
-    pub fn finished(&mut self, access: Access) {
+    pub fn finished(&mut self, access: CallAccess) {
         match access {
-            Access::Shared => self.running_readers -= 1,
-            Access::Exclusive => self.writer_running = false,
+            CallAccess::Shared => self.running_readers -= 1,
+            CallAccess::Exclusive => self.writer_running = false,
         }
     }
 
@@ -97,33 +97,36 @@ impl<C> Schedule<C> {
 mod tests {
     use super::*;
 
-    fn startable(schedule: &mut Schedule<u32>) -> Vec<u32> {
+    fn startable(schedule: &mut CallSchedule<u32>) -> Vec<u32> {
         std::iter::from_fn(|| schedule.start_next().map(|(call, _)| call)).collect()
     }
 
     #[test]
     fn readers_share_writers_do_not_and_nobody_overtakes() {
-        let mut schedule = Schedule::new(10);
-        for (call, access) in
-            [(1, Access::Shared), (2, Access::Shared), (3, Access::Exclusive), (4, Access::Shared)]
-        {
+        let mut schedule = CallSchedule::new(10);
+        for (call, access) in [
+            (1, CallAccess::Shared),
+            (2, CallAccess::Shared),
+            (3, CallAccess::Exclusive),
+            (4, CallAccess::Shared),
+        ] {
             schedule.add(call, access);
         }
         assert_eq!(startable(&mut schedule), [1, 2]);
-        schedule.finished(Access::Shared);
+        schedule.finished(CallAccess::Shared);
         assert!(startable(&mut schedule).is_empty());
-        schedule.finished(Access::Shared);
+        schedule.finished(CallAccess::Shared);
         assert_eq!(startable(&mut schedule), [3]);
-        schedule.finished(Access::Exclusive);
+        schedule.finished(CallAccess::Exclusive);
         assert_eq!(startable(&mut schedule), [4]);
     }
 
     #[test]
     fn the_limit_holds() {
-        let mut schedule = Schedule::new(2);
-        (0..5).for_each(|call| schedule.add(call, Access::Shared));
+        let mut schedule = CallSchedule::new(2);
+        (0..5).for_each(|call| schedule.add(call, CallAccess::Shared));
         assert_eq!(startable(&mut schedule), [0, 1]);
-        schedule.finished(Access::Shared);
+        schedule.finished(CallAccess::Shared);
         assert_eq!(startable(&mut schedule), [2]);
         assert_eq!(schedule.drain_waiting(), [3, 4]);
     }

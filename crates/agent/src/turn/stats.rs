@@ -6,11 +6,11 @@ use lathe_models::ModelError;
 use lathe_protocol::{InboundUser, PermissionDenial, Usage};
 use serde_json::Value;
 
-use crate::turn::decide::Nudges;
-use crate::turn::structured::Structured;
+use crate::turn::decide::NudgeCounts;
+use crate::turn::structured::StructuredProgress;
 
 /// What a turn counts.
-pub struct Stats {
+pub struct TurnStats {
     pub started: Instant,
     /// What hooks know the turn by; made when one of them asks.
     pub turn_id: Option<String>,
@@ -29,10 +29,10 @@ pub struct Stats {
     pub rounds: u32,
     /// How often stop hooks made the turn go on.
     pub stop_blocks: u32,
-    pub nudges: Nudges,
+    pub nudges: NudgeCounts,
     pub usage: Usage,
     pub denials: Vec<PermissionDenial>,
-    pub structured: Structured,
+    pub structured: StructuredProgress,
     pub last_text: String,
     pub stop_reason: Option<String>,
     /// The API's id of the last answer.
@@ -51,7 +51,7 @@ pub struct Stats {
     pub first_frame_ms: Option<u64>,
 }
 
-impl Stats {
+impl TurnStats {
     pub fn new(prompt: &InboundUser) -> Self {
         Self {
             started: Instant::now(),
@@ -64,10 +64,10 @@ impl Stats {
             user_frames: 0,
             rounds: 0,
             stop_blocks: 0,
-            nudges: Nudges::default(),
+            nudges: NudgeCounts::default(),
             usage: Usage::default(),
             denials: Vec::new(),
-            structured: Structured::default(),
+            structured: StructuredProgress::default(),
             last_text: String::new(),
             stop_reason: None,
             answer_id: String::new(),

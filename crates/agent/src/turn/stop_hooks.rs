@@ -6,20 +6,20 @@ use lathe_protocol::hooks::{HookEventInput, StopInput, SubagentStopInput};
 
 use crate::state::wire_names::NotificationPriority;
 use crate::turn::Turn;
-use crate::turn::decide::{Ending, Next, after_objection};
+use crate::turn::decide::{NextStep, TurnEnding, after_objection};
 
 impl Turn<'_> {
     /// Lets the stop hooks have their say: the turn ends, or they object and it goes on if it may.
-    pub(crate) async fn ask_stop_hooks(&mut self) -> Next {
+    pub(crate) async fn ask_stop_hooks(&mut self) -> NextStep {
         let event = self.stop_event();
         let outcome = self.agent.handle.fire(event, None, &self.cancel).await;
         if let Some(stop) = &outcome.stop {
             self.session.tell_stop(stop).await;
-            return Next::End(Ending::StopHookPrevented);
+            return NextStep::End(TurnEnding::StopHookPrevented);
         }
         let notes: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
         if outcome.blocks.is_empty() && notes.is_empty() {
-            return Next::End(Ending::Completed);
+            return NextStep::End(TurnEnding::Completed);
         }
         // A note keeps a turn alive just as a block does, so it counts as one.
         self.stats.stop_blocks += 1;
@@ -31,7 +31,7 @@ impl Turn<'_> {
         }
         self.agent.tell_model(&notes);
         match self.tell_of_block(&outcome).await {
-            Some(ending) => Next::End(ending),
+            Some(ending) => NextStep::End(ending),
             None => after_objection(&self.used()),
         }
     }
@@ -59,7 +59,7 @@ impl Turn<'_> {
 
     /// Tells people of the first block of a stop hook, and of the one that is not heeded any more, with which the turn
     /// ends.
-    async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<Ending> {
+    async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<TurnEnding> {
         let (frames, blocks) = (&self.agent.handle.frames, self.stats.stop_blocks);
         // A note is no error.
         if blocks == 1 && !outcome.blocks.is_empty() {
@@ -79,6 +79,6 @@ impl Turn<'_> {
         self.session
             .emit(frames.notification("stop-hook-block-cap", &text, NotificationPriority::High))
             .await;
-        Some(Ending::StopHookCap)
+        Some(TurnEnding::StopHookCap)
     }
 }

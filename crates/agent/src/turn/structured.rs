@@ -5,11 +5,11 @@ use lathe_protocol::CallSubject;
 use lathe_tools::STRUCTURED_OUTPUT;
 use serde_json::Value;
 
-use crate::record::tool_call::Answered;
+use crate::record::tool_call::ToolCallResult;
 
 /// What a turn knows about its structured answer.
 #[derive(Debug, Default)]
-pub struct Structured {
+pub struct StructuredProgress {
     /// The answer; the last one counts.
     pub answer: Option<Value>,
     /// Whether it came in the round under way, which is the last then.
@@ -20,9 +20,9 @@ pub struct Structured {
     pub last_fault: String,
 }
 
-impl Structured {
+impl StructuredProgress {
     /// Takes note of an answered call, if it is one of these.
-    pub fn note(&mut self, answered: &Answered) {
+    pub fn note(&mut self, answered: &ToolCallResult) {
         if *answered.call.description.subject() != CallSubject::FinalAnswer || answered.interrupted {
             return;
         }

@@ -10,21 +10,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use lathe_agent::AgentJournal;
 use lathe_agent::CheckpointsConfig;
-use lathe_agent::Host;
-use lathe_agent::Journal;
+use lathe_agent::ProcessHost;
 use lathe_agent::ProcessServices;
 use lathe_agent::SystemPrompt;
 use lathe_agent::{
-    AgentConfig, Beginning, CompactPolicy, FrameOptions, HooksConfig, ModelChoice, PromptSurface,
-    SessionConfig, SessionEnd, Setup as SetupHooks, Signals, SlashCommands, TurnLimits,
+    AgentConfig, AgentModel, CompactPolicy, FrameOptions, HooksConfig, PromptSurface, SessionBeginning,
+    SessionConfig, SessionEnd, SessionSignals, SetupTrigger, SlashCommands, TurnLimits,
 };
 use lathe_agent::{NoSettings, SettingsAccess};
 use lathe_exec::{Ledger, ProcessLimits};
 use lathe_hooks::HookSource;
 use lathe_models::retry::RetryPolicy;
 use lathe_models::{CacheTtl, CompleteMessage, Model, ModelError, ModelRequest, ModelStream};
-use lathe_permissions::{Engine, EngineConfig, PermissionScope, PermissionScopeConfig, RuleSource};
+use lathe_permissions::{EngineConfig, PermissionEngine, PermissionScope, PermissionScopeConfig, RuleSource};
 use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode, SettingsSource};
 use lathe_scripted::{Script, ScriptedModel};
 use lathe_settings::memory::Memory;
@@ -40,7 +40,7 @@ pub type Log = Arc<Mutex<Vec<String>>>;
 #[derive(Default)]
 pub struct CountingHost(AtomicU64, Log);
 
-impl Host for CountingHost {
+impl ProcessHost for CountingHost {
     fn uuid(&self) -> String {
         format!("00000000-0000-4000-8000-{:012}", self.0.fetch_add(1, Ordering::Relaxed))
     }
@@ -110,15 +110,15 @@ pub struct Setup {
     pub hooking: HooksConfig,
     pub settings: Arc<dyn SettingsAccess>,
     pub memory: Option<Memory>,
-    pub setup: Option<SetupHooks>,
+    pub setup: Option<SetupTrigger>,
     pub rules: Vec<(PermissionBehavior, String)>,
     /// The conversation as each request sent it.
     pub heard: Heard,
     pub compaction: CompactPolicy,
     pub slash_commands: SlashCommands,
     /// Where the session is written, if it is.
-    pub journal: Option<Journal>,
-    pub beginning: Beginning,
+    pub journal: Option<AgentJournal>,
+    pub beginning: SessionBeginning,
     /// Where plans are written.
     pub plan_file: Option<PathBuf>,
     pub process_limits: ProcessLimits,
@@ -158,7 +158,7 @@ impl Setup {
             compaction: CompactPolicy::default(),
             slash_commands: SlashCommands::default(),
             journal: None,
-            beginning: Beginning::New,
+            beginning: SessionBeginning::New,
             process_limits: ProcessLimits::default(),
             plan_file: None,
         }
@@ -185,7 +185,7 @@ impl Setup {
         let hooks = serde_json::from_value(self.hooks).expect("hooks as settings files have them");
         let mut retry = RetryPolicy::with_max_retries(self.max_retries);
         retry.base = Duration::from_millis(1);
-        let mut permissions = Engine::new(EngineConfig {
+        let mut permissions = PermissionEngine::new(EngineConfig {
             root: Some(self.cwd.clone()),
             plan_dir: self.plan_file.as_deref().and_then(Path::parent).map(Path::to_owned),
             ..EngineConfig::default()
@@ -207,7 +207,7 @@ impl Setup {
             }),
             known_tools: tools.names().map(str::to_owned).collect(),
             main: AgentConfig {
-                choice: ModelChoice {
+                choice: AgentModel {
                     id: "claude-opus-5-5".to_owned(),
                     fallbacks: self.fallbacks,
                     thinking: None,
@@ -225,7 +225,7 @@ impl Setup {
                 limits: self.limits,
                 compaction: self.compaction,
                 journal: self.journal.unwrap_or_else(|| {
-                    Journal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() })
+                    AgentJournal::off(Envelope { session_id: session_id.clone(), ..Envelope::default() })
                 }),
                 memory: self.memory,
             },
@@ -284,7 +284,7 @@ pub async fn run_config(config: SessionConfig, prompts: &[&str]) -> (Vec<Value>,
         all
     };
     let (end, frames) =
-        tokio::join!(Box::pin(lathe_agent::run(config, inbox, out, Signals::default())), collect);
+        tokio::join!(Box::pin(lathe_agent::run(config, inbox, out, SessionSignals::default())), collect);
     (frames, end)
 }
 
@@ -292,7 +292,7 @@ pub async fn run_config(config: SessionConfig, prompts: &[&str]) -> (Vec<Value>,
 pub struct Talk {
     pub lines: Option<mpsc::Sender<Inbound>>,
     pub frames: mpsc::Receiver<Outbound>,
-    pub signals: Signals,
+    pub signals: SessionSignals,
     pub session: tokio::task::JoinHandle<SessionEnd>,
 }
 
@@ -305,7 +305,7 @@ impl Talk {
     pub fn start_config(config: SessionConfig) -> Self {
         let (lines, inbox) = mpsc::channel(16);
         let (out, frames) = mpsc::channel(16);
-        let signals = Signals::default();
+        let signals = SessionSignals::default();
         let session = tokio::spawn(lathe_agent::run(config, inbox, out, signals.clone()));
         Self { lines: Some(lines), frames, signals, session }
     }

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use lathe_agent::Signals;
+use lathe_agent::SessionSignals;
 use lathe_launch::LaunchEnvironment;
 use lathe_protocol::{Outbound, PermissionMode, ResultMessage};
 use lathe_scripted::builtin::{DEMO_PROMPT, demo_files};
@@ -64,7 +64,7 @@ async fn run_session(plan: &RunPlan, env: LaunchEnvironment) -> anyhow::Result<B
         progress.end();
         result
     };
-    let (_, result) = tokio::join!(prepared.run(lines_in, frames, Signals::default()), watch);
+    let (_, result) = tokio::join!(prepared.run(lines_in, frames, SessionSignals::default()), watch);
     result.context("the session ended without a result")
 }
 

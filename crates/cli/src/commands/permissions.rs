@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use lathe_launch::{LaunchEnvironment, permissions_of};
-use lathe_permissions::{Engine, PermissionQuestion};
+use lathe_permissions::{PermissionEngine, PermissionQuestion};
 use lathe_protocol::{CallSubject, PermissionMode};
 use lathe_tools::{ToolSet, builtin_tools, interactive_tools};
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ fn known_tools() -> ToolSet {
     ToolSet::new(tools)
 }
 
-fn median_micros(rules: &Engine, question: &PermissionQuestion<'_>) -> f64 {
+fn median_micros(rules: &PermissionEngine, question: &PermissionQuestion<'_>) -> f64 {
     let mut times: Vec<Duration> = (0..TIMED)
         .map(|_| {
             let began = Instant::now();

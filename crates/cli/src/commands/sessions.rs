@@ -15,7 +15,7 @@ use lathe_agent::iso_time;
 use lathe_launch::LaunchEnvironment;
 use lathe_protocol::text::first_chars;
 use lathe_transcript::{
-    ExportFormat, Page, Report, Scope, SessionInfo, Sessions, TranscriptError, export, verify,
+    ExportFormat, Page, Report, SessionInfo, SessionScope, Sessions, TranscriptError, export, verify,
 };
 
 use crate::print;
@@ -80,7 +80,7 @@ impl Place {
 
     fn list(&self, all: bool, json: bool) -> anyhow::Result<ExitCode> {
         let here: &[&Path] = &[&self.cwd];
-        let scope = if all { Scope::Everywhere } else { Scope::Projects(here) };
+        let scope = if all { SessionScope::Everywhere } else { SessionScope::Projects(here) };
         let found = self.sessions.list(scope, Page::default());
         for session in &found {
             print::line(if json { serde_json::to_string(session)? } else { row(session, all) });
@@ -112,7 +112,7 @@ impl Place {
         if let Some(info) = self.sessions.find_by_title(&self.cwd, name) {
             return Ok(info.path);
         }
-        let all = self.sessions.list(Scope::Everywhere, Page::default());
+        let all = self.sessions.list(SessionScope::Everywhere, Page::default());
         let mut begun = all.iter().filter(|session| session.session_id.starts_with(name));
         match (begun.next(), begun.next()) {
             (Some(only), None) if name.len() >= 4 => Ok(only.path.clone()),

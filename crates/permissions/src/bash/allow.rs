@@ -7,8 +7,8 @@ use lathe_protocol::permission::PermissionUpdate;
 
 use crate::bash::standing::Standing;
 use crate::bash::{MAX_CHARS, Shell, asked};
-use crate::decision::{Allowed, Asked, Decision, Reason};
-use crate::engine::Engine;
+use crate::decision::{Allowed, AskedDecision, Decision, Reason};
+use crate::engine::PermissionEngine;
 use crate::message;
 use crate::repository;
 use crate::rule::MatchedRule;
@@ -98,10 +98,10 @@ impl Shell<'_> {
         }
     }
 
-    fn question(&self, obstacle: Obstacle, suggestions: Vec<String>) -> Asked {
+    fn question(&self, obstacle: Obstacle, suggestions: Vec<String>) -> AskedDecision {
         let mut updates: Vec<PermissionUpdate> = suggest::commands(suggestions).into_iter().collect();
         updates.extend(obstacle.updates);
-        Asked {
+        AskedDecision {
             suggestions: updates,
             blocked_path: obstacle.path,
             ..asked(self.tool, obstacle.reason, obstacle.message)
@@ -175,7 +175,7 @@ impl Shell<'_> {
 }
 
 /// A rule that allows the command as written.
-pub(super) fn permitted(engine: &Engine, run: &Invocation) -> Option<usize> {
+pub(super) fn permitted(engine: &PermissionEngine, run: &Invocation) -> Option<usize> {
     let commands = &engine.allow.commands;
     if commands.is_empty() {
         return None;

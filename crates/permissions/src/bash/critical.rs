@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::bash::standing::Standing;
 use crate::bash::{Shell, asked};
-use crate::decision::{Asked, Reason};
+use crate::decision::{AskedDecision, Reason};
 use crate::message;
 use crate::paths::Located;
 use crate::protected::is_critical;
@@ -13,7 +13,7 @@ use crate::shell::value::{Arg, Value};
 use crate::shell::walk::{Invocation, Step};
 
 impl Shell<'_> {
-    pub(super) fn critical_removal(&self) -> Option<Asked> {
+    pub(super) fn critical_removal(&self) -> Option<AskedDecision> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
             let Step::Run(run) = step else { return None };
             let program = run.args.first()?.fixed().map(program_name)?;
@@ -24,7 +24,7 @@ impl Shell<'_> {
             let shown = target.text();
             let reason = Reason::SafetyCheck(message::critical_reason(program, shown));
             let question = asked(self.tool, reason, message::critical_removal(program, shown));
-            Some(Asked { hook_may_allow: false, ..question })
+            Some(AskedDecision { hook_may_allow: false, ..question })
         })
     }
 

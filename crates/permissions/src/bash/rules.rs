@@ -2,7 +2,7 @@
 
 use crate::bash::standing::locate_any;
 use crate::bash::{Shell, asked};
-use crate::decision::{Asked, Denied, Reason, ShownAs};
+use crate::decision::{AskedDecision, Denied, Reason, ShownAs};
 use crate::message;
 use crate::rule::rule_names;
 use crate::ruleset::RuleSet;
@@ -32,7 +32,7 @@ impl Shell<'_> {
         })
     }
 
-    pub(super) fn asked_by_rule(&self) -> Option<Asked> {
+    pub(super) fn asked_by_rule(&self) -> Option<AskedDecision> {
         let ask = &self.engine.ask;
         let whole = rule_names(self.tool, self.question.call.subject()).find_map(|name| {
             let parameter = || ask.parameter(name, self.question.input).map(|(_, rule)| rule);

@@ -7,7 +7,7 @@ use lathe_protocol::permission::PermissionMode;
 use crate::bash::allow::{Granted, Grants, Obstacle, git_is_inert};
 use crate::bash::standing::{locate, locate_any};
 use crate::bash::{Shell, asked};
-use crate::decision::{Asked, Reason};
+use crate::decision::{AskedDecision, Reason};
 use crate::message;
 use crate::paths::{Kind, Located};
 use crate::protected::is_protected;
@@ -189,7 +189,7 @@ impl Shell<'_> {
     }
 
     /// Writing to a path that no rule approves in advance.
-    pub(super) fn protected_write(&self) -> Option<Asked> {
+    pub(super) fn protected_write(&self) -> Option<AskedDecision> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
             let touches = match step {
                 Step::Run(run) => possible_touches(&run.args),
@@ -210,7 +210,7 @@ impl Shell<'_> {
             let found = located.find(|found| is_protected(found, dirs, self.engine.config_dir()))?;
             let text = message::sensitive(&found.written);
             let question = asked(self.tool, Reason::SafetyCheck(text.clone()), text);
-            Some(Asked { blocked_path: Some(found.written), ..question })
+            Some(AskedDecision { blocked_path: Some(found.written), ..question })
         })
     }
 }

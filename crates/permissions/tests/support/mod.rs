@@ -6,7 +6,7 @@ use std::ops::{Deref, DerefMut};
 use std::path::Path;
 
 use lathe_permissions::{
-    Decision, Engine, EngineConfig, Explanation, Judged, PermissionQuestion, PermissionScope,
+    Decision, EngineConfig, Explanation, Judged, PermissionEngine, PermissionQuestion, PermissionScope,
     PermissionScopeConfig, RuleWarning, UpdateError,
 };
 use lathe_protocol::permission::PermissionUpdate;
@@ -15,20 +15,20 @@ use serde_json::Value;
 
 /// Rules, mode and directories together, as one session with one agent has them.
 pub struct Rig {
-    pub engine: Engine,
+    pub engine: PermissionEngine,
     pub scope: PermissionScope,
 }
 
 impl Deref for Rig {
-    type Target = Engine;
+    type Target = PermissionEngine;
 
-    fn deref(&self) -> &Engine {
+    fn deref(&self) -> &PermissionEngine {
         &self.engine
     }
 }
 
 impl DerefMut for Rig {
-    fn deref_mut(&mut self) -> &mut Engine {
+    fn deref_mut(&mut self) -> &mut PermissionEngine {
         &mut self.engine
     }
 }
@@ -37,7 +37,10 @@ impl Rig {
     /// The first working directory is the project root.
     pub fn new(config: EngineConfig, scope: PermissionScopeConfig) -> Self {
         let root = scope.working_dirs.first().cloned();
-        Self { engine: Engine::new(EngineConfig { root, ..config }), scope: PermissionScope::new(scope) }
+        Self {
+            engine: PermissionEngine::new(EngineConfig { root, ..config }),
+            scope: PermissionScope::new(scope),
+        }
     }
 
     pub fn decide(&self, tool: &str, input: &Value, cwd: &Path) -> Decision {

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use crate::facts::Delivery;
 use crate::render::Step;
 use crate::signature::sign;
-use crate::{Engine, Script, Served};
+use crate::{Script, ScriptEngine, Served};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -96,8 +96,9 @@ fn refusal(served: &Served) -> Option<String> {
     body["error"]["message"].as_str().map(str::to_owned)
 }
 
-fn engine(settings: &str) -> Engine {
-    Engine::new(Script::parse("test.yaml", &format!("{settings}\nturns: [{{text: ok}}]\n")).unwrap()).unwrap()
+fn engine(settings: &str) -> ScriptEngine {
+    ScriptEngine::new(Script::parse("test.yaml", &format!("{settings}\nturns: [{{text: ok}}]\n")).unwrap())
+        .unwrap()
 }
 
 /// Sends a row's request to an engine of its own.
@@ -306,14 +307,14 @@ fn a_lax_script_answers_what_it_can_read() {
 
 /// Talks to an engine as a client does: what was answered is sent back.
 struct Conversation {
-    engine: Engine,
+    engine: ScriptEngine,
     model: &'static str,
     messages: Vec<Value>,
 }
 
 impl Conversation {
     fn new(script: &str, model: &'static str) -> Self {
-        let engine = Engine::new(Script::parse("test.yaml", script).unwrap()).unwrap();
+        let engine = ScriptEngine::new(Script::parse("test.yaml", script).unwrap()).unwrap();
         Self { engine, model, messages: vec![json!({"role": "user", "content": "go"})] }
     }
 

@@ -2,11 +2,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn engine(text: &str) -> Engine {
-    Engine::new(Script::parse("test.yaml", text).unwrap()).unwrap()
+fn engine(text: &str) -> ScriptEngine {
+    ScriptEngine::new(Script::parse("test.yaml", text).unwrap()).unwrap()
 }
 
-fn ask_as(engine: &Engine, session: &str, messages: Value) -> Value {
+fn ask_as(engine: &ScriptEngine, session: &str, messages: Value) -> Value {
     let body =
         json!({"model": "m", "max_tokens": 50, "metadata": {"user_id": session}, "messages": messages});
     let served = engine.answer(Facts::for_test(body));
@@ -19,7 +19,7 @@ fn ask_as(engine: &Engine, session: &str, messages: Value) -> Value {
     serde_json::from_slice(&body).unwrap()
 }
 
-fn ask(engine: &Engine, messages: Value) -> Value {
+fn ask(engine: &ScriptEngine, messages: Value) -> Value {
     ask_as(engine, "s", messages)
 }
 
@@ -39,7 +39,7 @@ fn text(answer: &Value) -> &str {
     answer["content"][0]["text"].as_str().unwrap_or_else(|| panic!("no text in {answer}"))
 }
 
-fn texts(engine: &Engine, count: usize) -> Vec<String> {
+fn texts(engine: &ScriptEngine, count: usize) -> Vec<String> {
     (0..count).map(|_| text(&ask(engine, user("x"))).to_owned()).collect()
 }
 
@@ -103,7 +103,7 @@ fn routes_have_their_own_position() {
 #[test]
 fn the_last_marker_chooses_the_line() {
     let script = Script::parse("s.json", r#"{"m": [{"text": "for m"}], "n": [{"text": "for n"}]}"#).unwrap();
-    let engine = Engine::new(script).unwrap();
+    let engine = ScriptEngine::new(script).unwrap();
     assert_eq!(text(&ask(&engine, user("RUN<m>"))), "for m");
     assert_eq!(text(&ask(&engine, user("RUN<m> then RUN<n>"))), "for n");
     assert_eq!(text(&ask(&engine, user("nothing"))), "no script");
@@ -112,7 +112,7 @@ fn the_last_marker_chooses_the_line() {
 #[test]
 fn a_marker_written_again_starts_its_line_again() {
     let script = Script::parse("s.json", r#"{"m": [{"text": "a"}, {"text": "b"}]}"#).unwrap();
-    let engine = Engine::new(script).unwrap();
+    let engine = ScriptEngine::new(script).unwrap();
     assert_eq!(text(&ask(&engine, user("RUN<m>"))), "a");
     assert_eq!(text(&ask(&engine, after_tool("RUN<m>", "Bash", "r"))), "b");
     assert_eq!(text(&ask(&engine, user("RUN<m> and later RUN<m>"))), "a");
@@ -160,7 +160,7 @@ fn a_placeholder_without_an_answer_is_an_assertion_too() {
 #[test]
 fn many_at_once_get_each_turn_exactly_once() {
     let turns: Vec<Turn> = (0..400).map(|n| Turn::text(n.to_string())).collect();
-    let engine = Engine::new(Script { at_end: AtEnd::Error, ..Script::new(turns) }).unwrap();
+    let engine = ScriptEngine::new(Script { at_end: AtEnd::Error, ..Script::new(turns) }).unwrap();
     let mut seen: Vec<u32> = std::thread::scope(|scope| {
         let ask_hundred =
             || (0..100).map(|_| text(&ask(&engine, user("x"))).parse().unwrap()).collect::<Vec<u32>>();

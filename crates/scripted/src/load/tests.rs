@@ -1,5 +1,5 @@
 use super::*;
-use crate::script::Scope;
+use crate::script::TurnScope;
 
 fn refused(text: &str) -> String {
     Script::parse("talk.yaml", text).expect_err("the script is wrong").to_string()
@@ -80,7 +80,7 @@ fn yaml_and_json_are_the_same_script() {
     // Without a name that says JSON, its nature must.
     for (file, text) in [("a.yaml", yaml), ("a.json", json), ("a", json)] {
         let script = Script::parse(file, text).unwrap();
-        assert_eq!(script.scope, Scope::Conversation);
+        assert_eq!(script.scope, TurnScope::Conversation);
         assert_eq!(
             format!("{:?}", script.turns),
             format!("{:?}", Script::parse("b.yaml", yaml).unwrap().turns)

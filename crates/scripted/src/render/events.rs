@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use super::Body;
 use crate::check::CALL_PREFIX;
 use crate::facts::Facts;
-use crate::script::{Defaults, ErrorEvent, ToolCall, Turn, Usage};
+use crate::script::{Defaults, ErrorEvent, ScriptedUsage, ToolCall, Turn};
 use crate::signature::sign;
 use crate::template::TemplateError;
 
@@ -150,7 +150,7 @@ fn free_call_id(index: usize, facts: &Facts) -> String {
     candidates.find(|id| !facts.has_call(id)).unwrap_or(id)
 }
 
-fn usage(turn: &Usage, defaults: &Usage) -> Map<String, Value> {
+fn usage(turn: &ScriptedUsage, defaults: &ScriptedUsage) -> Map<String, Value> {
     let count = |turn: Option<u64>, default: Option<u64>, otherwise: u64| {
         json!(turn.or(default).unwrap_or(otherwise))
     };

@@ -11,7 +11,7 @@ fn read(text: &str) -> Document {
 
 /// Every problem as `E` or `W` and its text.
 fn problems(text: &str) -> Vec<String> {
-    let letter = |problem: &Problem| match problem.severity {
+    let letter = |problem: &SettingsProblem| match problem.severity {
         Severity::Error => "E",
         Severity::Warning => "W",
     };

@@ -17,7 +17,7 @@ use super::{
 use crate::file::{Stamp, read_start};
 use crate::frontmatter;
 use crate::layer::expand;
-use crate::problem::{Origin, Problem};
+use crate::problem::{Origin, SettingsProblem};
 use crate::trust::{look_up, tree_root};
 
 /// Nobody reads more warnings.
@@ -41,7 +41,7 @@ pub struct Memory {
     seen: HashSet<PathBuf>,
     bytes: usize,
     rule_entries: usize,
-    pub(super) problems: Vec<Problem>,
+    pub(super) problems: Vec<SettingsProblem>,
 }
 
 /// A file to be told.
@@ -91,7 +91,7 @@ impl Memory {
         let mut problems = Vec::new();
         let excludes = exclusions(&request.excludes, request.home.as_deref()).unwrap_or_else(|error| {
             let origin = Origin::Given("claudeMdExcludes");
-            problems.push(Problem::warning(&origin, None, format!("nothing is excluded: {error}")));
+            problems.push(SettingsProblem::warning(&origin, None, format!("nothing is excluded: {error}")));
             GlobSet::empty()
         });
         let mut memory = Self {
@@ -408,7 +408,7 @@ impl Memory {
 
     fn warn(&mut self, path: &Path, message: String) {
         if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(Problem::warning(&Origin::File(path.to_owned()), None, message));
+            self.problems.push(SettingsProblem::warning(&Origin::File(path.to_owned()), None, message));
         }
     }
 }

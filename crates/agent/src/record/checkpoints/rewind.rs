@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lathe_tools::keep::{self, FileCopy, KeepError};
 
-use super::{Backup, Checkpoints, MAX_FILE_BYTES, Moment, NOWHERE, State};
+use super::{Backup, CheckpointMoment, FileCheckpoints, MAX_FILE_BYTES, NOWHERE, State};
 
 /// Whether files are changed or only looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum DryRun {
 
 /// What going back changed, or would change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rewound {
+pub struct RewoundFiles {
     pub files_changed: Vec<String>,
     pub insertions: u64,
     pub deletions: u64,
@@ -44,12 +44,17 @@ enum Wanted {
     Uncovered,
 }
 
-impl Checkpoints {
+impl FileCheckpoints {
     /// Goes back to before a prompt.
-    pub fn rewind(&self, prompt: &str, dry: DryRun, at: Moment<'_>) -> Result<Rewound, NoRewind> {
+    pub fn rewind(
+        &self,
+        prompt: &str,
+        dry: DryRun,
+        at: CheckpointMoment<'_>,
+    ) -> Result<RewoundFiles, NoRewind> {
         let state = self.state(at.session);
         let wanted = state.wanted(prompt).ok_or(NoRewind::NoCheckpoint)?;
-        let mut rewound = Rewound::default();
+        let mut rewound = RewoundFiles::default();
         for (name, wanted) in wanted {
             let outcome = match wanted {
                 Wanted::Backup(backup) => state.rewind_file(&name, &backup, dry, &mut rewound),
@@ -90,7 +95,7 @@ impl State {
         name: &str,
         backup: &Backup,
         dry: DryRun,
-        rewound: &mut Rewound,
+        rewound: &mut RewoundFiles,
     ) -> Result<(), KeepError> {
         let nowhere = || KeepError::Failed(NOWHERE.to_owned());
         let path = backup.path(name, &self.root).ok_or_else(nowhere)?;

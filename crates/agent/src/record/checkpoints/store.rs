@@ -18,14 +18,14 @@ const MAX_TRIES: u32 = 1000;
 
 /// The folder of one session's copies; it is made when there is something to put into it.
 #[derive(Default)]
-pub(super) struct Store {
+pub(super) struct CheckpointStore {
     dir: PathBuf,
     bytes: u64,
     /// What all copies may take.
     pub most: u64,
 }
 
-impl Store {
+impl CheckpointStore {
     pub fn open(dir: PathBuf) -> Self {
         let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
         let bytes = entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum();

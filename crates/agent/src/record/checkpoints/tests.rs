@@ -2,25 +2,25 @@
 
 use std::fs;
 
-use super::rewind::Rewound;
+use super::rewind::RewoundFiles;
 use super::*;
 
 struct World {
     _folder: tempfile::TempDir,
     root: PathBuf,
-    checkpoints: Checkpoints,
+    checkpoints: FileCheckpoints,
     /// The records, as a transcript has them.
     records: Vec<SideRecord>,
 }
 
-const AT: Moment<'_> = Moment { session: "s", now: "T" };
+const AT: CheckpointMoment<'_> = CheckpointMoment { session: "s", now: "T" };
 
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("work");
         fs::create_dir(&root).unwrap();
-        let checkpoints = Checkpoints::new(Self::config(&root, None));
+        let checkpoints = FileCheckpoints::new(Self::config(&root, None));
         Self { _folder: folder, root, checkpoints, records: Vec::new() }
     }
 
@@ -42,7 +42,7 @@ impl World {
         fs::read_to_string(self.root.join(name)).ok()
     }
 
-    fn rewind(&self, id: &str) -> Result<Rewound, NoRewind> {
+    fn rewind(&self, id: &str) -> Result<RewoundFiles, NoRewind> {
         self.checkpoints.rewind(id, DryRun::No, AT)
     }
 
@@ -51,7 +51,7 @@ impl World {
         let transcript = self.root.with_file_name("s.jsonl");
         let lines: Vec<String> = self.records.iter().map(|record| json!(record).to_string() + "\n").collect();
         fs::write(&transcript, lines.concat()).unwrap();
-        self.checkpoints = Checkpoints::new(Self::config(&self.root, Some(transcript)));
+        self.checkpoints = FileCheckpoints::new(Self::config(&self.root, Some(transcript)));
     }
 
     fn copies(&self) -> usize {
@@ -102,7 +102,7 @@ fn a_dry_run_tells_and_does_nothing() {
     assert_eq!(world.read("g").as_deref(), Some("new\n"));
     assert_eq!(world.rewind("p1").unwrap(), told);
     assert_eq!((world.read("f").as_deref(), world.read("g")), (Some("one\ntwo\n"), None));
-    assert_eq!(world.rewind("p1").unwrap(), Rewound::default(), "nothing is left to do");
+    assert_eq!(world.rewind("p1").unwrap(), RewoundFiles::default(), "nothing is left to do");
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn another_session_begins_without_checkpoints() {
     let mut world = World::new();
     world.prompt("p1");
     world.write("f", "1");
-    let other = Moment { session: "other", now: "T" };
+    let other = CheckpointMoment { session: "other", now: "T" };
     assert_eq!(world.checkpoints.rewind("p1", DryRun::No, other), Err(NoRewind::NoCheckpoint));
     assert_eq!(world.read("f").as_deref(), Some("1"));
 }
@@ -267,11 +267,11 @@ fn records_that_do_not_say_where_a_file_is_are_read_by_its_name() {
 fn a_session_that_is_not_kept_takes_its_copies_with_it_when_another_begins() {
     let mut world = World::new();
     let config = CheckpointsConfig { lasting: false, ..World::config(&world.root, None) };
-    world.checkpoints = Checkpoints::new(config);
+    world.checkpoints = FileCheckpoints::new(config);
     fs::write(world.root.join("f"), "0").unwrap();
     world.prompt("p1");
     world.write("f", "1");
     assert_eq!(world.copies(), 1);
-    world.checkpoints.begin("p2", Moment { session: "other", now: "T" });
+    world.checkpoints.begin("p2", CheckpointMoment { session: "other", now: "T" });
     assert_eq!(world.copies(), 0);
 }

@@ -7,10 +7,10 @@ use lathe_protocol::system::CompactMetadata;
 use lathe_transcript::record::{AttachmentBody, Link, SystemBody, UserBody};
 use serde_json::{Map, json};
 
-use super::Journal;
+use super::AgentJournal;
 
 /// A boundary as it is written down.
-pub struct Boundary<'a> {
+pub struct CompactBoundaryRecord<'a> {
     pub uuid: &'a str,
     pub now: &'a str,
     /// The same as in the frame, with the records that stay.
@@ -32,7 +32,7 @@ pub struct CommandRecord<'a> {
     pub now: &'a str,
 }
 
-impl Journal {
+impl AgentJournal {
     /// The record of the first block of the answer that was written last.
     pub fn answer_record(&self) -> Option<String> {
         self.answer_record.clone()
@@ -51,7 +51,7 @@ impl Journal {
 
     /// Writes a boundary and the summary behind it. A run that dies between the two leaves a boundary that
     /// nothing follows: readers pass it by, and the conversation goes on as it was.
-    pub fn compacted(&mut self, boundary: Boundary<'_>) {
+    pub fn compacted(&mut self, boundary: CompactBoundaryRecord<'_>) {
         let body = SystemBody::compact_boundary(boundary.metadata, self.last.as_deref());
         let link = Link { uuid: boundary.uuid, parent: None, timestamp: boundary.now };
         let line = self.envelope.line(link, &body);
@@ -130,19 +130,19 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::journal::{PromptRecord, Starts, Words};
+    use crate::record::journal::{PromptRecord, PromptStarts, PromptWords};
     use lathe_protocol::InboundUser;
     use lathe_transcript::record::Envelope;
     use lathe_transcript::{Durability, ResumeAt, TranscriptWriter, load_for_resume};
 
-    fn journal(path: &std::path::Path) -> Journal {
+    fn journal(path: &std::path::Path) -> AgentJournal {
         let envelope = Envelope { session_id: "s".into(), cwd: "/".into(), ..Envelope::default() };
-        Journal::new(TranscriptWriter::create(path, Durability::ProcessCrash).unwrap(), envelope)
+        AgentJournal::new(TranscriptWriter::create(path, Durability::ProcessCrash).unwrap(), envelope)
     }
 
-    fn say(journal: &mut Journal, text: &str, uuid: &str) {
+    fn say(journal: &mut AgentJournal, text: &str, uuid: &str) {
         let prompt = InboundUser { message: UserTurn::new(text.to_owned()), ..InboundUser::default() };
-        let (starts, words) = (Starts::Turn, Words::Shown);
+        let (starts, words) = (PromptStarts::Turn, PromptWords::Shown);
         journal.prompt(PromptRecord { prompt: &prompt, starts, words, uuid, now: "T", mode: "default" });
     }
 
@@ -163,7 +163,7 @@ mod tests {
         say(&mut journal, "the old days", "p1");
         let metadata = CompactMetadata { trigger: "manual".into(), ..CompactMetadata::default() };
         let said = summary("what was said");
-        journal.compacted(Boundary {
+        journal.compacted(CompactBoundaryRecord {
             uuid: "b",
             now: "T",
             metadata: &metadata,
@@ -222,7 +222,7 @@ mod tests {
         say(&mut journal, "the old days", "p1");
         let said = summary("never written");
         let metadata = CompactMetadata::default();
-        journal.compacted(Boundary {
+        journal.compacted(CompactBoundaryRecord {
             uuid: "b",
             now: "T",
             metadata: &metadata,

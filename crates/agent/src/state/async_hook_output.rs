@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use lathe_hooks::{AsyncResult, ContextText, Problem, SystemText};
+use lathe_hooks::{AsyncResult, ContextText, HookProblem, SystemText};
 use lathe_protocol::system::Informational;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -14,16 +14,16 @@ const MAX_NOTES: usize = 256;
 
 /// Texts that wait for the next request, and the events that run beside the session.
 #[derive(Debug, Default)]
-pub struct Late {
+pub struct AsyncHookOutput {
     /// Written by hooks that end after their event; read by the main agent between rounds, and while it is idle.
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingOutput>,
     pub side: TaskTracker,
     pub ended: CancellationToken,
 }
 
 /// What hooks said and nothing has taken yet.
 #[derive(Debug, Default)]
-pub struct Waiting {
+pub struct WaitingOutput {
     /// For the model.
     pub notes: Vec<String>,
     /// For the host.
@@ -32,9 +32,9 @@ pub struct Waiting {
     pub wakes: bool,
 }
 
-impl Late {
+impl AsyncHookOutput {
     /// What waits, for a moment.
-    pub fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    pub fn waiting(&self) -> MutexGuard<'_, WaitingOutput> {
         // Nothing is done under the lock that could leave it half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -52,7 +52,7 @@ impl Late {
         for result in results {
             let name = result.hook_name;
             let wake = result.wake.map(|why| format!("{name} hook that ran in the background: {why}"));
-            let problems = result.problems.iter().filter_map(Problem::informational);
+            let problems = result.problems.iter().filter_map(HookProblem::informational);
             let told = result.system_messages.iter().map(SystemText::informational);
             {
                 let mut waiting = self.waiting();

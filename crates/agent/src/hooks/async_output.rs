@@ -16,7 +16,7 @@ use crate::state::services::SessionServices;
 impl AgentHandle {
     /// Runs the hooks of an event that nothing waits for. What they want the model to know goes with the next
     /// request.
-    pub(crate) fn fire_aside(self: &Arc<Self>, event: HookEventInput) {
+    pub(crate) fn fire_in_background(self: &Arc<Self>, event: HookEventInput) {
         let session = &self.session;
         if !session.listens(&event.tag().into()) {
             return;

@@ -39,7 +39,7 @@ impl UnparsedInput {
 
 /// What has arrived of one answer.
 #[derive(Debug, Default)]
-pub struct Answer {
+pub struct ModelResponse {
     /// The API's id of the message.
     pub id: String,
     /// The model that answered.
@@ -69,7 +69,7 @@ struct OpenBlock {
     json: String,
 }
 
-impl Answer {
+impl ModelResponse {
     /// Takes one event in. A block that it finished is returned, and kept in `blocks`.
     pub fn fold(&mut self, event: &StreamEvent) -> Option<ContentBlock> {
         match event {
@@ -264,8 +264,8 @@ mod tests {
     use super::*;
     use lathe_models::ModelEvent;
 
-    fn fold_all(events: &[Value]) -> (Answer, Vec<ContentBlock>) {
-        let mut answer = Answer::default();
+    fn fold_all(events: &[Value]) -> (ModelResponse, Vec<ContentBlock>) {
+        let mut answer = ModelResponse::default();
         let blocks =
             events.iter().filter_map(|event| answer.fold(&ModelEvent::parse(event.clone()).event)).collect();
         (answer, blocks)

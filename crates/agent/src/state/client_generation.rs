@@ -1,11 +1,11 @@
 //! Which generation of clients a session speaks to, and the few places where that makes a difference.
 //!
-//! There is one semantics, today's. Clients of the seed era (the TypeScript SDK 0.2.x, the Python SDK 0.1.x)
+//! There is one semantics, today's. Clients of the seed generation (the TypeScript SDK 0.2.x, the Python SDK 0.1.x)
 //! pass on frames they do not know and ignore fields they do not know, so nearly everything new is harmless
 //! to them. What is not: they throw a bare "process exited with code 1" when the last result is an error,
 //! also where their own CLI called the same end no error. For them, and only for them:
 //!
-//! | end of a turn | today | seed era |
+//! | end of a turn | today | seed generation |
 //! | --- | --- | --- |
 //! | `error_max_turns` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //! | `error_max_budget_usd` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
@@ -15,22 +15,22 @@
 //! here too: their CLI asked the model once more and put its words into `result`, but clients read
 //! `structured_output`, which is the same, and `result` holds its JSON text. API failures, failed
 //! structured output and sessions that cannot be taken up are errors in both. `session_state_changed` needs
-//! no rule here: it goes to clients that ask for it in their environment, and seed-era ones do not.
+//! no rule here: it goes to clients that ask for it in their environment, and seed-generation ones do not.
 
 use lathe_protocol::ResultMessage;
 
 /// A generation of clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Era {
+pub enum ClientGeneration {
     #[default]
-    Today,
-    Seed,
+    Current,
+    Sdk02,
 }
 
 /// What a client says of itself when it starts a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClientFacts<'a> {
-    /// `LATHE_CLIENT_ERA`: `today` or `seed`, for those who know better.
+    /// `LATHE_CLIENT_GENERATION`: `current` or `sdk-0.2`; overrides what the rest says.
     pub named: Option<&'a str>,
     /// `CLAUDE_CODE_ENTRYPOINT`.
     pub entrypoint: Option<&'a str>,
@@ -40,29 +40,30 @@ pub struct ClientFacts<'a> {
     pub words: &'a [String],
 }
 
-impl Era {
+impl ClientGeneration {
     /// The generation a client belongs to. Where it does not name its version, its command line tells: the
     /// old SDK drops the version when its host passes an environment of its own.
     pub fn of(client: &ClientFacts<'_>) -> Self {
         match client.named {
-            Some("seed") => return Self::Seed,
-            Some("today") => return Self::Today,
+            // `seed` and `today` are former spellings.
+            Some("sdk-0.2" | "seed") => return Self::Sdk02,
+            Some("current" | "today") => return Self::Current,
             Some(_) | None => {}
         }
         let Some(version) = client.sdk_version else {
-            return if has_seed_shape(client.words) { Self::Seed } else { Self::Today };
+            return if has_sdk_0_2_shape(client.words) { Self::Sdk02 } else { Self::Current };
         };
         let line = version.split('.').take(2).collect::<Vec<_>>().join(".");
         match (client.entrypoint, line.as_str()) {
-            (Some("sdk-py"), "0.0" | "0.1") => Self::Seed,
-            (Some("sdk-py"), _) => Self::Today,
-            (_, "0.0" | "0.1" | "0.2") => Self::Seed,
-            (_, _) => Self::Today,
+            (Some("sdk-py"), "0.0" | "0.1") => Self::Sdk02,
+            (Some("sdk-py"), _) => Self::Current,
+            (_, "0.0" | "0.1" | "0.2") => Self::Sdk02,
+            (_, _) => Self::Current,
         }
     }
 
     /// Tells the end of a turn as this generation can take it.
-    pub fn soften(self, result: &mut ResultMessage) {
+    pub fn clear_error_for_old_clients(self, result: &mut ResultMessage) {
         let ends_no_error = match result.subtype.as_str() {
             "error_max_turns" | "error_max_budget_usd" => true,
             "error_during_execution" => {
@@ -70,7 +71,7 @@ impl Era {
             }
             _ => false,
         };
-        if self == Self::Seed && ends_no_error {
+        if self == Self::Sdk02 && ends_no_error {
             result.is_error = false;
         }
     }
@@ -78,7 +79,7 @@ impl Era {
 
 /// Whether a command line is one of the TypeScript SDK 0.2.x: it begins with the formats, and always
 /// passes the setting sources and the permission mode, as two words each.
-fn has_seed_shape(words: &[String]) -> bool {
+fn has_sdk_0_2_shape(words: &[String]) -> bool {
     let begins = ["--output-format", "stream-json", "--verbose", "--input-format", "stream-json"];
     words.iter().map(String::as_str).take(begins.len()).eq(begins)
         && words.iter().any(|word| word == "--setting-sources")
@@ -104,26 +105,26 @@ mod tests {
         let python = words(
             "--output-format stream-json --verbose --permission-mode plan --setting-sources= --input-format stream-json",
         );
-        type Row<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>, &'a [String], Era);
+        type Row<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>, &'a [String], ClientGeneration);
         let table: [Row<'_>; 14] = [
-            (None, Some("sdk-ts"), Some("0.2.34"), &old, Era::Seed),
-            (None, Some("sdk-ts"), Some("0.2.50"), &old, Era::Seed),
-            (None, Some("sdk-ts"), Some("0.3.325"), &new, Era::Today),
-            (None, Some("sdk-py"), Some("0.1.44"), &python, Era::Seed),
-            (None, Some("sdk-py"), Some("0.2.182"), &python, Era::Today),
-            (None, Some("sdk-ts"), None, &old, Era::Seed),
-            (None, None, None, &old, Era::Seed),
-            (None, Some("sdk-ts"), None, &new, Era::Today),
-            (None, Some("sdk-py"), None, &python, Era::Today),
-            (None, Some("sdk-cli"), None, &[], Era::Today),
-            (Some("seed"), Some("sdk-ts"), Some("0.3.325"), &new, Era::Seed),
-            (Some("today"), Some("sdk-ts"), Some("0.2.34"), &old, Era::Today),
-            (Some("nonsense"), None, Some("0.2.34"), &old, Era::Seed),
-            (None, Some("other"), Some("1.0.0"), &old, Era::Today),
+            (None, Some("sdk-ts"), Some("0.2.34"), &old, ClientGeneration::Sdk02),
+            (None, Some("sdk-ts"), Some("0.2.50"), &old, ClientGeneration::Sdk02),
+            (None, Some("sdk-ts"), Some("0.3.325"), &new, ClientGeneration::Current),
+            (None, Some("sdk-py"), Some("0.1.44"), &python, ClientGeneration::Sdk02),
+            (None, Some("sdk-py"), Some("0.2.182"), &python, ClientGeneration::Current),
+            (None, Some("sdk-ts"), None, &old, ClientGeneration::Sdk02),
+            (None, None, None, &old, ClientGeneration::Sdk02),
+            (None, Some("sdk-ts"), None, &new, ClientGeneration::Current),
+            (None, Some("sdk-py"), None, &python, ClientGeneration::Current),
+            (None, Some("sdk-cli"), None, &[], ClientGeneration::Current),
+            (Some("seed"), Some("sdk-ts"), Some("0.3.325"), &new, ClientGeneration::Sdk02),
+            (Some("today"), Some("sdk-ts"), Some("0.2.34"), &old, ClientGeneration::Current),
+            (Some("nonsense"), None, Some("0.2.34"), &old, ClientGeneration::Sdk02),
+            (None, Some("other"), Some("1.0.0"), &old, ClientGeneration::Current),
         ];
-        for (named, entrypoint, sdk_version, words, era) in table {
+        for (named, entrypoint, sdk_version, words, generation) in table {
             let client = ClientFacts { named, entrypoint, sdk_version, words };
-            assert_eq!(Era::of(&client), era, "{client:?}");
+            assert_eq!(ClientGeneration::of(&client), generation, "{client:?}");
         }
     }
 
@@ -139,7 +140,7 @@ mod tests {
             ("success", Some("api_error"), true),
         ];
         for (subtype, reason, still_error) in table {
-            for era in [Era::Today, Era::Seed] {
+            for generation in [ClientGeneration::Current, ClientGeneration::Sdk02] {
                 let mut result = ResultMessage {
                     subtype: subtype.to_owned(),
                     terminal_reason: reason.map(str::to_owned),
@@ -147,8 +148,12 @@ mod tests {
                     errors: Some(vec!["why".to_owned()]),
                     ..ResultMessage::default()
                 };
-                era.soften(&mut result);
-                assert_eq!(result.is_error, still_error || era == Era::Today, "{subtype} {era:?}");
+                generation.clear_error_for_old_clients(&mut result);
+                assert_eq!(
+                    result.is_error,
+                    still_error || generation == ClientGeneration::Current,
+                    "{subtype} {generation:?}"
+                );
                 assert_eq!(result.errors, Some(vec!["why".to_owned()]), "the text stays");
             }
         }

@@ -33,7 +33,7 @@ pub enum AskError {
 
 /// The open questions of a session.
 #[derive(Default)]
-pub struct Questions {
+pub struct HostQuestions {
     /// Written by whoever asks the host and by the lines that answer; read by `initialize`.
     state: Mutex<State>,
 }
@@ -56,19 +56,23 @@ struct Waiting {
     shown: Option<Value>,
 }
 
-impl Questions {
+impl HostQuestions {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes in an answer. An answer to a question that is settled, or was never asked, is no error of
     /// the session; the caller may want to tell the host.
-    pub fn settle(&self, response: ControlResponse) -> Settled {
+    pub fn settle(&self, response: ControlResponse) -> SettledQuestion {
         let id = response.request_id().unwrap_or("").to_owned();
         let asker = {
             let mut state = self.state();
             let Some(asker) = state.end(&id) else {
-                return if state.over.contains(&id) { Settled::Late } else { Settled::NobodyAsked { id } };
+                return if state.over.contains(&id) {
+                    SettledQuestion::Late
+                } else {
+                    SettledQuestion::NobodyAsked { id }
+                };
             };
             asker
         };
@@ -81,7 +85,7 @@ impl Questions {
         };
         // The asker may have given up this instant; then the answer is simply late.
         let _ = asker.send(answer);
-        Settled::Answered
+        SettledQuestion::Answered
     }
 
     /// The host has closed its end: every open question fails now, every later one at once.
@@ -129,7 +133,7 @@ impl State {
 
 /// What became of an answer that came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Settled {
+pub enum SettledQuestion {
     Answered,
     /// The question was over already: withdrawn, out of time, or answered before.
     Late,
@@ -181,19 +185,22 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_reaches_the_one_who_asked() {
-        let questions = Questions::default();
+        let questions = HostQuestions::default();
         let answer = questions.register("a", None).unwrap();
         assert_eq!(questions.state().waiting.len(), 1);
-        assert_eq!(questions.settle(ControlResponse::success("a", json!({"x": 1}))), Settled::Answered);
+        assert_eq!(
+            questions.settle(ControlResponse::success("a", json!({"x": 1}))),
+            SettledQuestion::Answered
+        );
         assert_eq!(answer.await.unwrap(), Ok(json!({"x": 1})));
-        assert_eq!(questions.settle(ControlResponse::ack("a")), Settled::Late);
+        assert_eq!(questions.settle(ControlResponse::ack("a")), SettledQuestion::Late);
         let wrong = questions.settle(ControlResponse::ack("b"));
-        assert_eq!(wrong, Settled::NobodyAsked { id: "b".into() });
+        assert_eq!(wrong, SettledQuestion::NobodyAsked { id: "b".into() });
     }
 
     #[tokio::test]
     async fn closing_fails_open_and_later_questions() {
-        let questions = Questions::default();
+        let questions = HostQuestions::default();
         let answer = questions.register("a", None).unwrap();
         questions.close();
         assert!(answer.await.is_err());
@@ -202,7 +209,7 @@ mod tests {
 
     #[tokio::test]
     async fn errors_and_empty_answers_are_told_apart() {
-        let questions = Questions::default();
+        let questions = HostQuestions::default();
         let refused = questions.register("a", None).unwrap();
         let empty = questions.register("b", None).unwrap();
         questions.settle(ControlResponse::error("a", "no"));

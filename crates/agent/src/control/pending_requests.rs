@@ -15,7 +15,7 @@ use crate::control::{Reply, reply};
 use crate::state::agent::AgentHandle;
 
 /// The slow requests of a session. Dropping it breaks them off.
-pub(crate) struct Beside {
+pub(crate) struct PendingRequests {
     agent: Arc<AgentHandle>,
     /// Each task gives back the id of its request.
     tasks: JoinSet<String>,
@@ -26,7 +26,7 @@ pub(crate) struct Beside {
     last_change: Option<oneshot::Receiver<()>>,
 }
 
-impl Beside {
+impl PendingRequests {
     pub fn new(agent: Arc<AgentHandle>) -> Self {
         Self {
             agent,
@@ -95,7 +95,7 @@ impl Beside {
     }
 
     /// Waits for the answers that are still owed.
-    pub async fn finish(&mut self) {
+    pub(crate) async fn answer_all(&mut self) {
         while self.changes.join_next().await.is_some() {}
         while self.tasks.join_next().await.is_some() {}
     }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use lathe_permissions::{
-    Engine, EngineConfig, PermissionScope, PermissionScopeConfig, RuleSource, mode_warning, parse_rule_list,
+    EngineConfig, PermissionEngine, PermissionScope, PermissionScopeConfig, RuleSource, mode_warning,
+    parse_rule_list,
 };
 use lathe_protocol::{PermissionBehavior, PermissionMode, Settings};
 
-use crate::children::Children;
+use crate::children::ChildEnvironments;
 use crate::client::DEFAULT_MODEL;
 use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
@@ -20,7 +21,7 @@ use crate::settings::{self, RunSettings};
 use crate::warning::{LaunchWarning, WarningSink};
 
 /// Where a session will stand: what the settings of the place say, and the environment with their variables.
-pub struct Ground {
+pub struct ProjectContext {
     /// As the process was started.
     pub process: LaunchEnvironment,
     /// With the variables of settings.
@@ -36,7 +37,7 @@ pub struct Ground {
     pub settings_dirs: Vec<PathBuf>,
 }
 
-impl Ground {
+impl ProjectContext {
     pub fn find(
         options: &SessionOptions,
         mut process: LaunchEnvironment,
@@ -75,7 +76,7 @@ impl Ground {
         named.or(self.wanted.model.as_deref()).unwrap_or(DEFAULT_MODEL).to_owned()
     }
 
-    pub fn into_live(self, options: &SessionOptions, children: Children) -> LiveSettings {
+    pub fn into_live(self, options: &SessionOptions, children: ChildEnvironments) -> LiveSettings {
         LiveSettings {
             children,
             cwd: self.cwd,
@@ -102,18 +103,18 @@ pub fn permissions_of(
     options: &SessionOptions,
     env: &LaunchEnvironment,
     warnings: &WarningSink,
-) -> Result<(Engine, PermissionScope), LaunchError> {
-    permissions(options, &Ground::find(options, env.clone(), warnings)?, None, warnings)
+) -> Result<(PermissionEngine, PermissionScope), LaunchError> {
+    permissions(options, &ProjectContext::find(options, env.clone(), warnings)?, None, warnings)
 }
 
 /// The rules, the mode and the directories: those of the settings files, then those of the command line. A resumed session goes on
 /// in its mode unless the command line names one.
 pub fn permissions(
     options: &SessionOptions,
-    ground: &Ground,
+    ground: &ProjectContext,
     saved_mode: Option<PermissionMode>,
     warnings: &WarningSink,
-) -> Result<(Engine, PermissionScope), LaunchError> {
+) -> Result<(PermissionEngine, PermissionScope), LaunchError> {
     let (env, stack) = (&ground.env, ground.settings.stack());
     let mode = options.permission_mode.or(saved_mode).or(stack.default_mode()).unwrap_or_default();
     if let Some(warning) = mode_warning(mode) {
@@ -133,7 +134,7 @@ pub fn permissions(
         working_dirs,
         bypass_available: (options.bypass_available || bypass) && !stack.bypass_is_disabled(),
     });
-    let mut engine = Engine::new(EngineConfig {
+    let mut engine = PermissionEngine::new(EngineConfig {
         root: Some(ground.cwd.clone()),
         home: env.home().map(Path::to_owned),
         config_dir: env.config_dir(),
@@ -158,7 +159,7 @@ pub fn permissions(
 }
 
 /// Where plans are written, which plan mode permits.
-pub fn plan_dir(ground: &Ground) -> Option<PathBuf> {
+pub fn plan_dir(ground: &ProjectContext) -> Option<PathBuf> {
     match &ground.wanted.plans_directory {
         Some(named) => Some(ground.cwd.join(named)),
         None => ground.env.config_dir().map(|dir| dir.join("plans")),

@@ -32,7 +32,7 @@ pub enum BypassMode {
 
 /// What settings files say after they were read again, as far as it counts for a running session.
 #[derive(Default)]
-pub struct Reloaded {
+pub struct ReloadedSettings {
     /// What is wrong with them, each ready for a person.
     pub problems: Vec<String>,
     /// All rules of settings files.
@@ -91,13 +91,13 @@ pub trait SettingsAccess: Send + Sync {
     fn leave(&self, _files: &[Changed]) {}
 
     /// Reads changed files again; one that cannot be used leaves things as they were.
-    fn reload(&self, _files: &[Changed]) -> Reloaded {
-        Reloaded::default()
+    fn reload(&self, _files: &[Changed]) -> ReloadedSettings {
+        ReloadedSettings::default()
     }
 
     /// What the settings say now, for a session that has just changed them; none where they say nothing that
     /// could be followed.
-    fn current(&self) -> Option<Reloaded> {
+    fn current(&self) -> Option<ReloadedSettings> {
         None
     }
 

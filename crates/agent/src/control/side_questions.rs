@@ -109,7 +109,7 @@ fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
         system: agent.system_prompt().parts(),
         messages,
         cache: choice.cache,
-        ..request::aside(&choice, &choice.id, "side_question")
+        ..request::side_request(&choice, &choice.id, "side_question")
     };
     if tools.trim() != "[]" {
         request.extra_body.insert("tool_choice".to_owned(), json!({"type": "none"}));
@@ -124,7 +124,7 @@ fn title_request(agent: &AgentHandle, description: &str) -> ModelRequest {
         max_tokens: TITLE_TOKENS,
         messages: user_message(&[TITLE_NOTE, description]).into_iter().collect(),
         betas: Vec::new(),
-        ..request::aside(&agent.choice(), &model, "session_title")
+        ..request::side_request(&agent.choice(), &model, "session_title")
     }
 }
 
