@@ -132,7 +132,7 @@ impl SessionLoop {
         self.session.mirror_records().await;
         if let Some(checkpoints) = self.session.checkpoints.clone() {
             // What could not be removed is left to the clean-up of old sessions.
-            let _ = tokio::task::spawn_blocking(move || checkpoints.close()).await;
+            let _ = lathe_exec::spawn_blocking(move || checkpoints.close()).await;
         }
         self.end.interrupted = self.finish_early.is_cancelled();
         self.end

@@ -178,7 +178,7 @@ fn a_killed_guard_denies_and_an_exit_code_does_not() {
 
 /// A host that is asked about a Write whose PermissionRequest hook cannot start, and answers once that is known.
 fn ask_host(behavior: &Value) -> Option<(TestContext, Finished)> {
-    let write = json!({"name": "Write", "input": {"file_path": "new.txt", "content": "written"}});
+    let write = json!({"name": "Write", "input": {"file_path": "new.txt", "content": large_text()}});
     let script = json!([{"tools": [write]}, {"text": "done"}]);
     let hook = json!({"type": "command", "command": GUARD, "timeout": 1});
     let hooks = json!({"PermissionRequest": [{"hooks": [hook]}]});
@@ -207,10 +207,15 @@ fn ask_host(behavior: &Value) -> Option<(TestContext, Finished)> {
     Some((context, finished))
 }
 
+/// More than a tool writes on the event loop. Here there is no other thread that could do it.
+fn large_text() -> String {
+    "written ".repeat(10_000)
+}
+
 #[test]
 fn a_permission_hook_that_cannot_start_leaves_the_answer_to_the_host() {
     let Some((context, finished)) = ask_host(&json!({"behavior": "allow"})) else { return };
-    assert_eq!(context.read("new.txt"), "written", "{finished:#?}");
+    assert_eq!(context.read("new.txt"), large_text(), "{finished:#?}");
     let deny = json!({"behavior": "deny", "message": "not today"});
     let Some((context, finished)) = ask_host(&deny) else { return };
     assert!(!context.cwd().join("new.txt").exists());

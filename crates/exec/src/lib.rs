@@ -12,6 +12,7 @@
 //! Everything works on a current-thread tokio runtime with I/O and time enabled. There is no thread per
 //! child and no helper program on disk.
 
+mod blocking;
 mod capture;
 mod error;
 mod job;
@@ -27,6 +28,7 @@ mod spec;
 mod supervisor;
 mod wall;
 
+pub use blocking::spawn_blocking;
 pub use capture::{Captured, Spilled};
 pub use error::ExecError;
 pub use job::{CommandJob, DetachOutcome, ForegroundCommand, ForegroundEnd, JobEvent, JobEvents};

@@ -53,7 +53,7 @@ impl LiveSettings {
         let Some(mut write) = plan.map_err(|error| error.to_string())? else { return Ok(()) };
         let (deadline, mut pause) = (Instant::now() + LOCK_WAIT, FIRST_PAUSE);
         loop {
-            let work = tokio::task::spawn_blocking(move || {
+            let work = lathe_exec::spawn_blocking(move || {
                 let made = write.carry_out();
                 (write, made)
             });

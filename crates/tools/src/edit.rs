@@ -107,6 +107,10 @@ impl Tool for Edit {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
         Box::pin(async move {
             self.check(input)?;
+            let request = Request::of(input);
+            if context.is_quick_change(request.path, request.old.len() + request.new.len()) {
+                return edit(&request, context, &Stop::default());
+            }
             let (input, for_work) = (input.clone(), context.clone());
             let work = move |stop: &Stop| edit(&Request::of(&input), &for_work, stop);
             stoppable::change(&context.cancel, work).await

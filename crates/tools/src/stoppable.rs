@@ -115,7 +115,7 @@ pub(crate) async fn change<T: Send + 'static>(
     }
     let stop = StopOnDrop(Stop::default());
     let for_work = stop.0.clone();
-    let mut handle = tokio::task::spawn_blocking(move || work(&for_work));
+    let mut handle = lathe_exec::spawn_blocking(move || work(&for_work));
     let (reason, late) = tokio::select! {
         biased;
         joined = &mut handle => return joined.unwrap_or_else(|error| Err(broke_off(&error))),

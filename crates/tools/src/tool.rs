@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::files::{FileError, real};
+use crate::files::{FileError, real, replace};
 use crate::{InvalidInput, Limits, PathFilter, SessionActions, Shown, Workspace, validate};
 
 /// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
@@ -115,6 +115,13 @@ impl ToolContext {
             Err(NoPlace::Cancelled) => Err(ToolFailure::Interrupted),
             Err(none @ NoPlace::NoneFree { .. }) => Err(ToolFailure::Failed(format!("Not started: {none}"))),
         }
+    }
+
+    /// Whether the file of the input can be changed on the event loop; see [`replace::is_quick`]. A call that was
+    /// cancelled is left to [`change`](crate::stoppable::change), which does not begin with it.
+    pub(crate) fn is_quick_change(&self, path: &str, changed_bytes: usize) -> bool {
+        let is_quick = |path: PathBuf| replace::is_quick(&path, changed_bytes);
+        !self.cancel.is_cancelled() && self.real(path).is_ok_and(is_quick)
     }
 
     pub(crate) fn real(&self, path: &str) -> Result<PathBuf, FileError> {

@@ -74,15 +74,24 @@ impl Tool for Write {
         context: &'a ToolContext,
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
         Box::pin(async move {
+            let (path, content) = words(input);
+            if context.is_quick_change(path, content.len()) {
+                return write(path, content, context, &Stop::default());
+            }
             let (input, for_work) = (input.clone(), context.clone());
             let work = move |stop: &Stop| {
-                let path = input["file_path"].as_str().unwrap_or_default();
-                let content = input["content"].as_str().unwrap_or_default();
+                let (path, content) = words(&input);
                 write(path, content, &for_work, stop)
             };
             stoppable::change(&context.cancel, work).await
         })
     }
+}
+
+/// Path and content of an input.
+fn words(input: &Value) -> (&str, &str) {
+    let word = |name: &str| input[name].as_str().unwrap_or_default();
+    (word("file_path"), word("content"))
 }
 
 /// What is at the path before the write.

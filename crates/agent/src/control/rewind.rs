@@ -20,7 +20,7 @@ pub(super) async fn files(agent: &Arc<AgentHandle>, body: &RewindFilesRequest) -
             let work =
                 move || checkpoints.rewind(&prompt, dry, CheckpointMoment { session: &session, now: &now });
             let broke_off = |error: tokio::task::JoinError| Err(NoRewind::AllFailed(error.to_string()));
-            tokio::task::spawn_blocking(work).await.unwrap_or_else(broke_off)
+            lathe_exec::spawn_blocking(work).await.unwrap_or_else(broke_off)
         }
         None => Err(NoRewind::NotEnabled),
     };

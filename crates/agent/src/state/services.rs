@@ -202,7 +202,7 @@ impl SessionServices {
     ) {
         let Some(checkpoints) = self.checkpoints.clone() else { return };
         let (session, now, files) = (self.frames.session_id(), self.frames.now(), self.files.clone());
-        let kept = tokio::task::spawn_blocking(move || {
+        let kept = lathe_exec::spawn_blocking(move || {
             let record = work(&checkpoints, CheckpointMoment { session: &session, now: &now });
             record.iter().for_each(|record| files.side(record));
             files.report(checkpoints.take_troubles().into_iter());

@@ -143,14 +143,29 @@ impl Target {
     }
 }
 
+/// A file of this size, and a change of it, are read, compared and written faster than another thread is asked to.
+const QUICK_BYTES: u64 = 64 * 1024;
+
+/// Whether a change is made at once: file and change are small, and no other call is at the file. Such a change may be
+/// made on the event loop. A call that comes to the file right after this was asked is waited for; it is as quick, or
+/// one of a few on the blocking pool.
+pub(crate) fn is_quick(path: &Path, changed_bytes: usize) -> bool {
+    let size = std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
+    size.max(changed_bytes as u64) <= QUICK_BYTES && turn(path).try_lock().is_ok()
+}
+
 /// Waits until no other call of this process is at this file (or at one that happens to share its lock).
 /// Nobody holds a turn for longer than it takes to read and write one file.
 fn take_turn(path: &Path) -> MutexGuard<'static, ()> {
+    turn(path).lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn turn(path: &Path) -> &'static Mutex<()> {
     static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
     let mut hasher = DefaultHasher::new();
     path.hash(&mut hasher);
     let turn = usize::try_from(hasher.finish() % 64).unwrap_or_default();
-    TURNS[turn].lock().unwrap_or_else(PoisonError::into_inner)
+    &TURNS[turn]
 }
 
 /// The new content under a name of its own; removed again unless it takes the target's name.
