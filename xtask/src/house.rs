@@ -12,7 +12,9 @@ mod flags;
 mod folders;
 mod forbidden;
 mod header;
+mod invariants;
 mod lookups;
+mod one_word;
 mod reminders;
 mod scan;
 mod sizes;
@@ -70,6 +72,8 @@ pub fn run(repo: &Repo) -> Result<Totals> {
         ("forbidden text", forbidden::check(&files, &repo.root)),
         ("flags", flags::check(&files)),
         ("exported names", exports::check(&files, &exceptions)),
+        ("one-word names", one_word::check(&files)),
+        ("invariants", invariants::check(&files)),
         ("folders", folders::check(&files)),
         ("look-ups by a string", lookups::check(&files)),
         ("reminders", reminders::check(&files)),
