@@ -18,7 +18,7 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOu
         CompactOutcome::Done(told) => {
             agent.session.emit(Outbound::system(told.boundary)).await;
             agent.session.emit(told.summary).await;
-            ("CompactOutcome ".to_owned(), false)
+            ("Compacted ".to_owned(), false)
         }
         CompactOutcome::Nothing => ("There is nothing to compact yet.".to_owned(), false),
         CompactOutcome::Failed(why) => (format!("The conversation was not compacted: {why}"), true),
