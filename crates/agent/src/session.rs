@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lathe_exec::ScopeEndPolicy;
 use lathe_protocol::reminder::system_reminder;
+use lathe_protocol::system::Informational;
 use lathe_protocol::{Inbound, InboundUser, Outbound};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -76,6 +77,8 @@ struct SessionLoop {
     preamble: Option<String>,
     /// The same, as the user's words.
     first_words: Option<String>,
+    /// What the host is told once, after the first init frame.
+    notices: Vec<Informational>,
     results: u64,
     started_ms: u64,
     end: SessionEnd,
@@ -92,6 +95,7 @@ pub async fn run(
     let beginning = std::mem::take(&mut config.beginning);
     let source = beginning.source();
     let setup = config.setup;
+    let notices = std::mem::take(&mut config.notices);
     let (session, main) = SessionServices::start(config, out, signals.stop, hook_engine);
     let mut agent = Agent::main(session, main);
     if let Some(mut resumed) = beginning.resumed() {
@@ -110,6 +114,7 @@ pub async fn run(
         inbox_open: true,
         finish_early: signals.finish_early,
         first_words: None,
+        notices,
         results: 0,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
@@ -313,6 +318,9 @@ impl SessionLoop {
 
     /// Tells the host what went wrong behind the scenes.
     pub(super) async fn report_troubles(&mut self) {
+        for notice in std::mem::take(&mut self.notices) {
+            self.session.show(notice).await;
+        }
         let unknown = self.session.totals().take_unknown_models();
         let mut troubles = self.session.files.take_troubles();
         troubles.extend(unknown.into_iter().map(|model| {

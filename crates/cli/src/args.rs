@@ -100,6 +100,7 @@ pub const FLAGS: &[Flag] = &[
     flag("managed-settings", &["--managed-settings"], One, "--managed-settings <json>", Works),
     flag("managed-settings-in-initialize", &["--managed-settings-in-initialize"], Switch, "--managed-settings-in-initialize", NotYet),
     flag("setting-sources", &["--setting-sources"], One, "--setting-sources <sources>", Works),
+    flag("trust-workspace", &["--trust-workspace"], Switch, "--trust-workspace", Works),
     flag("project-config-root", &["--project-config-root"], One, "--project-config-root <path>", NotYet),
     flag("add-dir", &["--add-dir"], Many, "--add-dir <directories...>", Works),
     flag("agents", &["--agents"], One, "--agents <json>", NotYet),

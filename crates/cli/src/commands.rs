@@ -7,6 +7,7 @@ mod model;
 mod models;
 mod permissions;
 mod sessions;
+mod trust;
 
 use std::process::ExitCode;
 
@@ -24,6 +25,7 @@ pub enum Command {
     Models,
     Permissions,
     Sessions,
+    Trust,
 }
 
 /// The command that the first word names. A prompt that happens to be such a word goes behind `-p` or
@@ -37,6 +39,7 @@ pub fn find(words: &[String]) -> Option<Command> {
         "models" => Some(Command::Models),
         "permissions" => Some(Command::Permissions),
         "sessions" => Some(Command::Sessions),
+        "trust" => Some(Command::Trust),
         _ => None,
     }
 }
@@ -61,6 +64,7 @@ pub fn run(command: Command, words: &[String], env: LaunchEnvironment) -> ExitCo
             Command::Models => models::run(words, &env).await,
             Command::Permissions => permissions::run(words, &env),
             Command::Sessions => sessions::run(words, &env),
+            Command::Trust => trust::run(words, &env).await,
         }
     });
     runtime.shutdown_background();
@@ -89,7 +93,8 @@ pub fn help() -> String {
          \x20 lathe permissions explain TOOL INPUT\n\
          \x20                                   what would become of a call, and why\n\
          \x20 lathe sessions list|show|verify|export\n\
-         \x20                                   sessions that were saved\n\n\
+         \x20                                   sessions that were saved\n\
+         \x20 lathe trust [DIR]                 see what a folder brings, and let it count\n\n\
          Flags of a run:\n",
     );
     for flag in crate::args::FLAGS {

@@ -9,6 +9,7 @@ use lathe_launch::options::{AutocompactOption, ResumeOption, SessionOptions, Too
 use lathe_launch::{LaunchEnvironment, LaunchError};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
+use lathe_settings::TrustChoice;
 use lathe_transcript::is_session_id;
 use serde_json::Value;
 
@@ -85,6 +86,7 @@ pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError>
         settings: args.value("settings").map(str::to_owned),
         managed_settings: args.value("managed-settings").map(str::to_owned),
         setting_sources: setting_sources(args)?,
+        trust: if args.has("trust-workspace") { TrustChoice::Given } else { TrustChoice::LookUp },
         session_id,
         resume: resume(args)?,
         fork: args.has("fork-session"),

@@ -6,6 +6,8 @@
 use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};
 
+use lathe_settings::trust::printable;
+
 /// Prints a line; ends the program quietly when nobody reads any more.
 pub fn line(text: impl Display) {
     let mut out = stdout().lock();
@@ -15,7 +17,10 @@ pub fn line(text: impl Display) {
     }
 }
 
-/// Prints a line for a person, on stderr.
+/// Prints a line for a person, on stderr. Texts may quote files of an untrusted folder, so what a terminal would
+/// act on or hide is written as an escape.
 pub fn note(text: impl Display) {
-    eprintln!("{text}");
+    let text = text.to_string();
+    let lines: Vec<String> = text.split('\n').map(printable).collect();
+    eprintln!("{}", lines.join("\n"));
 }

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use lathe_launch::settings::WITHHELD_TAG;
 use lathe_protocol::{Outbound, ResultMessage, SystemMessage};
 use tokio::sync::mpsc;
 
@@ -95,6 +96,7 @@ impl Page {
         if let Outbound::System(SystemMessage::Informational(note)) = frame
             && note.level == "warning"
             && note.prevent_continuation.is_none()
+            && note.tag.as_deref() != Some(WITHHELD_TAG)
         {
             print::note(format!("Warning: {}", note.content));
         }

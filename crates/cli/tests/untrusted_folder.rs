@@ -113,7 +113,7 @@ fn write_index(context: &TestContext, path: &str) {
 fn runs_no_hook(context: &TestContext) {
     let finished = alone(context);
     assert!(!has(context, "pwned"), "a hook of the folder ran");
-    let key = format!("set projects[\"{}\"].hasTrustDialogAccepted: true in ", context.cwd().display());
+    let key = format!("run: lathe trust {}", context.cwd().display());
     for words in ["Ignoring hooks from .claude/settings.local.json", "not been trusted", &key] {
         assert!(finished.stderr.contains(words), "{words:?} is missing in {}", finished.stderr);
     }
@@ -137,7 +137,8 @@ fn at_113_an_unpacked_archive_does_not_choose_the_server() {
     let finished = alone(&context);
     assert_eq!(other.request_count(), 0, "the key was sent to a server of the folder's choice");
     assert_eq!(context.server().request_count(), 1);
-    assert!(finished.stderr.contains("Ignoring env.ANTHROPIC_BASE_URL from"), "{}", finished.stderr);
+    let words = "Ignoring env.ANTHROPIC_BASE_URL, env.HARMLESS from";
+    assert!(finished.stderr.contains(words), "{}", finished.stderr);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use lathe_agent::SessionEnv;
 
 use crate::LATHE_VERSION;
 use crate::env::LaunchEnvironment;
+use crate::settings::TRUST_VARIABLE;
 
 /// Makes the environments of one session's children.
 pub struct ChildEnvironments {
@@ -53,6 +54,8 @@ impl ChildEnvironments {
     }
 }
 
+/// Without the variable that vouches for this folder: a child may start a session in another one.
 fn listed(env: &LaunchEnvironment) -> Vec<(String, String)> {
-    env.variables().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    let variables = env.variables().filter(|(name, _)| *name != TRUST_VARIABLE);
+    variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

@@ -6,6 +6,7 @@ use lathe_agent::PromptChoice;
 use lathe_agent::{PromptSurface, SetupTrigger};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
+use lathe_settings::TrustChoice;
 use serde_json::Value;
 
 /// Which built-in tools there are.
@@ -96,6 +97,8 @@ pub struct SessionOptions {
     pub managed_settings: Option<String>,
     /// Which settings files count: any of `user`, `project`, `local`; none means all.
     pub setting_sources: Option<Vec<String>>,
+    /// Whether the caller vouches for the folder, so that all it brings counts.
+    pub trust: TrustChoice,
     /// The id of a new session, a UUID.
     pub session_id: Option<String>,
     /// The session that goes on.
@@ -143,6 +146,7 @@ impl Default for SessionOptions {
             settings: None,
             managed_settings: None,
             setting_sources: None,
+            trust: TrustChoice::LookUp,
             session_id: None,
             resume: ResumeOption::No,
             fork: false,

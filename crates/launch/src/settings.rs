@@ -3,9 +3,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lathe_protocol::system::Informational;
 use lathe_settings::memory::{self, Memory, MemoryRequest, ReadCheck};
 use lathe_settings::styles::{DEFAULT_STYLE, OutputStyle, Styles};
-use lathe_settings::{ManagedFiles, SettingsProblem, SettingsStack, Severity, Sources, StackRequest};
+use lathe_settings::{
+    ManagedFiles, SettingsProblem, SettingsStack, Severity, Sources, StackRequest, TrustChoice,
+    WithheldContent,
+};
 use serde_json::Value;
 
 use crate::env::LaunchEnvironment;
@@ -13,10 +17,19 @@ use crate::error::LaunchError;
 use crate::options::SessionOptions;
 use crate::warning::LaunchWarning;
 
+/// With the value `1` or `true` in the environment of the process, the caller vouches for the folder. Settings files
+/// cannot set it, and children do not inherit it: they may run in another folder.
+pub const TRUST_VARIABLE: &str = "LATHE_TRUST_WORKSPACE";
+
+/// The tag of the frame that says what is withheld. The same was said at the start, as [`LaunchWarning::Withheld`].
+pub const WITHHELD_TAG: &str = "workspace_untrusted";
+
 /// The settings of a session.
 #[derive(Clone)]
 pub struct RunSettings {
     stack: Arc<Mutex<SettingsStack>>,
+    /// What the folder brought at the start and the session does not use.
+    withheld: Option<Arc<WithheldContent>>,
 }
 
 /// Reads the settings that count for these options. Returns them with what a person should hear about them; settings that
@@ -25,6 +38,22 @@ pub fn load(
     options: &SessionOptions,
     env: &LaunchEnvironment,
 ) -> Result<(RunSettings, Vec<LaunchWarning>), LaunchError> {
+    let stack = stack(options, env)?;
+    if let Some(failure) = stack.permission_failure() {
+        return Err(LaunchError::UnreadableRules(failure));
+    }
+    let withheld = stack.withheld_content().map(Arc::new);
+    let problems = stack.problems().filter(|problem| problem.severity == Severity::Warning);
+    let mut warnings: Vec<LaunchWarning> = problems.cloned().map(file_warning).collect();
+    let sentences = withheld.iter().flat_map(|withheld| &withheld.warnings);
+    warnings.extend(sentences.cloned().map(LaunchWarning::Withheld));
+    warnings.extend(without_sandbox(&stack.effective_json()["sandbox"])?);
+    Ok((RunSettings { stack: Arc::new(Mutex::new(stack)), withheld }, warnings))
+}
+
+/// Reads the settings that count for these options, for callers that only want to look at them. `env` is the environment
+/// of the process, without variables of settings.
+pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<SettingsStack, LaunchError> {
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
     let mut request = StackRequest::new(cwd, ManagedFiles::of_platform(std::env::consts::OS));
     request.home = env.home().map(Into::into);
@@ -38,15 +67,11 @@ pub fn load(
     if let Some(sources) = &options.setting_sources {
         request.sources = Sources::parse(sources.iter().map(String::as_str))?;
     }
-    let stack = SettingsStack::load(request)?;
-    if let Some(failure) = stack.permission_failure() {
-        return Err(LaunchError::UnreadableRules(failure));
-    }
-    let problems = stack.problems().filter(|problem| problem.severity == Severity::Warning);
-    let mut warnings: Vec<LaunchWarning> = problems.cloned().map(file_warning).collect();
-    warnings.extend(stack.trust_warnings().map(|text| LaunchWarning::Withheld(text.to_owned())));
-    warnings.extend(without_sandbox(&stack.effective_json()["sandbox"])?);
-    Ok((RunSettings { stack: Arc::new(Mutex::new(stack)) }, warnings))
+    request.trust = match env.get(TRUST_VARIABLE) {
+        Some("1" | "true") => TrustChoice::Given,
+        Some(_) | None => options.trust,
+    };
+    Ok(SettingsStack::load(request)?)
 }
 
 /// A sandbox that is asked for and is not there is said, or stops the run where the settings want that.
@@ -109,5 +134,18 @@ impl RunSettings {
     /// The stack, for a moment.
     pub fn stack(&self) -> MutexGuard<'_, SettingsStack> {
         self.stack.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The frame that tells the host what is withheld, without its ids; `None` if nothing is.
+    pub(crate) fn withheld_notice(&self) -> Option<Informational> {
+        let withheld = self.withheld.as_ref()?;
+        let mut notice = Informational {
+            content: withheld.to_string(),
+            level: "warning".to_owned(),
+            tag: Some(WITHHELD_TAG.to_owned()),
+            ..Informational::default()
+        };
+        notice.extra.insert("workspace_trust".to_owned(), withheld.facts());
+        Some(notice)
     }
 }

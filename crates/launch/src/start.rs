@@ -102,7 +102,6 @@ pub fn prepare(
     chosen.warnings.into_iter().for_each(|warning| warnings(warning));
     let model_id = client::catalog(env).resolve(&chosen.name, Phase::Working);
     let (mut permissions, scope) = permissions(options, &ground, session.saved_mode(), warnings)?;
-    let tools = tools(options, &permissions)?;
     let children = ChildEnvironments::new(ground.process.clone(), &session_id);
     let child_env = children.env(&ground.variables);
     let (own_dir, scratch) = own_dir(&session, &ground.process, host.as_ref());
@@ -130,7 +129,7 @@ pub fn prepare(
                 user_id: Some(session_id.clone()),
                 ..model_choice(options, env, &ground.wanted, model_id)
             },
-            tools,
+            tools: tools(options, &permissions)?,
             scope,
             workspace,
             limits: turn_limits(options, env),
@@ -148,6 +147,7 @@ pub fn prepare(
         frames: frame_options(options, env),
         surface: options.surface.clone(),
         beginning: session.beginning,
+        notices: ground.settings.withheld_notice().into_iter().collect(),
         settings: Arc::new(ground.into_live(options, children)),
     };
     Ok(PreparedSession { config, retention, scratch })

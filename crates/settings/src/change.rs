@@ -187,7 +187,7 @@ impl SettingsStack {
         let loaded = load::load(&self.request, source, &self.overlay)?;
         self.install(source, loaded, Moment::Running { approved: &approved });
         if let Err(cause) = made
-            && !self.trust().is_trusted
+            && !self.trust().is_whole()
         {
             return Err(SettingsError::NotRemembered { path, cause: Box::new(cause) });
         }

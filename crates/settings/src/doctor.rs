@@ -8,6 +8,7 @@ use crate::memory::Memory;
 use crate::problem::{SettingsProblem, Severity};
 use crate::stack::SettingsStack;
 use crate::styles::{DEFAULT_STYLE, Styles};
+use crate::trust::TrustBasis;
 use crate::write::TEMPORARY;
 
 /// How a check went.
@@ -53,7 +54,6 @@ impl Check {
 pub fn checks(stack: &SettingsStack, memory: &Memory, styles: &Styles) -> Vec<Check> {
     let mut checks = settings(stack);
     checks.push(trust(stack));
-    checks.extend(stack.trust_warnings().map(|text| Check::new("trust", CheckStatus::Warn, text)));
     let files = memory.files();
     let bytes: usize = files.iter().map(|file| file.content.len()).sum();
     let told = format!("{} memory files with {bytes} bytes", files.len());
@@ -85,12 +85,20 @@ fn settings(stack: &SettingsStack) -> Vec<Check> {
 
 fn trust(stack: &SettingsStack) -> Check {
     let cwd = stack.request.cwd.display();
-    if stack.trust().is_trusted {
-        Check::new("trust", CheckStatus::Ok, format!("{cwd} is trusted"))
-    } else {
-        let detail = format!("{cwd} is not trusted: its own settings may limit a session, not widen it");
-        Check::new("trust", CheckStatus::Ok, detail)
+    if let Some(withheld) = stack.withheld_content() {
+        return Check::new("trust", CheckStatus::Warn, format!("{cwd}: {withheld}"));
     }
+    let detail = match stack.trust().basis() {
+        TrustBasis::Caller => format!("{cwd} is trusted by the caller: all it brings counts"),
+        TrustBasis::StateFile(state) => {
+            format!("{cwd} is trusted by {}: all it brings counts", state.display())
+        }
+        TrustBasis::Items(items) => {
+            format!("{cwd} brings what was trusted with `lathe trust`: {} items", items.items.len())
+        }
+        TrustBasis::Untrusted => format!("{cwd} is not trusted, and brings nothing that needs trust"),
+    };
+    Check::new("trust", CheckStatus::Ok, detail)
 }
 
 fn style(stack: &SettingsStack, styles: &Styles) -> Check {

@@ -8,37 +8,26 @@
 //! Surprising: what is remembered is never more than what the project's file still says. A grant that was taken out
 //! of the file is forgotten when Lathe next reads the file, so the same rule does not count when it is put back by hand.
 
-use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::error::SettingsError;
-use crate::file::{ReadFailure, Text, read_text};
+use crate::file::read_text;
 use crate::load::MAX_SETTINGS_BYTES;
 use crate::merge::{apart, common};
 use crate::problem::{Origin, SettingsProblem};
+use crate::trust::remembered::{self, Damage, folder_key};
 use crate::withhold::withhold;
-use crate::write::{Owner, ReplacementContent, rewrite};
 use lathe_protocol::SettingsSource;
 
 /// In the user's configuration folder.
 const GRANTS_FILE: &str = "lathe-grants.json";
-const MAX_GRANTS_BYTES: u64 = 4 << 20;
-const GRANTS_VERSION: u32 = 1;
-/// Only the user may know and change it.
-const GRANTS_MODE: u32 = 0o600;
-
-/// The whole file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct GrantsDocument {
-    version: u32,
-    /// By [`folder_key`].
-    folders: BTreeMap<String, RememberedGrants>,
-}
+const DAMAGE: Damage = Damage {
+    effect: "no grant counts",
+    hint: "repair the file or delete it; what was granted is then asked about again",
+};
 
 /// What was granted in one folder, in the form of the settings files it was written to.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -48,12 +37,6 @@ struct RememberedGrants {
     local_settings: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     project_settings: Map<String, Value>,
-}
-
-impl Default for GrantsDocument {
-    fn default() -> Self {
-        Self { version: GRANTS_VERSION, folders: BTreeMap::new() }
-    }
 }
 
 impl RememberedGrants {
@@ -90,7 +73,7 @@ impl FolderGrants {
         let store = config_dir.map(|dir| dir.join(GRANTS_FILE));
         let mut grants = Self { store, folder: folder.to_owned(), ..Self::default() };
         let Some(store) = &grants.store else { return grants };
-        match parse(store, read_text(store, MAX_GRANTS_BYTES)) {
+        match remembered::read::<RememberedGrants>(store, DAMAGE) {
             Ok(None) => {}
             Ok(Some(mut document)) => {
                 // A folder without a real path has no key, and then nothing is remembered for it.
@@ -136,10 +119,8 @@ impl FolderGrants {
             source,
         })?;
         let mut now = RememberedGrants::default();
-        rewrite(store, Owner::User, MAX_GRANTS_BYTES, |path, text| {
-            let before = parse(path, text).map_err(SettingsError::Broken)?.unwrap_or_default();
-            let mut document = before.clone();
-            let entry = document.folders.entry(key.clone()).or_default();
+        remembered::change(store, DAMAGE, |document| {
+            let entry: &mut RememberedGrants = document.folders.entry(key.clone()).or_default();
             if let Some(grants) = entry.of_mut(source) {
                 change(grants);
                 *grants = still_written(grants, settings_file);
@@ -148,7 +129,6 @@ impl FolderGrants {
             if now == RememberedGrants::default() {
                 document.folders.remove(&key);
             }
-            (document != before).then(|| content(document, path)).transpose()
         })?;
         self.remembered = now;
         Ok(())
@@ -176,15 +156,6 @@ impl FolderGrants {
     }
 }
 
-/// The name of a folder in the file: its real path. A path that is not UTF-8 gets a name that no other path has.
-fn folder_key(folder: &Path) -> io::Result<String> {
-    let real = folder.canonicalize()?;
-    Ok(match real.to_str() {
-        Some(path) => path.to_owned(),
-        None => format!("bytes:{}", real.as_os_str().as_encoded_bytes().escape_ascii()),
-    })
-}
-
 /// The part of grants that needs trust and that the settings file still says. A file that cannot be read just now
 /// takes nothing away: what it says is not counted anyway.
 fn still_written(grants: &Map<String, Value>, settings_file: &Path) -> Map<String, Value> {
@@ -197,56 +168,4 @@ fn still_written(grants: &Map<String, Value>, settings_file: &Path) -> Map<Strin
     let shared = written.map_or(Some(grants.clone()), |written| common(&grants, &written));
     let mut shared = shared.and_then(|shared| shared.as_object().cloned()).unwrap_or_default();
     withhold(&mut shared).0
-}
-
-/// The document in a text that was read; `None` if there is no file.
-fn parse(
-    store: &Path,
-    text: Result<Option<Text>, ReadFailure>,
-) -> Result<Option<GrantsDocument>, Box<SettingsProblem>> {
-    let damaged = |message: String| {
-        let problem = SettingsProblem::warning(
-            &Origin::File(store.to_owned()),
-            None,
-            format!("no grant counts: {message}"),
-        );
-        Box::new(problem.hint("repair the file or delete it; what was granted is then asked about again"))
-    };
-    let text = match text {
-        Ok(Some(text)) => text,
-        Ok(None) => return Ok(None),
-        Err(failure) => return Err(damaged(failure.to_string())),
-    };
-    if text.stamp.mode & 0o022 != 0 {
-        return Err(damaged("it can be changed by others than its owner".to_owned()));
-    }
-    match serde_json::from_str::<GrantsDocument>(&text.text) {
-        Ok(document) if document.version == GRANTS_VERSION => Ok(Some(document)),
-        Ok(document) => Err(damaged(format!("its version {} is not known", document.version))),
-        Err(error) => Err(damaged(error.to_string())),
-    }
-}
-
-/// The bytes of a document. If they are too many, folders that no longer exist are left out.
-fn content(mut document: GrantsDocument, store: &Path) -> Result<ReplacementContent, SettingsError> {
-    let bytes_of = |document: &GrantsDocument| {
-        serde_json::to_vec_pretty(document).map_err(|error| SettingsError::Io {
-            action: "write",
-            path: store.to_owned(),
-            source: error.into(),
-        })
-    };
-    let is_too_large = |bytes: &[u8]| bytes.len() as u64 >= MAX_GRANTS_BYTES;
-    let mut bytes = bytes_of(&document)?;
-    if is_too_large(&bytes) {
-        document.folders.retain(|folder, _| Path::new(folder).exists());
-        bytes = bytes_of(&document)?;
-    }
-    if is_too_large(&bytes) {
-        let message = format!("it would be larger than {MAX_GRANTS_BYTES} bytes");
-        let problem = SettingsProblem::warning(&Origin::File(store.to_owned()), None, message);
-        return Err(SettingsError::Broken(Box::new(problem)));
-    }
-    bytes.push(b'\n');
-    Ok(ReplacementContent { bytes, mode: GRANTS_MODE })
 }

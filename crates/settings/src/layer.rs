@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use crate::check::{Document, drop_misfits};
 use crate::problem::{Origin, Position, SettingsProblem};
+use crate::trust::ContentItem;
 
 /// One settings text in the stack.
 #[derive(Debug, Clone)]
@@ -25,6 +26,8 @@ pub struct Layer {
     pub problems: Vec<SettingsProblem>,
     /// What of it needs a trust that nobody has given, as a sentence.
     pub withheld: Option<String>,
+    /// The same, one by one.
+    pub(crate) withheld_items: Vec<ContentItem>,
     pub(crate) document: Document,
     pub(crate) honoured: Map<String, Value>,
     settings: Settings,
@@ -46,7 +49,16 @@ impl Layer {
         let problems = std::mem::take(&mut document.problems);
         let honoured = document.clean.clone();
         let settings = Settings::deserialize(&honoured).unwrap_or_default();
-        Self { source, origin, problems, withheld: None, document, honoured, settings }
+        Self {
+            source,
+            origin,
+            problems,
+            withheld: None,
+            withheld_items: Vec::new(),
+            document,
+            honoured,
+            settings,
+        }
     }
 
     /// As it was written.

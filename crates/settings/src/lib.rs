@@ -27,7 +27,7 @@ mod rules;
 mod source;
 mod stack;
 pub mod styles;
-mod trust;
+pub mod trust;
 mod withhold;
 mod write;
 
@@ -40,4 +40,4 @@ pub use load::MAX_SETTINGS_BYTES;
 pub use problem::{Origin, Position, SettingsProblem, Severity};
 pub use source::{ManagedFiles, Sources, StackRequest, TrustChoice};
 pub use stack::{PermissionFailure, SettingsStack, SourcedHooks};
-pub use trust::{Trust, look_up};
+pub use trust::{ContentItem, ContentKind, FolderReview, FolderTrust, TrustStore, WithheldContent};

@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::OnceLock;
 
 use lathe_protocol::control::SettingsOfSource;
@@ -24,11 +23,11 @@ use crate::known::POLICY_ONLY;
 use crate::layer::Layer;
 use crate::load::{self, Loaded, PARENT, Watched};
 use crate::memory::{MemoryRequest, OutsideFiles};
-use crate::merge::{apart, common, lay_over};
+use crate::merge::lay_over;
 use crate::problem::{SettingsProblem, Severity};
-use crate::source::{StackRequest, TrustChoice};
+use crate::source::StackRequest;
 use crate::styles::StyleRequest;
-use crate::trust::{Trust, look_up, trust_key};
+use crate::trust::FolderTrust;
 use crate::withhold::withhold;
 
 /// All settings of a session.
@@ -42,7 +41,7 @@ pub struct SettingsStack {
     pub(crate) overlay: Map<String, Value>,
     /// What counts of the folder's files while it is untrusted.
     pub(crate) grants: FolderGrants,
-    trust: OnceLock<(Trust, Option<SettingsProblem>)>,
+    pub(crate) trust: OnceLock<FolderTrust>,
     effective: Map<String, Value>,
 }
 
@@ -135,7 +134,10 @@ impl SettingsStack {
     fn honour(&self, layer: &mut Layer, limit_parent: bool, moment: Moment<'_>) {
         let mut honoured = within_its_rights(layer);
         let mut limited = honoured.clone();
+        // The program that starts us chooses our whole environment anyway, so its variables stay.
+        let variables = if limit_parent { limited.shift_remove("env") } else { None };
         let (granted, names) = withhold(&mut limited);
+        limited.extend(variables.map(|variables| ("env".to_owned(), variables)));
         if !names.is_empty() {
             if limit_parent {
                 let names = names.join(", ");
@@ -144,7 +146,7 @@ impl SettingsStack {
             } else if let SettingsSource::Local | SettingsSource::Project = layer.source
                 && let Some(kept) = self.kept_of_folder(layer, &granted, moment)
             {
-                lay_over(&mut limited, &kept);
+                kept.iter().for_each(|part| lay_over(&mut limited, &part.settings));
                 honoured = limited;
             }
         }
@@ -156,31 +158,6 @@ impl SettingsStack {
             layer.warn(&[], message.to_owned());
         }
         layer.honour(honoured);
-    }
-
-    /// What counts of all that a file of the folder grants; `None` if everything does. Whatever does not is said.
-    fn kept_of_folder(
-        &self,
-        layer: &mut Layer,
-        granted: &Map<String, Value>,
-        moment: Moment<'_>,
-    ) -> Option<Map<String, Value>> {
-        let is_trusted = self.trust().is_trusted;
-        let approved = match moment {
-            Moment::Start if is_trusted => return None,
-            Moment::Start => self.grants.of(layer.source),
-            Moment::Running { approved } => approved.clone(),
-        };
-        let (granted, approved) = (Value::Object(granted.clone()), Value::Object(approved));
-        if let Some(Value::Object(mut rest)) = apart(&granted, &approved) {
-            if is_trusted {
-                layer.warn(&[], "what this file newly allows counts from the next start on".to_owned());
-            } else {
-                let (_, names) = withhold(&mut rest);
-                layer.withheld = Some(self.untrusted(layer, &names));
-            }
-        }
-        Some(common(&granted, &approved).and_then(|kept| kept.as_object().cloned()).unwrap_or_default())
     }
 
     /// Forgets grants that a file of the folder no longer holds. A file that is gone or empty while a session runs may
@@ -204,41 +181,6 @@ impl SettingsStack {
         }
     }
 
-    /// The beginning of this text is what clients and users of other runtimes know.
-    fn untrusted(&self, layer: &Layer, names: &[String]) -> String {
-        let file = layer.origin.file().map(|file| file.strip_prefix(&self.request.cwd).unwrap_or(file));
-        let mut text = format!(
-            "Ignoring {} from {}: this workspace has not been trusted.",
-            names.join(", "),
-            file.unwrap_or(Path::new("settings")).display()
-        );
-        if let Some(state) = &self.request.global_config {
-            let key = trust_key(&self.request.cwd);
-            text += &format!(
-                " If you trust what is in it, set projects[\"{}\"].hasTrustDialogAccepted: true in {}.",
-                key.display(),
-                state.display()
-            );
-        }
-        text
-    }
-
-    /// What the user has agreed to for this folder. Looked up once, when it first matters.
-    pub fn trust(&self) -> Trust {
-        self.looked_up().0
-    }
-
-    fn looked_up(&self) -> &(Trust, Option<SettingsProblem>) {
-        self.trust.get_or_init(|| {
-            let (mut trust, problem) = match &self.request.global_config {
-                Some(state) => look_up(state, &self.request.cwd),
-                None => (Trust::default(), None),
-            };
-            trust.is_trusted |= self.request.trust == TrustChoice::Given;
-            (trust, problem)
-        })
-    }
-
     /// The layers, strongest first.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
@@ -246,13 +188,8 @@ impl SettingsStack {
 
     /// Everything that is wrong, errors and warnings, strongest source first.
     pub fn problems(&self) -> impl Iterator<Item = &SettingsProblem> {
-        let trust = self.trust.get().and_then(|(_, problem)| problem.as_ref());
+        let trust = self.trust.get().into_iter().flat_map(FolderTrust::problems);
         self.layers.iter().flat_map(|layer| &layer.problems).chain(trust).chain(self.grants.problem())
-    }
-
-    /// What the folder asks for and is not given, each ready to be shown to a person.
-    pub fn trust_warnings(&self) -> impl Iterator<Item = &str> {
-        self.layers.iter().filter_map(|layer| layer.withheld.as_deref())
     }
 
     /// Set if it is not known what is forbidden. Do not start a session then.

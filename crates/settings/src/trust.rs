@@ -1,135 +1,136 @@
-//! Whether somebody has said that a folder may be trusted.
+//! The one question that everything asks which takes something from a working folder: what of it counts?
 //!
-//! Trust is a flag in the user's global state file, keyed by the real path of the folder or of the working
-//! tree it lies in. Nothing inside the folder is believed: not a `commondir`, not a configuration. Surprising:
-//! git is not asked whether a file came with the repository. Whoever made the folder also made what git would say.
+//! [`FolderTrust`] is the answer. A folder is trusted as a whole if the caller vouches for it or the user's global state
+//! file says so ([`marks`]); otherwise item by item, as far as a person has seen the items and agreed with
+//! `lathe trust` ([`store`]). [`kinds`] says what each kind of content gives without trust, [`items`] and [`listing`]
+//! say what a folder brings, [`folder`] cuts its settings files, and [`review`] puts it into words.
+//!
+//! Surprising: the key is the real path, and nothing inside the folder is believed, not a `commondir`, not a
+//! configuration of git. The author of the folder also wrote those.
 
-use std::collections::HashMap;
+mod folder;
+mod items;
+mod kinds;
+pub(crate) mod listing;
+pub(crate) mod marks;
+pub(crate) mod remembered;
+mod review;
+mod store;
+
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use crate::problem::SettingsProblem;
+use crate::source::TrustChoice;
 
-use crate::file::read_text;
-use crate::problem::{Origin, SettingsProblem};
+pub use items::{ContentItem, printable};
+pub(crate) use items::{SettingsPart, parts};
+pub use kinds::{ContentKind, KindCount, WithoutTrust};
+pub(crate) use marks::{look_up, tree_root};
+pub use review::WithheldContent;
+pub use review::{FolderReview, ItemState, ReviewedItem};
+pub(crate) use review::{WithheldReport, reason};
+pub use store::{TrustStore, TrustedFolder, TrustedItem};
 
-/// The global state file also holds histories and grows large.
-const MAX_GLOBAL_BYTES: u64 = 64 << 20;
-
-/// What the user has agreed to for a folder.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Trust {
-    /// The folder may grant itself permissions and run its own programs.
-    pub is_trusted: bool,
-    /// Its instructions may import files that lie outside.
-    pub outside_imports: bool,
+/// What the question is about.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TrustQuestion<'a> {
+    pub folder: &'a Path,
+    /// The user's configuration folder.
+    pub config_dir: Option<&'a Path>,
+    /// The user's global state file.
+    pub global_config: Option<&'a Path>,
+    pub choice: TrustChoice,
 }
 
-#[derive(Deserialize, Default)]
-struct GlobalState {
-    #[serde(default)]
-    projects: HashMap<String, ProjectState>,
+/// What counts of a folder.
+#[derive(Debug, Clone, Default)]
+pub struct FolderTrust {
+    basis: TrustBasis,
+    problems: Vec<SettingsProblem>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase")]
-struct ProjectState {
-    #[serde(default)]
-    has_trust_dialog_accepted: Option<bool>,
-    #[serde(default)]
-    has_claude_md_external_includes_approved: Option<bool>,
+/// Why something counts.
+#[derive(Debug, Clone, Default)]
+pub enum TrustBasis {
+    /// The folder is untrusted.
+    #[default]
+    Untrusted,
+    /// A person trusted these items with `lathe trust`.
+    Items(TrustedFolder),
+    /// The caller vouches for the folder.
+    Caller,
+    /// The global state file says that the folder is trusted.
+    StateFile(PathBuf),
 }
 
-/// Looks a folder up. A state file that cannot be read trusts nobody, and says so.
-pub fn look_up(global_config: &Path, cwd: &Path) -> (Trust, Option<SettingsProblem>) {
-    let origin = Origin::File(global_config.to_owned());
-    let text = match read_text(global_config, MAX_GLOBAL_BYTES) {
-        Ok(Some(text)) => text.text,
-        Ok(None) => return (Trust::default(), None),
-        Err(failure) => {
-            let problem = SettingsProblem::warning(&origin, failure.position(), failure.to_string());
-            return (Trust::default(), Some(problem));
-        }
-    };
-    let state: GlobalState = match serde_json::from_str(&text) {
-        Ok(state) => state,
-        Err(error) => {
-            let problem =
-                SettingsProblem::warning(&origin, None, format!("no workspace is trusted: {error}"));
-            return (Trust::default(), Some(problem));
-        }
-    };
-    let mut trust = Trust::default();
-    for folder in folders_of_tree(cwd) {
-        let Some(project) = folder.to_str().and_then(|folder| state.projects.get(folder)) else { continue };
-        trust.is_trusted |= project.has_trust_dialog_accepted == Some(true);
-        trust.outside_imports |= project.has_claude_md_external_includes_approved == Some(true);
+/// How much of an item counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    /// All of it.
+    Fully,
+    /// What its kind gives without trust.
+    Only(WithoutTrust),
+}
+
+/// Asks. Reads the files of the user that may say something about the folder, and nothing of the folder.
+pub(crate) fn trust(question: TrustQuestion<'_>) -> FolderTrust {
+    if question.choice == TrustChoice::Given {
+        return FolderTrust { basis: TrustBasis::Caller, problems: Vec::new() };
     }
-    (trust, None)
-}
-
-/// The key under which trust for a folder is kept.
-pub(crate) fn trust_key(cwd: &Path) -> PathBuf {
-    cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned())
-}
-
-/// The folder and those above it up to the root of the working tree. Without a repository only the folder.
-fn folders_of_tree(cwd: &Path) -> Vec<PathBuf> {
-    let real = trust_key(cwd);
-    let root = tree_root(&real).unwrap_or(&real);
-    real.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
-}
-
-/// The nearest folder at or above that holds a `.git`.
-pub(crate) fn tree_root(folder: &Path) -> Option<&Path> {
-    folder.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn trust_covers_the_working_tree_and_nothing_above_or_inside_another() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path().canonicalize().unwrap();
-        for folder in ["repo/.git", "repo/sub/deep", "repo/vendor/other/.git", "plain/sub"] {
-            fs::create_dir_all(base.join(folder)).unwrap();
+    let mut problems = Vec::new();
+    if let Some(state) = question.global_config {
+        let (marks, problem) = look_up(state, question.folder);
+        problems.extend(problem);
+        if marks.is_trusted {
+            return FolderTrust { basis: TrustBasis::StateFile(state.to_owned()), problems };
         }
-        let state = base.join("state.json");
-        let trusted = |trusted: &str, asked: &str| {
-            let key = base.join(trusted).display().to_string();
-            let json =
-                json!({ "numStartups": 3, "projects": { key: { "hasTrustDialogAccepted": true, "x": [] } } });
-            fs::write(&state, json.to_string()).unwrap();
-            look_up(&state, &base.join(asked)).0.is_trusted
+    }
+    let remembered = question.config_dir.map(|dir| TrustStore::in_config_dir(dir).of(question.folder));
+    let basis = match remembered {
+        Some(Ok(Some(folder))) => TrustBasis::Items(folder),
+        Some(Err(problem)) => {
+            problems.push(*problem);
+            TrustBasis::Untrusted
+        }
+        Some(Ok(None)) | None => TrustBasis::Untrusted,
+    };
+    FolderTrust { basis, problems }
+}
+
+impl FolderTrust {
+    /// Why something counts.
+    pub fn basis(&self) -> &TrustBasis {
+        &self.basis
+    }
+
+    /// Whether all that the folder brings counts, also what no person has seen.
+    pub fn is_whole(&self) -> bool {
+        match self.basis {
+            TrustBasis::Caller | TrustBasis::StateFile(_) => true,
+            TrustBasis::Untrusted | TrustBasis::Items(_) => false,
+        }
+    }
+
+    /// How much of an item counts.
+    pub fn counts(&self, item: &ContentItem) -> Counts {
+        let is_trusted = match &self.basis {
+            TrustBasis::Caller | TrustBasis::StateFile(_) => true,
+            TrustBasis::Items(folder) => folder.holds(item),
+            TrustBasis::Untrusted => false,
         };
-        for (given, asked, expected) in [
-            ("repo", "repo", true),
-            ("repo", "repo/sub/deep", true),
-            ("repo/sub", "repo/sub/deep", true),
-            ("repo/sub", "repo", false),
-            ("repo", "repo/vendor/other", false),
-            ("", "repo", false),
-            ("plain", "plain", true),
-            ("plain", "plain/sub", false),
-        ] {
-            assert_eq!(trusted(given, asked), expected, "{given} is trusted, {asked} is asked");
+        match (is_trusted, item.kind.without_trust()) {
+            (true, _) | (false, WithoutTrust::Text | WithoutTrust::Limit) => Counts::Fully,
+            (false, less @ (WithoutTrust::Nothing | WithoutTrust::TextOnly)) => Counts::Only(less),
         }
     }
 
-    #[test]
-    fn a_damaged_state_file_trusts_nobody_and_says_so() {
-        let dir = tempfile::tempdir().unwrap();
-        let state = dir.path().join("state.json");
-        assert_eq!(look_up(&state, dir.path()), (Trust::default(), None));
-        fs::write(&state, "{\"projects\": {").unwrap();
-        let (trust, problem) = look_up(&state, dir.path());
-        assert!(!trust.is_trusted && problem.is_some());
-        fs::write(&state, r#"{"projects": {"/x": {"hasTrustDialogAccepted": "yes"}}}"#).unwrap();
-        assert!(look_up(&state, dir.path()).1.is_some());
+    /// Whether a person trusted items of the folder, so that a missing one is new or has changed.
+    pub(crate) fn is_by_items(&self) -> bool {
+        matches!(self.basis, TrustBasis::Items(_))
+    }
+
+    /// What is wrong with the files that say what is trusted.
+    pub(crate) fn problems(&self) -> &[SettingsProblem] {
+        &self.problems
     }
 }

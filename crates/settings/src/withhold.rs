@@ -1,42 +1,49 @@
 //! What a folder may not say about itself before somebody trusts it: everything that widens what a session
 //! may do, starts a program or sends something somewhere. What limits a session always counts.
 //!
-//! The same cut is used for files that change while a session runs, and for a parent program's settings below
-//! those of an administrator. Surprising: `env` is cut by name. Most variables are harmless, and projects rely
-//! on them; those that choose programs, libraries, servers or credentials are not.
+//! The same cut is used for files that change while a session runs, and, but for its variables, for a parent program's
+//! settings below those of an administrator. Surprising: no variable of `env` is left. A list of dangerous names is never complete, and
+//! a name that is missing on it turns a harmless command into another one.
 
 use serde_json::{Map, Value};
 
 use lathe_protocol::PermissionMode;
 
-/// Keys that are cut as a whole.
-const WIDENING: &[&str] = &[
-    "allowedHttpHookUrls",
-    "allowedMcpServers",
-    "apiKeyHelper",
-    "autoMemoryDirectory",
-    "autoMode",
-    "awsAuthRefresh",
-    "awsCredentialExport",
-    "claudeMdExcludes",
-    "cleanupPeriodDays",
-    "crossSessionInbound",
-    "enableAllProjectMcpServers",
-    "enabledMcpjsonServers",
-    "enabledPlugins",
-    "extraKnownMarketplaces",
-    "fileSuggestion",
-    "gcpAuthRefresh",
-    "hooks",
-    "httpHookAllowedEnvVars",
-    "otelHeadersHelper",
-    "plansDirectory",
-    "pluginConfigs",
-    "skipDangerousModePermissionPrompt",
-    "statusLine",
-    "subagentStatusLine",
-    "worktree",
+use crate::trust::ContentKind;
+
+/// Keys that are cut as a whole, and what kind of content each is.
+const WIDENING: &[(&str, ContentKind)] = &[
+    ("allowedHttpHookUrls", ContentKind::Destinations),
+    ("allowedMcpServers", ContentKind::McpServers),
+    ("apiKeyHelper", ContentKind::Helpers),
+    ("autoMemoryDirectory", ContentKind::Switches),
+    ("autoMode", ContentKind::PermissionModes),
+    ("awsAuthRefresh", ContentKind::Helpers),
+    ("awsCredentialExport", ContentKind::Helpers),
+    ("claudeMdExcludes", ContentKind::Switches),
+    ("cleanupPeriodDays", ContentKind::Switches),
+    ("crossSessionInbound", ContentKind::Switches),
+    ("enableAllProjectMcpServers", ContentKind::McpServers),
+    ("enabledMcpjsonServers", ContentKind::McpServers),
+    ("enabledPlugins", ContentKind::Plugins),
+    ("extraKnownMarketplaces", ContentKind::Plugins),
+    ("fileSuggestion", ContentKind::FileSuggestions),
+    ("gcpAuthRefresh", ContentKind::Helpers),
+    ("hooks", ContentKind::Hooks),
+    ("httpHookAllowedEnvVars", ContentKind::Destinations),
+    ("otelHeadersHelper", ContentKind::Helpers),
+    ("plansDirectory", ContentKind::Switches),
+    ("pluginConfigs", ContentKind::Plugins),
+    ("skipDangerousModePermissionPrompt", ContentKind::Switches),
+    ("statusLine", ContentKind::StatusLines),
+    ("subagentStatusLine", ContentKind::StatusLines),
+    ("worktree", ContentKind::Switches),
 ];
+
+/// The kind of a key that is cut.
+pub(crate) fn kind_of_key(key: &str) -> ContentKind {
+    WIDENING.iter().find(|(known, _)| *known == key).map_or(ContentKind::Switches, |(_, kind)| *kind)
+}
 
 /// The parts of `sandbox` that make it tighter: `(path, the value it must have, if only one does)`.
 const SANDBOX_LIMITS: &[(&[&str], Option<bool>)] = &[
@@ -49,34 +56,13 @@ const SANDBOX_LIMITS: &[(&[&str], Option<bool>)] = &[
     (&["network", "strictAllowlist"], Some(true)),
 ];
 
-/// Beginnings of variables that a folder may not set.
-#[rustfmt::skip]
-const GUARDED_PREFIXES: &[&str] = &[
-    "ANTHROPIC_", "API_", "AWS_", "AZURE_", "BASH_", "BUN_", "CARGO_", "CLAUDE", "CLOUDSDK_", "DENO_",
-    "DISABLE_", "DOCKER_", "DYLD_", "ENABLE_", "GCLOUD_", "GH_", "GIT_", "GITHUB_", "GOOGLE_", "JAVA_",
-    "JDK_", "KUBE", "LATHE_", "LD_", "LESS", "MAX_", "MCP_", "NODE_", "NPM_", "OPENAI_", "OTEL_", "PERL",
-    "PIP_", "PYTHON", "RUBY", "RUSTC_", "SSH_", "SSL_", "SUDO_", "UV_", "VERTEX_", "XDG_", "YARN_",
-];
-
-/// Whole names that a folder may not set.
-#[rustfmt::skip]
-const GUARDED_NAMES: &[&str] = &[
-    "BROWSER", "CC", "CURL_CA_BUNDLE", "CURL_HOME", "CXX", "EDITOR", "ENV", "GOFLAGS", "GOPROXY", "HOME",
-    "IFS", "IS_SANDBOX", "LOGNAME", "MAKEFLAGS", "MANPAGER", "PAGER", "PATH", "PROMPT_COMMAND", "PS4",
-    "REQUESTS_CA_BUNDLE", "SHELL", "SHELLOPTS", "TEMP", "TMP", "TMPDIR", "USER", "VISUAL", "WGETRC", "ZDOTDIR",
-    "_JAVA_OPTIONS",
-];
-
-/// A folder may set `NODE_ENV`; this is what the long prefix list would otherwise catch.
-const HARMLESS: &[&str] = &["NODE_ENV", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "CARGO_TERM_COLOR"];
-
 /// Takes out what needs trust. Returns what was taken, and its names for a message.
 pub(crate) fn withhold(settings: &mut Map<String, Value>) -> (Map<String, Value>, Vec<String>) {
     let mut cut = Cut::default();
     if let Some(permissions) = settings.get_mut("permissions").and_then(Value::as_object_mut) {
         cut.permissions(permissions);
     }
-    for key in WIDENING {
+    for (key, _) in WIDENING {
         if let Some(value) = settings.shift_remove(*key) {
             cut.take(&[key], value, (*key).to_owned());
         }
@@ -86,8 +72,10 @@ pub(crate) fn withhold(settings: &mut Map<String, Value>) -> (Map<String, Value>
         settings.shift_remove("disableAllHooks");
         cut.take(&["disableAllHooks"], Value::Bool(true), "disableAllHooks".to_owned());
     }
-    if let Some(env) = settings.get_mut("env").and_then(Value::as_object_mut) {
-        cut.env(env);
+    if let Some(Value::Object(variables)) = settings.shift_remove("env") {
+        for (name, value) in variables {
+            cut.take(&["env", &name], value, format!("env.{name}"));
+        }
     }
     if let Some(sandbox) = settings.get_mut("sandbox") {
         cut.sandbox(sandbox);
@@ -136,15 +124,6 @@ impl Cut {
         }
     }
 
-    fn env(&mut self, env: &mut Map<String, Value>) {
-        let guarded: Vec<String> = env.keys().filter(|name| is_guarded(name)).cloned().collect();
-        for name in guarded {
-            if let Some(value) = env.shift_remove(&name) {
-                self.take(&["env", &name], value, format!("env.{name}"));
-            }
-        }
-    }
-
     fn sandbox(&mut self, sandbox: &mut Value) {
         let mut limits = Value::Object(Map::new());
         for (path, required) in SANDBOX_LIMITS {
@@ -163,22 +142,6 @@ impl Cut {
             self.take(&["sandbox"], whole, "sandbox".to_owned());
         }
     }
-}
-
-/// Whether a variable chooses programs, libraries, servers or credentials.
-fn is_guarded(name: &str) -> bool {
-    let upper = name.to_uppercase();
-    if HARMLESS.contains(&upper.as_str()) {
-        return false;
-    }
-    // What a shell would not accept as a name has no honest use.
-    let is_odd = name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-    let ends =
-        ["_PROXY", "_TOKEN", "_KEY", "_SECRET", "_PASSWORD", "_BASE_URL", "_CERT", "_OPTIONS", "_OPTS"];
-    is_odd
-        || GUARDED_NAMES.contains(&upper.as_str())
-        || GUARDED_PREFIXES.iter().any(|prefix| upper.starts_with(prefix))
-        || ends.iter().any(|end| upper.ends_with(end))
 }
 
 #[cfg(test)]
@@ -213,8 +176,7 @@ mod tests {
                 "model": "m",
                 "permissions": {
                     "ask": ["Read"], "deny": ["WebFetch"], "disableBypassPermissionsMode": "disable"
-                },
-                "env": { "FROM": "project", "NODE_ENV": "test" }
+                }
             })
         );
         assert_eq!(
@@ -226,7 +188,9 @@ mod tests {
                 "apiKeyHelper",
                 "hooks",
                 "disableAllHooks",
+                "env.FROM",
                 "env.ANTHROPIC_BASE_URL",
+                "env.NODE_ENV",
             ]
         );
     }
@@ -240,38 +204,49 @@ mod tests {
         assert_eq!(cut(json!({ "permissions": { "allow": [] } })).1, Vec::<String>::new());
     }
 
+    /// Settings that an untrusted folder may choose: they limit a session, or say how the model works and writes.
+    const HARMLESS: &[&str] = &[
+        "agent",
+        "alwaysThinkingEnabled",
+        "askUserQuestionTimeout",
+        "attribution",
+        "autoCompactEnabled",
+        "autoCompactWindow",
+        "autoMemoryEnabled",
+        "availableModels",
+        "deniedMcpServers",
+        "dialogExpiry",
+        "disableAutoMode",
+        "disableBundledSkills",
+        "disableSkillShellExecution",
+        "disableWorkflows",
+        "disabledMcpjsonServers",
+        "effortLevel",
+        "fallbackModel",
+        "fileCheckpointingEnabled",
+        "forceLoginMethod",
+        "forceLoginOrgUUID",
+        "includeCoAuthoredBy",
+        "includeGitInstructions",
+        "language",
+        "model",
+        "modelOverrides",
+        "outputStyle",
+        "skillOverrides",
+    ];
+
     #[test]
-    fn variables_that_choose_code_servers_or_credentials_are_guarded() {
-        for name in [
-            "ANTHROPIC_BASE_URL",
-            "ANTHROPIC_AUTH_TOKEN",
-            "ANTHROPIC_CUSTOM_HEADERS",
-            "HTTPS_PROXY",
-            "https_proxy",
-            "ALL_PROXY",
-            "SSL_CERT_FILE",
-            "NODE_EXTRA_CA_CERTS",
-            "NODE_OPTIONS",
-            "LD_PRELOAD",
-            "BASH_ENV",
-            "ENV",
-            "PATH",
-            "HOME",
-            "CLAUDE_CONFIG_DIR",
-            "GIT_SSH_COMMAND",
-            "PYTHONSTARTUP",
-            "IS_SANDBOX",
-            "XDG_CONFIG_HOME",
-            "BASH_FUNC_ls%%",
-            "",
-            "MY_API_KEY",
-            "NODE_TLS_REJECT_UNAUTHORIZED",
-            "JAVA_TOOL_OPTIONS",
-        ] {
-            assert!(is_guarded(name), "{name}");
-        }
-        for name in ["FROM", "NODE_ENV", "RUST_LOG", "DATABASE_NAME", "CI", "DEBUG", "TZ", "FOO"] {
-            assert!(!is_guarded(name), "{name}");
+    fn every_key_is_known_to_need_trust_or_not_to() {
+        let cut_in_part = ["disableAllHooks", "env", "permissions", "sandbox"];
+        for key in lathe_protocol::Settings::KEYS {
+            let is_cut = WIDENING.iter().any(|(known, _)| known == key) || cut_in_part.contains(key);
+            let is_policy = crate::known::POLICY_ONLY.contains(key);
+            let places = [is_cut, is_policy, HARMLESS.contains(key)];
+            assert_eq!(
+                places.iter().filter(|place| **place).count(),
+                1,
+                "{key} belongs to one list: {places:?}"
+            );
         }
     }
 

@@ -241,12 +241,15 @@ fn what_a_projects_file_newly_grants_waits_for_the_next_start() {
     let world = World::new();
     world.trust();
     for file in [LOCAL, PROJECT] {
-        world.json(file, &json!({ "permissions": { "allow": ["Bash(a)", "Bash(b)"] }, "env": { "A": "1" } }));
+        world.json(
+            file,
+            &json!({ "permissions": { "allow": ["Bash(a)", "Bash(b)"] }, "env": { "A": "1", "B": "1" } }),
+        );
         let mut stack = world.load();
         world.json(file, &json!({
             "permissions": { "allow": ["Bash(b)", "Bash(evil)"], "deny": ["Read"], "defaultMode": "bypassPermissions" },
             "hooks": { "Stop": [{ "hooks": [{ "type": "command", "command": "evil" }] }] },
-            "env": { "A": "2", "PATH": "evil" }
+            "env": { "A": "1", "B": "2", "PATH": "evil" }
         }));
         let problems = stack.reload(&stack.changed());
         assert!(problems[0].message.contains("from the next start on"), "{problems:?}");
@@ -257,7 +260,8 @@ fn what_a_projects_file_newly_grants_waits_for_the_next_start() {
         );
         assert!(stack.hooks().is_empty());
         assert_eq!(stack.default_mode(), None);
-        assert_eq!(stack.env().into_iter().collect::<Vec<_>>(), [("A".to_owned(), "2".to_owned())]);
+        let variables: Vec<(String, String)> = stack.env().into_iter().collect();
+        assert_eq!(variables, [("A".to_owned(), "1".to_owned())], "a changed variable waits too");
 
         let grant = json!({ "type": "addRules", "behavior": "allow", "rules": [{ "toolName": "Bash", "ruleContent": "c" }],
             "destination": if file == LOCAL { "localSettings" } else { "projectSettings" } });

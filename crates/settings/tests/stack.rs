@@ -20,7 +20,7 @@ fn precedence() {
     let order =
         [drop_in, "managed/managed-settings.d/10-a.json", MANAGED, "parent", "flag", LOCAL, PROJECT, USER];
     for strongest in 0..order.len() {
-        let mut request = world.request();
+        let mut request = StackRequest { trust: TrustChoice::Given, ..world.request() };
         for (index, place) in order.iter().enumerate() {
             let said =
                 json!({ "model": place, "env": { "FROM": place, place.replace(['/', '.', '-'], "_"): "1" } });
@@ -54,7 +54,8 @@ fn sources_can_be_left_out() {
         ("", vec![]),
     ] {
         let sources = Sources::parse(names.split(',')).unwrap();
-        let stack = SettingsStack::load(StackRequest { sources, ..world.request() }).unwrap();
+        let request = StackRequest { sources, trust: TrustChoice::Given, ..world.request() };
+        let stack = SettingsStack::load(request).unwrap();
         assert_eq!(stack.env().into_keys().collect::<Vec<_>>(), expected, "{names}");
     }
 }
@@ -112,10 +113,10 @@ fn a_folder_cannot_grant_itself_anything() {
     assert_eq!(stack.default_mode(), None);
     assert_eq!(stack.effective().api_key_helper, None);
     assert_eq!(stack.effective().model.as_deref(), Some("project-model"));
-    assert_eq!(stack.env().into_iter().collect::<Vec<_>>(), [("FROM".to_owned(), "project".to_owned())]);
+    assert_eq!(stack.env().len(), 0, "no variable of an untrusted folder counts");
     let warnings: Vec<&str> = stack.trust_warnings().collect();
     assert_eq!(warnings.len(), 1);
-    for name in ["1 permissions.allow entry", "hooks", "apiKeyHelper", "env.ANTHROPIC_BASE_URL"] {
+    for name in ["1 permissions.allow entry", "hooks", "apiKeyHelper", "env.ANTHROPIC_BASE_URL", "env.FROM"] {
         assert!(warnings[0].contains(name), "{name} in {}", warnings[0]);
     }
     assert_eq!(stack.sources_json()[0].settings, own, "what is shown is what was written");
@@ -142,14 +143,10 @@ fn the_warning_is_the_one_of_the_recording() {
     let start =
         "Ignoring 1 permissions.allow entry from .claude/settings.json: this workspace has not been trusted.";
     assert!(ours.starts_with(start), "{ours}");
+    assert!(ours.ends_with(&format!("run: lathe trust {}", world.project().display())), "{ours}");
     let Some(recordings) = recordings() else { return };
     let theirs = fs::read_to_string(recordings.join("runtime/21_prec/stderr.txt")).unwrap();
     assert!(theirs.starts_with(start), "{theirs}");
-    let set = |text: &str| text[text.find("set projects[").unwrap()..].trim().to_owned();
-    let renamed = set(&theirs)
-        .replace("/rec/runtime/w_set/sub/proj", &world.project().display().to_string())
-        .replace("/rec/runtime/home_set", &world.path("home").display().to_string());
-    assert_eq!(set(ours), renamed);
 }
 
 /// The files behind the recording `21_prec`: who is allowed what, and which variables win.
@@ -167,7 +164,8 @@ fn sources_together_give_what_was_recorded() {
     world.json(LOCAL, &local);
     let stack = world.load();
     assert_eq!(stack.effective().model.as_deref(), Some("sonnet"));
-    assert_eq!(json!(stack.env()), json!({ "FROM": "local", "U": "1" }));
+    // The reference also counts variables of both files of the folder here, where it is untrusted.
+    assert_eq!(json!(stack.env()), json!({ "FROM": "user", "U": "1" }));
     let allowed = |stack: &SettingsStack| -> Vec<String> {
         stack.permission_rules().map(|(_, _, rule)| rule.text).collect()
     };
@@ -175,6 +173,7 @@ fn sources_together_give_what_was_recorded() {
     assert_eq!(allowed(&stack), ["Bash(npm a)"]);
     world.trust();
     assert_eq!(allowed(&world.load()), ["Bash(npm c)", "Bash(npm b)", "Bash(npm a)"]);
+    assert_eq!(json!(world.load().env()), json!({ "FROM": "local", "U": "1" }));
 
     let sources = Sources { user: true, ..Sources::NONE };
     let stack = SettingsStack::load(StackRequest { sources, ..world.request() }).unwrap();
@@ -249,7 +248,7 @@ fn local_settings_count_where_the_folder_is_trusted() {
         assert_eq!(texts, ["Bash(npm d)"]);
         let warning = stack.trust_warnings().next().unwrap();
         let start = "Ignoring 1 permissions.allow entry from .claude/settings.local.json: this workspace has";
-        assert!(warning.starts_with(start) && warning.contains("hasTrustDialogAccepted"), "{warning}");
+        assert!(warning.starts_with(start) && warning.contains("run: lathe trust "), "{warning}");
     }
     world.trust();
     let stack = world.load();

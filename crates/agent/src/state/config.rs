@@ -10,6 +10,7 @@ use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::{PermissionEngine, PermissionScope};
 use lathe_protocol::Init;
 use lathe_protocol::settings::HooksSettings;
+use lathe_protocol::system::Informational;
 use lathe_settings::memory::Memory;
 use lathe_tools::{ToolSet, Workspace};
 use lathe_transcript::Resumed;
@@ -56,6 +57,8 @@ pub struct SessionConfig {
     pub beginning: SessionBeginning,
     /// What Setup hooks are to do first, if anything.
     pub setup: Option<SetupTrigger>,
+    /// What the host is told once, after the first `system/init`; ids are filled in then.
+    pub notices: Vec<Informational>,
 }
 
 /// What one agent is made of.

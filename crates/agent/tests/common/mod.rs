@@ -248,6 +248,7 @@ impl Setup {
             checkpoints: self.checkpoints,
             slash_commands: self.slash_commands,
             beginning: self.beginning,
+            notices: Vec::new(),
             session_id,
         }
     }

@@ -1,0 +1,151 @@
+//! What the working folder of a stack brings, and how much of it counts: the place where settings files meet
+//! the question of [`crate::trust`].
+//!
+//! Surprising: a plain start asks about trust only when something depends on it. A folder that brings nothing costs a few
+//! `stat` calls, and no file of the user is read because of it.
+
+use std::path::{Path, PathBuf};
+
+use lathe_protocol::SettingsSource;
+use serde_json::{Map, Value};
+
+use crate::layer::Layer;
+use crate::merge::lay_over;
+use crate::stack::{Moment, SettingsStack};
+use crate::trust::listing::{self, Place};
+use crate::trust::{
+    ContentItem, ContentKind, Counts, FolderReview, FolderTrust, SettingsPart, TrustQuestion,
+    WithheldContent, WithheldReport, parts, printable, reason, trust,
+};
+use crate::withhold::withhold;
+
+impl SettingsStack {
+    /// What counts of all that a file of the folder grants; `None` if everything does. Whatever does not is said.
+    pub(crate) fn kept_of_folder(
+        &self,
+        layer: &mut Layer,
+        granted: &Map<String, Value>,
+        moment: Moment<'_>,
+    ) -> Option<Vec<SettingsPart>> {
+        let trust = self.trust();
+        let (mut approved, shown) = match moment {
+            Moment::Start if trust.is_whole() => return None,
+            Moment::Start => (self.grants.of(layer.source), Some(trust)),
+            Moment::Running { approved } => (approved.clone(), None),
+        };
+        let file = self.folder_file(layer);
+        let approved = parts(&file, &withhold(&mut approved).0);
+        let counts = |part: &SettingsPart| {
+            approved.iter().any(|known| known.settings == part.settings)
+                || shown.is_some_and(|trust| trust.counts(&part.item) == Counts::Fully)
+        };
+        let (kept, rest): (Vec<_>, Vec<_>) = parts(&file, granted).into_iter().partition(counts);
+        if !rest.is_empty() && trust.is_whole() {
+            layer.warn(&[], "what this file newly allows counts from the next start on".to_owned());
+        } else if !rest.is_empty() {
+            layer.withheld = Some(self.untrusted(&file, &rest));
+            layer.withheld_items = rest.into_iter().map(|part| part.item).collect();
+        }
+        Some(kept)
+    }
+
+    /// A file of the folder, as it is named to people and in hashes.
+    fn folder_file(&self, layer: &Layer) -> String {
+        let file = layer.origin.file().map(|file| file.strip_prefix(&self.request.cwd).unwrap_or(file));
+        file.unwrap_or(Path::new("settings")).display().to_string()
+    }
+
+    /// The beginning of this text is what clients and users of other runtimes know.
+    fn untrusted(&self, file: &str, withheld: &[SettingsPart]) -> String {
+        let trust = self.trust();
+        let mut rest = Map::new();
+        withheld.iter().for_each(|part| lay_over(&mut rest, &part.settings));
+        let names = printable(&withhold(&mut rest).1.join(", "));
+        let mut text =
+            format!("Ignoring {names} from {file}: {}", reason(&self.folder(), trust.is_by_items()));
+        if trust.is_by_items() {
+            let items: Vec<String> = withheld.iter().map(|part| part.item.summary()).collect();
+            text += &format!(" ({})", items.join("; "));
+        }
+        text
+    }
+
+    /// What counts of the folder. Looked up once, when it first matters.
+    pub fn trust(&self) -> &FolderTrust {
+        self.trust.get_or_init(|| {
+            trust(TrustQuestion {
+                folder: &self.request.cwd,
+                config_dir: self.request.config_dir.as_deref(),
+                global_config: self.request.global_config.as_deref(),
+                choice: self.request.trust,
+            })
+        })
+    }
+
+    /// The real path of the folder.
+    fn folder(&self) -> PathBuf {
+        self.request.cwd.canonicalize().unwrap_or_else(|_| self.request.cwd.clone())
+    }
+
+    /// What the folder asks for and is not given, each ready to be shown to a person.
+    pub fn trust_warnings(&self) -> impl Iterator<Item = &str> {
+        self.layers.iter().filter_map(|layer| layer.withheld.as_deref())
+    }
+
+    /// What the folder brings and the session does not use; `None` if there is nothing of that.
+    pub fn withheld_content(&self) -> Option<WithheldContent> {
+        let dot = self.dot();
+        let place = Place { folder: &self.request.cwd, dot: dot.as_deref() };
+        let has_files = self.request.sources.project && listing::has_files(place);
+        let has_withheld = self.folder_layers().any(|layer| layer.withheld.is_some());
+        if !(has_files || has_withheld) || self.trust().is_whole() {
+            return None;
+        }
+        let mut in_force = listing::texts(place);
+        in_force.extend(vec![ContentKind::Limits; self.folder_layers().map(limits).sum()]);
+        let report = WithheldReport {
+            folder: self.folder(),
+            trust: self.trust(),
+            warnings: self.trust_warnings().map(str::to_owned).collect(),
+            settings: self.folder_layers().flat_map(|layer| layer.withheld_items.clone()).collect(),
+            files: if has_files { listing::items(place) } else { Vec::new() },
+            in_force,
+        };
+        report.content()
+    }
+
+    /// Everything that the folder brings and that needs trust, with what of it counts.
+    pub fn review(&self) -> FolderReview {
+        let dot = self.dot();
+        let mut items: Vec<ContentItem> = Vec::new();
+        for layer in self.folder_layers() {
+            let file = self.folder_file(layer);
+            let (granted, _) = withhold(&mut layer.document.clean.clone());
+            items.extend(parts(&file, &granted).into_iter().map(|part| part.item));
+        }
+        if self.request.sources.project {
+            items.extend(listing::items(Place { folder: &self.request.cwd, dot: dot.as_deref() }));
+        }
+        FolderReview::new(self.folder(), self.trust(), items)
+    }
+
+    fn folder_layers(&self) -> impl Iterator<Item = &Layer> {
+        let is_folders =
+            |layer: &&Layer| matches!(layer.source, SettingsSource::Local | SettingsSource::Project);
+        self.layers.iter().filter(is_folders)
+    }
+
+    /// `.claude` of the folder. In the home folder it is not the project's but the user's own.
+    fn dot(&self) -> Option<PathBuf> {
+        let dot = self.request.cwd.join(".claude");
+        let real = dot.canonicalize().ok()?;
+        let config = self.request.config_dir.as_ref().and_then(|config| config.canonicalize().ok());
+        (config.as_ref() != Some(&real)).then_some(dot)
+    }
+}
+
+/// How many rules of a layer forbid something or ask.
+fn limits(layer: &Layer) -> usize {
+    let lists = layer.permissions().map(|permissions| [&permissions.deny, &permissions.ask]);
+    lists.into_iter().flatten().flatten().map(Vec::len).sum()
+}

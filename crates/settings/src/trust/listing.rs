@@ -1,0 +1,154 @@
+//! Lists what a folder brings besides its settings files: servers, agents, skills, commands, plugins, styles and memory
+//! files. Nothing is loaded or run; features that use such a file read it themselves.
+//!
+//! A plain start pays a few `stat` calls ([`has_files`]). Files are opened only where there are some and the folder is
+//! not trusted as a whole. Surprising: a link is followed. Its target is read to make a hash of it, and nothing of it
+//! is shown but the commands of servers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::items::{ContentItem, text_of};
+use super::kinds::ContentKind;
+use crate::file::read_start;
+
+/// More files of one kind are not listed one by one.
+const MAX_FILES: usize = 200;
+/// How many folders lie between a folder of agents or commands and a file of it.
+const MAX_DEPTH: usize = 4;
+/// Entries of a folder that are looked at.
+const MAX_ENTRIES: usize = 2000;
+/// No file of servers, no agent, skill or command is larger.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// Where to look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub folder: &'a Path,
+    /// `.claude` of the folder, unless that is the user's own configuration folder.
+    pub dot: Option<&'a Path>,
+}
+
+/// Whether there is anything that needs trust.
+pub(crate) fn has_files(place: Place<'_>) -> bool {
+    let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
+    let in_dot =
+        |dot: &Path| ["agents", "skills", "commands"].into_iter().any(|name| is_there(dot.join(name)));
+    [".mcp.json", ".lsp.json"].into_iter().any(|name| is_there(place.folder.join(name)))
+        || place.dot.is_some_and(in_dot)
+}
+
+/// Everything that needs trust, or of which only the text counts without it.
+pub(crate) fn items(place: Place<'_>) -> Vec<ContentItem> {
+    let mut found = servers(place.folder, ".mcp.json", ContentKind::McpServers);
+    found.extend(servers(place.folder, ".lsp.json", ContentKind::LanguageServers));
+    let Some(dot) = place.dot else { return found };
+    found.extend(files(place.folder, &dot.join("agents"), ContentKind::Agents));
+    found.extend(files(place.folder, &dot.join("commands"), ContentKind::Commands));
+    for skill in entries(&dot.join("skills")) {
+        let manifest = skill.join(".claude-plugin/plugin.json");
+        if manifest.is_file() {
+            found.push(item_of_file(place.folder, &manifest, ContentKind::Plugins));
+        }
+        let text = skill.join("SKILL.md");
+        if text.is_file() {
+            found.push(item_of_file(place.folder, &text, ContentKind::Skills));
+        }
+        if found.len() >= MAX_FILES * 4 {
+            break;
+        }
+    }
+    found
+}
+
+/// The kinds of what counts without trust, one entry for each file.
+pub(crate) fn texts(place: Place<'_>) -> Vec<ContentKind> {
+    let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
+    let in_folder = ["CLAUDE.md", "AGENTS.md", "CLAUDE.local.md"].map(|name| place.folder.join(name));
+    let mut kinds = vec![ContentKind::MemoryFiles; in_folder.iter().filter(|path| is_there(path)).count()];
+    let Some(dot) = place.dot else { return kinds };
+    let memory = usize::from(is_there(&dot.join("CLAUDE.md"))) + markdown(&dot.join("rules")).len();
+    kinds.extend(vec![ContentKind::MemoryFiles; memory]);
+    kinds.extend(vec![ContentKind::OutputStyles; markdown(&dot.join("output-styles")).len()]);
+    kinds
+}
+
+/// The servers of a file: what each would start or call.
+fn servers(folder: &Path, file: &str, kind: ContentKind) -> Vec<ContentItem> {
+    let text = match read_start(&folder.join(file), MAX_BYTES) {
+        Ok(None) => return Vec::new(),
+        Ok(Some(content)) if !content.is_cut => content.bytes,
+        Ok(Some(_)) => return vec![ContentItem::unreadable(kind, file, "it is too large")],
+        Err(failure) => return vec![ContentItem::unreadable(kind, file, &failure.to_string())],
+    };
+    let whole: Value = match serde_json::from_slice(&text) {
+        Ok(whole) => whole,
+        Err(error) => return vec![ContentItem::unreadable(kind, file, &error.to_string())],
+    };
+    let inner = whole.get("mcpServers").filter(|_| kind == ContentKind::McpServers);
+    let servers: Map<String, Value> = inner.unwrap_or(&whole).as_object().cloned().unwrap_or_default();
+    let items = servers.iter().map(|(name, server)| {
+        let content = serde_json::to_vec(server).unwrap_or_default();
+        ContentItem::new(kind, file, name.clone(), server_text(server), &content)
+    });
+    items.collect()
+}
+
+/// The command line of a server that says nothing else; everything of any other.
+fn server_text(server: &Value) -> String {
+    let words = || {
+        let object = server.as_object()?;
+        let has_more = object.keys().any(|key| !["type", "command", "args"].contains(&key.as_str()));
+        let mut words = vec![object.get("command")?.as_str()?];
+        for word in object.get("args").and_then(Value::as_array).into_iter().flatten() {
+            words.push(word.as_str()?);
+        }
+        let has_blank = words.iter().any(|word| word.is_empty() || word.contains(char::is_whitespace));
+        (!has_more && !has_blank).then(|| words.join(" "))
+    };
+    words().unwrap_or_else(|| text_of(server))
+}
+
+/// The Markdown files of a folder and of those in it.
+fn files(folder: &Path, dir: &Path, kind: ContentKind) -> Vec<ContentItem> {
+    markdown(dir).iter().map(|path| item_of_file(folder, path, kind)).collect()
+}
+
+fn markdown(dir: &Path) -> Vec<PathBuf> {
+    let (mut found, mut waiting) = (Vec::new(), vec![(dir.to_owned(), 0)]);
+    while let Some((dir, depth)) = waiting.pop() {
+        for path in entries(&dir) {
+            // A linked folder could lead round in a circle.
+            let is_folder = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+            if is_folder && depth < MAX_DEPTH {
+                waiting.push((path, depth + 1));
+            } else if path.extension().is_some_and(|extension| extension == "md") && found.len() < MAX_FILES {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn entries(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().take(MAX_ENTRIES);
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    paths
+}
+
+/// A whole file as one item. It is known by its path; its text is not shown.
+fn item_of_file(folder: &Path, path: &Path, kind: ContentKind) -> ContentItem {
+    let file = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned();
+    match read_start(path, MAX_BYTES) {
+        Ok(Some(content)) if !content.is_cut => {
+            ContentItem::new(kind, &file, file.clone(), String::new(), &content.bytes)
+        }
+        Ok(Some(_)) => ContentItem::unreadable(kind, &file, "it is too large"),
+        Ok(None) => ContentItem::unreadable(kind, &file, "it is gone"),
+        Err(failure) => ContentItem::unreadable(kind, &file, &failure.to_string()),
+    }
+}
