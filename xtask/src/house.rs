@@ -19,6 +19,7 @@ mod reminders;
 mod scan;
 mod sizes;
 mod toolnames;
+mod trust;
 
 use std::fs;
 use std::path::Path;
@@ -79,6 +80,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
         ("reminders", reminders::check(&files)),
         ("shared cells", cells::check(&files)),
         ("tool names", toolnames::check(&files, &tool_names)),
+        ("trust", trust::check(&files)),
         ("budgets", budget::check(&files, fs::metadata(binary).ok().map(|found| found.len()))),
     ];
     let mut totals = Totals::default();
