@@ -13,7 +13,8 @@ use lathe_models::anthropic::{
 use lathe_models::betas::BetaPolicy;
 use lathe_models::catalog::{Catalog, LegacyModels, LongContext, ModelOverrides};
 use lathe_models::credentials::{
-    CredentialFile, CredentialInputs, Found, ReadCredentialFile, Resolution, Search, resolve,
+    API_KEY_VARIABLE, AUTH_TOKEN_VARIABLE, CUSTOM_HEADERS_VARIABLE, CredentialFile, CredentialInputs, Found,
+    OAUTH_TOKEN_VARIABLE, OTHER_API_KEY_VARIABLE, ReadCredentialFile, Resolution, Search, resolve,
 };
 use lathe_models::retry::{DEFAULT_MAX_RETRIES, RetryPolicy};
 use lathe_models::web::WebClient;
@@ -115,7 +116,7 @@ pub fn api_client(env: &LaunchEnvironment, credential: Credential) -> Result<Ant
 fn api_config(env: &LaunchEnvironment, credential: Credential) -> ClientConfig {
     let base = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
     let mut config = ClientConfig::new(base, credential);
-    config.custom_headers = CustomHeaders::parse(env.get("ANTHROPIC_CUSTOM_HEADERS").unwrap_or(""));
+    config.custom_headers = CustomHeaders::parse(env.get(CUSTOM_HEADERS_VARIABLE).unwrap_or(""));
     config.extra_ca_file = extra_ca_file(env);
     config.proxy = proxies(env);
     config.betas = beta_policy(env);
@@ -166,10 +167,10 @@ pub fn credentials(env: &LaunchEnvironment, helper: Option<String>, search: Sear
     let secret = |name: &str| env.get(name).map(Secret::new);
     let inputs = CredentialInputs {
         given: None,
-        anthropic_auth_token: secret("ANTHROPIC_AUTH_TOKEN"),
-        anthropic_api_key: secret("ANTHROPIC_API_KEY"),
-        claude_api_key: secret("CLAUDE_API_KEY"),
-        claude_code_oauth_token: secret("CLAUDE_CODE_OAUTH_TOKEN"),
+        anthropic_auth_token: secret(AUTH_TOKEN_VARIABLE),
+        anthropic_api_key: secret(API_KEY_VARIABLE),
+        claude_api_key: secret(OTHER_API_KEY_VARIABLE),
+        claude_code_oauth_token: secret(OAUTH_TOKEN_VARIABLE),
         api_key_helper: helper,
         now_ms: host::now_ms(),
     };

@@ -7,6 +7,27 @@ use serde_json::Value;
 
 use crate::secret::Secret;
 
+/// A bearer token.
+pub const AUTH_TOKEN_VARIABLE: &str = "ANTHROPIC_AUTH_TOKEN";
+/// An API key.
+pub const API_KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
+/// An API key, in its other spelling.
+pub const OTHER_API_KEY_VARIABLE: &str = "CLAUDE_API_KEY";
+/// A login of another product.
+pub const OAUTH_TOKEN_VARIABLE: &str = "CLAUDE_CODE_OAUTH_TOKEN";
+/// Headers of every request, which may hold a credential.
+pub const CUSTOM_HEADERS_VARIABLE: &str = "ANTHROPIC_CUSTOM_HEADERS";
+
+/// Every environment variable that may hold a credential for the model. What a program like this one starts on
+/// behalf of a model or a project must not find them in its environment.
+pub const CREDENTIAL_VARIABLES: [&str; 5] = [
+    AUTH_TOKEN_VARIABLE,
+    API_KEY_VARIABLE,
+    OTHER_API_KEY_VARIABLE,
+    OAUTH_TOKEN_VARIABLE,
+    CUSTOM_HEADERS_VARIABLE,
+];
+
 /// What the user gave, as far as it is known before any file is read. Empty values count as not given.
 #[derive(Debug, Clone, Default)]
 pub struct CredentialInputs {
@@ -103,10 +124,10 @@ impl CredentialOrigin {
     pub fn describe(self) -> String {
         match self {
             Self::Given => "given to lathe".to_owned(),
-            Self::AnthropicAuthToken => "ANTHROPIC_AUTH_TOKEN".to_owned(),
-            Self::AnthropicApiKey => "ANTHROPIC_API_KEY".to_owned(),
-            Self::ClaudeApiKey => "CLAUDE_API_KEY".to_owned(),
-            Self::ClaudeCodeOauthToken => "CLAUDE_CODE_OAUTH_TOKEN".to_owned(),
+            Self::AnthropicAuthToken => AUTH_TOKEN_VARIABLE.to_owned(),
+            Self::AnthropicApiKey => API_KEY_VARIABLE.to_owned(),
+            Self::ClaudeApiKey => OTHER_API_KEY_VARIABLE.to_owned(),
+            Self::ClaudeCodeOauthToken => OAUTH_TOKEN_VARIABLE.to_owned(),
             Self::ApiKeyHelper => "apiKeyHelper".to_owned(),
             Self::File(file) => format!("~/{}", file.path_in_home()),
         }

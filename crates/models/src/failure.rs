@@ -105,9 +105,7 @@ fn text(error: &ModelError, model: &str) -> String {
         None => format!("API Error: {message}"),
     };
     match error.kind {
-        ErrorKind::NoCredentials => "Not logged in · Please run /login (Lathe works with API keys: set \
-             ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or apiKeyHelper in the settings)"
-            .to_owned(),
+        ErrorKind::NoCredentials => format!("Not logged in · Please run /login ({message})"),
         ErrorKind::Authentication => format!("Failed to authenticate. {api_error}"),
         ErrorKind::PromptTooLong => "Prompt is too long".to_owned(),
         ErrorKind::ModelNotFound => {
@@ -158,8 +156,8 @@ mod tests {
         begins(529, "overloaded_error", "API Error: 529 scripted");
         assert_eq!(failure(400, "invalid_request_error").text, "API Error: 400 scripted");
         assert_eq!(failure(403, "permission_error").text, "Failed to authenticate. API Error: 403 scripted");
-        let missing = ApiFailure::new(&ModelError::new(ErrorKind::NoCredentials, ""), "m");
-        assert!(missing.text.starts_with("Not logged in · Please run /login"));
+        let missing = ApiFailure::new(&ModelError::new(ErrorKind::NoCredentials, "set a key"), "m");
+        assert_eq!(missing.text, "Not logged in · Please run /login (set a key)");
     }
 
     #[test]

@@ -20,6 +20,21 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// A helper may ask somebody to log in, but not for ever.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// What to do when no credential was given.
+const NO_CREDENTIAL: &str = "Lathe works with API keys: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or \
+     apiKeyHelper in the settings";
+
+/// What to do when the program above kept the credential.
+fn withheld(names: &[String]) -> String {
+    let flags: Vec<String> = names.iter().map(|name| format!("--tool-env {name}")).collect();
+    format!(
+        "this lathe was started by a command of another lathe, and that one keeps {} out of the environment of \
+         commands; to pass it on, start the outer lathe with {}, or list the name in toolEnv of the user settings",
+        names.join(", "),
+        flags.join(" ")
+    )
+}
+
 /// The headers of one credential.
 #[derive(Debug, Clone)]
 pub(super) struct AuthHeaders {
@@ -29,7 +44,8 @@ pub(super) struct AuthHeaders {
 }
 
 pub(super) enum Auth {
-    Missing,
+    /// There is none, and this is what to do about it.
+    Missing(String),
     Fixed(AuthHeaders),
     Helper(HelperCache),
 }
@@ -38,8 +54,9 @@ impl Auth {
     pub(super) fn new(credential: &Credential, custom: &CustomHeaders) -> Result<Self, ClientError> {
         let fixed = |headers: Vec<_>| Self::Fixed(AuthHeaders { headers, run: 0 });
         match credential {
-            Credential::None if custom.authorises() => Ok(fixed(Vec::new())),
-            Credential::None => Ok(Self::Missing),
+            Credential::None | Credential::Withheld(_) if custom.authorises() => Ok(fixed(Vec::new())),
+            Credential::None => Ok(Self::Missing(NO_CREDENTIAL.to_owned())),
+            Credential::Withheld(names) => Ok(Self::Missing(withheld(names))),
             Credential::ApiKey(key) => Ok(fixed(vec![api_key(key).ok_or(ClientError::Credential)?])),
             Credential::Bearer(token) => Ok(fixed(vec![bearer(token).ok_or(ClientError::Credential)?])),
             Credential::Helper(helper) => Ok(Self::Helper(HelperCache::new(helper))),
@@ -49,7 +66,7 @@ impl Auth {
     /// The headers to send now.
     pub(super) async fn current(&self) -> Result<AuthHeaders, ModelError> {
         match self {
-            Self::Missing => Err(ModelError::new(ErrorKind::NoCredentials, "no API key was given")),
+            Self::Missing(why) => Err(ModelError::new(ErrorKind::NoCredentials, why)),
             Self::Fixed(headers) => Ok(headers.clone()),
             Self::Helper(cache) => cache.get().await,
         }
@@ -58,7 +75,7 @@ impl Auth {
     /// Other headers than the ones that were just refused, if there can be any.
     pub(super) async fn refreshed(&self, refused: &AuthHeaders) -> Result<Option<AuthHeaders>, ModelError> {
         match self {
-            Self::Missing | Self::Fixed(_) => Ok(None),
+            Self::Missing(_) | Self::Fixed(_) => Ok(None),
             Self::Helper(cache) => {
                 cache.forget(refused.run);
                 cache.get().await.map(Some)
@@ -252,6 +269,21 @@ mod tests {
         let headers = auth.current().await.unwrap();
         assert_eq!(headers.headers[0].1, "good");
         assert_eq!(headers.headers[1].1, "Bearer good");
+    }
+
+    #[tokio::test]
+    async fn a_missing_credential_says_what_to_do() {
+        let message = async |credential: &Credential| {
+            let auth = Auth::new(credential, &CustomHeaders::default()).unwrap();
+            auth.current().await.unwrap_err().message
+        };
+        assert!(message(&Credential::None).await.contains("set ANTHROPIC_API_KEY"));
+        let kept = Credential::Withheld(vec!["ANTHROPIC_API_KEY".to_owned()]);
+        let told = message(&kept).await;
+        assert!(told.contains("another lathe") && told.contains("--tool-env ANTHROPIC_API_KEY"), "{told}");
+        assert!(told.contains("toolEnv"), "{told}");
+        let custom = CustomHeaders::parse("Authorization: Bearer x");
+        assert!(matches!(Auth::new(&kept, &custom), Ok(Auth::Fixed(_))));
     }
 
     #[test]

@@ -75,6 +75,9 @@ impl ClientConfig {
 pub enum Credential {
     /// Nobody: every request fails before anything is sent, unless a custom header authorises it.
     None,
+    /// Nobody, because the program above this one keeps these variables from the commands that it runs. Requests
+    /// fail the same way, and the error names the variables and how to get them.
+    Withheld(Vec<String>),
     /// Sent as `x-api-key`.
     ApiKey(Secret),
     /// Sent as `authorization: Bearer`.
