@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use lathe_protocol::permission::PermissionMode;
 
-use crate::decision::{Allowed, AskedDecision, Decision, Denied, Reason, ShownAs};
+use crate::decision::{AllowBasis, Allowed, AskedDecision, Decision, Denied, Reason, ShownAs};
 use crate::engine::PermissionEngine;
 use crate::message;
 use crate::paths::{Kind, Located};
@@ -75,7 +75,7 @@ fn unreadable(
         || names.any(|name| engine.ask.tool(name, question.mcp_server()).is_some());
     match question.mode() {
         PermissionMode::BypassPermissions if !bound => {
-            Decision::Allow(Allowed { reason: Reason::Mode(PermissionMode::BypassPermissions) })
+            Decision::Allow(Allowed::granted(Reason::Mode(PermissionMode::BypassPermissions)))
         }
         PermissionMode::Plan => planned(),
         _ => {
@@ -121,7 +121,7 @@ impl Shell<'_> {
             PermissionMode::BypassPermissions => {
                 let mode = Reason::Mode(PermissionMode::BypassPermissions);
                 let question = self.hides_from_rules().map(Decision::Ask);
-                return question.unwrap_or(Decision::Allow(Allowed { reason: mode }));
+                return question.unwrap_or(Decision::Allow(Allowed::granted(mode)));
             }
             PermissionMode::Plan => return self.in_plan_mode(),
             PermissionMode::Default
@@ -137,7 +137,7 @@ impl Shell<'_> {
             if let Some(question) = self.hides_from_rules() {
                 return Decision::Ask(question);
             }
-            return Decision::Allow(Allowed { reason: Reason::Rule(self.engine.allow.matched(rule)) });
+            return Decision::Allow(Allowed::granted(Reason::Rule(self.engine.allow.matched(rule))));
         }
         self.decide_by_parts()
     }
@@ -155,7 +155,7 @@ impl Shell<'_> {
 
     fn in_plan_mode(&self) -> Decision {
         match self.first_obstacle(allow::Grants::ReadOnly) {
-            None => Decision::Allow(Allowed { reason: Reason::Parts(None) }),
+            None => Decision::Allow(Allowed { reason: Reason::Parts(None), basis: AllowBasis::OnlyItsText }),
             Some(_) => planned(),
         }
     }

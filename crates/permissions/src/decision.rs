@@ -27,6 +27,25 @@ pub enum Decision {
 pub struct Allowed {
     /// What allowed it.
     pub reason: Reason,
+    /// Whether anybody vouches for it.
+    pub basis: AllowBasis,
+}
+
+/// What stands behind a call that may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AllowBasis {
+    /// A rule, a mode in which everything runs, a hook or an answer; or what the tool is.
+    Granted,
+    /// Only the text of a shell command: every part of it is known to change nothing, or to be one of the edits that
+    /// the mode accepts. It has to run where no environment variable gives the text another meaning.
+    OnlyItsText,
+}
+
+impl Allowed {
+    /// Allowed by something that vouches for the call.
+    pub fn granted(reason: Reason) -> Self {
+        Self { reason, basis: AllowBasis::Granted }
+    }
 }
 
 /// A call that somebody has to agree to.
@@ -189,8 +208,9 @@ impl Decision {
                     && asked.reason.rule().is_none()
                     && !asked.requires_user_interaction =>
             {
-                Self::Allow(Allowed { reason: Reason::Hook("a hook allowed it".to_owned()) })
+                Self::Allow(Allowed::granted(Reason::Hook("a hook allowed it".to_owned())))
             }
+            (Self::Allow(allowed), HookVerdict::Allow) => Self::Allow(Allowed::granted(allowed.reason)),
             (Self::Allow(_), HookVerdict::Ask) => Self::Ask(AskedDecision {
                 tool: tool.to_owned(),
                 reason: Reason::Hook(message::HOOK_ASKED.to_owned()),

@@ -144,7 +144,7 @@ fn asking_rule(
 }
 
 fn allowed(reason: Reason) -> Decision {
-    Decision::Allow(Allowed { reason })
+    Decision::Allow(Allowed::granted(reason))
 }
 
 fn unanswered(tool: &str, file: &FileCall) -> AskedDecision {

@@ -35,7 +35,7 @@ mod update;
 
 pub use bash::ShownFile;
 pub use decision::{
-    Allowed, AskedDecision, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host,
+    AllowBasis, Allowed, AskedDecision, Decision, Denied, HookVerdict, Reason, ShownAs, resolve_without_host,
     resolve_without_surface,
 };
 pub use engine::{EngineConfig, Judged, PermissionEngine};

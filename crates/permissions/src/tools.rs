@@ -42,10 +42,10 @@ pub(crate) fn decide(engine: &PermissionEngine, question: &PermissionQuestion<'_
         });
     }
     if question.mode() == PermissionMode::BypassPermissions {
-        return Decision::Allow(Allowed { reason: Reason::Mode(PermissionMode::BypassPermissions) });
+        return Decision::Allow(Allowed::granted(Reason::Mode(PermissionMode::BypassPermissions)));
     }
     if let Some(rule) = permitting(engine, question, tool, &named) {
-        return Decision::Allow(Allowed { reason: Reason::Rule(engine.allow.matched(rule)) });
+        return Decision::Allow(Allowed::granted(Reason::Rule(engine.allow.matched(rule))));
     }
     by_default(question, unanswered(tool, &named))
 }
@@ -57,7 +57,7 @@ fn by_default(question: &PermissionQuestion<'_>, asked: AskedDecision) -> Decisi
         CallSubject::Agent { .. }
         | CallSubject::Skill { .. }
         | CallSubject::FinalAnswer
-        | CallSubject::Session(_) => Decision::Allow(Allowed { reason: Reason::Default }),
+        | CallSubject::Session(_) => Decision::Allow(Allowed::granted(Reason::Default)),
         // Without the hint that it only reads, plan mode is the reason; with it, that nobody allowed the tool.
         CallSubject::McpTool { access: McpAccess::MayChange, .. }
             if question.mode() == PermissionMode::Plan =>

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 mod support;
 
 use lathe_permissions::{
-    Decision, EngineConfig, HookVerdict, PermissionQuestion, PermissionScope, PermissionScopeConfig, Reason,
-    RuleSource, SourcedRule, UpdateError, mode_warning, resolve_without_host,
+    AllowBasis, Decision, EngineConfig, HookVerdict, PermissionQuestion, PermissionScope,
+    PermissionScopeConfig, Reason, RuleSource, SourcedRule, UpdateError, mode_warning, resolve_without_host,
 };
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode, PermissionUpdate};
 use lathe_protocol::{CallSubject, McpAccess, SettingsSource};
@@ -916,4 +916,34 @@ fn a_command_that_only_shows_a_file_has_read_it() {
     ] {
         assert_eq!(shown(command), None, "{command}");
     }
+}
+
+/// A command that nobody vouches for says so, because its shell gets fewer variables then.
+#[test]
+fn a_command_is_granted_or_allowed_for_its_text_alone() {
+    let basis = |project: &Project, command: &str| match project.decide("Bash", json!({"command": command})) {
+        Decision::Allow(allowed) => allowed.basis,
+        other => panic!("{command}: {other:?}"),
+    };
+    let plain = project(PermissionMode::Default);
+    for command in ["cat a.txt", "cd src && ls | wc -l", "git status", "ls > /dev/null"] {
+        assert_eq!(basis(&plain, command), AllowBasis::OnlyItsText, "{command}");
+    }
+    assert_eq!(basis(&project(PermissionMode::Plan), "ls"), AllowBasis::OnlyItsText);
+    let edits = project(PermissionMode::AcceptEdits);
+    for command in ["ls", "mkdir new && ls new", "touch src/new.rs"] {
+        assert_eq!(basis(&edits, command), AllowBasis::OnlyItsText, "{command}");
+    }
+    assert_eq!(basis(&project(PermissionMode::BypassPermissions), "ls"), AllowBasis::Granted);
+    let ruled = project(PermissionMode::Default).with(Allow, &["Bash(npm test)", "Bash(cat:*)"]);
+    for command in ["npm test", "ls && npm test", "cat a.txt", "cat a.txt | cat"] {
+        assert_eq!(basis(&ruled, command), AllowBasis::Granted, "{command}");
+    }
+    for command in ["ls", "cat a.txt | wc -l"] {
+        assert_eq!(basis(&ruled, command), AllowBasis::OnlyItsText, "{command}");
+    }
+    let whole = project(PermissionMode::Default).with(Allow, &["Bash"]);
+    assert_eq!(basis(&whole, "ls"), AllowBasis::Granted);
+    let by_hook = plain.decide("Bash", json!({"command": "ls"})).after_hook(HookVerdict::Allow, "Bash");
+    assert!(matches!(by_hook, Decision::Allow(allowed) if allowed.basis == AllowBasis::Granted));
 }

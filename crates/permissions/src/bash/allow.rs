@@ -7,7 +7,7 @@ use lathe_protocol::permission::PermissionUpdate;
 
 use crate::bash::standing::Standing;
 use crate::bash::{MAX_CHARS, Shell, asked};
-use crate::decision::{Allowed, AskedDecision, Decision, Reason};
+use crate::decision::{AllowBasis, Allowed, AskedDecision, Decision, Reason};
 use crate::engine::PermissionEngine;
 use crate::message;
 use crate::repository;
@@ -84,8 +84,18 @@ impl Shell<'_> {
         }
         match obstacles.into_iter().next() {
             Some(obstacle) => Decision::Ask(self.question(*obstacle, suggestions)),
-            None => Decision::Allow(Allowed { reason: self.grounds(rule) }),
+            None => {
+                let by_rule = rule.is_some() || self.rules_allow_all();
+                let basis = if by_rule { AllowBasis::Granted } else { AllowBasis::OnlyItsText };
+                Decision::Allow(Allowed { reason: self.grounds(rule), basis })
+            }
         }
+    }
+
+    /// Whether rules would allow every command of the script, had none been known to be harmless.
+    fn rules_allow_all(&self) -> bool {
+        let mut written = self.invocations().filter(|run| run.found == Found::Written).peekable();
+        written.peek().is_some() && written.all(|run| permitted(self.engine, run).is_some())
     }
 
     /// What allowed the script: a rule that is the whole of it, or its parts.

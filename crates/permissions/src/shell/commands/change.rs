@@ -31,7 +31,11 @@ fn all(operands: &[&Arg], access: TouchAccess) -> Vec<Touch> {
 }
 
 fn written(taken: &Taken<'_>) -> Listed {
-    if taken.operands.is_empty() { Err(NotListed) } else { Ok(all(&taken.operands, TouchAccess::Write)) }
+    // Where options end at the first operand, `touch FILE -d X` makes X.
+    if taken.operands.is_empty() || !taken.behind.is_empty() {
+        return Err(NotListed);
+    }
+    Ok(all(&taken.operands, TouchAccess::Write))
 }
 
 fn removed(taken: &Taken<'_>) -> Listed {

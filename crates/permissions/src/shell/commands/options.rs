@@ -1,8 +1,11 @@
 //! Options by table, and the programs whose table is all there is to know.
 //!
-//! A table entry reads like getopt: letters, `:` after a letter that takes a value, `@` after one whose value
-//! is a file, `?` after one whose value is glued to it or absent, `#` for `-NUMBER`. Long options are separated
-//! by blanks and end in `=`, `@` or `?` in the same sense.
+//! A table entry reads like getopt: letters, `:` after a letter that takes a value, `+` after one whose value is a
+//! number, `@` after one whose value is a file, `?` after one whose value is glued to it or absent, `#` for `-NUMBER`.
+//! Long options are separated by blanks and end in `=`, `+`, `@` or `?` in the same sense.
+//!
+//! The surprising thing: an option behind an operand is read twice. GNU programs take it as an option; others, and all
+//! of them under `POSIXLY_CORRECT`, take it and its value as further operands. So the value counts as a file, too.
 
 use super::{Listed, NotListed, Touch, TouchAccess};
 use crate::shell::value::{Arg, Value};
@@ -51,10 +54,39 @@ pub(super) struct Taken<'a> {
     /// Options by letter or long name, with their value.
     pub options: Vec<(String, Option<&'a Arg>, String)>,
     pub operands: Vec<&'a Arg>,
+    /// Words that are values of options behind an operand; see the head of this module.
+    pub behind: Vec<&'a Arg>,
     pub touches: Vec<Touch>,
 }
 
-impl Taken<'_> {
+impl<'a> Taken<'a> {
+    /// Notes an option with its value, which is a word of its own if `next` is one.
+    fn option(
+        &mut self,
+        name: &str,
+        expects: Expects,
+        next: Option<&'a Arg>,
+        value: String,
+    ) -> Result<(), NotListed> {
+        if expects == Expects::Number && !is_number(&value) {
+            return Err(NotListed);
+        }
+        if expects == Expects::File {
+            self.touches.push(Touch::path(&value, TouchAccess::Read));
+        }
+        if !self.operands.is_empty() {
+            self.behind.extend(next);
+        }
+        self.options.push((name.to_owned(), next, value));
+        Ok(())
+    }
+
+    /// What values behind an operand may be for programs that stop at the first one: further files to read. One letter
+    /// is a separator or a type far more often.
+    pub(super) fn read_behind(&self) -> impl Iterator<Item = Touch> {
+        self.behind.iter().filter(|arg| arg.text().chars().count() > 1).map(|arg| Touch::read(arg))
+    }
+
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.options.iter().any(|(name, _, _)| names.contains(&name.as_str()))
     }
@@ -68,11 +100,19 @@ impl Taken<'_> {
     }
 }
 
+/// A number as programs take it: with a sign, a unit, a base or a second number behind a colon.
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.chars().all(|c| c.is_ascii_alphanumeric() || c == '.' || c == ':')
+}
+
 /// What an option letter or name expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Expects {
     Nothing,
     Value,
+    Number,
     File,
     Glued,
 }
@@ -80,6 +120,7 @@ enum Expects {
 fn expects(mark: Option<u8>) -> Expects {
     match mark {
         Some(b':' | b'=') => Expects::Value,
+        Some(b'+') => Expects::Number,
         Some(b'@') => Expects::File,
         Some(b'?') => Expects::Glued,
         _ => Expects::Nothing,
@@ -88,13 +129,14 @@ fn expects(mark: Option<u8>) -> Expects {
 
 fn short_expects(short: &str, letter: char) -> Option<Expects> {
     let at = short.find(letter).filter(|_| letter.is_ascii_alphanumeric())?;
-    Some(expects(short.as_bytes().get(at + 1).copied().filter(|byte| b":@?".contains(byte))))
+    Some(expects(short.as_bytes().get(at + 1).copied().filter(|byte| b":+@?".contains(byte))))
 }
 
 fn long_expects(long: &str, name: &str) -> Option<Expects> {
     long.split_ascii_whitespace().find_map(|entry| {
-        let bare = entry.trim_end_matches(['=', '@', '?']);
-        (bare == name).then(|| expects(entry.as_bytes().last().copied().filter(|byte| b"=@?".contains(byte))))
+        let bare = entry.trim_end_matches(['=', '+', '@', '?']);
+        (bare == name)
+            .then(|| expects(entry.as_bytes().last().copied().filter(|byte| b"=+@?".contains(byte))))
     })
 }
 
@@ -172,17 +214,15 @@ fn long_option<'a>(
     let (next, value) = match (expects, inline) {
         (Expects::Nothing, Some(_)) => return Err(NotListed),
         (Expects::Nothing, None) | (Expects::Glued, None) => (None, String::new()),
-        (Expects::Glued | Expects::Value | Expects::File, Some(value)) => (None, value.to_owned()),
-        (Expects::Value | Expects::File, None) => {
+        (Expects::Glued | Expects::Value | Expects::Number | Expects::File, Some(value)) => {
+            (None, value.to_owned())
+        }
+        (Expects::Value | Expects::Number | Expects::File, None) => {
             let next = words.next().ok_or(NotListed)?;
             (Some(next), next.fixed().ok_or(NotListed)?.to_owned())
         }
     };
-    if expects == Expects::File {
-        taken.touches.push(Touch::path(&value, TouchAccess::Read));
-    }
-    taken.options.push((name.to_owned(), next, value));
-    Ok(())
+    taken.option(name, expects, next, value)
 }
 
 fn short_options<'a>(
@@ -203,24 +243,25 @@ fn short_options<'a>(
                 continue;
             }
             Expects::Glued => (None, glued.to_owned()),
-            Expects::Value | Expects::File if !glued.is_empty() => (None, glued.to_owned()),
-            Expects::Value | Expects::File => {
+            Expects::Value | Expects::Number | Expects::File if !glued.is_empty() => (None, glued.to_owned()),
+            Expects::Value | Expects::Number | Expects::File => {
                 let next = words.next().ok_or(NotListed)?;
                 (Some(next), next.fixed().ok_or(NotListed)?.to_owned())
             }
         };
-        if expects == Expects::File {
-            taken.touches.push(Touch::path(&value, TouchAccess::Read));
-        }
-        taken.options.push((letter.to_string(), next, value));
-        return Ok(());
+        return taken.option(&letter.to_string(), expects, next, value);
     }
     Ok(())
 }
 
 /// What a program of the table reads.
 pub(super) fn by_table(spec: &Spec, args: &[Arg]) -> Listed {
-    let taken = take(spec.short, spec.long, spec.globs, &args[1..])?;
+    let mut taken = take(spec.short, spec.long, spec.globs, &args[1..])?;
+    // Ripgrep takes options anywhere, whatever the system and the environment.
+    if spec.name != "rg" {
+        let behind: Vec<Touch> = taken.read_behind().collect();
+        taken.touches.extend(behind);
+    }
     // Programs of binutils read more options from `@file`.
     if spec.name == "strings" && taken.operands.iter().any(|arg| arg.text().starts_with('@')) {
         return Err(NotListed);

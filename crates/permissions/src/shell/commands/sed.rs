@@ -27,7 +27,8 @@ pub(super) fn printing(args: &[Arg]) -> Listed {
         return Err(NotListed);
     }
     let from = check_scripts(&taken, Scripts::Printing)?;
-    Ok(taken.operands[from..].iter().map(|arg| Touch::read(arg)).collect())
+    let files = taken.operands[from..].iter().map(|arg| Touch::read(arg));
+    Ok(files.chain(taken.read_behind()).collect())
 }
 
 /// `sed -i s/a/b/ FILE`: changes the named files and nothing else.
@@ -36,7 +37,7 @@ pub(super) fn in_place(args: &[Arg]) -> Listed {
     let mut suffixes = taken.values(&["i", "in-place"]);
     // A suffix with a slash or a star puts the backup somewhere else.
     let plain = |suffix: &str| suffix.chars().all(|c| c.is_ascii_alphanumeric() || "._~-".contains(c));
-    if !taken.has(&["i", "in-place"]) || !suffixes.all(plain) {
+    if !taken.has(&["i", "in-place"]) || !suffixes.all(plain) || !taken.behind.is_empty() {
         return Err(NotListed);
     }
     let from = check_scripts(&taken, Scripts::Editing)?;
