@@ -380,8 +380,8 @@ async fn an_endpoint_answers_for_an_http_hook() {
     let hook = json!({"type": "http", "url": url, "headers": {"X-Token": "Bearer $TOKEN $OTHER"}, "allowedEnvVars": ["TOKEN"]});
     let mut setup =
         hooked(json!([bash("touch made"), {"text": "done"}]), folder.path(), on("PreToolUse", hook));
-    setup.hooking.env.push(("TOKEN".to_owned(), "t0k".to_owned()));
-    setup.hooking.env.push(("OTHER".to_owned(), "secret".to_owned()));
+    setup.hooking.env.all.push(("TOKEN".to_owned(), "t0k".to_owned()));
+    setup.hooking.env.all.push(("OTHER".to_owned(), "secret".to_owned()));
     let (frames, _) = run(setup, &["go"]).await;
     assert!(!folder.path().join("made").exists());
     let told = |frame: &Value| {

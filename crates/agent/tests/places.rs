@@ -89,6 +89,7 @@ impl World {
             session: Arc::new(DetachedSession),
             place: judged.place,
             closed_paths: self.engine.read_filter().map(|filter| Arc::new(filter) as PathFilter),
+            environment: lathe_tools::CommandEnvironment::Whole,
         };
         let outcome = carries_out.call(input, &context).await;
         Some(match outcome {

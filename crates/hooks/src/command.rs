@@ -199,8 +199,8 @@ fn start(
     }
 }
 
-/// The environment of a command hook: the session's own, without the addresses telemetry goes to, and what
-/// tells the hook where it is.
+/// The environment of a command hook: the session's own, without the addresses telemetry goes to and what a hook
+/// from there must not find, and what tells the hook where it is.
 fn environment(context: &RunContext<'_>, input: &HookInput, source: &HookSource) -> Vec<(String, String)> {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let mut added = vec![
@@ -228,7 +228,7 @@ fn environment(context: &RunContext<'_>, input: &HookInput, source: &HookSource)
             added.push((format!("CLAUDE_PLUGIN_OPTION_{key}"), value.clone()));
         }
     }
-    let inherited = context.env.iter().filter(|(name, _)| {
+    let inherited = context.env.of(source).filter(|(name, _)| {
         !is_telemetry_exporter(name) && !added.iter().any(|(replaced, _)| replaced == name)
     });
     inherited.cloned().collect::<Vec<_>>().into_iter().chain(added).collect()

@@ -17,7 +17,7 @@ use crate::handler::{Firing, Said};
 use crate::merge;
 use crate::registry::{CallbackMatchers, HookWarning, Registry, compile, compile_callbacks};
 use crate::text::Cutter;
-use crate::{AsyncResult, HookEvents, HookSource, Outcome, RuleMatcher, Services};
+use crate::{AsyncResult, HookEvents, HookSource, HookVariables, Outcome, RuleMatcher, Services};
 
 /// How many hooks of one event run at the same time; the others wait for their turn.
 pub const MAX_PARALLEL: usize = 32;
@@ -67,7 +67,7 @@ pub struct RunContext<'a> {
     pub project_dir: &'a Path,
     /// The environment of the session. The caller puts in what only it knows: `AI_AGENT`, `CLAUDE_PID`,
     /// `CLAUDE_CODE_ENTRYPOINT`, `CLAUDE_CODE_SESSION_ATTENDED`.
-    pub env: &'a [(String, String)],
+    pub env: &'a HookVariables,
     /// `CLAUDE_ENV_FILE`, for the events that may write to it.
     pub env_file: Option<&'a Path>,
     /// Where texts go that are too long.

@@ -28,7 +28,8 @@ pub(crate) async fn run(
     if let Err(why) = allowed(&hook.url, firing.options) {
         return failed(ProblemKind::HttpFailed(why.to_owned()));
     }
-    let headers = headers(hook, firing.options, firing.context.env);
+    let variables: Vec<&(String, String)> = firing.context.env.of(&speaker.source).collect();
+    let headers = headers(hook, firing.options, &variables);
     let cancel = firing.context.cancel;
     let post = JsonPost {
         url: &hook.url,
@@ -89,7 +90,7 @@ fn is_like(text: &str, pattern: &str) -> bool {
     rest.ends_with(last)
 }
 
-fn headers(hook: &HttpHook, options: &EngineOptions, env: &[(String, String)]) -> Vec<(String, String)> {
+fn headers(hook: &HttpHook, options: &EngineOptions, env: &[&(String, String)]) -> Vec<(String, String)> {
     let allowed = |name: &str| {
         let by_hook = hook.allowed_env_vars.iter().flatten().any(|allowed| allowed == name);
         let by_settings = options.http_env_vars.as_ref().is_none_or(|names| names.iter().any(|n| n == name));

@@ -53,5 +53,5 @@ pub use services::{
     CallbackCall, CallbackError, Callbacks, HookEvents, HttpPoster, NoEvents, PromptError, PromptHookKind,
     PromptQuestion, Prompter, RuleMatcher, Services,
 };
-pub use source::{HookSource, PluginSource};
+pub use source::{HookSource, HookVariables, PluginSource};
 pub use text::MAX_TEXT_CHARS;

@@ -53,11 +53,46 @@ impl HookSource {
         }
     }
 
+    /// Whether the user or an administrator set it up. What a project, a plugin or a skill brings may be somebody
+    /// else's work, whether or not it is trusted to run.
+    fn is_of_the_user(&self) -> bool {
+        match self {
+            Self::Settings(SettingsSource::Policy | SettingsSource::User | SettingsSource::Flag)
+            | Self::Callbacks => true,
+            Self::Settings(SettingsSource::Project | SettingsSource::Local)
+            | Self::Plugin(_)
+            | Self::Skill(_)
+            | Self::Agent(_) => false,
+        }
+    }
+
     pub(crate) fn plugin(&self) -> Option<&PluginSource> {
         match self {
             Self::Plugin(plugin) => Some(plugin),
             Self::Settings(_) | Self::Skill(_) | Self::Agent(_) | Self::Callbacks => None,
         }
+    }
+}
+
+/// The variables that hooks may find: in the environment of commands, and for the headers of HTTP hooks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HookVariables {
+    /// All of them.
+    pub all: Vec<(String, String)>,
+    /// Names that only hooks of the user and of managed settings find: credentials.
+    pub withheld: Vec<String>,
+}
+
+impl HookVariables {
+    /// These variables, of which none is withheld from anyone.
+    pub fn unrestricted(all: Vec<(String, String)>) -> Self {
+        Self { all, withheld: Vec::new() }
+    }
+
+    /// What a hook from there finds.
+    pub(crate) fn of(&self, source: &HookSource) -> impl Iterator<Item = &(String, String)> {
+        let withheld: &[String] = if source.is_of_the_user() { &[] } else { &self.withheld };
+        self.all.iter().filter(move |(name, _)| !withheld.contains(name))
     }
 }
 

@@ -370,7 +370,7 @@ async fn an_endpoint_answers_like_a_command() {
         "allowedEnvVars": ["TOKEN"],
     });
     let mut bench = Bench::hooks(json!({ "UserPromptSubmit": [{ "hooks": [hook] }] }));
-    bench.env.extend([("TOKEN".into(), "t0k".into()), ("SECRET".into(), "s".into())]);
+    bench.env.all.extend([("TOKEN".into(), "t0k".into()), ("SECRET".into(), "s".into())]);
     bench.net.replies(200, r#"{"decision":"block","reason":"no"}"#);
     let outcome = bench.run(&prompt()).await;
     assert_eq!(outcome.block().unwrap().reason, "no");

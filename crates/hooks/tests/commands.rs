@@ -122,7 +122,7 @@ async fn commands_know_where_they_are() {
         ("OTEL_METRICS_EXPORTER", "otlp"),
         ("OTEL_RESOURCE_ATTRIBUTES", "kept"),
     ] {
-        bench.env.push((name.to_owned(), value.to_owned()));
+        bench.env.all.push((name.to_owned(), value.to_owned()));
     }
     bench.env_file = Some("/tmp/env-file".into());
     bench.run(&input("SessionStart", json!({ "effort": { "level": "high" } }))).await;
@@ -144,6 +144,40 @@ async fn commands_know_where_they_are() {
     }
     for name in ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_METRICS_EXPORTER", "CLAUDE_PLUGIN_ROOT"] {
         assert_eq!(env.get(name), None, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn credentials_are_for_hooks_of_the_user_and_the_administrator() {
+    use SettingsSource::{Flag, Local, Policy, Project, User};
+    let plugin =
+        PluginSource { name: "p".into(), root: "/p".into(), data: "/d".into(), options: BTreeMap::default() };
+    let sources = [
+        (HookSource::Settings(Policy), "key"),
+        (HookSource::Settings(User), "key"),
+        (HookSource::Settings(Flag), "key"),
+        (HookSource::Settings(Project), ""),
+        (HookSource::Settings(Local), ""),
+        (HookSource::Plugin(plugin), ""),
+        (HookSource::Skill("s".into()), ""),
+    ];
+    for (source, expected) in sources {
+        let mut bench = Bench::new();
+        bench.env.all.extend([("KEY".into(), "key".into()), ("OTHER".into(), "other".into())]);
+        bench.env.withheld.push("KEY".into());
+        let name = source.to_string();
+        let headers = json!({ "X-Key": "$KEY", "X-Other": "$OTHER" });
+        let hooks = json!({ "UserPromptSubmit": [{ "hooks": [
+            { "type": "command", "command": "printf '[%s,%s]\\n' \"$KEY\" \"$OTHER\" > seen.txt" },
+            { "type": "http", "url": "https://x.example/", "headers": headers, "allowedEnvVars": ["KEY", "OTHER"] },
+        ] }] });
+        assert_eq!(bench.register(source, hooks), []);
+        bench.net.replies(204, "");
+        bench.run(&input("UserPromptSubmit", json!({}))).await;
+        assert_eq!(file(&bench.path("seen.txt")).await, format!("[{expected},other]\n"), "{name}");
+        let sent = bench.net.posted.lock().unwrap()[0].1.clone();
+        assert_eq!(sent[0].1, expected, "{name}");
+        assert_eq!(sent[1].1, "other", "{name}");
     }
 }
 
@@ -198,7 +232,7 @@ async fn the_exec_form_uses_no_shell() {
 async fn a_system_without_bash_uses_its_shell() {
     let mut bench = Bench::command("UserPromptSubmit", "echo \"shell: ${BASH_VERSION:-plain}\"");
     assert!(!bench.run(&input("UserPromptSubmit", json!({}))).await.contexts[0].text.ends_with("plain"));
-    bench.env = vec![("PATH".to_owned(), bench.path("nothing").to_str().unwrap().to_owned())];
+    bench.env.all = vec![("PATH".to_owned(), bench.path("nothing").to_str().unwrap().to_owned())];
     let outcome = bench.run(&input("UserPromptSubmit", json!({}))).await;
     assert!(outcome.contexts[0].text.starts_with("shell: "), "{outcome:?}");
 }

@@ -44,6 +44,7 @@ async fn main() {
         session: Arc::new(DetachedSession),
         place: None,
         closed_paths: None,
+        environment: lathe_tools::CommandEnvironment::Whole,
     };
     let tools = ToolSet::new(builtin_tools());
     let only = std::env::args().nth(2).unwrap_or_default();

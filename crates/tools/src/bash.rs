@@ -119,7 +119,7 @@ impl Tool for Bash {
             };
             let running = workspace
                 .ledger
-                .start(spec(command, &started_in, workspace), limits)
+                .start(spec(command, &started_in, context), limits)
                 .map_err(|error| not_started(&error, workspace))?;
             let finished = running.finish(&context.cancel).await;
             let moved = match finished.ended {
@@ -171,11 +171,12 @@ fn capture(output_chars: usize, spill: &Path) -> Capture {
     }
 }
 
-fn spec(command: &str, cwd: &Path, workspace: &Workspace) -> Spec {
+fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
+    let workspace = &*context.workspace;
     let mut spec = Spec::new(&workspace.shell, cwd);
     let cwd_fd = workspace.ledger.note_number(CWD_FD);
     spec.args = vec!["-c".into(), script(command, &workspace.shell, cwd_fd).into()];
-    spec.env = workspace.env.of_child();
+    spec.env = workspace.env.of_child(context.environment);
     spec.output = OutputMode::Merged;
     spec.label = command.to_owned();
     spec.grace = GRACE;

@@ -13,6 +13,7 @@ mod support;
 
 pub mod ask_user;
 mod bash;
+mod child_env;
 mod edit;
 mod files;
 mod glob;
@@ -36,6 +37,7 @@ mod write;
 use std::sync::Arc;
 
 pub use bash::Bash;
+pub use child_env::{ChildEnvironment, ChildVariables, CommandEnvironment};
 pub use edit::Edit;
 pub use files::keep;
 pub use files::open::open_file;
@@ -52,9 +54,7 @@ pub use tool::{
     CallEffects, ChangedLines, Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput,
 };
 pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};
-pub use workspace::{
-    AgentPlace, ChildEnvironment, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace,
-};
+pub use workspace::{AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace};
 pub use write::Write;
 
 /// The tools that only make sense with somebody to ask, in the order of their names.

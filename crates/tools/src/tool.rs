@@ -16,7 +16,9 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileError, real, replace};
-use crate::{InvalidInput, Limits, PathFilter, SessionActions, Shown, Workspace, validate};
+use crate::{
+    CommandEnvironment, InvalidInput, Limits, PathFilter, SessionActions, Shown, Workspace, validate,
+};
 
 /// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
 pub trait Tool: Send + Sync {
@@ -94,6 +96,8 @@ pub struct ToolContext {
     /// Paths that Glob and Grep leave out of what they find, because a rule denies reading them. Whether the
     /// call may be made at all was decided before; this is for what a search comes across.
     pub closed_paths: Option<PathFilter>,
+    /// Which variables a command of the call gets, by what permitted the call.
+    pub environment: CommandEnvironment,
 }
 
 impl ToolContext {

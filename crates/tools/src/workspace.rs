@@ -1,13 +1,13 @@
 //! Where tool calls work: what the calls of one agent share ([`Workspace`], with the [`AgentPlace`] that
-//! changes while it works), and what the agents of a session share ([`ChildEnvironment`]).
+//! changes while it works). What the agents of a session share is in `child_env.rs`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use lathe_exec::{Ledger, ProcessLimits};
 
+use crate::child_env::ChildEnvironment;
 use crate::files::seen::{self, FilesRead, Seen, Shown};
 
 /// One agent's place of work.
@@ -74,81 +74,6 @@ impl PlaceHolder for Mutex<Arc<AgentPlace>> {
 
     fn change_place(&self, change: &mut dyn FnMut(&mut AgentPlace)) {
         change(Arc::make_mut(&mut self.lock().unwrap_or_else(PoisonError::into_inner)));
-    }
-}
-
-/// The environment of the children of a session.
-#[derive(Debug, Default)]
-pub struct ChildEnvironment {
-    /// As the session began.
-    first: Vec<(String, String)>,
-    /// Written by settings, the host and hooks; read for every child.
-    later: Mutex<LaterEnv>,
-}
-
-/// What changed about the environment of children while the session ran, weakest first.
-#[derive(Debug, Default)]
-struct LaterEnv {
-    /// Takes the place of `first`: settings changed.
-    base: Option<Vec<(String, String)>>,
-    /// Set by the host.
-    by_host: BTreeMap<String, String>,
-    /// Exported by hooks.
-    by_hooks: BTreeMap<String, String>,
-}
-
-fn lay_over(env: &mut Vec<(String, String)>, above: &BTreeMap<String, String>) {
-    env.retain(|(name, _)| !above.contains_key(name));
-    env.extend(above.iter().map(|(name, value)| (name.clone(), value.clone())));
-}
-
-impl ChildEnvironment {
-    /// An environment that children see until something changes it.
-    pub fn new(first: Vec<(String, String)>) -> Self {
-        Self { first, later: Mutex::default() }
-    }
-
-    fn later(&self) -> MutexGuard<'_, LaterEnv> {
-        self.later.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Sets variables for the children to come.
-    pub fn set_by_host(&self, variables: impl IntoIterator<Item = (String, String)>) {
-        // A name with `=` or a zero byte cannot be told to any process.
-        let sound = |(name, value): &(String, String)| {
-            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
-        };
-        self.later().by_host.extend(variables.into_iter().filter(sound));
-    }
-
-    /// The environment of children without what hooks export.
-    pub fn without_exports(&self) -> Vec<(String, String)> {
-        let later = self.later();
-        let mut env = later.base.as_ref().unwrap_or(&self.first).clone();
-        lay_over(&mut env, &later.by_host);
-        env
-    }
-
-    /// The whole environment of a child that starts now.
-    pub fn of_child(&self) -> Vec<(String, String)> {
-        let mut env = self.without_exports();
-        lay_over(&mut env, &self.later().by_hooks);
-        env
-    }
-
-    /// Settings changed: children begin with this from now on.
-    pub fn set_base(&self, env: Vec<(String, String)>) {
-        self.later().base = Some(env);
-    }
-
-    /// What hooks export now, in the place of what they exported before.
-    pub fn set_exports(&self, exports: impl IntoIterator<Item = (String, String)>) {
-        self.later().by_hooks = exports.into_iter().collect();
-    }
-
-    /// Whether hooks export anything.
-    pub fn has_exports(&self) -> bool {
-        !self.later().by_hooks.is_empty()
     }
 }
 

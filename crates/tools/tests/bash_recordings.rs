@@ -52,10 +52,12 @@ fn with_paths_of(recording_cwd: &str, value: &Value, root: &Path) -> Value {
 
 async fn replay(recording: &Path) -> usize {
     let folder = Folder::with(|workspace| {
-        workspace.env = std::sync::Arc::new(lathe_tools::ChildEnvironment::new(vec![(
-            "PATH".into(),
-            "/usr/local/bin:/usr/bin:/bin".into(),
-        )]));
+        workspace.env = std::sync::Arc::new(lathe_tools::ChildEnvironment::new(
+            lathe_tools::ChildVariables::unrestricted(vec![(
+                "PATH".into(),
+                "/usr/local/bin:/usr/bin:/bin".into(),
+            )]),
+        ));
     });
     folder.write("a.txt", "line one\nline two\nline three\n");
     folder.write("noeol.txt", "x\ny");

@@ -213,10 +213,9 @@ async fn replay(recording: &Path) -> usize {
     let cwd = cwd(recording);
     // The recordings were made without pdftoppm.
     let folder = Folder::with(|workspace| {
-        workspace.env = std::sync::Arc::new(lathe_tools::ChildEnvironment::new(vec![(
-            "PATH".to_owned(),
-            "/nonexistent".to_owned(),
-        )]));
+        workspace.env = std::sync::Arc::new(lathe_tools::ChildEnvironment::new(
+            lathe_tools::ChildVariables::unrestricted(vec![("PATH".to_owned(), "/nonexistent".to_owned())]),
+        ));
     });
     prepare(&folder, &cwd, &calls);
     let root = folder.context.workspace.root.to_string_lossy().into_owned();

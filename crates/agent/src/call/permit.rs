@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use lathe_hooks::PermissionVerdict;
 use lathe_permissions::{
-    AskedDecision, Decision, Denied, HookVerdict, Judged, PermissionQuestion, Reason, RuleSource, ShownAs,
-    resolve_without_host, resolve_without_surface,
+    AllowBasis, AskedDecision, Decision, Denied, HookVerdict, Judged, PermissionQuestion, Reason, RuleSource,
+    ShownAs, resolve_without_host, resolve_without_surface,
 };
 use lathe_protocol::control::{PermissionAllow, PermissionDeny};
 use lathe_protocol::hooks::{
@@ -38,7 +38,7 @@ use crate::state::wire_names::SessionState;
 /// The outcome of asking whether a call may run.
 pub enum PermitOutcome {
     /// It may, with this input, at this place on disk if it works on one.
-    Yes { input: DescribedInput, place: Option<PathBuf>, meta: ToolResultMeta },
+    Yes { input: DescribedInput, place: Option<PathBuf>, basis: AllowBasis, meta: ToolResultMeta },
     /// It may not; the model reads `text`, and the call counts as denied.
     No { text: String, meta: ToolResultMeta },
     /// It may not, and the turn is over.
@@ -83,11 +83,12 @@ pub async fn permit(
             let reason = allowed.reason.wire_type();
             let decision =
                 if by_hook { CallDecision::AllowedByHook(reason) } else { decision_source(&allowed.reason) };
-            PermitOutcome::Yes { input, place, meta: decision.meta(call) }
+            PermitOutcome::Yes { input, place, basis: allowed.basis, meta: decision.meta(call) }
         }
         Decision::Deny(denied) => refuse(agent, call, denied).await,
         Decision::Ask(asked) if answered && asked.reason.rule().is_none() => {
-            PermitOutcome::Yes { input, place, meta: CallDecision::HOOK_ALLOWS.meta(call) }
+            let meta = CallDecision::HOOK_ALLOWS.meta(call);
+            PermitOutcome::Yes { input, place, basis: AllowBasis::Granted, meta }
         }
         Decision::Ask(asked) => {
             let host = agent.session.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
@@ -358,7 +359,7 @@ async fn granted(
         Some(input) => (input, judged.place),
         None => (question.input.clone(), question.place.clone()),
     };
-    PermitOutcome::Yes { input, place, meta }
+    PermitOutcome::Yes { input, place, basis: AllowBasis::Granted, meta }
 }
 
 /// Applies an update to the rules of the session and to the agent that asked, and to the settings file it names.

@@ -9,9 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lathe_permissions::DescribedCall;
+use lathe_permissions::{AllowBasis, DescribedCall};
 use lathe_protocol::{ContentBlock, PermissionDenial, ToolResultMeta};
-use lathe_tools::{InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput};
+use lathe_tools::{
+    CommandEnvironment, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput,
+};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -213,8 +215,8 @@ async fn decided(
     let Ready { tool, call, told, before } = ready;
     let said = before.said.clone();
     let bounds = ResultBounds::of_refusal(&agent.workspace, &call.id, cancel);
-    let (input, place, meta) = match permit(agent, tool.as_ref(), &call, told, before, cancel).await {
-        PermitOutcome::Yes { input, place, meta } => (input, place, meta),
+    let (input, place, basis, meta) = match permit(agent, tool.as_ref(), &call, told, before, cancel).await {
+        PermitOutcome::Yes { input, place, basis, meta } => (input, place, basis, meta),
         PermitOutcome::No { text, meta } => {
             return Err(Box::new(denied(call, &bounds.error_text(text).await, meta)));
         }
@@ -236,6 +238,10 @@ async fn decided(
         session: agent.clone(),
         place,
         closed_paths: agent.session.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
+        environment: match basis {
+            AllowBasis::Granted => CommandEnvironment::Whole,
+            AllowBasis::OnlyItsText => CommandEnvironment::OnlyPlain,
+        },
     };
     let changed = call.description.subject().changed_file();
     if let Some(path) = changed.and_then(|path| context.real_path(path).ok()) {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use lathe_hooks::{EngineOptions, HookSource};
+use lathe_hooks::{EngineOptions, HookSource, HookVariables};
 use lathe_models::web::WebClient;
 use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::{PermissionEngine, PermissionScope};
@@ -144,8 +144,8 @@ impl SetupTrigger {
 pub struct HooksConfig {
     pub registered: Vec<(HookSource, HooksSettings)>,
     pub options: EngineOptions,
-    /// The environment of command hooks.
-    pub env: Vec<(String, String)>,
+    /// The variables that hooks find.
+    pub env: HookVariables,
     /// Where hooks may leave variables for commands; a folder of this session alone.
     pub env_dir: Option<PathBuf>,
     /// The way out for HTTP hooks.

@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use lathe_hooks::HookEngine;
+use lathe_hooks::{HookEngine, HookVariables};
 use lathe_models::Model;
 use lathe_permissions::PermissionEngine;
 use lathe_protocol::{Init, Outbound};
@@ -92,7 +92,7 @@ pub struct SessionServices {
     queue: Mutex<PromptQueue>,
     /// The environment of command hooks. Written when settings change or another session begins; read for
     /// every hook.
-    hook_env: Mutex<Arc<[(String, String)]>>,
+    hook_env: Mutex<Arc<HookVariables>>,
     /// Written by `initialize`; read by calls, commands and requests.
     introduction: Mutex<HostIntroduction>,
 }
@@ -125,10 +125,10 @@ impl SessionServices {
             watch: FileWatch::default(),
             env_files: EnvFiles::new(hooks.env_dir.clone()),
             late: AsyncHookOutput::default(),
-            hook_env: Mutex::new(hooks.env.as_slice().into()),
+            hook_env: Mutex::new(Arc::new(hooks.env.clone())),
             if_rules: IfRules {
                 root: main.workspace.root.clone(),
-                home: hooks.env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| home.into()),
+                home: hooks.env.all.iter().find(|(name, _)| name == "HOME").map(|(_, home)| home.into()),
             },
             hooks: hook_engine(this, &process, &main, hooks),
             process,
@@ -244,23 +244,21 @@ impl SessionServices {
     }
 
     /// The environment of command hooks.
-    pub(crate) fn hook_env(&self) -> Arc<[(String, String)]> {
+    pub(crate) fn hook_env(&self) -> Arc<HookVariables> {
         lock(&self.hook_env).clone()
     }
 
     /// Command hooks see this from now on.
-    pub(crate) fn set_hook_env(&self, env: Vec<(String, String)>) {
-        *lock(&self.hook_env) = env.into();
+    pub(crate) fn set_hook_env(&self, env: HookVariables) {
+        *lock(&self.hook_env) = Arc::new(env);
     }
 
     /// Command hooks find the variable with this value from now on, if they have it at all.
     pub(crate) fn change_hook_variable(&self, wanted: &str, value: &str) {
         let mut env = lock(&self.hook_env);
-        let changed: Arc<[(String, String)]> = env
-            .iter()
-            .map(|(name, old)| (name.clone(), if name == wanted { value } else { old }.to_owned()))
-            .collect();
-        *env = changed;
+        for (_, old) in Arc::make_mut(&mut env).all.iter_mut().filter(|(name, _)| name == wanted) {
+            value.clone_into(old);
+        }
     }
 
     /// Whether the spending limit is reached.

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use futures_util::future::BoxFuture;
-use lathe_hooks::{EngineOptions, HookSource};
+use lathe_hooks::{EngineOptions, HookSource, HookVariables};
 use lathe_permissions::{RuleSource, SourcedRule};
 use lathe_protocol::PermissionBehavior;
 use lathe_protocol::PermissionUpdate;
@@ -12,6 +12,7 @@ use lathe_protocol::Settings;
 use lathe_protocol::control::{GetSettingsResponse, PermissionRulesState};
 use lathe_protocol::settings::HooksSettings;
 use lathe_settings::Changed;
+use lathe_tools::ChildVariables;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -62,9 +63,9 @@ pub struct DirectoryChanges {
 #[derive(Debug, Clone, Default)]
 pub struct SessionEnv {
     /// Of the commands that tools run.
-    pub tools: Vec<(String, String)>,
-    /// Of command hooks.
-    pub hooks: Vec<(String, String)>,
+    pub tools: ChildVariables,
+    /// Of hooks.
+    pub hooks: HookVariables,
 }
 
 /// Settings that can be read and changed during a session.

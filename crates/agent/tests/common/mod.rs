@@ -21,14 +21,16 @@ use lathe_agent::{
 };
 use lathe_agent::{NoSettings, SettingsAccess};
 use lathe_exec::{Ledger, ProcessLimits};
-use lathe_hooks::HookSource;
+use lathe_hooks::{HookSource, HookVariables};
 use lathe_models::retry::RetryPolicy;
 use lathe_models::{CacheTtl, CompleteMessage, Model, ModelError, ModelRequest, ModelStream};
 use lathe_permissions::{EngineConfig, PermissionEngine, PermissionScope, PermissionScopeConfig, RuleSource};
 use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode, SettingsSource};
 use lathe_scripted::{Script, ScriptedModel};
 use lathe_settings::memory::Memory;
-use lathe_tools::{ChildEnvironment, StructuredOutput, ToolSet, Workspace, builtin_tools, interactive_tools};
+use lathe_tools::{
+    ChildEnvironment, ChildVariables, StructuredOutput, ToolSet, Workspace, builtin_tools, interactive_tools,
+};
 use lathe_transcript::record::Envelope;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -147,7 +149,10 @@ impl Setup {
             hooks: json!({}),
             schema: None,
             hooking: HooksConfig {
-                env: vec![("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned())],
+                env: HookVariables::unrestricted(vec![(
+                    "PATH".to_owned(),
+                    "/usr/local/bin:/usr/bin:/bin".to_owned(),
+                )]),
                 ..HooksConfig::default()
             },
             settings: Arc::new(NoSettings),
@@ -168,7 +173,7 @@ impl Setup {
         let session_id = "5e55104e-0000-4000-8000-000000000000".to_owned();
         let mut workspace = Workspace::new(self.cwd.clone(), Ledger::default());
         let path = ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned());
-        workspace.env = Arc::new(ChildEnvironment::new(vec![path]));
+        workspace.env = Arc::new(ChildEnvironment::new(ChildVariables::unrestricted(vec![path])));
         workspace.output_dir = self.cwd.join(".outputs");
         if self.must_read_first {
             workspace.limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;

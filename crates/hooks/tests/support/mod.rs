@@ -12,8 +12,8 @@ use futures_util::future::BoxFuture;
 use lathe_exec::{Ledger, PlaceLimit, ProcessLimits};
 use lathe_hooks::{
     CallbackCall, CallbackError, CallbackMatchers, Callbacks, EngineOptions, HookEngine, HookEvents,
-    HookFrame, HookSource, HookWarning, HttpPoster, Outcome, PromptError, PromptQuestion, Prompter,
-    RuleMatcher, RunContext, Services,
+    HookFrame, HookSource, HookVariables, HookWarning, HttpPoster, Outcome, PromptError, PromptQuestion,
+    Prompter, RuleMatcher, RunContext, Services,
 };
 use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use lathe_protocol::{HookInput, SettingsSource};
@@ -35,7 +35,7 @@ pub struct Bench {
     pub model: Arc<FakeModel>,
     pub net: Arc<FakeNet>,
     pub cancel: CancellationToken,
-    pub env: Vec<(String, String)>,
+    pub env: HookVariables,
     pub env_file: Option<PathBuf>,
 }
 
@@ -71,7 +71,7 @@ impl Bench {
             model,
             net,
             cancel: CancellationToken::new(),
-            env: vec![("PATH".to_owned(), path)],
+            env: HookVariables::unrestricted(vec![("PATH".to_owned(), path)]),
             env_file: None,
         }
     }

@@ -8,10 +8,11 @@ use crate::support::{Folder, Seen, names};
 
 fn folder() -> Folder {
     Folder::with(|workspace| {
-        workspace.env = std::sync::Arc::new(crate::ChildEnvironment::new(vec![
-            ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
-            ("HOME".into(), "/nonexistent".into()),
-        ]));
+        workspace.env =
+            std::sync::Arc::new(crate::ChildEnvironment::new(crate::ChildVariables::unrestricted(vec![
+                ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into()),
+                ("HOME".into(), "/nonexistent".into()),
+            ])));
     })
 }
 

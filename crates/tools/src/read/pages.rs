@@ -21,7 +21,7 @@ use crate::files::error::human_size;
 use crate::files::open::{Opened, open_regular};
 use crate::files::real;
 use crate::stoppable::{self, Stop};
-use crate::{Content, ToolContext, ToolFailure, ToolOutput};
+use crate::{CommandEnvironment, Content, ToolContext, ToolFailure, ToolOutput};
 
 /// Larger files are not rendered.
 const MAX_FILE_BYTES: u64 = 100 << 20;
@@ -76,7 +76,7 @@ async fn render(bytes: Vec<u8>, pages: Pages, dir: &Path, context: &ToolContext)
     let number = |page: u32| OsString::from(page.to_string());
     spec.args = ["-jpeg", "-r", RESOLUTION, "-f"].map(OsString::from).to_vec();
     spec.args.extend([number(pages.first), "-l".into(), number(pages.last), "-".into(), "page".into()]);
-    spec.env = context.workspace.env.of_child();
+    spec.env = context.workspace.env.of_child(CommandEnvironment::Whole);
     spec.stdin = StdinSource::Bytes(Bytes::from(bytes));
     let (place, time_left) = context.wait_for_place(&context.workspace.process_limits.commands, TIME).await?;
     let limits = RunLimits { timeout: Some(time_left), place: Some(place), ..RunLimits::default() };

@@ -61,6 +61,7 @@ impl Folder {
             session: Arc::new(DetachedSession),
             place: None,
             closed_paths: None,
+            environment: lathe_tools::CommandEnvironment::Whole,
         };
         Self { dir, context, tools: ToolSet::new(builtin_tools()) }
     }

@@ -1,0 +1,218 @@
+//! The environment of the commands that tools start, for all agents of a session: the variables that settings and the
+//! process give, then those of the host, then those that hooks export.
+//!
+//! Which variables are credentials, and which the user passes on, is told by the starter of the session
+//! ([`ChildVariables`]). Two things are decided here. Withheld names reach no command, whoever sets them and whenever.
+//! And a command that was permitted for its text alone ([`CommandEnvironment::OnlyPlain`]) gets a short list of
+//! variables that cannot change what its words mean: `CDPATH`, `BASHOPTS` or `RIPGREP_CONFIG_PATH` would turn a harmless
+//! command into another one, and a list of such names is never complete.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Variables that every command gets; so are all whose name begins with `LC_`.
+const PLAIN: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "TERM", "TZ", "TMPDIR", "PWD"];
+
+/// Which variables a command gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CommandEnvironment {
+    /// All that the session has for commands.
+    Whole,
+    /// Those that change nothing about the meaning of a command, and those that the user names.
+    OnlyPlain,
+}
+
+/// What the commands of a session begin with.
+#[derive(Debug, Clone, Default)]
+pub struct ChildVariables {
+    /// All of them.
+    pub all: Vec<(String, String)>,
+    /// Names that no command gets: credentials that are not passed on.
+    pub withheld: Vec<String>,
+    /// Further names for commands that get only plain variables: the program's own, and what the user passes on.
+    pub passed: Vec<String>,
+    /// What the user's own settings set. Commands that get only plain variables find these values, not those that a
+    /// project sets over them.
+    pub by_user: BTreeMap<String, String>,
+}
+
+impl ChildVariables {
+    /// These variables, of which none is withheld.
+    pub fn unrestricted(all: Vec<(String, String)>) -> Self {
+        Self { all, ..Self::default() }
+    }
+
+    fn is_plain(&self, name: &str) -> bool {
+        is_plain(name) || self.by_user.contains_key(name) || self.passed.iter().any(|passed| passed == name)
+    }
+
+    fn goes_to(&self, name: &str, wanted: CommandEnvironment) -> bool {
+        let fits = match wanted {
+            CommandEnvironment::Whole => true,
+            CommandEnvironment::OnlyPlain => self.is_plain(name),
+        };
+        fits && !self.withheld.iter().any(|withheld| withheld == name)
+    }
+
+    /// The value that a command begins with.
+    fn value<'a>(&'a self, name: &str, set: &'a str, wanted: CommandEnvironment) -> &'a str {
+        match wanted {
+            CommandEnvironment::Whole => set,
+            CommandEnvironment::OnlyPlain if is_plain(name) => set,
+            CommandEnvironment::OnlyPlain => self.by_user.get(name).map_or(set, String::as_str),
+        }
+    }
+}
+
+fn is_plain(name: &str) -> bool {
+    PLAIN.contains(&name) || name.starts_with("LC_")
+}
+
+/// The environment of the children of a session.
+#[derive(Debug, Default)]
+pub struct ChildEnvironment {
+    /// As the session began.
+    first: ChildVariables,
+    /// Written by settings, the host and hooks; read for every child.
+    later: Mutex<LaterEnv>,
+}
+
+/// What changed about the environment of children while the session ran, weakest first.
+#[derive(Debug, Default)]
+struct LaterEnv {
+    /// Takes the place of `first`: settings changed.
+    base: Option<ChildVariables>,
+    /// Set by the host.
+    by_host: BTreeMap<String, String>,
+    /// Exported by hooks.
+    by_hooks: BTreeMap<String, String>,
+}
+
+impl ChildEnvironment {
+    /// An environment that children see until something changes it.
+    pub fn new(first: ChildVariables) -> Self {
+        Self { first, later: Mutex::default() }
+    }
+
+    fn later(&self) -> MutexGuard<'_, LaterEnv> {
+        self.later.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets variables for the children to come.
+    pub fn set_by_host(&self, variables: impl IntoIterator<Item = (String, String)>) {
+        // A name with `=` or a zero byte cannot be told to any process.
+        let sound = |(name, value): &(String, String)| {
+            !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+        };
+        self.later().by_host.extend(variables.into_iter().filter(sound));
+    }
+
+    /// The environment of children without what hooks export.
+    pub fn without_exports(&self) -> Vec<(String, String)> {
+        let later = self.later();
+        self.layered(&later, &[&later.by_host], CommandEnvironment::Whole)
+    }
+
+    /// The environment of a child that starts now.
+    pub fn of_child(&self, wanted: CommandEnvironment) -> Vec<(String, String)> {
+        let later = self.later();
+        self.layered(&later, &[&later.by_host, &later.by_hooks], wanted)
+    }
+
+    /// What children begin with, and these variables over it.
+    fn layered(
+        &self,
+        later: &LaterEnv,
+        above: &[&BTreeMap<String, String>],
+        wanted: CommandEnvironment,
+    ) -> Vec<(String, String)> {
+        let base = later.base.as_ref().unwrap_or(&self.first);
+        let first = base.all.iter().map(|(name, set)| (name.as_str(), base.value(name, set, wanted)));
+        let mut layered: Vec<(String, String)> = Vec::with_capacity(base.all.len());
+        for (depth, name, value) in first.map(|(name, value)| (0, name, value)).chain(
+            above.iter().enumerate().flat_map(|(depth, layer)| {
+                layer.iter().map(move |(name, value)| (depth + 1, name.as_str(), value.as_str()))
+            }),
+        ) {
+            let is_covered = above[depth..].iter().any(|layer| layer.contains_key(name));
+            if !is_covered && base.goes_to(name, wanted) {
+                layered.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        layered
+    }
+
+    /// Settings changed: children begin with this from now on.
+    pub fn set_base(&self, variables: ChildVariables) {
+        self.later().base = Some(variables);
+    }
+
+    /// What hooks export now, in the place of what they exported before.
+    pub fn set_exports(&self, exports: impl IntoIterator<Item = (String, String)>) {
+        self.later().by_hooks = exports.into_iter().collect();
+    }
+
+    /// Whether hooks export anything.
+    pub fn has_exports(&self) -> bool {
+        !self.later().by_hooks.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn sorted(mut env: Vec<(String, String)>) -> Vec<(String, String)> {
+        env.sort();
+        env
+    }
+
+    fn environment() -> ChildEnvironment {
+        ChildEnvironment::new(ChildVariables {
+            all: pairs(&[
+                ("KEY", "secret"),
+                ("PATH", "/project"),
+                ("CDPATH", "/x"),
+                ("MINE", "project's"),
+                ("OWN", "1"),
+            ]),
+            withheld: vec!["KEY".to_owned()],
+            passed: vec!["OWN".to_owned()],
+            by_user: pairs(&[("MINE", "user's"), ("PATH", "/user")]).into_iter().collect(),
+        })
+    }
+
+    #[test]
+    fn withheld_names_reach_no_command_whoever_sets_them() {
+        let env = environment();
+        env.set_by_host(pairs(&[("KEY", "by host"), ("CDPATH", "/host"), ("B", "host")]));
+        env.set_exports(pairs(&[("KEY", "by hook"), ("B", "hook")]));
+        let expected =
+            [("B", "hook"), ("CDPATH", "/host"), ("MINE", "project's"), ("OWN", "1"), ("PATH", "/project")];
+        assert_eq!(sorted(env.of_child(CommandEnvironment::Whole)), pairs(&expected));
+        let expected =
+            [("B", "host"), ("CDPATH", "/host"), ("MINE", "project's"), ("OWN", "1"), ("PATH", "/project")];
+        assert_eq!(sorted(env.without_exports()), pairs(&expected));
+    }
+
+    #[test]
+    fn a_command_that_gets_plain_variables_gets_the_users_values_and_no_others() {
+        let env = environment();
+        env.set_by_host(pairs(&[("GLOBIGNORE", "*"), ("LC_ALL", "C")]));
+        env.set_exports(pairs(&[("BASH_ENV", "/evil"), ("PATH", "/hook")]));
+        let expected = [("LC_ALL", "C"), ("MINE", "user's"), ("OWN", "1"), ("PATH", "/hook")];
+        assert_eq!(sorted(env.of_child(CommandEnvironment::OnlyPlain)), pairs(&expected));
+    }
+
+    #[test]
+    fn changed_settings_change_what_is_withheld() {
+        let env = environment();
+        env.set_base(ChildVariables::unrestricted(pairs(&[("KEY", "secret")])));
+        assert_eq!(env.of_child(CommandEnvironment::Whole), pairs(&[("KEY", "secret")]));
+        assert!(env.of_child(CommandEnvironment::OnlyPlain).is_empty());
+    }
+}
