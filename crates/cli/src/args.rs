@@ -103,6 +103,7 @@ pub const FLAGS: &[Flag] = &[
     flag("trust-workspace", &["--trust-workspace"], Switch, "--trust-workspace", Works),
     flag("project-config-root", &["--project-config-root"], One, "--project-config-root <path>", NotYet),
     flag("add-dir", &["--add-dir"], Many, "--add-dir <directories...>", Works),
+    flag("tool-env", &["--tool-env"], One, "--tool-env <name>", Works),
     flag("agents", &["--agents"], One, "--agents <json>", NotYet),
     flag("agent", &["--agent"], One, "--agent <agent>", NotYet),
     flag("plugin-dir", &["--plugin-dir"], One, "--plugin-dir <path>", NotYet),

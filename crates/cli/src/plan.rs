@@ -83,6 +83,7 @@ pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError>
         permission_mode,
         bypass_available,
         add_dirs: args.values("add-dir").into_iter().map(PathBuf::from).collect(),
+        tool_env: tool_env(args)?,
         settings: args.value("settings").map(str::to_owned),
         managed_settings: args.value("managed-settings").map(str::to_owned),
         setting_sources: setting_sources(args)?,
@@ -105,6 +106,17 @@ pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError>
         session,
         warnings,
     })
+}
+
+/// Names of variables; a value would stand on the command line, where every user of the machine can read it.
+fn tool_env(args: &Args) -> Result<Vec<String>, StartError> {
+    let names = args.values("tool-env");
+    if let Some(wrong) = names.iter().find(|name| name.is_empty() || name.contains('=')) {
+        let why =
+            "It takes the name of a variable, whose value is the one that lathe finds in its environment.";
+        return Err(invalid("tool-env", wrong, why).into());
+    }
+    Ok(strings(names))
 }
 
 /// Flags that are known and not there yet are refused by name, never silently dropped.

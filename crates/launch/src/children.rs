@@ -1,24 +1,38 @@
 //! What the children of a session see of the world: the environment of the process, what settings add to it,
 //! and who started them.
+//!
+//! Credentials of the model are in the environment of the process and of nothing that works for the model or a project:
+//! commands of tools and hooks of projects do not find them, unless the user passes them on by name. The surprising
+//! thing: a child is told the names that were kept from it ([`WITHHELD_VARIABLE`]), so that a `lathe` among the children
+//! can say why it has no key.
 
 use std::collections::BTreeMap;
 
 use lathe_agent::SessionEnv;
+use lathe_hooks::HookVariables;
+use lathe_models::credentials::CREDENTIAL_VARIABLES;
+use lathe_settings::{SettingsStack, Writer};
+use lathe_tools::ChildVariables;
 
 use crate::LATHE_VERSION;
 use crate::env::LaunchEnvironment;
 use crate::settings::TRUST_VARIABLE;
+
+/// The names that were kept from a child, separated by commas.
+pub(crate) const WITHHELD_VARIABLE: &str = "LATHE_WITHHELD";
 
 /// Makes the environments of one session's children.
 pub struct ChildEnvironments {
     /// As the process was started, without what settings set.
     process: LaunchEnvironment,
     session_id: String,
+    /// Names of credentials that the options pass on.
+    tool_env: Vec<String>,
 }
 
 impl ChildEnvironments {
-    pub fn new(process: LaunchEnvironment, session_id: &str) -> Self {
-        Self { process, session_id: session_id.to_owned() }
+    pub fn new(process: LaunchEnvironment, session_id: &str, tool_env: &[String]) -> Self {
+        Self { process, session_id: session_id.to_owned(), tool_env: tool_env.to_vec() }
     }
 
     /// The environment of the process with these variables of settings.
@@ -30,27 +44,72 @@ impl ChildEnvironments {
         env
     }
 
-    /// The environments with these variables of settings.
-    pub fn env(&self, settings: &BTreeMap<String, String>) -> SessionEnv {
-        let mut child = self.process_with(settings);
-        let entrypoint = child.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli").to_owned();
-        if let Some(pid) = child.pid {
-            child.set("CLAUDE_PID", &pid.to_string());
-        }
-        for (name, value) in [
-            ("CLAUDECODE", "1"),
-            ("CLAUDE_CODE_CHILD_SESSION", "1"),
-            ("CLAUDE_CODE_ENTRYPOINT", &entrypoint),
-            ("CLAUDE_CODE_SESSION_ID", &self.session_id),
-            ("CLAUDE_CODE_SESSION_ATTENDED", "0"),
-            ("AI_AGENT", &format!("lathe_{LATHE_VERSION}_agent")),
-            ("GIT_EDITOR", "true"),
-        ] {
+    /// The environments under these settings.
+    pub fn env(&self, settings: &SettingsStack) -> SessionEnv {
+        let mut child = self.process_with(&settings.env());
+        let mut passed = [self.tool_env.as_slice(), &settings.tool_env()].concat();
+        let withheld = withheld_names(&passed);
+        let own = self.own_variables(&child, &withheld);
+        for (name, value) in &own {
             child.set(name, value);
         }
-        let tools = listed(&child);
+        passed.extend(own.into_iter().map(|(name, _)| name.to_owned()));
+        let tools = ChildVariables {
+            all: listed(&child),
+            withheld: withheld.clone(),
+            passed,
+            by_user: settings.env_of_user(),
+        };
         child.set("AI_AGENT", &format!("lathe_{LATHE_VERSION}_harness"));
-        SessionEnv { tools, hooks: listed(&child) }
+        SessionEnv { tools, hooks: HookVariables { all: listed(&child), withheld } }
+    }
+
+    /// What tells a command who started it.
+    fn own_variables(&self, env: &LaunchEnvironment, withheld: &[String]) -> Vec<(&'static str, String)> {
+        let entrypoint = env.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli");
+        let mut own = vec![
+            ("CLAUDECODE", "1".to_owned()),
+            ("CLAUDE_CODE_CHILD_SESSION", "1".to_owned()),
+            ("CLAUDE_CODE_ENTRYPOINT", entrypoint.to_owned()),
+            ("CLAUDE_CODE_SESSION_ID", self.session_id.clone()),
+            ("CLAUDE_CODE_SESSION_ATTENDED", "0".to_owned()),
+            ("AI_AGENT", format!("lathe_{LATHE_VERSION}_agent")),
+            ("GIT_EDITOR", "true".to_owned()),
+        ];
+        own.extend(env.pid.map(|pid| ("CLAUDE_PID", pid.to_string())));
+        let mut kept = kept_by_parent(env);
+        let kept_here = withheld.iter().filter(|name| env.get(name).is_some());
+        kept.extend(kept_here.cloned());
+        if !kept.is_empty() {
+            kept.sort();
+            kept.dedup();
+            own.push((WITHHELD_VARIABLE, kept.join(",")));
+        }
+        own
+    }
+}
+
+/// The credentials that are not passed on.
+fn withheld_names(passed: &[String]) -> Vec<String> {
+    let names = CREDENTIAL_VARIABLES.into_iter().filter(|name| !passed.iter().any(|passed| passed == name));
+    names.map(str::to_owned).collect()
+}
+
+/// The credentials that a `lathe` above this process kept from it.
+pub(crate) fn kept_by_parent(env: &LaunchEnvironment) -> Vec<String> {
+    let names = env.get(WITHHELD_VARIABLE).into_iter().flat_map(|names| names.split(','));
+    names.filter(|name| CREDENTIAL_VARIABLES.contains(name)).map(str::to_owned).collect()
+}
+
+/// What `apiKeyHelper` finds: everything, unless the helper is the project's.
+pub(crate) fn helper_environment(
+    env: &LaunchEnvironment,
+    settings: &SettingsStack,
+    tool_env: &[String],
+) -> LaunchEnvironment {
+    match settings.key_helper_writer() {
+        Some(Writer::User) | None => env.clone(),
+        Some(Writer::Project) => env.without(&withheld_names(&[tool_env, &settings.tool_env()].concat())),
     }
 }
 

@@ -19,8 +19,10 @@ use lathe_models::credentials::{
 use lathe_models::retry::{DEFAULT_MAX_RETRIES, RetryPolicy};
 use lathe_models::web::WebClient;
 use lathe_models::{ErrorKind, Model, ModelError, Secret};
+use lathe_settings::SettingsStack;
 use tokio_util::sync::CancellationToken;
 
+use crate::children::{helper_environment, kept_by_parent};
 use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::host;
@@ -81,28 +83,55 @@ pub(crate) fn choose(
     source: ModelSource<'_>,
     name: String,
     env: &LaunchEnvironment,
-    helper: Option<String>,
+    helper: KeyHelper,
     ledger: &Ledger,
     services: &SharedServices,
 ) -> Result<ChosenModel, LaunchError> {
     if let Some(chosen) = source.brought_along(&name, env)? {
         return Ok(chosen);
     }
-    let found = credentials(env, helper, Search::FirstUsable);
+    let found = credentials(env, helper.command.clone(), Search::FirstUsable);
     let key_source = found.chosen().map_or("none", |candidate| candidate.origin.wire_name());
-    let credential =
-        found.chosen().map_or(Credential::None, |candidate| self::credential(&candidate.found, env, ledger));
+    let credential = match found.chosen() {
+        Some(candidate) => self::credential(&candidate.found, &helper, ledger),
+        None => match kept_by_parent(env) {
+            kept if kept.is_empty() => Credential::None,
+            kept => Credential::Withheld(kept),
+        },
+    };
     let config = api_config(env, credential);
     let warnings = header_warnings(&config);
     Ok(ChosenModel { model: services.api_client(config)?, name, key_source: key_source.to_owned(), warnings })
 }
 
+/// `apiKeyHelper` of the settings.
+#[derive(Default)]
+pub struct KeyHelper {
+    /// Its command; none if there is no helper.
+    pub command: Option<String>,
+    /// What it finds in its environment, and how long its keys are used.
+    pub env: LaunchEnvironment,
+}
+
+impl KeyHelper {
+    /// The helper that these settings name. `env` is the environment with their variables, `tool_env` the credentials
+    /// that the options pass on.
+    pub fn of(settings: &SettingsStack, env: &LaunchEnvironment, tool_env: &[String]) -> Self {
+        match settings.effective().api_key_helper {
+            Some(command) => {
+                Self { command: Some(command), env: helper_environment(env, settings, tool_env) }
+            }
+            None => Self::default(),
+        }
+    }
+}
+
 /// What was found, as the client takes it.
-pub fn credential(found: &Found, env: &LaunchEnvironment, ledger: &Ledger) -> Credential {
+pub fn credential(found: &Found, helper: &KeyHelper, ledger: &Ledger) -> Credential {
     match found {
         Found::ApiKey(key) => Credential::ApiKey(key.clone()),
         Found::Bearer(token) => Credential::Bearer(token.clone()),
-        Found::Helper(command) => Credential::Helper(key_helper(command, env, ledger)),
+        Found::Helper(command) => Credential::Helper(key_helper(command, &helper.env, ledger)),
         Found::Unusable(_) => Credential::None,
     }
 }
@@ -110,6 +139,20 @@ pub fn credential(found: &Found, env: &LaunchEnvironment, ledger: &Ledger) -> Cr
 /// A client for the API as the environment describes it, for one who asks it and is no session.
 pub fn api_client(env: &LaunchEnvironment, credential: Credential) -> Result<AnthropicClient, LaunchError> {
     Ok(AnthropicClient::new(api_config(env, credential))?)
+}
+
+/// What a person can do about a missing credential.
+pub fn missing_key_hint(env: &LaunchEnvironment) -> String {
+    match kept_by_parent(env).as_slice() {
+        [] => "set ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway".to_owned(),
+        kept => {
+            let names = kept.join(", ");
+            format!(
+                "this is a command of another lathe, which keeps {names} from it: start that one with --tool-env \
+                 NAME, or list the name in toolEnv of the user settings"
+            )
+        }
+    }
 }
 
 /// How the environment describes the way to the API.

@@ -53,6 +53,13 @@ impl LaunchEnvironment {
         Arc::make_mut(&mut self.variables).insert(name.to_owned(), value.to_owned());
     }
 
+    /// A copy without these variables.
+    pub fn without(&self, names: &[String]) -> Self {
+        let mut copy = self.clone();
+        Arc::make_mut(&mut copy.variables).retain(|name, _| !names.contains(name));
+        copy
+    }
+
     /// Everything, for children.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))

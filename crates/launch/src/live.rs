@@ -86,7 +86,7 @@ impl LiveSettings {
             },
             hooks: hooks_of(stack),
             hook_options: hook_options(stack, self.session_end_budget),
-            env: self.children.env(&stack.env()),
+            env: self.children.env(stack),
             compaction: compaction(
                 self.autocompact,
                 &self.children.process_with(&stack.env()),

@@ -91,6 +91,8 @@ pub struct SessionOptions {
     pub bypass_available: bool,
     /// Further directories to work in.
     pub add_dirs: Vec<PathBuf>,
+    /// Names of credentials that commands of tools and hooks of projects find in their environment all the same.
+    pub tool_env: Vec<String>,
     /// Settings above all files but managed ones: a path or JSON.
     pub settings: Option<String>,
     /// Limits of the program that launches the session, as JSON.
@@ -143,6 +145,7 @@ impl Default for SessionOptions {
             permission_mode: None,
             bypass_available: false,
             add_dirs: Vec::new(),
+            tool_env: Vec::new(),
             settings: None,
             managed_settings: None,
             setting_sources: None,

@@ -1,7 +1,6 @@
 //! Where a session will stand: the folder, what settings say of it, and the rules that follow. The first thing a start
 //! finds out, and all that `permissions explain` needs of it.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -26,7 +25,6 @@ pub struct ProjectContext {
     pub process: LaunchEnvironment,
     /// With the variables of settings.
     pub env: LaunchEnvironment,
-    pub variables: BTreeMap<String, String>,
     pub settings: RunSettings,
     /// What all settings say together.
     pub wanted: Settings,
@@ -62,7 +60,7 @@ impl ProjectContext {
         let cwd = env.cwd.clone().ok_or(LaunchError::NoWorkingDirectory)?;
         let flag_dirs = existing_dirs(&options.add_dirs, &cwd);
         let settings_dirs = existing_dirs(&settings_dirs(&settings), &cwd);
-        Ok(Self { process, env, variables, settings, wanted, cwd, flag_dirs, settings_dirs })
+        Ok(Self { process, env, settings, wanted, cwd, flag_dirs, settings_dirs })
     }
 
     /// Every directory besides the working one.

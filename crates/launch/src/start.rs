@@ -15,6 +15,7 @@ use lathe_agent::{ClientFacts, ClientGeneration};
 use lathe_agent::{ProcessHost, iso_time};
 use lathe_agent::{PromptEnvironment, SystemPrompt, environment_text};
 use lathe_exec::Ledger;
+use lathe_hooks::HookVariables;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::PermissionEngine;
@@ -27,7 +28,7 @@ use lathe_transcript::SessionPaths;
 use tokio::sync::mpsc;
 
 use crate::children::ChildEnvironments;
-use crate::client::{self, ModelSource};
+use crate::client::{self, KeyHelper, ModelSource};
 use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::host::RealHost;
@@ -97,13 +98,13 @@ pub fn prepare(
     let session = sessions::open(options, env, cwd, host.as_ref(), warnings)?;
     let session_id = session.id.clone();
     let ledger = Ledger::with_limits(env.child_limits);
-    let helper = ground.wanted.api_key_helper.clone();
+    let helper = KeyHelper::of(&ground.settings.stack(), env, &options.tool_env);
     let chosen = client::choose(model, ground.model_name(options), env, helper, &ledger, services)?;
     chosen.warnings.into_iter().for_each(|warning| warnings(warning));
     let model_id = client::catalog(env).resolve(&chosen.name, Phase::Working);
     let (mut permissions, scope) = permissions(options, &ground, session.saved_mode(), warnings)?;
-    let children = ChildEnvironments::new(ground.process.clone(), &session_id);
-    let child_env = children.env(&ground.variables);
+    let children = ChildEnvironments::new(ground.process.clone(), &session_id, &options.tool_env);
+    let child_env = children.env(&ground.settings.stack());
     let (own_dir, scratch) = own_dir(&session, &ground.process, host.as_ref());
     let mut workspace = workspace(&ground, &session_id, &model_id, ledger);
     workspace.output_dir = own_dir.join("tool-results");
@@ -289,7 +290,7 @@ fn turn_limits(options: &SessionOptions, env: &LaunchEnvironment) -> TurnLimits 
 fn hooks_config(
     ground: &ProjectContext,
     services: &SharedServices,
-    variables: Vec<(String, String)>,
+    variables: HookVariables,
     own_dir: &Path,
 ) -> HooksConfig {
     let (env, stack) = (&ground.env, ground.settings.stack());

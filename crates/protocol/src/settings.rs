@@ -30,6 +30,7 @@ impl Settings {
         "outputStyle",
         "language",
         "env",
+        "toolEnv",
         "apiKeyHelper",
         "awsAuthRefresh",
         "otelHeadersHelper",
@@ -109,6 +110,9 @@ pub struct Settings {
     /// Environment for the session and its children.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
+    /// Names of credentials that commands of tools and hooks of projects find in their environment all the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_env: Option<Vec<String>>,
     /// A command that prints an API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key_helper: Option<String>,

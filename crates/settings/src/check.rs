@@ -143,6 +143,9 @@ impl Check<'_> {
         if let Some(env) = raw.get_mut("env").and_then(Value::as_object_mut) {
             env.values_mut().for_each(as_variable);
         }
+        if let Some(names) = raw.get_mut("toolEnv").and_then(Value::as_array_mut) {
+            self.variable_names("toolEnv", names);
+        }
         self.permissions(&mut raw);
         if let Some(hooks) = raw.get_mut("hooks").and_then(Value::as_object_mut) {
             self.hooks(hooks);
@@ -159,6 +162,25 @@ impl Check<'_> {
             self.say(severity, &[&key], format!("the value of `{key}` is ignored: {error}"));
         }
         raw
+    }
+
+    /// Keeps the names that a variable can have. Anything else than text is left to the check of types.
+    fn variable_names(&mut self, key: &str, names: &mut Vec<Value>) {
+        let mut wrong = Vec::new();
+        for (index, name) in names.iter().enumerate() {
+            let is_wrong = name.as_str().is_some_and(|name| name.is_empty() || name.contains(['=', '\0']));
+            if is_wrong {
+                wrong.push(index);
+                let message =
+                    format!("{name} in `{key}` is ignored: it takes names of variables, without values");
+                self.say(Severity::Warning, &[key, &index.to_string()], message);
+            }
+        }
+        let mut index = 0;
+        names.retain(|_| {
+            index += 1;
+            !wrong.contains(&(index - 1))
+        });
     }
 
     fn wrong_type(&mut self, severity: Severity, path: &[&str], expected: &str) {

@@ -10,6 +10,7 @@
 
 mod change;
 mod check;
+mod child_env;
 pub mod doctor;
 mod error;
 mod file;
@@ -32,6 +33,7 @@ mod withhold;
 mod write;
 
 pub use change::{Changed, Kept, SettingsWrite};
+pub use child_env::Writer;
 pub use doctor::{Check, CheckStatus, checks};
 pub use error::SettingsError;
 pub use file::Stamp;

@@ -344,6 +344,13 @@ fn within_its_rights(layer: &mut Layer) -> Map<String, Value> {
         }
     }
     if let SettingsSource::Project | SettingsSource::Local = layer.source
+        && settings.shift_remove("toolEnv").is_some()
+    {
+        let message =
+            "`toolEnv` is ignored: a project cannot ask for credentials, only user and managed settings can";
+        layer.warn(&["toolEnv"], message.to_owned());
+    }
+    if let SettingsSource::Project | SettingsSource::Local = layer.source
         && let Some(permissions) = settings.get_mut("permissions").and_then(Value::as_object_mut)
         && permissions.get("defaultMode").is_some_and(|mode| mode == "auto")
     {

@@ -37,6 +37,7 @@ const WIDENING: &[(&str, ContentKind)] = &[
     ("skipDangerousModePermissionPrompt", ContentKind::Switches),
     ("statusLine", ContentKind::StatusLines),
     ("subagentStatusLine", ContentKind::StatusLines),
+    ("toolEnv", ContentKind::Variables),
     ("worktree", ContentKind::Switches),
 ];
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use lathe_permissions::RuleSource;
 use lathe_protocol::{EnabledHooks, PermissionBehavior, PermissionMode, SettingsSource};
-use lathe_settings::{SettingsError, SettingsStack, Severity, Sources, StackRequest, TrustChoice};
+use lathe_settings::{SettingsError, SettingsStack, Severity, Sources, StackRequest, TrustChoice, Writer};
 use lathe_testkit::recordings;
 use serde_json::{Value, json};
 use support::{LOCAL, MANAGED, PROJECT, USER, World};
@@ -39,6 +39,41 @@ fn precedence() {
         assert_eq!(stack.env().len(), order.len() - strongest + 1, "variables of weaker sources stay");
         assert_eq!(stack.problems().count(), 0, "{:?}", stack.problems().collect::<Vec<_>>());
     }
+}
+
+#[test]
+fn only_the_user_and_the_administrator_pass_credentials_on() {
+    let world = World::new();
+    world.trust();
+    for (file, name) in
+        [(USER, "BY_USER"), (PROJECT, "BY_PROJECT"), (LOCAL, "BY_LOCAL"), (MANAGED, "BY_POLICY")]
+    {
+        world.json(file, &json!({ "toolEnv": [name], "env": { name: "1", "SHARED": name } }));
+    }
+    let flag = json!({ "toolEnv": ["BY_FLAG", "NAME=value", ""] }).to_string();
+    let stack = SettingsStack::load(StackRequest { flag: Some(flag), ..world.request() }).unwrap();
+    assert_eq!(stack.tool_env(), ["BY_POLICY", "BY_FLAG", "BY_USER"]);
+    let own = stack.env_of_user();
+    assert_eq!(own.keys().collect::<Vec<_>>(), ["BY_POLICY", "BY_USER", "SHARED"]);
+    assert_eq!(own["SHARED"], "BY_POLICY");
+    let told: Vec<String> = stack.problems().map(ToString::to_string).collect();
+    assert_eq!(
+        told.iter().filter(|text| text.contains("a project cannot ask for credentials")).count(),
+        2,
+        "{told:?}"
+    );
+    assert_eq!(told.iter().filter(|text| text.contains("without values")).count(), 2, "{told:?}");
+}
+
+#[test]
+fn a_key_helper_is_the_users_or_the_projects() {
+    let world = World::new();
+    world.trust();
+    assert_eq!(world.load().key_helper_writer(), None);
+    world.json(USER, &json!({ "apiKeyHelper": "a" }));
+    assert_eq!(world.load().key_helper_writer(), Some(Writer::User));
+    world.json(PROJECT, &json!({ "apiKeyHelper": "b" }));
+    assert_eq!(world.load().key_helper_writer(), Some(Writer::Project));
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
     }
     if chosen.is_none() {
         print::line("no usable credential");
-        print::line("hint: set ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway");
+        print::line(format!("hint: {}", client::missing_key_hint(env)));
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)

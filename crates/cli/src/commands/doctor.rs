@@ -28,14 +28,14 @@ pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<Ex
     print::line(format!("lathe {LATHE_VERSION} (protocol {PROTOCOL_VERSION})"));
     let mut report = Report { worst: CheckStatus::Ok };
     let mut env = env.clone();
-    let mut helper = None;
+    let mut helper = client::KeyHelper::default();
     match settings::load(&plan.session, &env) {
         Ok((loaded, _)) => {
             let stack = loaded.stack();
             for (name, value) in stack.env() {
                 env.set(&name, &value);
             }
-            helper = stack.effective().api_key_helper;
+            helper = client::KeyHelper::of(&stack, &env, &plan.session.tool_env);
             report.files(&stack, &env);
         }
         Err(error) => {
@@ -162,16 +162,18 @@ impl Report {
         }
     }
 
-    async fn credential_and_model(&mut self, env: &LaunchEnvironment, helper: Option<String>) {
-        let found = client::credentials(env, helper, Search::FirstUsable);
+    async fn credential_and_model(&mut self, env: &LaunchEnvironment, helper: client::KeyHelper) {
+        let found = client::credentials(env, helper.command.clone(), Search::FirstUsable);
         let Some(candidate) = found.chosen() else {
-            let hint = "set ANTHROPIC_API_KEY; lathe auth status lists what was looked at";
-            self.say("credential", CheckStatus::Fail, "no usable credential", Some(hint));
+            let hint =
+                format!("{}; lathe auth status lists what was looked at", client::missing_key_hint(env));
+            self.say("credential", CheckStatus::Fail, "no usable credential", Some(&hint));
             return self.say("model", CheckStatus::Warn, "not asked: there is no credential", None);
         };
         let origin = candidate.origin.describe();
         self.say("credential", CheckStatus::Ok, &origin, None);
-        let credential = client::credential(&candidate.found, env, &Ledger::with_limits(env.child_limits));
+        let credential =
+            client::credential(&candidate.found, &helper, &Ledger::with_limits(env.child_limits));
         let address = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
         let client = match client::api_client(env, credential) {
             Ok(client) => client,

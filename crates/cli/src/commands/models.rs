@@ -38,7 +38,9 @@ async fn list(env: &LaunchEnvironment) -> (Vec<ModelInfo>, String) {
         Some(Found::Helper(_) | Found::Unusable(_)) | None => {
             return (known_models(), "built-in list: no key to ask with".to_owned());
         }
-        Some(found) => client::credential(found, env, &Ledger::with_limits(env.child_limits)),
+        Some(found) => {
+            client::credential(found, &client::KeyHelper::default(), &Ledger::with_limits(env.child_limits))
+        }
     };
     match client::api_client(env, credential) {
         Ok(api) => match api.list_models().await {

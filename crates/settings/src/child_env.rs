@@ -1,0 +1,54 @@
+//! What settings say about the environment of children, apart from its values: which variables the user named, which
+//! credentials are passed on, and whose key helper it is. What becomes of it is for the starter of the session.
+//!
+//! The user's own settings are those of the user, of `--settings` and of the administrator. A project may be somebody
+//! else's work, also where it is trusted to run.
+
+use std::collections::BTreeMap;
+
+use lathe_protocol::SettingsSource;
+
+use crate::layer::Layer;
+use crate::stack::SettingsStack;
+
+/// Who wrote a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// The user or the administrator.
+    User,
+    /// The project.
+    Project,
+}
+
+impl Writer {
+    fn of(source: SettingsSource) -> Self {
+        match source {
+            SettingsSource::Policy | SettingsSource::Flag | SettingsSource::User => Self::User,
+            SettingsSource::Local | SettingsSource::Project => Self::Project,
+        }
+    }
+}
+
+impl SettingsStack {
+    fn layers_of_user(&self) -> impl DoubleEndedIterator<Item = &Layer> {
+        self.layers().iter().filter(|layer| Writer::of(layer.source) == Writer::User)
+    }
+
+    /// Variables that the user's own settings set.
+    pub fn env_of_user(&self) -> BTreeMap<String, String> {
+        let layers = self.layers_of_user().rev();
+        layers.filter_map(|layer| layer.settings().env.clone()).flatten().collect()
+    }
+
+    /// `toolEnv`: names of credentials that commands of tools and hooks of projects get all the same.
+    pub fn tool_env(&self) -> Vec<String> {
+        self.layers_of_user().filter_map(|layer| layer.settings().tool_env.clone()).flatten().collect()
+    }
+
+    /// Whose `apiKeyHelper` counts; none if there is no helper.
+    pub fn key_helper_writer(&self) -> Option<Writer> {
+        let mut layers = self.layers().iter();
+        let layer = layers.find(|layer| layer.settings().api_key_helper.is_some())?;
+        Some(Writer::of(layer.source))
+    }
+}
