@@ -3,11 +3,11 @@
 
 mod args;
 mod commands;
-mod descriptors;
 mod environment;
 mod pipe;
 mod plan;
 mod print;
+mod process_limits;
 mod progress;
 mod refusal;
 mod run;
@@ -24,7 +24,7 @@ use args::Args;
 use refusal::StartError;
 
 fn main() -> ExitCode {
-    let child_limits = descriptors::raise_limit();
+    let child_limits = process_limits::set();
     let words = environment::words();
     if let Some(command) = commands::find(&words) {
         return commands::run(command, &words[1..], environment::read(child_limits));

@@ -52,7 +52,7 @@ pub(crate) fn launch(spec: &Spec, limits: ChildLimits) -> Result<Launched, ExecE
         grace: spec.grace,
         leftovers: spec.leftovers,
         note: note_far,
-        open_files: limits.open_files,
+        limits,
         wall: spec.confine.clone(),
     };
     let reins = supervisor::install(&mut command, orders).map_err(pipes)?;

@@ -65,6 +65,9 @@ impl Spec {
 pub struct ChildLimits {
     /// Soft limit of open files (`RLIMIT_NOFILE`), set right before `exec`. `None`: the host's own.
     pub open_files: Option<u64>,
+    /// Soft limit of core files (`RLIMIT_CORE`), set at the same moment; more than the hard limit is the hard limit.
+    /// `None`: the host's own.
+    pub core_bytes: Option<u64>,
 }
 
 /// What a command finds on its standard input.

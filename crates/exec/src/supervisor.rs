@@ -43,7 +43,13 @@ use std::time::Duration;
 use libc::{c_int, pid_t, sigset_t};
 use tokio::process::Command;
 
-use crate::{CommandWall, Leftovers};
+use crate::{ChildLimits, CommandWall, Leftovers};
+
+/// How the C library calls a resource that has a limit.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+type LimitedResource = libc::__rlimit_resource_t;
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+type LimitedResource = c_int;
 
 /// What a supervisor is told once, before it exists.
 pub(crate) struct Orders {
@@ -51,8 +57,8 @@ pub(crate) struct Orders {
     pub leftovers: Leftovers,
     /// An open descriptor, and the number the command gets it under.
     pub note: Option<(OwnedFd, RawFd)>,
-    /// The command's soft limit of open files; none leaves it as it is.
-    pub open_files: Option<u64>,
+    /// The command's soft limits.
+    pub limits: ChildLimits,
     /// Confines the command.
     pub wall: Option<Arc<dyn CommandWall>>,
 }
@@ -224,8 +230,11 @@ unsafe fn become_command(plan: &Plan, supervisor: pid_t) -> io::Result<()> {
             }
         }
         // After the note was put in its place, which the lower limit might not allow.
-        if let Some(soft) = plan.orders.open_files {
-            limit_open_files(soft)?;
+        if let Some(soft) = plan.orders.limits.open_files {
+            set_soft_limit(libc::RLIMIT_NOFILE, soft)?;
+        }
+        if let Some(soft) = plan.orders.limits.core_bytes {
+            set_soft_limit(libc::RLIMIT_CORE, soft)?;
         }
         // Last, because a wall may forbid what is done before. An implementation promises to be safe here; see
         // `CommandWall`.
@@ -240,14 +249,14 @@ unsafe fn become_command(plan: &Plan, supervisor: pid_t) -> io::Result<()> {
 }
 
 /// Sets the soft limit of open files. Both calls are a bare system call in every C library we build for.
-unsafe fn limit_open_files(soft: u64) -> io::Result<()> {
+unsafe fn set_soft_limit(resource: LimitedResource, soft: u64) -> io::Result<()> {
     unsafe {
         let mut limit: libc::rlimit = mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
+        if libc::getrlimit(resource, &mut limit) != 0 {
             return Err(io::Error::last_os_error());
         }
         limit.rlim_cur = limit.rlim_max.min(soft);
-        if libc::setrlimit(libc::RLIMIT_NOFILE, &limit) != 0 {
+        if libc::setrlimit(resource, &limit) != 0 {
             return Err(io::Error::last_os_error());
         }
     }

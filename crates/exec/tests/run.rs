@@ -281,12 +281,12 @@ async fn fifty_at_once_do_not_mix() {
 }
 
 #[tokio::test]
-async fn a_child_has_the_limit_of_open_files_that_it_is_given() {
-    let ledger = Ledger::with_limits(ChildLimits { open_files: Some(77) });
+async fn a_child_has_the_limits_that_it_is_given() {
+    let ledger = Ledger::with_limits(ChildLimits { open_files: Some(77), core_bytes: Some(0) });
     let number = ledger.note_number(199);
     assert_eq!(number, 76, "one that the command may have");
-    let mut spec = sh(&format!("ulimit -Sn; echo hidden >/dev/fd/{number}"), &new_cookie());
+    let mut spec = sh(&format!("ulimit -Sn; ulimit -Sc; echo hidden >/dev/fd/{number}"), &new_cookie());
     spec.note_fd = Some(number);
     let finished = run(&ledger, spec).await;
-    assert_eq!((text(&finished.stdout.head), text(&finished.note)), ("77\n", "hidden\n"));
+    assert_eq!((text(&finished.stdout.head), text(&finished.note)), ("77\n0\n", "hidden\n"));
 }

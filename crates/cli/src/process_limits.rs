@@ -1,0 +1,32 @@
+//! The limits of this process, set at its start. What a child is to get instead is for `lathe_exec` to set.
+//!
+//! Open files: each command, hook and connection takes a few descriptors, and the usual soft limit of 1024 only
+//! protects programs that use `select` with high descriptor numbers. This program does not, so it takes what the hard
+//! limit allows. A child may be such a program, and gets the old limit back.
+//!
+//! Core files: the memory of this process holds the key for the model and the conversation, so a crash writes none. The
+//! core file of a child is the user's, and its limit stays as it was.
+
+use lathe_exec::ChildLimits;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Sets the limits, and says what children are to get. Where one is refused, it stays as it was.
+pub fn set() -> ChildLimits {
+    ChildLimits { open_files: raise_open_files(), core_bytes: forbid_core_files() }
+}
+
+/// The soft limit to the hard one.
+fn raise_open_files() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let is_set =
+        current != maximum && setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).is_ok();
+    if is_set { current } else { None }
+}
+
+fn forbid_core_files() -> Option<u64> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Core);
+    let is_set =
+        current != Some(0) && setrlimit(Resource::Core, Rlimit { current: Some(0), maximum }).is_ok();
+    // No number means no limit; a soft limit above the hard one becomes the hard one.
+    is_set.then_some(current.unwrap_or(u64::MAX))
+}
