@@ -1,6 +1,6 @@
-//! One tool call, from the block that asks for it to its result. `toolrun.rs` is the only way to a tool and says in
-//! which order things happen; `permit.rs` decides whether the call may run, `decision.rs` names what came out;
-//! `planning.rs` is what tools may do to the session.
+//! One tool call, from the block that asks for it to its result. `toolrun.rs` is the only way to a tool and sets the
+//! order of the steps; `permit.rs` decides whether the call may run, `decision.rs` names the decision; `planning.rs`
+//! holds what tools may do to the session.
 
 pub mod decision;
 pub mod permit;

@@ -1,5 +1,5 @@
-//! What changes around a session while it runs, looked at between two rounds: settings files, memory files, files
-//! that hooks wait for, variables that hooks export.
+//! Things around a session that change while it runs, checked between two rounds: settings files, memory files, files
+//! that hooks watch, variables that hooks export.
 
 pub mod exported_env;
 pub mod memory_files;

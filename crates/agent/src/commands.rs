@@ -1,5 +1,5 @@
-//! Runs slash commands in place of a turn of the model: the session's own and those that were added to its registry.
-//! Whether a prompt is one is decided in `state/dispatch.rs`.
+//! Runs slash commands in place of a turn of the model: the built-in ones and those that were added to the registry.
+//! `state/dispatch.rs` decides whether a prompt is a command.
 
 mod clear;
 mod compact;
@@ -25,6 +25,7 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> Tu
     };
     turn.agent.handle.follow_settings(&turn.cancel).await;
     let answer: Result<String, String> = match &command.kind {
+        // A compaction costs a request, unlike the other commands.
         CommandKind::Builtin(BuiltinCommand::Compact) if turn.session.over_budget() => {
             turn.show_init(&call.prompt).await;
             return TurnOutcome::Ended(TurnEnding::Budget);
@@ -42,6 +43,7 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> Tu
             local::autocompact(&turn.agent.handle, &call.args)
         }
         CommandKind::Added(action) => {
+            // The code of an added command is not ours and may hang; an interrupt must still end the turn.
             match turn.cancel.run_until_cancelled(action.answer(&call.args)).await {
                 Some(answer) => answer,
                 None => return TurnOutcome::Interrupted(TurnPhase::Streaming),
@@ -52,7 +54,7 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> Tu
 }
 
 impl Turn<'_> {
-    /// The init frame of this turn, and the acknowledgement of its prompt.
+    /// Sends the init frame of this turn, and the acknowledgement of its prompt.
     async fn show_init(&self, prompt: &InboundUser) {
         let init = init_frame(&self.agent.handle, prompt.uuid.as_deref());
         self.session.emit(Outbound::system(init)).await;
@@ -68,7 +70,7 @@ impl Turn<'_> {
 }
 
 impl CommandInvocation {
-    /// The id of the prompt: the host's, or the one that hooks were told.
+    /// Returns the id of the prompt: the host's, or the one that hooks were told.
     fn uuid(&self, agent: &mut Agent) -> String {
         let announced = agent.journal.take_announced();
         self.prompt.uuid.clone().or(announced).unwrap_or_else(|| agent.handle.frames.uuid())

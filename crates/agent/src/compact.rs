@@ -1,10 +1,10 @@
-//! Makes room in a conversation: what was said so far is summarised by the model, and the summary, the
-//! newest part word for word, and the files at hand stand in its place. By itself when the window fills up,
-//! when the API says that a request is too long, or when the user asks for it.
+//! Makes room in a conversation: the model summarises it, and the summary, the newest part word for word and the files
+//! that were used last take its place. This happens automatically when the window fills up or the API says that a
+//! request is too long, and when the user asks for it.
 //!
-//! Two laws. Nothing changes unless a whole summary is there and is smaller than what it replaces: a
-//! failed, refused, cut or interrupted one leaves the conversation as it was. And nothing is tried again for
-//! ever: see [`policy`].
+//! Two laws. Nothing changes unless a complete summary exists and is smaller than what it replaces: after a failed,
+//! refused, cut-off or interrupted attempt the conversation is as it was. And the number of attempts is bounded: see
+//! [`crate::state::compact_policy`].
 
 mod ask;
 mod replace;
@@ -28,24 +28,24 @@ use crate::turn::outcome::OutOfRoom;
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 use replace::ConversationReplacement;
 
-/// The newest part that stays word for word.
+/// The largest size of the newest part, which stays word for word.
 const TAIL_TOKENS: u64 = 8_000;
 
-/// Characters that are left of a prompt that no window holds.
+/// Characters that are kept of a prompt that no window holds.
 const LEFT_CHARS: usize = 8_000;
 
 /// Why a conversation is compacted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CompactCause {
-    /// The user said so.
+    /// The user asked for it.
     Asked,
     /// The window fills up.
     NearlyFull,
-    /// The API did not take the request.
+    /// The API refused the request as too long.
     Refused,
 }
 
-/// What hooks and frames call it.
+/// The name of a cause in hooks and frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CompactTrigger {
     Manual,
@@ -70,9 +70,9 @@ impl CompactCause {
     }
 }
 
-/// What became of it.
+/// How a compaction ended.
 pub(crate) enum CompactOutcome {
-    /// The frames that tell of it, still to be shown.
+    /// The frames about it, still to be sent.
     Done(Box<CompactionFrames>),
     /// There was nothing to summarise.
     Nothing,
@@ -87,16 +87,16 @@ pub(crate) struct CompactionFrames {
     pub summary: UserMessage,
 }
 
-/// Why there is no summary.
+/// Why a compaction produced nothing.
 enum Trouble {
     Interrupted,
-    /// A hook did not want it.
+    /// A hook blocked it.
     Blocked(String),
     Failed(String),
 }
 
 impl Turn<'_> {
-    /// Before a request: makes room if it will not fit. None: it can be sent.
+    /// Makes room before a request that would not fit. None: the request can be sent.
     pub(crate) async fn make_room(&mut self) -> Option<TurnOutcome> {
         let (limits, context) = (self.limits(), self.context());
         let policy = self.compact_policy();
@@ -106,6 +106,8 @@ impl Turn<'_> {
             CompactStep::StopFull => Some(TurnOutcome::OutOfRoom(OutOfRoom::Full)),
             CompactStep::StopRefilled => Some(TurnOutcome::OutOfRoom(OutOfRoom::Refilled)),
             CompactStep::Compact => match self.compact_and_tell(CompactCause::NearlyFull).await {
+                // After a failed attempt the request is sent as it is: the size is an estimate, and the API has the
+                // last word.
                 CompactOutcome::Done(_) | CompactOutcome::Nothing | CompactOutcome::Failed(_) => {
                     self.spent_too_much()
                 }
@@ -114,7 +116,8 @@ impl Turn<'_> {
         }
     }
 
-    /// After a failed request: if it was too long, compacts and lets the turn go on, once. None: go on.
+    /// Handles a failed request: if it was too long, compacts the conversation, once until the next response. None: the
+    /// turn goes on.
     pub(crate) async fn recover(&mut self, outcome: TurnOutcome) -> Option<TurnOutcome> {
         let too_long =
             matches!(&outcome, TurnOutcome::Failed(error) if error.kind == ErrorKind::PromptTooLong);
@@ -129,12 +132,12 @@ impl Turn<'_> {
                 CompactOutcome::Interrupted => return Some(TurnOutcome::Interrupted(TurnPhase::Streaming)),
             }
         }
-        // A text that takes so much of the window by itself would be in the way of everything that follows.
+        // A text that takes so much of the window on its own would be in the way of everything that follows.
         self.agent.history.shorten_unanswered(self.limits().window / 4, LEFT_CHARS);
         Some(outcome)
     }
 
-    /// A prompt begins: how quickly the window filled up before it says nothing about a loop.
+    /// Begins a turn: how quickly the window filled up before a prompt says nothing about a loop.
     pub(crate) fn forget_refills(&mut self) {
         self.agent.compaction.memory.begin_turn();
     }
@@ -167,8 +170,8 @@ impl Turn<'_> {
         compacted
     }
 
-    /// Compacts the conversation. The frames about the result are left to the caller, because they stand
-    /// elsewhere when the user has asked for it.
+    /// Compacts the conversation. The frames about the result are left to the caller, because they come later when the
+    /// user has asked for it.
     pub(crate) async fn compact(
         &mut self,
         cause: CompactCause,
@@ -202,8 +205,9 @@ impl Turn<'_> {
         outcome
     }
 
-    /// An attempt that cost something and brought nothing: after two in a row no more are made by themselves.
+    /// Counts an attempt that cost something and brought nothing: after two in a row no more are made automatically.
     async fn note_failure(&mut self, cause: CompactCause, why: &str) {
+        // A failed `/compact` is shown to the user, who decides whether to try again.
         if cause != CompactCause::Asked && self.agent.compaction.memory.failed() {
             let text = format!(
                 "compaction failed twice in a row ({why}); the conversation is not compacted by itself any \
@@ -221,9 +225,10 @@ impl Turn<'_> {
         let began = Instant::now();
         self.ask_hooks_before(cause, instructions).await?;
         let (limits, context) = (self.limits(), self.context());
-        // Memory files stand in front of every conversation and are no part of what was said.
+        // Memory files precede every conversation and are not part of what was said.
         let memory = self.agent.instructions.preamble().map_or(0, |text| text_tokens(text.len()));
         let said = self.agent.history.size().messages.saturating_sub(memory);
+        // A quarter at most: of a short conversation too, most must go into the summary, or nothing would shrink.
         let tail = self.agent.history.tail(TailBounds {
             tokens: TAIL_TOKENS.min(said / 4).min(limits.threshold / 10),
             prompt: limits.threshold / 2,
@@ -232,6 +237,7 @@ impl Turn<'_> {
         if let Some(todos) = restore::last_todos(&messages) {
             self.agent.compaction.todos = todos.text();
         }
+        // The tail stays word for word, so the summary does not cover it.
         messages.truncate(tail.start);
         let instructions: Vec<String> = instructions.map(str::to_owned).into_iter().collect();
         let raw = self.ask_for_summary(messages, &summary::request(&instructions)).await?;
@@ -239,14 +245,16 @@ impl Turn<'_> {
         let text = summary::extract(&raw).ok_or_else(empty)?;
         let before = match cause {
             CompactCause::Asked | CompactCause::NearlyFull => context.tokens,
+            // The API has just shown that the estimate was too low.
             CompactCause::Refused => context.tokens.max(limits.window),
         };
         let head = self.head(&text, cause, &tail, before)?;
+        // Before the commit, because their notes become part of the new conversation.
         let notes = self.run_hooks_after(cause.trigger(), raw).await;
         Ok(self.commit(ConversationReplacement { cause, head, tail, notes, before, began }))
     }
 
-    /// Lets the hooks say no.
+    /// Runs the PreCompact hooks, which may block the compaction.
     async fn ask_hooks_before(
         &mut self,
         cause: CompactCause,
@@ -267,7 +275,7 @@ impl Turn<'_> {
         if self.cancel.is_cancelled() { Err(Trouble::Interrupted) } else { Ok(()) }
     }
 
-    /// The hooks that follow a summary; what they want the model to know.
+    /// Runs the hooks that follow a summary; returns what they want the model to know.
     async fn run_hooks_after(&mut self, trigger: CompactTrigger, raw: String) -> Vec<String> {
         let opening = self.agent.handle.start_conversation("compact", &self.cancel).await;
         let post = PostCompactInput {
@@ -290,7 +298,7 @@ impl Turn<'_> {
 }
 
 impl AgentHandle {
-    /// Estimate of what every request holds besides the messages.
+    /// Estimates what every request holds besides the messages.
     pub(crate) fn overhead_tokens(&self) -> u64 {
         let system: usize = self.system_prompt().parts().iter().map(|part| part.text.len()).sum();
         text_tokens(system) + text_tokens(self.tools().api_json().len())
@@ -298,7 +306,7 @@ impl AgentHandle {
 }
 
 impl crate::state::frames::FrameBuilder {
-    /// A compaction begins.
+    /// The frame at the begin of a compaction.
     fn compacting(&self, trigger: CompactTrigger) -> Outbound {
         Outbound::system(lathe_protocol::system::Status {
             status: Some("compacting".to_owned()),
@@ -312,7 +320,7 @@ impl crate::state::frames::FrameBuilder {
         })
     }
 
-    /// A compaction is over.
+    /// The frame at the end of a compaction.
     fn compacted(&self, error: Option<&str>) -> Outbound {
         Outbound::system(lathe_protocol::system::Status {
             status: None,
@@ -324,7 +332,7 @@ impl crate::state::frames::FrameBuilder {
         })
     }
 
-    /// The summary as a message of the user's side.
+    /// The summary as a user message.
     fn summary(&self, text: &str, trigger: CompactTrigger) -> UserMessage {
         match trigger {
             CompactTrigger::Auto => self.synthetic_user(text),

@@ -1,10 +1,10 @@
-//! What a host may ask of a running session. Requests are answered at once, whatever the turn under way
-//! is doing, and each gets exactly one answer: a result, or an error that says what is wrong.
+//! What a host may ask of a running session. Requests get their reply at once, whatever the current turn is doing, and
+//! each gets exactly one: a success, or an error that says what is wrong.
 //!
-//! One file per sort of request: `initialize.rs` the handshake, `change.rs` what alters the session,
-//! `model.rs` its model, `look.rs` and `listing.rs` what only looks at it, `aside.rs` what asks the model
-//! beside the conversation. What has to wait for somebody goes through `beside.rs`, so that the host's
-//! lines are read meanwhile.
+//! One file per sort of request: `initialize.rs` the handshake, `change.rs` what alters the session, `model.rs` its
+//! model, `inspect.rs` and `listing.rs` what only reads it, `side_questions.rs` questions to the model outside of the
+//! conversation. Requests that have to wait go through `pending_requests.rs`, so that the host's lines are read
+//! meanwhile.
 
 mod change;
 mod context;
@@ -28,21 +28,21 @@ use crate::state::agent::AgentHandle;
 use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
-/// What becomes of a request.
+/// The reply to a request.
 pub(crate) enum Reply {
-    /// Done, nothing to say.
+    /// Done, without a value.
     Ack,
-    /// Done, and this is the answer.
+    /// Done, with this value.
     Success(Value),
     /// Not done.
     Error(String),
-    /// Not done, with a code that programs know.
+    /// Not done, with a code for programs.
     Coded(String, &'static str),
-    /// Answered already.
+    /// The reply has been sent already.
     Sent,
 }
 
-/// Names the session as a host would.
+/// Gives the session a title, as a host would.
 pub(crate) async fn rename(agent: &Arc<AgentHandle>, title: &str) -> Result<(), String> {
     let body = RenameSessionRequest { title: title.to_owned(), ..RenameSessionRequest::default() };
     match change::rename(agent, &body).await {
@@ -54,7 +54,7 @@ pub(crate) async fn rename(agent: &Arc<AgentHandle>, title: &str) -> Result<(), 
 pub(crate) use inspect::cost_text;
 pub(crate) use model::switch as switch_model;
 
-/// Answers one request, now or later.
+/// Replies to one request, now or later.
 pub(crate) async fn answer(
     agent: &Arc<AgentHandle>,
     beside: &mut PendingRequests,
@@ -81,7 +81,7 @@ pub(crate) async fn answer(
     reply(&agent, id, answer).await;
 }
 
-/// Sends an answer.
+/// Sends a reply.
 pub(crate) async fn reply(agent: &AgentHandle, id: String, reply: Reply) {
     let response = match reply {
         Reply::Ack => ControlResponse::ack(id),
@@ -159,6 +159,8 @@ async fn dispatch(
         Body::SeedReadState(body) => change::read_state(agent, &body),
         Body::SetHasSubscribers(_) => Reply::Ack,
         Body::McpMessage(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
+        // The model and side questions are handled in `answer`; most of the others are requests that only a session
+        // sends.
         body @ (Body::SetColor(_)
         | Body::SetModel(_)
         | Body::SideQuestion(_)
@@ -175,9 +177,10 @@ fn unsupported(subtype: &str) -> Reply {
     Reply::Coded(format!("Unsupported control request subtype: {subtype}"), "unsupported_request")
 }
 
-/// A request nobody knows, or one that is known and does not fit.
+/// Refuses a request of an unknown subtype, or of a known one whose fields do not fit.
 fn unknown(subtype: &str) -> Reply {
     match subtype {
+        // Fields that do not fit mean an unknown mode here, for which programs know a code.
         "set_permission_mode" => change::bad_mode(),
         known if ControlRequestBody::TAGS.contains(&known) => {
             Reply::Error(format!("Malformed control request: the fields of {known} do not fit"))

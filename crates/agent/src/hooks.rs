@@ -1,9 +1,9 @@
-//! Where the loop and the hooks meet: puts the input of an event together, lets the engine run it, and
-//! shows what the host should see. What an answer means for the event is decided by whoever fired it.
+//! The connection between the loop and the hooks: builds the input of an event, lets the engine run it, and shows what
+//! the host should see. The code that fires an event decides what the outcome means for it.
 //!
-//! [`lifecycle`] begins and ends a conversation, [`submit`] has the first word on a turn (the last one is in
-//! `turn/stop_hooks.rs`), [`tools`] stands around each call; [`services`] and [`prompt_model`] are what the engine needs of a
-//! session, [`async_output`] keeps what hooks said after their event.
+//! [`lifecycle`] begins and ends a conversation, [`submit`] precedes a turn (`turn/stop_hooks.rs` ends it), [`tools`]
+//! surrounds each call; [`services`] and [`prompt_model`] are what the engine needs of a session, [`async_output`]
+//! keeps what hooks said after their event.
 
 pub(crate) mod async_output;
 pub(crate) mod lifecycle;
@@ -32,11 +32,11 @@ use crate::state::services::SessionServices;
 pub(crate) struct AboutCall<'a> {
     /// Id of the `tool_use` block.
     pub id: &'a str,
-    /// What a call with the input that hooks are told of is about.
+    /// The description of a call with the input that the hooks see.
     pub description: &'a DescribedCall,
 }
 
-/// Shows the frames of command hooks.
+/// Sends the frames of command hooks.
 struct Frames {
     agent: Arc<AgentHandle>,
 }
@@ -53,7 +53,7 @@ impl HookEvents for Frames {
 }
 
 impl AgentHandle {
-    /// Runs the hooks of an event and shows what they want the user to see.
+    /// Runs the hooks of an event and shows their notices.
     pub(crate) async fn fire(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
@@ -67,8 +67,8 @@ impl AgentHandle {
         outcome
     }
 
-    /// Runs the hooks of an event. What they want of the session whatever the event is done here: files to
-    /// watch, variables for its commands. What they want the user to see is left to the caller.
+    /// Runs the hooks of an event, and does what they may want at any event: watch files, export variables. Their
+    /// notices are left to the caller.
     pub(crate) async fn fire_unseen(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
@@ -77,10 +77,12 @@ impl AgentHandle {
     ) -> Outcome {
         let event = event.into();
         let name = HookEvent::from(event.tag());
+        // Most events have no hooks, so nothing is built before this.
         if !self.session.listens(&name) {
             return Outcome::default();
         }
         let input = HookInput { base: self.hook_base(&name), event };
+        // Taken once: paths that the hooks name are relative to the folder they ran in.
         let cwd = self.workspace.cwd();
         let env = self.session.hook_env();
         let env_file = self.session.env_files.prepare(&name);
@@ -95,7 +97,7 @@ impl AgentHandle {
             events: Arc::new(Frames { agent: self.clone() }),
             rules: &CallRules { rules: &self.session.if_rules, call: about.map(|about| about.description) },
         };
-        // On the heap: events are fired from everywhere, and each place would carry all of this with it.
+        // On the heap: events are fired from many places, and the future of each would contain all of this.
         let outcome = Box::pin(self.session.hooks.run(&input, context)).await;
         if env_file.is_some() {
             self.take_env_files().await;
@@ -104,8 +106,8 @@ impl AgentHandle {
         outcome
     }
 
-    /// What every hook is told. Events outside a turn have no mode, and only those around an answer of the
-    /// model say how hard it thinks.
+    /// The fields that every hook gets. Events outside of a turn have no mode, and only those around a response of the
+    /// model have an effort.
     fn hook_base(&self, event: &HookEvent) -> HookBase {
         let view = self.view();
         let (has_mode, has_effort) = told_about_the_turn(event);
@@ -146,7 +148,7 @@ impl SessionServices {
         self.emit(self.frames.stopped_by_hook(&text)).await;
     }
 
-    /// Shows a line that lacks nothing but its ids.
+    /// Sends a notice that lacks nothing but its ids.
     pub(crate) async fn show(&self, mut notice: Informational) {
         notice.uuid = self.frames.uuid();
         notice.session_id = self.frames.session_id();

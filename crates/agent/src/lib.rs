@@ -1,5 +1,5 @@
-//! The loop: a session takes prompts, each becomes a turn, a turn samples answers and runs tools until
-//! it is done, and ends with exactly one result.
+//! The agent loop: a session takes prompts, each becomes a turn, a turn samples responses and runs tools until it is
+//! done, and ends with exactly one result.
 //!
 //! The folders stand in the order in which a prompt passes them, and no file uses a folder behind its own (checked by
 //! `xtask house`). Nothing here reads the environment, prints, or knows a vendor; what a session needs comes in as a
@@ -21,13 +21,13 @@ mod compact;
 // The loop of a turn: ask the model, run its calls, decide what follows.
 mod turn;
 
-// The way of one tool call.
+// One tool call, from its block to its result.
 mod call;
 
-// What changes around a session between two rounds.
+// Settings, memory files and variables that change between two rounds.
 mod changes;
 
-// Where events meet the hook engine.
+// The connection to the hook engine.
 mod hooks;
 
 // Requests to the model.
@@ -36,7 +36,7 @@ mod model;
 // What the process, a session and an agent own.
 mod state;
 
-// What a conversation leaves behind.
+// History, files and totals of a conversation.
 mod record;
 
 pub use record::checkpoints::{CheckpointsConfig, share_copies};

@@ -1,4 +1,4 @@
-//! Asking the model: how a request is put together, what follows a failed attempt, and questions beside the
+//! Requests to the model: how a request is built, what follows a failed attempt, and questions outside of the
 //! conversation.
 
 pub mod attempts;

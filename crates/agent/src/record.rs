@@ -1,6 +1,6 @@
-//! What a conversation leaves behind: the messages the model gets back (`history.rs`), the records of the session's
+//! The records of a conversation: the messages that go back to the model (`history.rs`), the records of the session's
 //! files (`journal.rs`), copies of files before they change (`checkpoints.rs`), what was spent (`totals.rs`), and the
-//! forms these take on the way. Knows nothing of sessions and agents.
+//! types for all of these. Depends on no other folder of this crate.
 
 pub mod bound;
 pub mod checkpoints;

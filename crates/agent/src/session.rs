@@ -1,6 +1,5 @@
-//! The session: takes the lines a host writes, runs one turn after the other, and says how it all ended.
-//! Everything that waits for the host waits here; the turn itself is `turn.rs`, what becomes of a line
-//! that the host writes is `lines.rs`.
+//! The session: reads the lines of the host, runs one turn after the other, and returns how it ended. Everything that
+//! waits for the host waits here; the turn itself is `turn.rs`, lines of the host are handled in `session/lines.rs`.
 
 mod lines;
 mod opening;
@@ -31,14 +30,14 @@ use crate::turn::outcome::TurnOutcome;
 use crate::turn::stats::TurnStats;
 use turn_kind::outcome_of;
 
-/// How long a session with a call that was put off waits for the prompt of a host that has introduced itself.
-/// Hosts write both at once; with the prompt the call is part of its turn, and there is one result for both.
+/// How long a session with a deferred call waits for the prompt of a host that has introduced itself. Hosts write both
+/// at once; with the prompt the call is part of its turn, and there is one result for both.
 const PROMPT_PATIENCE: Duration = Duration::from_millis(300);
 
-/// How a session is told to end from outside.
+/// The signals that end a session from outside.
 #[derive(Debug, Clone, Default)]
 pub struct SessionSignals {
-    /// Break off the turn under way, write its result, and end (Ctrl-C).
+    /// Interrupt the current turn, write its result, and end (Ctrl-C).
     pub finish_early: CancellationToken,
     /// End at once: kill what runs, write no result (the terminating signal, a reader that is gone).
     pub stop: CancellationToken,
@@ -49,7 +48,7 @@ pub struct SessionSignals {
 pub struct SessionEnd {
     /// Whether the last result was an error; false when there was none.
     pub last_was_error: bool,
-    /// Whether it was told to finish early, which is no error of its own.
+    /// Whether it was told to finish early, which is not an error in itself.
     pub interrupted: bool,
 }
 
@@ -60,8 +59,8 @@ enum Due {
     DeferredCall,
 }
 
-/// The loop of a running session. The main agent is no part of it but lent to each step, so that the host's
-/// lines can be taken in while the agent works.
+/// The loop of a running session. The main agent is not part of it but lent to each step, so that the host's lines can
+/// be read while the agent works.
 struct SessionLoop {
     session: Arc<SessionServices>,
     /// The main agent as host requests see it.
@@ -71,7 +70,7 @@ struct SessionLoop {
     pending: PendingRequests,
     /// Whether the inbox is still open.
     inbox_open: bool,
-    /// Fires when the turn under way is to be the last.
+    /// Fires when the current turn is to be the last.
     finish_early: CancellationToken,
     /// Goes in front of the first prompt, as a note.
     preamble: Option<String>,
@@ -128,8 +127,9 @@ pub async fn run(
 }
 
 impl SessionLoop {
-    /// Everything that follows the last turn.
+    /// Runs everything that follows the last turn.
     async fn end(mut self) -> SessionEnd {
+        // In this order, because hooks may run commands, and all of these may write records.
         self.answer_the_rest().await;
         self.end_hooks().await;
         self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
@@ -143,14 +143,14 @@ impl SessionLoop {
         self.end
     }
 
-    /// What to do next; none when there will be nothing more.
+    /// Returns what to do next; none when nothing more will come.
     async fn next_due(&mut self, deferral: &DeferredCallState) -> Option<Due> {
         let mut patience = None;
         loop {
             if self.session.stop.is_cancelled() || self.finish_early.is_cancelled() {
                 return None;
             }
-            // What changes the session counts before the prompt that came after it.
+            // A change of the session takes effect before the prompt that came after it.
             let changing = self.pending.is_changing();
             let next = if changing { None } else { self.session.queue().take_next() };
             // A host that has introduced itself has brought its hooks; one that is gone will bring none.
@@ -160,11 +160,13 @@ impl SessionLoop {
                 return Some(Due::DeferredCall);
             }
             let now = Instant::now();
+            // Set once, so that other lines of the host do not extend the wait.
             let prompt_due = if resumes_call { *patience.get_or_insert(now + PROMPT_PATIENCE) } else { now };
             if next.is_some() || !(self.inbox_open || changing) {
                 return next.map(|prompt| Due::Prompt(Box::new(prompt)));
             }
             tokio::select! {
+                // Lines come before wake-ups: a prompt of the user before one that a hook makes.
                 biased;
                 () = self.session.stop.cancelled() => return None,
                 () = self.finish_early.cancelled() => return None,
@@ -176,7 +178,7 @@ impl SessionLoop {
         }
     }
 
-    /// Takes in a line of the host, or the news that there will be no more.
+    /// Takes in a line of the host, or the end of its input.
     async fn take_in(&mut self, line: Option<Inbound>, turn: Option<&TurnHandle>) {
         match line {
             Some(line) => lines::take(&self.main, &mut self.pending, line, turn).await,
@@ -184,7 +186,7 @@ impl SessionLoop {
         }
     }
 
-    /// Runs `work` while the host's lines are taken in, because `work` may wait for one of them. `cancel` fires when the
+    /// Runs `work` while the host's lines are read, because `work` may wait for one of them. `cancel` fires when the
     /// session is told to finish.
     async fn while_listening<T>(
         &mut self,
@@ -194,6 +196,7 @@ impl SessionLoop {
     ) -> T {
         tokio::pin!(work);
         loop {
+            // Not polled again once it has fired: it stays ready, and the loop would spin.
             let running = cancel.filter(|cancel| !cancel.is_cancelled());
             tokio::select! {
                 done = &mut work => return done,
@@ -205,8 +208,9 @@ impl SessionLoop {
         }
     }
 
-    /// Requests that were under way when the last prompt was done still get their answer.
+    /// Waits until the requests that are still pending have their reply.
     async fn answer_the_rest(&mut self) {
+        // Taken out, because reading lines needs `self`. Requests that arrive from now on are not waited for.
         let mut pending = std::mem::replace(&mut self.pending, PendingRequests::new(self.main.clone()));
         let stop = self.session.stop.clone();
         self.while_listening(
@@ -222,13 +226,13 @@ impl SessionLoop {
         .await;
     }
 
-    /// The host sends no more: what it was asked can no longer be answered.
+    /// Closes the inbox: the host sends no more, so it cannot reply to open questions.
     fn close_inbox(&mut self) {
         self.inbox_open = false;
         self.session.questions.close();
     }
 
-    /// The hooks that wait for a session; what they say goes in front of the first prompt.
+    /// Runs the hooks at the beginning; what they say goes in front of the first prompt.
     async fn begin(&mut self, agent: &mut Agent, source: &str, setup: Option<SetupTrigger>) {
         let cancel = self.session.stop.child_token();
         let beginning = self.while_listening(agent.begin(source, setup, &cancel), None, Some(&cancel)).await;
@@ -242,7 +246,7 @@ impl SessionLoop {
         self.first_words = beginning.first_words;
     }
 
-    /// The hooks that wait for the end, and the end of those that ran on.
+    /// Runs the hooks at the end, and ends those that still run in the background.
     async fn end_hooks(&mut self) {
         let main = self.main.clone();
         self.while_listening(main.end_conversation("other"), None, None).await;
@@ -250,7 +254,7 @@ impl SessionLoop {
         self.session.hooks.shut_down().await;
     }
 
-    /// What could not be saved until the end is told at the end: from here on it is gone.
+    /// Closes the files, and reports what could not be saved: from here on it is lost.
     async fn close_files(&mut self) {
         let lost = self.session.files.close();
         if let Some(lost) = lost {
@@ -258,21 +262,21 @@ impl SessionLoop {
         }
     }
 
-    /// One prompt, one result.
+    /// Runs one turn: one prompt, one result.
     async fn turn(&mut self, agent: &mut Agent, due: Due) {
-        // From here on it can be broken off, also while hooks look at the prompt.
+        // From here on the turn can be interrupted, also while hooks look at the prompt.
         let handle =
             TurnHandle { cancel: self.session.stop.child_token(), preempt: CancellationToken::new() };
         let (prompt, kind) = self.open_turn(agent, due, &handle).await;
         let mut turn = Turn::new(agent, &handle, TurnStats::new(&prompt));
         let (stop, index) = (self.session.stop.clone(), self.results);
-        // The end of a turn may ask the host too, so both are driven: the loop and what follows it. On the heap,
-        // because the future of a whole turn is large and would lie on the stack several times over.
+        // The end of a turn may ask the host too, so both are polled: the loop and what follows it. On the heap,
+        // because the future of a whole turn is large and would be on the stack several times over.
         let work = Box::pin(async {
             let (outcome, command) = outcome_of(&mut turn, kind).await;
             let cleared = matches!(&outcome, TurnOutcome::Command(end) if end.cleared);
             if stop.is_cancelled() {
-                // Told to end at once: what ran has been answered, and nobody waits for a result.
+                // Told to end at once: the calls have their results, and the result of the turn has no reader.
                 return None;
             }
             let (result, finished) = finish(&mut turn, outcome, index).await;
@@ -287,10 +291,11 @@ impl SessionLoop {
             }
             self.close_turn(agent, result, finished, &prompts).await;
         }
+        // For side questions, which may come between two turns.
         agent.handle.publish_conversation(agent.history.so_far());
     }
 
-    /// Sends the result, and says what became of the prompts it is for.
+    /// Sends the result, and the final state of its prompts.
     async fn close_turn(
         &mut self,
         agent: &mut Agent,
@@ -304,6 +309,7 @@ impl SessionLoop {
         self.end.last_was_error = finished.is_error;
         self.session.totals().add_api_time(result.duration_api_ms);
         let spent = self.session.totals().spent(self.started_ms, self.session.process.host.now_ms());
+        // Recorded before the result is sent, because a host may end the session as soon as it has the result.
         agent.journal.end_of_turn(spent);
         self.report_troubles().await;
         self.session.emit(result).await;
@@ -311,12 +317,13 @@ impl SessionLoop {
         for prompt in prompts {
             self.session.emit_lifecycle(Some(prompt), state).await;
         }
+        // With a prompt in the queue the session is not idle, not even for a moment.
         if waiting == 0 {
             self.session.emit_state(SessionState::Idle).await;
         }
     }
 
-    /// Tells the host what went wrong behind the scenes.
+    /// Tells the host about problems that no other frame has reported.
     pub(super) async fn report_troubles(&mut self) {
         for notice in std::mem::take(&mut self.notices) {
             self.session.show(notice).await;

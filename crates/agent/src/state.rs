@@ -1,6 +1,6 @@
-//! What lives while prompts come and go, one owner for each piece: what the process shares (`process.rs`), what a
-//! session owns (`services.rs`), what an agent owns (`agent.rs`), and the values these are made of. What is done with
-//! them is in the folders before this one.
+//! State that outlives a prompt, with one owner for each piece: what the process shares (`process.rs`), what a session
+//! owns (`services.rs`), what an agent owns (`agent.rs`), and the values these are made of. The folders before this one
+//! work with it.
 
 pub mod agent;
 pub mod async_hook_output;

@@ -1,5 +1,5 @@
-//! One prompt, from question to result. [`Turn::run`] is the only loop of the runtime: sample an answer
-//! (its tools run meanwhile), decide, again or finish.
+//! One prompt, from question to result. [`Turn::run`] is the only loop of the runtime: sample a response (its tools run
+//! meanwhile), decide, then repeat or finish.
 
 pub mod announce;
 mod calls;
@@ -32,7 +32,7 @@ use crate::turn::decide::{AfterRound, NextStep, Nudge, RoundEnd, TurnEnding, Use
 use crate::turn::outcome::{TurnHandle, TurnOutcome};
 use crate::turn::stats::TurnStats;
 
-/// A turn under way.
+/// A running turn.
 pub struct Turn<'a> {
     pub(crate) session: Arc<SessionServices>,
     pub(crate) agent: &'a mut Agent,
@@ -41,9 +41,9 @@ pub struct Turn<'a> {
     /// Fires when something more urgent waits: the turn ends at its next pause.
     pub(crate) preempt: CancellationToken,
     pub(crate) stats: TurnStats,
-    /// The model that answers now: the chosen one, or a fallback for the rest of the turn.
+    /// The model in use: the chosen one, or a fallback for the rest of the turn.
     pub(crate) model_id: String,
-    /// What the host had chosen when that was decided.
+    /// The model that the host had chosen when that was decided.
     pub(crate) chosen_id: String,
     pub(crate) fallbacks: Vec<String>,
 }
@@ -64,9 +64,9 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// The loop. The prompt is in the history already; what comes back is turned into the one `result`
-    /// by `finish.rs`.
+    /// Runs the loop. The prompt is in the history already; `finish.rs` turns the outcome into the one `result`.
     pub async fn run(&mut self) -> TurnOutcome {
+        // Before the first request too, because an earlier turn may have used up the budget.
         if self.session.over_budget() {
             return TurnOutcome::Ended(TurnEnding::Budget);
         }
@@ -112,9 +112,9 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Between two rounds: what has changed around the session, and prompts that came in the meantime.
+    /// Catches up between two rounds: with changes around the session, and with prompts that came meanwhile.
     async fn pause(&mut self) {
-        // Prompts and news are for the agent that the user talks to.
+        // Prompts and notes are for the agent that the user talks to.
         if self.agent.handle.identity != AgentIdentity::Main {
             return;
         }
@@ -123,7 +123,7 @@ impl<'a> Turn<'a> {
         self.let_prompts_join().await;
     }
 
-    /// Prompts that came in the meantime become part of this turn.
+    /// Lets prompts that came meanwhile join this turn.
     pub(crate) async fn let_prompts_join(&mut self) {
         let joining = self.session.queue().joining(|prompt| is_command(&self.agent.handle, prompt));
         for prompt in joining {
@@ -136,7 +136,7 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Puts a synthetic message behind the answer, for the model and for the host.
+    /// Adds a synthetic message after the response, for the model and for the host.
     async fn nudge(&mut self, nudge: Nudge) {
         let nudges = &mut self.stats.nudges;
         match nudge {
@@ -159,7 +159,7 @@ impl<'a> Turn<'a> {
         self.say_as_user(frame).await;
     }
 
-    /// The model refused twice: another one is asked, and stays for the rest of the session.
+    /// Turns to another model after two refusals; it stays for the rest of the session.
     async fn turn_to_fallback(&mut self) {
         let Some(fallback) = self.next_fallback() else { return };
         let original = std::mem::replace(&mut self.model_id, fallback.clone());
@@ -169,18 +169,18 @@ impl<'a> Turn<'a> {
         let prompt = self.agent.journal.prompt_id();
         let frame = self.agent.handle.frames.refusal_fallback(&original, &fallback, request_id, prompt);
         self.session.emit(frame).await;
-        // The refused answer may have left text behind; a request must not end with it.
+        // The refused response may have left text behind; a request must not end with it.
         self.agent.history.add_user_text(nudge_text(Nudge::Refusal));
     }
 
-    /// The next model to turn to; naming the one that answers now among them changes nothing.
+    /// Takes the next fallback model; the one in use is skipped.
     pub(crate) fn next_fallback(&mut self) -> Option<String> {
         self.fallbacks.retain(|model| *model != self.model_id);
         (!self.fallbacks.is_empty()).then(|| self.fallbacks.remove(0))
     }
 }
 
-/// What the model is told so that it can go on.
+/// Returns what the model is told so that it can go on.
 fn nudge_text(nudge: Nudge) -> &'static str {
     match nudge {
         Nudge::OutOfTokens => {
@@ -203,7 +203,7 @@ fn nudge_text(nudge: Nudge) -> &'static str {
     }
 }
 
-/// The round ended with an answer that asked for nothing more.
+/// The end of a round whose response asked for nothing more.
 pub(crate) fn answered(answer: &ModelResponse) -> RoundEnd {
     RoundEnd::Answered(crate::turn::decide::StopReason::read(answer.stop_reason.as_deref()))
 }

@@ -1,5 +1,5 @@
-//! How it was decided whether a call may run, as its result tells hosts and session files. The names that stand for it
-//! on the wire are in the one table of [`CallDecision::meta`]; who decides, and how, is in `permit.rs`.
+//! How it was decided whether a call may run, as its result reports it to hosts and session files. The wire names are
+//! in one table, [`CallDecision::meta`]; the decision itself is made in `permit.rs`.
 
 use lathe_permissions::Reason;
 use lathe_protocol::ToolResultMeta;
@@ -7,34 +7,35 @@ use lathe_protocol::message::PermissionDecisionMeta;
 
 use crate::record::tool_call::ToolCall;
 
-/// How it was decided whether a call may run. The type of a reason is that of [`Reason::wire_type`].
+/// How it was decided whether a call may run. The string that some variants carry is the [`Reason::wire_type`] of the
+/// reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallDecision {
-    /// It may, by the mode or by a rule that came with the session.
+    /// Allowed by the mode, or by a rule that came with the session.
     AllowedByConfig(Option<&'static str>),
-    /// It may, by a rule that the user has put into a settings file.
+    /// Allowed by a rule that the user has put into a settings file.
     AllowedForGood(Option<&'static str>),
-    /// It may, because a hook says so where it would have been asked.
+    /// Allowed by a hook, where a question would have been asked otherwise.
     AllowedByHook(Option<&'static str>),
-    /// It may, because the host says so.
+    /// Allowed by the host.
     AllowedByHost(HostGrant),
-    /// It may not, by a rule or the mode.
+    /// Denied by a rule or the mode.
     DeniedByConfig(Option<&'static str>),
-    /// It may not, because a hook says so.
+    /// Denied by a hook.
     DeniedByHook,
-    /// It may not, because the host says so.
+    /// Denied by the host.
     DeniedByHost,
-    /// It may not, because somebody had to be asked and there is nobody: a no of the user.
+    /// Denied because the call needs a yes and no host can be asked. Reported as a refusal by the user.
     NobodyToAsk,
-    /// It may not, because the question came to nothing: no answer, or one that cannot be understood.
+    /// Denied because the question was not settled: no reply, or one that cannot be understood.
     Unsettled,
-    /// It makes no sense and is refused like wrong input.
+    /// Refused like invalid input, because the call makes no sense.
     Unusable(Option<&'static str>),
-    /// It was broken off before it was decided, or while it ran.
+    /// Cancelled before it was decided, or while it ran.
     Interrupted,
 }
 
-/// How long a host's yes holds.
+/// How long a grant of the host lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostGrant {
     Once,
@@ -57,26 +58,26 @@ impl NonExecution {
     }
 }
 
-/// What was decided, by whom.
+/// A decision with its source.
 #[derive(Clone, Copy)]
 enum Verdict {
     Accept(&'static str),
     Reject(&'static str),
 }
 
-/// What hooks decide has no other reason.
+/// The reason type of every decision that a hook makes.
 const BY_HOOK: Option<&str> = Some("hook");
 
 impl CallDecision {
-    /// A hook has been asked and allows the call.
+    /// A hook was asked and allows the call.
     pub const HOOK_ALLOWS: Self = Self::AllowedByHook(BY_HOOK);
 
-    /// A decision that nobody was asked for.
+    /// A denial by a rule or the mode, without a question.
     pub fn denied(reason: &Reason) -> Self {
         Self::DeniedByConfig(reason.wire_type())
     }
 
-    /// The decision as the result of the call tells it.
+    /// The decision as the result of the call reports it.
     pub fn meta(self, call: &ToolCall) -> ToolResultMeta {
         use NonExecution::{PermissionRule, UserRejected};
         use Verdict::{Accept, Reject};
@@ -92,6 +93,7 @@ impl CallDecision {
             Self::NobodyToAsk => (Some(UserRejected), Some(Reject("config")), None),
             Self::Unsettled => (Some(PermissionRule), Some(Reject("config")), Some("other")),
             Self::Unusable(reason) => (None, Some(Reject("config")), reason),
+            // Nothing was decided, so nothing is reported as the decision.
             Self::Interrupted => (Some(UserRejected), None, None),
         };
         ToolResultMeta {

@@ -1,8 +1,9 @@
-//! Whether a call may run: rules and mode first, then whoever can be asked. A question to the host is
-//! answered, refused, withdrawn or impossible; anything but a clear yes means the call does not run.
+//! Decides whether a call may run: rules and mode first, then the hooks and the host, where they can be asked. A
+//! question to the host is answered, refused, withdrawn or impossible; anything but a clear yes means the call does not
+//! run.
 //!
-//! Every judgement is made for the moment: rules, mode, directories, the folder the shell stands in and the disk are
-//! looked at when a call is about to run, and again when somebody has agreed to it or changed its input.
+//! No judgement is kept: rules, mode, directories, the folder of the shell and the disk are looked at when a call is
+//! about to run, and again when a hook or the host has agreed to it or changed its input.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -43,13 +44,13 @@ pub enum PermitOutcome {
     No { text: String, meta: ToolResultMeta },
     /// It may not, and the turn is over.
     Stop { meta: ToolResultMeta },
-    /// Refused like input that makes no sense, without counting as a denial.
+    /// Refused like invalid input, without counting as a denial.
     Unusable { text: String, meta: ToolResultMeta },
-    /// A hook or the host wrote an input that nobody can use.
+    /// A hook or the host wrote an input that the tool does not accept.
     InvalidInput(RefusedCall),
 }
 
-/// Decides about one call: what the hooks said, the rules, and whoever can be asked.
+/// Decides about one call: the verdict of the hooks, then the rules, then a question to hooks and host.
 pub async fn permit(
     agent: &Arc<AgentHandle>,
     tool: &dyn Tool,
@@ -74,10 +75,11 @@ pub async fn permit(
         Some(verdict) => after_verdict(decision, verdict, call),
         None => (decision, false),
     };
-    // Questions to a person are the one thing that a hook cannot just allow; it may answer them.
+    // A hook cannot simply allow a question to a person, but it may fill in the answers.
     let allows = verdict.as_ref().is_some_and(|said| said.behavior == HookPermissionDecision::Allow);
     let answered = allows && *input.description.subject() == CallSubject::Question(UserQuestion::Answered);
     match decision {
+        // An interrupt wins over every decision: a cancelled hook has not agreed to anything.
         _ if cancel.is_cancelled() => PermitOutcome::Stop { meta: CallDecision::Interrupted.meta(call) },
         Decision::Allow(allowed) => {
             let reason = allowed.reason.wire_type();
@@ -91,6 +93,7 @@ pub async fn permit(
             PermitOutcome::Yes { input, place, basis: AllowBasis::Granted, meta }
         }
         Decision::Ask(asked) => {
+            // In `dontAsk` mode PermissionRequest hooks are asked all the same; only the host is not.
             let host = agent.session.surface == PromptSurface::Host && mode != PermissionMode::DontAsk;
             let root = agent.workspace.root.clone();
             let agent_id = agent.identity.child().map(|child| child.agent_id.clone());
@@ -106,8 +109,8 @@ pub async fn permit(
     }
 }
 
-/// Who allowed a call before anybody was asked: the user, for good, by a rule in a settings file, or the way
-/// the session was set up.
+/// Names the source of a permission that needed no question: a rule that the user has in a settings file, or the setup
+/// of the session.
 fn decision_source(reason: &Reason) -> CallDecision {
     use SettingsSource::{Local, Project, User};
     match reason {
@@ -118,7 +121,7 @@ fn decision_source(reason: &Reason) -> CallDecision {
     }
 }
 
-/// A call that somebody has to agree to.
+/// A call that a hook or the host has to agree to.
 struct Question<'a> {
     tool: &'a dyn Tool,
     call: &'a ToolCall,
@@ -128,12 +131,12 @@ struct Question<'a> {
     place: Option<PathBuf>,
     /// The project, for short names.
     root: PathBuf,
-    /// Who asks; none for the main agent.
+    /// The child agent that asks; none for the main agent.
     agent_id: Option<String>,
 }
 
 impl Question<'_> {
-    /// A path of the project without the way there, anything else as it is.
+    /// Returns a path inside the project relative to its root, and any other text unchanged.
     fn short(&self, text: &str) -> String {
         Path::new(text)
             .strip_prefix(&self.root)
@@ -145,7 +148,7 @@ impl Question<'_> {
     }
 }
 
-/// What the rules say about a call, and the mode they say it in.
+/// Returns what the rules say about a call, and the mode in which they say it.
 fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judged, PermissionMode) {
     let view = agent.view();
     let judged = agent.session.permissions().judge(&PermissionQuestion {
@@ -158,7 +161,7 @@ fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judge
     (judged, view.scope.mode())
 }
 
-/// A hook that says no, or not now.
+/// Refuses a call that a hook denies, or defers where that is not possible.
 fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<PermitOutcome> {
     let text = match verdict.behavior {
         HookPermissionDecision::Deny => verdict.tool_error(),
@@ -171,7 +174,7 @@ fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permi
     Some(PermitOutcome::No { text, meta })
 }
 
-/// The decision once a hook has spoken; whether the hook is what allows it.
+/// Combines the decision of the rules with the verdict of a hook; the flag says whether the hook is what allows it.
 fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCall) -> (Decision, bool) {
     let said = match verdict.behavior {
         HookPermissionDecision::Allow => HookVerdict::Allow,
@@ -190,7 +193,8 @@ fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCal
     (decision, by_hook)
 }
 
-/// Asks the hooks and the host side by side; the first answer counts. None when there is nobody.
+/// Asks the hooks and the host concurrently; the first decision counts. None if no hook decides and no host can be
+/// asked.
 async fn settle(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -221,6 +225,7 @@ async fn settle(
         decision = &mut hooks => match decision {
             Some(decision) => {
                 withdraw.cancel();
+                // Polled to its end, because withdrawing the question means telling the host so.
                 answer.await;
                 Some(decided_by_hook(agent, question, decision).await)
             }
@@ -254,14 +259,14 @@ async fn decided_by_hook(
     }
 }
 
-/// A denial that nobody was asked about: the host hears of it, the model reads why.
+/// Refuses a call without a question: the host gets a frame, the model reads why.
 async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> PermitOutcome {
     if denied.shown_as == ShownAs::ToolUseError {
         let meta = CallDecision::Unusable(denied.reason.wire_type()).meta(call);
         return PermitOutcome::Unusable { text: denied.message, meta };
     }
     agent.session.emit(agent.frames.permission_denied(&call.name, &call.id, &denied)).await;
-    // A question without an answer is a no of the user, and names no reason here.
+    // A question that could not be asked is reported as a refusal by the user, without a reason.
     let decision =
         if denied.was_question { CallDecision::NobodyToAsk } else { CallDecision::denied(&denied.reason) };
     PermitOutcome::No { text: denied.message, meta: decision.meta(call) }
@@ -280,6 +285,7 @@ async fn ask_host(
         notification_type: "permission_prompt".to_owned(),
         ..NotificationInput::default()
     }));
+    // No time limit: a person decides, and may take hours.
     let answer = agent.session.ask(request(question), cancel, None).await;
     agent.session.emit_state(SessionState::Running).await;
     let answer = match answer {
@@ -332,16 +338,16 @@ async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: Permi
     granted(agent, question, allow.updated_input, meta).await
 }
 
-/// Somebody agreed, perhaps to another input. That is another call: it is validated and described like a new one,
-/// and what a rule denies stays denied, whoever wrote it. An input that stayed as it was runs at the place that was
-/// asked about, wherever it leads by now.
+/// The call was agreed to, perhaps with another input. Another input is another call: it is validated and described
+/// like a new one, and a rule that denies it still does. An unchanged input runs at the place that was asked about,
+/// wherever its path leads by now.
 async fn granted(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
     updated: Option<Value>,
     meta: ToolResultMeta,
 ) -> PermitOutcome {
-    // No input, or an empty one, means: as it was.
+    // No input, or an empty one, means unchanged.
     let changed = match updated {
         Some(Value::Object(fields)) if !fields.is_empty() => Some(Value::Object(fields)),
         Some(_) | None => None,
@@ -362,7 +368,7 @@ async fn granted(
     PermitOutcome::Yes { input, place, basis: AllowBasis::Granted, meta }
 }
 
-/// Applies an update to the rules of the session and to the agent that asked, and to the settings file it names.
+/// Applies an update to the rules of the session, to the agent that asked, and to the settings file it names.
 pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
     let (applied, before, mode) = agent.change(|view| {
         let before = view.scope.mode();
@@ -372,6 +378,7 @@ pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
     if mode != before {
         agent.session.emit(agent.frames.mode_changed(mode.as_str())).await;
     }
+    // Only an update that this session accepted is saved: later sessions must not start with a rule that it refused.
     let saved = if applied.is_ok() && names_a_file(update) {
         agent.session.settings.save_permission(update).await
     } else {
@@ -384,7 +391,7 @@ pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
     }
 }
 
-/// Whether the update is to be kept beyond the session.
+/// Whether the update names a settings file, and so outlives the session.
 fn names_a_file(update: &PermissionUpdate) -> bool {
     let destination = match update {
         PermissionUpdate::AddRules(update)
@@ -407,13 +414,13 @@ fn denied(call: &ToolCall, deny: PermissionDeny) -> PermitOutcome {
     PermitOutcome::No { text: deny.message, meta }
 }
 
-/// The question could not be settled: the call does not run.
+/// The question was not settled, so the call does not run.
 fn failed(call: &ToolCall, why: &str) -> PermitOutcome {
     let meta = CallDecision::Unsettled.meta(call);
     PermitOutcome::No { text: format!("Tool permission request failed: {why}"), meta }
 }
 
-/// An answer that cannot be understood is said back to the host, not only to the model.
+/// Reports a reply that cannot be understood to the host as well as to the model, because the host has to fix it.
 async fn invalid(agent: &AgentHandle, call: &ToolCall, why: &str) -> PermitOutcome {
     let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
     agent.session.trouble("invalid_permission_result", &text).await;

@@ -1,6 +1,6 @@
-//! What tools do to the session: agents that they start (`child.rs`), and plan mode: when it begins, what the model is
-//! told while it lasts, and which mode follows it. The tools themselves are declared in `tools`; what may run meanwhile is decided by
-//! `permissions`.
+//! What tools do to the session: the agents that they start (`turn/child.rs`) and plan mode, that is when it begins,
+//! what the model is told while it lasts, and which mode follows it. The tools are declared in `lathe-tools`; what may
+//! run in plan mode is decided by `lathe-permissions`.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl SessionActions for AgentHandle {
     fn leave_plan_mode(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             let view = self.view();
-            // A host that agrees may have chosen a mode at the same time; then that one holds.
+            // A host that approves a plan may set another mode at the same time; that mode stays.
             if view.scope.mode() == PermissionMode::Plan {
                 self.follow(view.mode_before_plan.unwrap_or_default()).await;
             }
@@ -40,7 +40,7 @@ impl SessionActions for AgentHandle {
         cancel: CancellationToken,
     ) -> BoxFuture<'static, AgentReport> {
         Box::pin(async move {
-            // A task of its own, because a turn inside a turn would need twice the stack. Its owner is this call:
+            // A task of its own, because polling a turn inside a turn would need twice the stack. This call owns it:
             // dropping the set ends the task.
             let mut task = JoinSet::new();
             task.spawn(async move { self.run_child(request, &tool_use_id, &cancel).await });
@@ -53,7 +53,7 @@ impl SessionActions for AgentHandle {
     }
 }
 
-/// What the model is told at the start of a turn in plan mode.
+/// Returns what the model is told at the start of a turn in plan mode.
 pub(crate) fn note(agent: &AgentHandle) -> Option<String> {
     if agent.view().scope.mode() != PermissionMode::Plan {
         return None;
@@ -67,14 +67,14 @@ pub(crate) fn note(agent: &AgentHandle) -> Option<String> {
 }
 
 impl AgentHandle {
-    /// A tool leads to a mode that was in force before, or that is open to every session.
+    /// Enters a mode for a tool and tells the host. A mode that the session no longer permits is not entered.
     async fn follow(&self, mode: PermissionMode) {
         if self.change_mode(mode).is_ok() {
             self.session.emit(self.frames.mode_changed(mode.as_str())).await;
         }
     }
 
-    /// Changes the permission mode, and remembers what planning interrupts.
+    /// Changes the permission mode, and remembers the mode that plan mode interrupts.
     pub(crate) fn change_mode(&self, mode: PermissionMode) -> Result<(), ModeRefused> {
         self.change(|view| {
             let before = view.scope.mode();

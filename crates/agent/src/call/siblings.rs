@@ -1,5 +1,5 @@
-//! Whether a call stands alone in its answer, which decides whether it can be deferred: its siblings could not be left
-//! unanswered.
+//! Whether a call is alone in its response, which decides whether it can be deferred: a deferral ends the turn, and the
+//! siblings of the call would be left without results.
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -8,7 +8,7 @@ use crate::hooks::tools::PreToolUseOutcome;
 use crate::record::tool_call::ToolCall;
 use crate::state::agent::AgentHandle;
 
-/// Whether a call is the only one of its answer, as far as is known while the answer streams in.
+/// Whether a call is the only one of its response, as far as is known while the response streams in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SiblingCalls {
     Unknown,
@@ -17,7 +17,7 @@ pub enum SiblingCalls {
 }
 
 impl SiblingCalls {
-    /// Waits until it is known; not beyond an interrupt.
+    /// Waits until it is known, or until an interrupt.
     pub async fn known(mut from: watch::Receiver<Self>, cancel: &CancellationToken) -> Self {
         tokio::select! {
             biased;
@@ -27,7 +27,7 @@ impl SiblingCalls {
     }
 }
 
-/// The call runs like any other, and the host is told why.
+/// Lets a call run although a hook deferred it, and tells the host why.
 pub async fn ignore_deferral(agent: &AgentHandle, call: &ToolCall, before: &mut PreToolUseOutcome) {
     let text = format!(
         "a hook put {} off, which works only for a call that is alone in its answer: it goes on",

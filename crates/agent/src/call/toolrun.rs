@@ -28,27 +28,27 @@ use crate::record::tool_call::{CallEnd, DescribedInput, ToolCall, ToolCallResult
 use crate::record::tool_result::ToolResult;
 use crate::state::agent::AgentHandle;
 
-/// A call whose input has been looked over, and the tool that will carry it out.
+/// A call that has been validated and described, and the tool that will run it.
 #[derive(Debug)]
 pub struct PreparedCall {
     pub call: ToolCall,
-    /// Why it is answered without being run, if it is.
+    /// The tool, or why the call gets a result without being run.
     pub tool: Result<Arc<dyn Tool>, RefusedCall>,
 }
 
-/// Why a call cannot run, whoever would permit it.
+/// Why a call cannot run, even with permission.
 #[derive(Debug)]
 pub enum RefusedCall {
-    /// There is no tool of this name.
+    /// No tool has this name.
     NoTool,
     /// The input does not fit the schema.
     Schema(InvalidInput),
-    /// The tool itself will not take it.
+    /// The tool itself rejects the input.
     Tool(ToolFailure),
 }
 
 impl PreparedCall {
-    /// Looks a call over: its tool, its schema, what it is about.
+    /// Validates and describes a call.
     pub fn new(agent: &AgentHandle, mut call: ToolCall) -> Self {
         let Some(tool) = agent.tool(&call.name) else { return Self { call, tool: Err(RefusedCall::NoTool) } };
         let fitted = fitting_input(tool.as_ref(), &call.input).map(|input| call.input = input);
@@ -58,7 +58,7 @@ impl PreparedCall {
     }
 }
 
-/// The input in the tool's own form, with numbers out of numeric strings and defaults filled in.
+/// The input in the tool's own form: numbers parsed from strings, defaults filled in.
 fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, RefusedCall> {
     if let Some(raw) = UnparsedInput::raw(input) {
         return Err(RefusedCall::Schema(InvalidInput::unparsable(tool.name(), &raw)));
@@ -66,16 +66,16 @@ fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, RefusedCall> {
     tool.fit(input.clone()).map_err(RefusedCall::Schema)
 }
 
-/// A finished block of an answer. The call in it, if it is one, has been looked over.
+/// A finished block of a response. If it is a call, the call has been validated and described.
 pub struct FinishedBlock {
-    /// As it is shown and kept: the input of a call in the tool's own form. Anything that does not fit its schema
-    /// stays as it came.
+    /// The block as it is shown and kept. The input of a call is in the tool's own form, unless it does not fit the
+    /// schema: then it stays as the model wrote it.
     pub block: ContentBlock,
     call: Option<PreparedCall>,
 }
 
 impl FinishedBlock {
-    /// Reads a block. A name that the host gave to a tool stands for that tool.
+    /// Reads a block. A tool that the host has renamed is found by its new name.
     pub fn new(agent: &AgentHandle, mut block: ContentBlock) -> Self {
         let Some(written) = block.as_tool_use() else { return Self { block, call: None } };
         let name = agent.session.introduction().tool(written.name).to_owned();
@@ -85,18 +85,18 @@ impl FinishedBlock {
             name,
             input: written.input.clone(),
             description: DescribedCall::unknown(),
-            // Known once the block has been written down.
+            // Set by `into_call`, when the block has been recorded.
             assistant_uuid: String::new(),
         };
         let prepared = PreparedCall::new(agent, call);
-        // Under a name of the host's, a call is shown as the model wrote it.
+        // A call under a name that the host chose is shown as the model wrote it.
         if is_own_name && !prepared.call.input.is_null() {
             block.set_input(prepared.call.input.clone());
         }
         Self { block, call: Some(prepared) }
     }
 
-    /// The call, once the block is on record.
+    /// Returns the call, once the block is on record.
     pub fn into_call(self, assistant_uuid: String) -> Option<PreparedCall> {
         let mut prepared = self.call?;
         prepared.call.assistant_uuid = assistant_uuid;
@@ -105,12 +105,12 @@ impl FinishedBlock {
 }
 
 impl AgentHandle {
-    /// What a call of a tool with this input is about.
+    /// Describes a call of a tool with this input.
     fn describe(&self, tool: &dyn Tool, input: &Value) -> DescribedCall {
         self.session.permissions().describe(tool.subject(input))
     }
 
-    /// Validates and describes an input that a hook or the host has written, as was done with the model's own.
+    /// Validates and describes an input that a hook or the host has written, like one of the model.
     pub(crate) fn look_over(&self, tool: &dyn Tool, input: Value) -> Result<DescribedInput, RefusedCall> {
         let value = tool.fit(input).map_err(RefusedCall::Schema)?;
         tool.check(&value).map_err(RefusedCall::Tool)?;
@@ -119,7 +119,7 @@ impl AgentHandle {
     }
 }
 
-/// Runs one call through to its answer.
+/// Runs one call to its result.
 pub async fn run(
     agent: Arc<AgentHandle>,
     prepared: PreparedCall,
@@ -132,7 +132,7 @@ pub async fn run(
     }
 }
 
-/// Everything that comes before the call itself; how the call ended, if it got no further.
+/// Runs everything that precedes the call itself; the error is the end of a call that got no further.
 pub async fn permitted(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,
@@ -140,6 +140,7 @@ pub async fn permitted(
     cancel: &CancellationToken,
 ) -> Result<Box<PermittedCall>, CallEnd> {
     let ready = told_to_hooks(agent, prepared, siblings, cancel).await?;
+    // Kept, because the result of a refused call carries the notes of the hooks too.
     let said = ready.before.said.clone();
     match decided(agent, ready, cancel).await {
         Ok(permitted) => Ok(Box::new(permitted)),
@@ -147,16 +148,16 @@ pub async fn permitted(
     }
 }
 
-/// A call that may be decided about.
+/// A call that the hooks have seen, ready for the decision.
 struct Ready {
     tool: Arc<dyn Tool>,
     call: ToolCall,
-    /// The input as hooks were told of it.
+    /// The input as the hooks saw it.
     told: DescribedInput,
     before: hooks::tools::PreToolUseOutcome,
 }
 
-/// The hooks that come first; how the call ended, if it got no further.
+/// Runs the PreToolUse hooks; the error is the end of a call that got no further.
 async fn told_to_hooks(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,
@@ -165,6 +166,7 @@ async fn told_to_hooks(
 ) -> Result<Ready, CallEnd> {
     let ended = |answered: ToolCallResult| Err(CallEnd::Answered(Box::new(answered)));
     let PreparedCall { call, tool } = prepared;
+    // An interrupt may have come while the call waited for others.
     if cancel.is_cancelled() {
         return ended(interrupted(call, None));
     }
@@ -178,17 +180,18 @@ async fn told_to_hooks(
         match SiblingCalls::known(siblings, cancel).await {
             SiblingCalls::None => return Err(CallEnd::Deferred(Box::new(call))),
             SiblingCalls::Some => siblings::ignore_deferral(agent, &call, &mut before).await,
+            // The response was interrupted or cut off. `permit` refuses a call whose verdict is still `defer`.
             SiblingCalls::Unknown => {}
         }
     }
     if cancel.is_cancelled() {
-        // Hooks that were broken off have said nothing: the call must not run as if they had agreed.
+        // Cancelled hooks have decided nothing: the call must not run as if they had agreed.
         return ended(interrupted(call, None));
     }
     Ok(Ready { tool, call, told, before })
 }
 
-/// The input of the model with what the tool and the session put in, or take out, before anybody sees it.
+/// The model's input with what the tool and the session add or remove before the hooks see it.
 fn completed(agent: &AgentHandle, tool: &dyn Tool, call: &ToolCall) -> DescribedInput {
     let value = tool.complete_input(call.input.clone(), &agent.workspace);
     let description =
@@ -202,11 +205,11 @@ pub struct PermittedCall {
     pub call: ToolCall,
     context: ToolContext,
     meta: ToolResultMeta,
-    /// What hooks said before it.
+    /// What the hooks said before the call.
     said: hooks::tools::HookNotes,
 }
 
-/// Asks whether the call may run; its answer, if it may not.
+/// Asks whether the call may run; the error is the result of a call that may not.
 async fn decided(
     agent: &Arc<AgentHandle>,
     ready: Ready,
@@ -214,6 +217,7 @@ async fn decided(
 ) -> Result<PermittedCall, Box<ToolCallResult>> {
     let Ready { tool, call, told, before } = ready;
     let said = before.said.clone();
+    // A refusal quotes hooks and the host, so its text is bounded like a result.
     let bounds = ResultBounds::of_refusal(&agent.workspace, &call.id, cancel);
     let (input, place, basis, meta) = match permit(agent, tool.as_ref(), &call, told, before, cancel).await {
         PermitOutcome::Yes { input, place, basis, meta } => (input, place, basis, meta),
@@ -243,6 +247,7 @@ async fn decided(
             AllowBasis::OnlyItsText => CommandEnvironment::OnlyPlain,
         },
     };
+    // The checkpoint must hold the file as it was before the call.
     let changed = call.description.subject().changed_file();
     if let Some(path) = changed.and_then(|path| context.real_path(path).ok()) {
         agent.session.checkpoint_file(&path, &call.assistant_uuid, cancel).await;
@@ -250,7 +255,7 @@ async fn decided(
     Ok(PermittedCall { tool, call, context, meta, said })
 }
 
-/// The call itself, and the hooks behind it.
+/// Runs the call itself and the hooks that follow it.
 pub async fn execute(
     agent: &Arc<AgentHandle>,
     permitted: PermittedCall,
@@ -258,6 +263,7 @@ pub async fn execute(
 ) -> ToolCallResult {
     let PermittedCall { tool, call, context, meta, said } = permitted;
     let began = Instant::now();
+    // Taken before the call: a command may change the folder, but its paths are relative to the old one.
     let cwd = agent.workspace.cwd();
     let outcome = tool.call(&call.input, &context).await;
     let duration_ms = began.elapsed().as_millis() as u64;
@@ -276,14 +282,14 @@ pub async fn execute(
     said.added_to(hooks::tools::after(agent, answered, &bounds, duration_ms, cancel).await)
 }
 
-/// A command that did nothing but show a file has read it for the model.
+/// Counts a file as read if a command did nothing but show it.
 fn note_shown_file(agent: &AgentHandle, call: &DescribedCall, cwd: &Path, output: &ToolOutput) {
     let Some(file) = call.shown_file(cwd) else { return };
     let all_of_it = file.whole && output.effects.shown == Shown::Whole;
     agent.workspace.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
 }
 
-/// The answer to a call whose input nobody can use.
+/// The result of a call whose input cannot be used.
 async fn refuse_input(
     agent: &AgentHandle,
     call: ToolCall,
@@ -325,7 +331,7 @@ fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) ->
     }
 }
 
-/// The answer to a call that is not run, for a reason that has nothing to do with the call.
+/// The result of a call that is not run, for a reason that has nothing to do with the call.
 pub fn left_out(call: ToolCall, why: &str) -> ToolCallResult {
     error(call, why.to_owned(), json!(format!("Error: {why}")), None)
 }
@@ -336,7 +342,7 @@ fn stopped(call: ToolCall, meta: ToolResultMeta) -> ToolCallResult {
     ToolCallResult { denial: Some(denial), ..interrupted(call, Some(meta)) }
 }
 
-/// What the result lists about a call that was not permitted.
+/// The entry about a call that was not permitted in the result of the turn.
 fn denial(call: &ToolCall) -> PermissionDenial {
     PermissionDenial {
         tool_name: call.name.clone(),
@@ -352,13 +358,13 @@ fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> ToolCallResult {
     ToolCallResult { denial: Some(denial), ..answered }
 }
 
-/// The answer to a call that was running when it was interrupted.
+/// The result of a call that was running when it was interrupted.
 fn broken_off(call: ToolCall) -> ToolCallResult {
     let meta = CallDecision::Interrupted.meta(&call);
     interrupted(call, Some(meta))
 }
 
-/// The answer to a call that an interrupt broke off, or that never started because of one.
+/// The result of a call that an interrupt cut off, or that never started because of one.
 pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> ToolCallResult {
     let text = "The user interrupted this tool call before it finished. Its effects may be partial; \
                 wait for the user to say how to go on.";

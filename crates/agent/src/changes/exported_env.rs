@@ -1,9 +1,9 @@
 //! Variables that hooks set for the commands of a session: a hook appends `export NAME=value` to the file that
 //! `CLAUDE_ENV_FILE` names, and every later Bash call sees it.
 //!
-//! The files are read once, by a shell, when the hooks of an event have ended; what they export is added to the
-//! environment of children. So a mistake in a file is reported once and never shifts the meaning of a command.
-//! The surprising thing: what CwdChanged hooks wrote for a folder is forgotten when the folder is left.
+//! The files are read once, by a shell, when the hooks of an event have ended, and the exports are added to the
+//! environment of children. So a mistake in a file is reported once and never changes the meaning of a command. The
+//! surprising thing: what CwdChanged hooks wrote for a folder is forgotten when the session leaves the folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,18 +14,20 @@ use lathe_exec::{RunLimits, Spec};
 
 use crate::state::agent::AgentHandle;
 
-/// How long the files may take to be read.
+/// How long the shell may take to read the files.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the files that are there and prints what is exported then.
+/// Sources the files that exist and prints the environment afterwards. Output of the files goes to stderr, so that it
+/// does not mix with the list.
 const READ_ALL: &str =
     r#"for lathe_file; do if [ -s "$lathe_file" ]; then . "$lathe_file" >&2; fi; done; env -0"#;
 
 impl AgentHandle {
-    /// Takes over what hooks have exported. A file that cannot be read leaves things as they were.
+    /// Takes over what hooks have exported. After an error the variables stay as they were.
     pub(crate) async fn take_env_files(self: &Arc<Self>) {
         let files = self.session.env_files.paths();
         let has_any = files.iter().any(|file| fs::metadata(file).is_ok_and(|meta| meta.len() > 0));
+        // Files that are empty now matter only if something was exported before, which then has to go.
         if !has_any && !self.workspace.env.has_exports() {
             return;
         }
@@ -39,13 +41,14 @@ impl AgentHandle {
     }
 
     async fn read_exports(&self, files: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
+        // Without the earlier exports, so that a variable that is not exported any more disappears.
         let before = self.workspace.env.without_exports();
         let mut spec = Spec::new("/bin/bash", self.workspace.cwd());
         spec.args = vec!["-c".into(), READ_ALL.into(), "bash".into()];
         spec.args.extend(files.iter().map(|file| file.clone().into_os_string()));
         spec.env.clone_from(&before);
         spec.label = "CLAUDE_ENV_FILE".to_owned();
-        // Reading what hooks left is part of the hooks, so it waits for no command either.
+        // Reading the files is part of the hooks, so it takes one of their places and does not wait for commands.
         let hooks = &self.session.process.limits.hooks;
         let place = hooks.place(TIMEOUT, &self.session.stop).await.map_err(|none| none.to_string())?;
         let limits = RunLimits { timeout: Some(TIMEOUT), place: Some(place), ..RunLimits::default() };
@@ -62,8 +65,9 @@ impl AgentHandle {
     }
 }
 
-/// What is other than before. Names that no shell would accept, such as exported functions, are left out: they
-/// would change what commands mean. So is what a shell sets by itself.
+/// Returns the variables that differ from before. Names that a shell would not accept, such as those of exported
+/// functions, are left out, because they would change what commands mean; so are the variables that a shell sets on its
+/// own.
 fn exports(printed: &str, before: &[(String, String)]) -> Vec<(String, String)> {
     let is_name = |name: &str| {
         !name.is_empty()

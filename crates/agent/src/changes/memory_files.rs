@@ -1,5 +1,5 @@
-//! The memory files of a session while it runs: hooks are told what was loaded, and what becomes due when a
-//! file further down is touched goes to the model behind the result of that call.
+//! The memory files of a session while it runs: hooks are told which files were loaded, and when a call touches a file,
+//! memory files that apply to it and are not known yet follow the result of that call as a note.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::state::agent::Agent;
 use crate::state::services::SessionServices;
 
 impl SessionServices {
-    /// Whether memory files may be read, by the rules as they are now.
+    /// Returns the check whether a memory file may be read, by the rules in force now.
     pub(crate) fn read_check(&self) -> ReadCheck {
         match self.permissions().read_filter() {
             Some(is_denied) => ReadCheck(Arc::new(move |path| !is_denied(path))),
@@ -24,15 +24,15 @@ impl SessionServices {
 }
 
 impl Agent {
-    /// The conversation that was told of them is gone: they are read again, and what lies further down is due
-    /// again.
+    /// Reads the memory files again for a new conversation. Those further down the tree become due again, because the
+    /// new conversation has not been told of them.
     pub(crate) fn begin_instructions_anew(&mut self) {
         let may_read = self.handle.session.read_check();
         let read = self.instructions.read_again(LoadReason::SessionStart, may_read);
         self.replace_instructions(read);
     }
 
-    /// The conversation has begun anew with these; none leaves things as they are.
+    /// Replaces the memory files of a conversation that has begun anew; none leaves them as they are.
     pub(crate) fn replace_instructions(&mut self, read: Option<Memory>) {
         if read.is_some() {
             self.instructions.memory = read;
@@ -45,7 +45,7 @@ impl Agent {
         self.handle.change(|view| view.memory_files = told);
     }
 
-    /// Tells hooks about the files the session begins with: what a file imports before the file itself.
+    /// Tells hooks about the files the session begins with, imported files before the files that import them.
     pub(crate) async fn announce_instructions(&self, cancel: &CancellationToken) {
         if !self.handle.session.listens(&HookEvent::InstructionsLoaded) {
             return;
@@ -62,7 +62,7 @@ impl Agent {
         }
     }
 
-    /// What becomes due because a call has touched a file, as a note for the model.
+    /// Returns what becomes due because a call has touched a file, as a note for the model.
     pub(crate) async fn instructions_due(
         &mut self,
         call: &ToolCall,
@@ -71,6 +71,7 @@ impl Agent {
         let path = self.handle.workspace.resolve(call.description.subject().touched_file()?);
         let may_read = self.handle.session.read_check();
         let memory = self.instructions.memory.as_mut()?;
+        // The list of problems only grows; those from before have been reported.
         let known = memory.problems().len();
         let files = memory.nested_for(&path, may_read);
         let troubles: Vec<String> = memory.problems()[known..].iter().map(ToString::to_string).collect();
@@ -86,7 +87,7 @@ impl Agent {
     }
 }
 
-/// The files in the order in which hooks hear of them.
+/// Returns the files in the order in which hooks are told of them.
 fn imports_first(files: &[MemoryFile]) -> Vec<&MemoryFile> {
     let mut ordered = Vec::new();
     for file in files.iter().filter(|file| !has_parent_in(file, files)) {
@@ -99,7 +100,8 @@ fn has_parent_in(file: &MemoryFile, files: &[MemoryFile]) -> bool {
     file.parent.as_ref().is_some_and(|parent| files.iter().any(|other| other.path == *parent))
 }
 
-/// Each file has one parent, and none is told twice, so this ends.
+/// Adds what a file imports, then the file. Each file has one parent, and the walk begins at files without one, so this
+/// ends.
 fn add_with_imports<'a>(file: &'a MemoryFile, files: &'a [MemoryFile], ordered: &mut Vec<&'a MemoryFile>) {
     let is_import = |other: &&MemoryFile| parent(other) == Some(&file.path) && other.path != file.path;
     for import in files.iter().filter(is_import) {

@@ -1,5 +1,5 @@
-//! Settings files that change while a session runs. They are looked at between rounds, with one `stat` each;
-//! hooks hear of a change first and may refuse it; then rules, hooks and variables follow what was written.
+//! Settings files that change while a session runs. They are checked between rounds, with one `stat` each; hooks hear
+//! of a change first and may refuse it; then rules, hooks and variables follow what was written.
 //!
 //! A file that cannot be read leaves everything as it was, and is reported once: what was forbidden stays
 //! forbidden, and nothing is allowed that was not.
@@ -28,6 +28,7 @@ impl AgentHandle {
         for file in changed {
             if self.is_refused(&file, cancel).await { refused.push(file) } else { taken.push(file) }
         }
+        // Remembered as seen, or the hooks would be asked about the same change again before the next round.
         self.session.settings.leave(&refused);
         if !taken.is_empty() {
             let reloaded = self.session.settings.reload(&taken);
@@ -50,7 +51,7 @@ impl AgentHandle {
         true
     }
 
-    /// Puts what the files say now in the place of what they said.
+    /// Replaces what the files said with what they say now.
     pub(crate) async fn take_settings(self: &Arc<Self>, reloaded: ReloadedSettings) {
         let ReloadedSettings { problems, rules, directories, hooks, hook_options, env, bypass, compaction } =
             reloaded;
@@ -70,7 +71,7 @@ impl AgentHandle {
             Arc::make_mut(&mut view.place).change_directories(&directories.removed, &directories.added);
             (view.scope.mode() != before).then(|| view.scope.mode())
         };
-        // The files are the session's, whichever of its agents notices that they changed.
+        // The files belong to the session, whichever of its agents notices the change.
         let mode = self.session.main.change(follow);
         if self.identity != AgentIdentity::Main {
             self.change(follow);
@@ -83,7 +84,7 @@ impl AgentHandle {
         }
     }
 
-    /// The rules of the files, for all agents; what is wrong with them.
+    /// Replaces the rules of the files, for all agents; returns what is wrong with them.
     fn take_rules(&self, rules: Vec<SettingsRule>, bypass: BypassMode) -> Vec<String> {
         let mut engine = self.session.permissions();
         if bypass == BypassMode::Forbidden {
@@ -95,6 +96,7 @@ impl AgentHandle {
     fn take_hooks(&self, hooks: &[(HookSource, HooksSettings)]) -> Vec<String> {
         let none = HooksSettings::default();
         let mut warnings = Vec::new();
+        // Every source, also one that has no hooks now: what it registered before must go.
         for source in SettingsSource::ALL.map(HookSource::Settings) {
             let written = hooks.iter().find(|(owner, _)| *owner == source).map_or(&none, |(_, hooks)| hooks);
             warnings.extend(self.session.hooks.register(source, written).iter().map(ToString::to_string));

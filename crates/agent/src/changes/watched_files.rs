@@ -1,6 +1,6 @@
-//! Files that FileChanged hooks wait for: those they name, in the folder the session stands in, and those that
-//! other hooks asked to be watched. Looked at between rounds, with one `stat` each; nothing watches in between.
-//! Which files these are, and what they were, is `state/file_watch.rs`.
+//! Files that FileChanged hooks wait for: those they name, in the folder of the session, and those that other hooks
+//! asked to be watched. They are checked between rounds, with one `stat` each; nothing watches in between. The list of
+//! files and their last known state are in `state/file_watch.rs`.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::state::agent::AgentHandle;
 
 impl AgentHandle {
-    /// Tells the hooks about files that have changed since the last look.
+    /// Tells the hooks about files that have changed since the last check.
     pub(crate) async fn look_at_files(self: &Arc<Self>, cancel: &CancellationToken) {
         if !self.session.listens(&HookEvent::FileChanged) {
             return;

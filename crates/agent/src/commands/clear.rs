@@ -1,6 +1,6 @@
-//! `/clear`: the session ends as far as its conversation goes, and another begins in the same process, with
-//! an id and a file of its own. What the host has chosen stays: model, permissions, hooks, and the prompts
-//! that wait. The spending limit is the run's, so what was spent still counts for it.
+//! `/clear`: ends the conversation and begins another in the same process, with an id and a file of its own. What the
+//! host has chosen stays: model, permissions, hooks, and the prompts in the queue. The spending limit is that of the
+//! run, so what was spent before still counts.
 
 use lathe_protocol::event::ConversationReset;
 use lathe_protocol::system::BackgroundTasksChanged;
@@ -14,6 +14,7 @@ use crate::turn::outcome::TurnOutcome;
 /// Clears the conversation. An argument names the session that is left behind.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let agent = turn.agent.handle.clone();
+    // SessionEnd hooks and the title are about the old session, so they come before the id changes.
     agent.end_conversation("clear").await;
     if !call.args.is_empty() {
         agent.session.files.title(&agent.frames.session_id(), &call.args);

@@ -8,7 +8,7 @@ use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
-/// Compacts, and tells how that went.
+/// Compacts the conversation, and tells the host how that went.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let instructions = (!call.args.is_empty()).then_some(call.args.as_str());
     let compacted = turn.compact(CompactCause::Asked, instructions).await;
@@ -28,7 +28,7 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOu
     let uuid = call.uuid(turn.agent);
     turn.record_command(call, "compact", &uuid, (&frame.uuid, &note));
     agent.session.emit(frame).await;
-    // A compaction that worked says so by its frames; the result of one that did not is the reason.
+    // A compaction that worked shows in its frames; the result of a failed one is the reason.
     let text = if is_error { note } else { String::new() };
     TurnOutcome::Command(CommandEnd { name: Some("compact".to_owned()), text, is_error, cleared: false })
 }

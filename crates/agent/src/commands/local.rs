@@ -1,5 +1,4 @@
-//! Commands whose whole effect is a text, or a setting and a text about it: `/context`, `/usage`, `/model`
-//! and the like.
+//! Commands whose whole effect is a text, or a setting and a text about it: `/context`, `/usage`, `/model` and others.
 
 use std::sync::Arc;
 
@@ -14,7 +13,7 @@ use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::TurnOutcome;
 
-/// Answers a command that needs a terminal.
+/// Tells the host that a command needs a terminal.
 pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let text = format!("/{} isn't available in this environment.", call.name);
     turn.show_init(&call.prompt).await;
@@ -24,7 +23,7 @@ pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &CommandInvocation) -
     TurnOutcome::Command(CommandEnd { text, ..CommandEnd::default() })
 }
 
-/// Answers `/context`. Its frame also carries the figures, for hosts that draw them.
+/// Runs `/context`. Its frame also carries the figures, for hosts that draw them.
 pub(super) async fn context(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str) -> TurnOutcome {
     let agent = turn.agent.handle.clone();
     agent.publish_size(turn.agent.history.size());
@@ -34,7 +33,7 @@ pub(super) async fn context(turn: &mut Turn<'_>, call: &CommandInvocation, name:
     TurnOutcome::Command(CommandEnd { name: Some(name.to_owned()), text, ..CommandEnd::default() })
 }
 
-/// Shows what a command answered, a failure as such.
+/// Shows the text of a command, a failure as such.
 pub(super) async fn show_answer(
     turn: &mut Turn<'_>,
     call: &CommandInvocation,

@@ -1,6 +1,6 @@
-//! Gets a summary from the model: one request beside the conversation, with the same retries as any other.
-//! Nothing of it is shown while it streams, so a broken attempt can always be made again. What it used
-//! counts for the session's cost and budget, not for the turn's own usage.
+//! Gets a summary from the model: one request outside of the conversation, with the same retries as any other. Nothing
+//! of it is shown while it streams, so a failed attempt can always be repeated. Its usage counts for the session's cost
+//! and budget, not for the turn's own usage.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,15 +21,15 @@ use crate::record::response::ModelResponse;
 use crate::turn::Turn;
 use crate::turn::retry::{GaveUp, NextAttempt};
 
-/// How often a part is left out because even the request for a summary is too long. Enough for a conversation
-/// that has grown in a window twenty times as large.
+/// How often a part is left out because even the request for a summary is too long. A cut takes a third, so this is
+/// enough for a conversation that has grown in a window twenty times as large.
 const MAX_CUTS: u32 = 8;
 
-/// Characters of a text or result that are left where everything together is too long.
+/// Characters that are kept of a text or result when everything together is too long.
 const SHORTENED_CHARS: usize = 2_000;
 
 impl Turn<'_> {
-    /// The model's summary of `messages`, as it wrote it.
+    /// Returns the model's summary of `messages`, as it wrote it.
     pub(super) async fn ask_for_summary(
         &mut self,
         mut messages: Vec<WireMessage>,
@@ -79,8 +79,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The conversation, and behind it the instruction. Everything before the instruction is what the API
-    /// has cached, so the breakpoint stays there.
+    /// The conversation, and behind it the instruction. Everything before the instruction is what the API has cached,
+    /// so the cache breakpoint stays there.
     fn summary_request(&mut self, messages: &[WireMessage], instruction: &str) -> ModelRequest {
         let block = ContentBlock::text(instruction);
         let instruction = WireMessage::new(Role::User, &[block]).expect("a text block is an object");
@@ -89,7 +89,7 @@ impl Turn<'_> {
         ModelRequest { messages: all, agent: "compact".into(), ..request::build(self.agent, &self.model_id) }
     }
 
-    /// Folds an answer that nobody sees.
+    /// Reads a streamed response that is not shown.
     async fn listen(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -115,7 +115,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The last resort when streams keep breaking.
+    /// The last resort when streams keep breaking: the response in one piece.
     async fn whole_summary(&mut self, request: &Arc<ModelRequest>) -> Result<ModelResponse, GaveUp> {
         let began = Instant::now();
         let model = self.session.model.clone();
@@ -129,10 +129,11 @@ impl Turn<'_> {
         Ok(answer)
     }
 
-    /// Counts what is no part of the turn's own conversation.
+    /// Counts a request that is not part of the turn's own conversation.
     fn count_side_request(&mut self, answer: &ModelResponse, began: Instant) {
         let ms = began.elapsed().as_millis() as u64;
         self.stats.api_ms += ms;
+        // A response that failed before its first event names no model.
         let model = if answer.model.is_empty() { &self.model_id } else { &answer.model };
         let mut totals = self.session.totals();
         totals.add_api_ms(ms);
@@ -140,7 +141,7 @@ impl Turn<'_> {
     }
 }
 
-/// The text of a summary, if it is a whole one.
+/// Returns the text of a summary, if it is complete.
 fn read(answer: &ModelResponse) -> Result<String, Trouble> {
     let failed = |text: &str| Err(Trouble::Failed(text.to_owned()));
     match answer.stop_reason.as_deref() {
@@ -152,18 +153,20 @@ fn read(answer: &ModelResponse) -> Result<String, Trouble> {
     }
     let text: String = answer.blocks.iter().filter_map(ContentBlock::as_text).collect();
     let calls_tools = answer.blocks.iter().any(|block| block.as_tool_use().is_some());
+    // Text beside a tool call is as a rule an announcement of the call, not the summary.
     if text.trim().is_empty() || (calls_tools && !text.contains("<summary>")) {
         return failed("summarization produced empty response");
     }
     Ok(text)
 }
 
-/// Leaves out the oldest third, up to an answer, so that no call loses its result. False if there is
-/// nothing left to leave out.
+/// Leaves out the oldest third, up to a message of the model, so that no call is separated from its result. Returns
+/// false if there is nothing left to leave out.
 fn leave_out_oldest(messages: &mut Vec<WireMessage>) -> bool {
     let total: usize = messages.iter().map(|message| message.bytes().len()).sum();
     let mut before = 0;
     let cut = messages.iter().enumerate().position(|(at, message)| {
+        // Never at 1: the first message may be the note of an earlier cut, and replacing that gains nothing.
         let fits = before * 3 >= total && at > 1 && message.role() == Role::Assistant;
         before += message.bytes().len();
         fits
@@ -175,13 +178,13 @@ fn leave_out_oldest(messages: &mut Vec<WireMessage>) -> bool {
     true
 }
 
-/// Shortens what the user's side said, results of tools above all: the newest part alone may be more than a
-/// window holds. False if there is nothing to shorten.
+/// Shortens what the user's side said, results of tools above all: the newest part alone may be more than a window
+/// holds. Returns false if there is nothing to shorten.
 fn shorten_longest(messages: &mut [WireMessage]) -> bool {
     let mut shortened = false;
     for message in messages.iter_mut().filter(|message| message.role() == Role::User) {
         let mut blocks = blocks_of(message);
-        // Counted, because none may be passed over when one was found.
+        // `count` and not `any`, which would stop at the first block that was shortened.
         if blocks.iter_mut().map(shorten_block).filter(|shortened| *shortened).count() == 0 {
             continue;
         }
@@ -192,7 +195,7 @@ fn shorten_longest(messages: &mut [WireMessage]) -> bool {
     shortened
 }
 
-/// Shortens a block. Says whether there was anything to shorten.
+/// Shortens a block. Returns whether there was anything to shorten.
 fn shorten_block(block: &mut ContentBlock) -> bool {
     match block.view() {
         BlockView::Text(text) => match shorter(text) {
@@ -239,7 +242,7 @@ fn shorten_content(content: &mut Value) -> bool {
     }
 }
 
-/// The beginning of a text that is too long, and was not cut before.
+/// Returns the beginning of a text that is too long and has not been cut before.
 fn shorter(text: &str) -> Option<String> {
     let kept = first_chars(text, SHORTENED_CHARS);
     let is_long = kept.len() < text.len() && !text.ends_with(summary::REST_LEFT_OUT);

@@ -1,5 +1,5 @@
-//! Puts a summary in the place of what it stands for: how the conversation begins from now on, whether that is
-//! smaller, and what is written down and told about it. Nothing here asks anybody.
+//! Puts a summary in the place of what it stands for: how the conversation begins from now on, whether that is smaller,
+//! and what is recorded and reported about it. Nothing here waits for the model, hooks or the host.
 
 use std::time::Instant;
 
@@ -19,14 +19,14 @@ use crate::state::agent::Agent;
 use crate::state::instructions::preamble_of;
 use crate::turn::Turn;
 
-/// A summary that the user asked for may be so long, however short the conversation is.
+/// The size up to which a summary that the user asked for is accepted, however short the conversation is.
 const SHORT_SUMMARY_TOKENS: u64 = 250;
 
-/// What files may take that are given back.
+/// Tokens that restored files may take together.
 const RESTORED_TOKENS: u64 = 20_000;
 
 impl Turn<'_> {
-    /// The text that stands for what was said, with the request under way word for word.
+    /// The text that stands for what was said, with the prompts of the current turn word for word.
     fn replacement(
         &self,
         summary: &str,
@@ -36,6 +36,7 @@ impl Turn<'_> {
     ) -> String {
         let path = self.session.files.path().map(|path| path.display().to_string());
         let mut text = summary::replacement(summary, wording, path.as_deref());
+        // The model goes on working on these prompts, and the tail does not hold them.
         if trigger == CompactTrigger::Auto && !tail.ends_with_prompt {
             let most = (self.limits().threshold / 10 * BYTES_PER_TOKEN) as usize;
             for asked in &self.stats.asked {
@@ -50,9 +51,9 @@ impl Turn<'_> {
         text
     }
 
-    /// What the conversation begins with from now on, provided that it becomes smaller. What is given back,
-    /// and in the end the words around the summary, are left out if they would spoil that. The exception: a few
-    /// words that the user asked for are taken, although a conversation may be shorter still.
+    /// Returns what the conversation begins with from now on, provided that it becomes smaller. If it does not, first
+    /// the restored files are left out, then the words around the summary. The exception: a short summary that the user
+    /// asked for is accepted, although the conversation may be shorter still.
     pub(super) fn head(
         &self,
         summary: &str,
@@ -85,7 +86,7 @@ impl Turn<'_> {
             let blocks: Vec<ContentBlock> = texts.into_iter().flatten().map(ContentBlock::text).collect();
             let new = blocks.iter().map(block_tokens).sum::<u64>() + self.agent.history.tokens_from(tail);
             let shrinks = match cause {
-                // Nothing was full: like is compared with like.
+                // The window was not full, so the estimates of the messages alone are compared.
                 CompactCause::Asked => {
                     new < old
                         || wording == SummaryWording::Bare
@@ -104,7 +105,7 @@ impl Turn<'_> {
         )))
     }
 
-    /// Puts it all in place: the conversation, the file, what is known of files.
+    /// Puts everything in place: the conversation, the session's file, the files that the model knows.
     pub(super) fn commit(&mut self, new: ConversationReplacement) -> CompactionFrames {
         let agent = self.agent.handle.clone();
         let size = self.agent.history.size();
@@ -137,6 +138,7 @@ impl Turn<'_> {
         let told = write_down(self.agent, told, &new.tail, &notes);
         self.agent.history.compact(blocks, &new.tail);
         new.head.restored.note_seen(&agent);
+        // The usage of the last response is that of the conversation that was just replaced.
         agent.session.totals().forget_last();
         self.agent.replace_instructions(new.head.memory);
         agent.publish_size(self.agent.history.size());
@@ -144,8 +146,8 @@ impl Turn<'_> {
     }
 }
 
-/// Writes boundary, summary and notes into the session's file, and completes the frame with what only the
-/// file knows.
+/// Writes boundary, summary and notes into the session's file, and completes the frame with the ids of the records that
+/// are kept.
 fn write_down(
     agent: &mut Agent,
     mut told: CompactionFrames,
@@ -163,7 +165,7 @@ fn write_down(
             tail_uuid: last.clone(),
             ..PreservedSegment::default()
         });
-        // A stretch ends at a boundary; the list also reaches what an earlier compaction kept.
+        // A segment ends at a boundary; the list also names what an earlier compaction kept.
         told.boundary.compact_metadata.preserved_messages =
             Some(PreservedMessages { anchor_uuid, uuids: kept.clone(), ..PreservedMessages::default() });
     }
@@ -193,7 +195,7 @@ pub(super) struct CompactedHead {
     after: u64,
 }
 
-/// A summary that was accepted, and all that goes with it.
+/// A summary that was accepted, and everything that goes with it.
 pub(super) struct ConversationReplacement {
     pub cause: CompactCause,
     pub head: CompactedHead,

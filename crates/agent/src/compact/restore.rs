@@ -1,5 +1,5 @@
-//! What is given back behind a summary, within bounds: the files that were read or changed last, as they are
-//! now, and the list of things to do. A file that may not be read (any more) stays out.
+//! What is restored behind a summary, within bounds: the files that were read or changed last, as they are now, and the
+//! to-do list. A file that may no longer be read is left out.
 
 use lathe_models::WireMessage;
 use lathe_protocol::ContentBlock;
@@ -11,13 +11,13 @@ use crate::record::estimate::{BYTES_PER_TOKEN, text_tokens};
 use crate::record::history::blocks_of;
 use crate::state::agent::AgentHandle;
 
-/// Files that come back.
+/// The largest number of restored files.
 const MAX_FILES: usize = 5;
 
-/// Tokens of one file.
+/// The largest number of tokens of one file.
 const FILE_TOKENS: u64 = 5_000;
 
-/// What comes back: a text for the model, and the files whose content it holds.
+/// The restored context: a text for the model, and the files whose content it holds.
 #[derive(Default)]
 pub(super) struct RestoredContext {
     pub text: Option<String>,
@@ -25,13 +25,14 @@ pub(super) struct RestoredContext {
 }
 
 impl RestoredContext {
-    /// Reads the files that were at hand last. All together they take `max_tokens` at most.
+    /// Reads the files that were used last. Together they take `max_tokens` at most.
     pub fn collect(agent: &AgentHandle, todos: Option<String>, max_tokens: u64) -> Self {
         let mut restored = Self::default();
         let mut parts: Vec<String> = todos.into_iter().collect();
         let mut left = max_tokens;
         for path in agent.workspace.place().files_read.recent(MAX_FILES) {
             let bytes = left.min(FILE_TOKENS) * BYTES_PER_TOKEN;
+            // The rules may have changed since the file was read.
             if bytes == 0 || agent.session.permissions().read_denied(&path) {
                 continue;
             }
@@ -50,18 +51,19 @@ impl RestoredContext {
         restored
     }
 
-    /// The model has forgotten every file but these.
+    /// Makes these the only files that count as known to the model.
     pub fn note_seen(&self, agent: &AgentHandle) {
         agent.workspace.forget_files();
-        // The newest last, so that it stays the newest.
+        // The newest file last, so that it stays the newest.
         for (path, shown) in self.files.iter().rev() {
             agent.workspace.note_read(path, *shown);
         }
     }
 }
 
-/// The list of things to do that was written last, if one was.
+/// Returns the to-do list that was written last, if there is one.
 pub(super) fn last_todos(messages: &[WireMessage]) -> Option<TodoList> {
+    // Found by its bytes first, because parsing every message of a long conversation would be slow.
     let mark = format!("\"{TODO_LIST_TOOL}\"").into_bytes();
     let holds = |message: &&WireMessage| message.bytes().windows(mark.len()).any(|window| window == mark);
     let message = messages.iter().rev().find(holds)?;

@@ -1,4 +1,4 @@
-//! Requests that alter the session: break off, mode, thinking, settings, name, what counts as read.
+//! Requests that alter the session: interrupt, mode, thinking, settings, title, files that count as read.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::state::agent::AgentHandle;
 use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
-/// Breaks off the turn under way. Prompts that wait still run, unless they are to be taken back too.
+/// Interrupts the current turn. Queued prompts still run, unless the request cancels them too.
 pub(super) async fn interrupt(
     agent: &Arc<AgentHandle>,
     body: &InterruptRequest,
@@ -39,7 +39,7 @@ pub(super) async fn interrupt(
     Reply::Success(json!(reply))
 }
 
-/// Changes the permission mode; the frame about it follows the answer.
+/// Changes the permission mode; the frame about it follows the reply.
 pub(super) async fn permission_mode(
     agent: &Arc<AgentHandle>,
     id: &str,
@@ -58,7 +58,7 @@ pub(super) async fn permission_mode(
     Reply::Sent
 }
 
-/// The complaint about a mode nobody knows.
+/// The error for an unknown mode.
 pub(super) fn bad_mode() -> Reply {
     let mut modes = PermissionMode::ALL.map(PermissionMode::as_str);
     modes.sort_unstable();
@@ -78,7 +78,7 @@ pub(super) fn thinking(agent: &Arc<AgentHandle>, body: &SetMaxThinkingTokensRequ
     Reply::Ack
 }
 
-/// Merges into the settings of the command line.
+/// Merges the request into the settings of the command line.
 pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSettingsRequest) -> Reply {
     match agent.session.settings.apply_flag(&body.settings) {
         Ok(effective) => {
@@ -86,6 +86,7 @@ pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSett
             if named.model {
                 model::follow_setting(agent, effective.model.as_deref()).await;
             }
+            // Without settings files to read again, only the rules are left to apply.
             match agent.session.settings.current() {
                 Some(now) => agent.take_settings(now).await,
                 None => apply_rules(agent, effective.permissions.unwrap_or_default()).await,
@@ -99,7 +100,7 @@ pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSett
     }
 }
 
-/// Rules among the settings count for the running session as well.
+/// Applies the rules among the settings to the running session.
 async fn apply_rules(agent: &Arc<AgentHandle>, permissions: PermissionSettings) {
     let PermissionSettings { allow, ask, deny, .. } = permissions;
     let rules = [
@@ -129,14 +130,14 @@ pub(super) async fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequ
     }
 }
 
-/// The host has seen the model read a file, in a part of the conversation that is gone now.
+/// Marks a file as read: the host saw the model read it, in a part of the conversation that is gone now.
 pub(super) fn read_state(agent: &Arc<AgentHandle>, body: &SeedReadStateRequest) -> Reply {
     let path = agent.workspace.resolve(&body.path);
     agent.workspace.note_read_at(&path, body.mtime);
     Reply::Ack
 }
 
-/// Names the session.
+/// Gives the session a title.
 pub(super) async fn rename(agent: &Arc<AgentHandle>, body: &RenameSessionRequest) -> Reply {
     let title = body.title.trim();
     if title.is_empty() {

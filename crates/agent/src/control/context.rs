@@ -1,4 +1,4 @@
-//! Answers `get_context_usage`.
+//! Replies to `get_context_usage`.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Reply;
 use crate::control::context_report::ContextReport;
 use crate::state::agent::AgentHandle;
 
-/// How full the window is.
+/// Returns how full the window is.
 pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!(ContextReport::of(agent).for_hosts()))
 }

@@ -11,23 +11,23 @@ use crate::record::estimate::text_tokens;
 use crate::state::agent::AgentHandle;
 use crate::state::compact_policy::WindowLimits;
 
-/// Rows of the picture.
+/// Rows of the grid.
 const GRID_ROWS: u64 = 10;
 
-/// From here on it is twice as wide.
+/// Size of the window from which the grid is twice as wide.
 const WIDE_WINDOW: u64 = 1_000_000;
 
 /// What fills the window.
 pub(crate) struct ContextReport {
     model: String,
     model_window: u64,
-    /// What counts: the model's, or a smaller one to compact for.
+    /// The window in force: the model's, or a smaller one that the conversation is compacted for.
     window: u64,
     limits: WindowLimits,
     automatic: bool,
     categories: Vec<Category>,
     memory_files: Vec<MemoryUse>,
-    /// What the last answer used, where there was one.
+    /// Usage of the last response, if there was one.
     last_usage: Option<Usage>,
 }
 
@@ -39,10 +39,10 @@ struct Category {
     tokens: u64,
 }
 
-/// A memory file that the model was told.
+/// A memory file that the model was given.
 struct MemoryUse {
     path: String,
-    /// Who wrote it.
+    /// The kind of the file, by its wire name.
     kind: &'static str,
     tokens: u64,
 }
@@ -79,7 +79,7 @@ impl Kind {
 }
 
 impl ContextReport {
-    /// As things stand now.
+    /// Reports the state of an agent as it is now.
     pub fn of(agent: &AgentHandle) -> Self {
         let (model, model_window) = {
             let choice = agent.choice();
@@ -89,6 +89,7 @@ impl ContextReport {
             let policy = agent.view().compact.policy;
             (policy.limits(model_window), policy.is_automatic())
         };
+        // A window to compact for means nothing if nothing is compacted.
         let window = if automatic { limits.window } else { model_window };
         let system: usize = agent.system_prompt().parts().iter().map(|part| part.text.len()).sum();
         let size = agent.view().progress.size;
@@ -99,7 +100,7 @@ impl ContextReport {
             used("system_prompt", "System prompt", "promptBorder", text_tokens(system)),
             used("system_tools", "System tools", "inactive", text_tokens(agent.tools().api_json().len())),
             used("memory_files", "Memory files", "claude", memory),
-            // They are part of the first message.
+            // Memory files are part of the first message and are counted above.
             used("messages", "Messages", "purple_FOR_SUBAGENTS_ONLY", size.messages.saturating_sub(memory)),
         ];
         categories.retain(|category| category.id != "memory_files" || category.tokens > 0);
@@ -125,7 +126,7 @@ impl ContextReport {
         (self.used() * 100).checked_div(self.window).unwrap_or(0)
     }
 
-    /// The answer to `get_context_usage`.
+    /// The reply to `get_context_usage`.
     pub fn for_hosts(&self) -> HostReport {
         let category = |category: &Category| {
             json!({
@@ -151,7 +152,7 @@ impl ContextReport {
         HostReport { always, auto_compact_threshold }
     }
 
-    /// The window as a picture of squares: what is used, then what is free, then what is kept free.
+    /// The window as a grid of squares: what is used, then what is free, then what is kept free.
     fn grid(&self) -> Vec<Vec<Value>> {
         let columns = if self.window >= WIDE_WINDOW { 20 } else { 10 };
         let unit = (self.window / (GRID_ROWS * columns)).max(1);
@@ -175,6 +176,7 @@ impl ContextReport {
                 })
             }));
         }
+        // Every category rounds up, so together they may need more squares than there are.
         cells.truncate((GRID_ROWS * columns) as usize);
         cells.chunks(columns as usize).map(<[Value]>::to_vec).collect()
     }
@@ -199,7 +201,7 @@ impl ContextReport {
         self.memory_files.iter().map(MemoryUse::listed).collect()
     }
 
-    /// The same for people, as Markdown.
+    /// The report for people, as Markdown.
     pub fn for_people(&self) -> String {
         let mut text = format!(
             "## Context Usage\n\n**Model:** {}  \n**Tokens:** {} / {} ({}%)\n\n\
@@ -239,12 +241,12 @@ impl ContextReport {
 pub(crate) struct HostReport {
     #[serde(flatten)]
     always: Value,
-    /// Where the conversation is compacted, if it is without being asked to.
+    /// Where the conversation is compacted automatically, if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     auto_compact_threshold: Option<u64>,
 }
 
-/// The same beside the text that people read.
+/// The figures beside the text that people read.
 #[derive(Serialize)]
 pub(crate) struct FrameReport {
     #[serde(flatten)]
@@ -259,7 +261,7 @@ struct OverLimit {
     kind: &'static str,
 }
 
-/// What the API counts of a request, by its names.
+/// What the API counts of a request, by its wire names.
 fn counted(usage: &Usage) -> [(&'static str, u64); 4] {
     [
         ("input_tokens", usage.input_tokens),

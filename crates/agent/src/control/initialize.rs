@@ -1,4 +1,4 @@
-//! The handshake: the host says what it brings, the session what it has.
+//! The handshake: the host says what it brings, the session says what it has.
 
 use std::sync::Arc;
 
@@ -17,13 +17,14 @@ use crate::state::prompt::SystemPrompt;
 use crate::state::wire_names::SessionState;
 use crate::turn::outcome::TurnHandle;
 
-/// Takes in what the host brings and answers with what there is. May be repeated: the last one counts.
+/// Takes in what the host brings and replies with what the session has. May be repeated: the last request counts.
 pub(super) async fn answer(
     agent: &Arc<AgentHandle>,
     id: &str,
     body: &InitializeRequest,
     turn: Option<&TurnHandle>,
 ) -> Reply {
+    // First, so that a handshake that is refused changes nothing.
     if let Some(schema) = &body.json_schema
         && let Err(error) = take_schema(agent, schema)
     {
@@ -57,6 +58,7 @@ pub(super) async fn answer(
     if let Some(title) = &body.title {
         agent.session.set_title(title).await;
     }
+    // A handshake is repeated by a host that has reconnected, and such a host knows of no tasks.
     if before.is_done {
         let tasks = BackgroundTasksChanged {
             session_id: agent.frames.session_id(),
@@ -68,7 +70,7 @@ pub(super) async fn answer(
     Reply::Sent
 }
 
-/// The shape of answers that the host wants. Most hosts also give it on the command line, where it was read.
+/// Adds the output schema that the host wants. Most hosts also give it on the command line; then it is known already.
 fn take_schema(agent: &AgentHandle, schema: &Value) -> Result<(), BadSchema> {
     let known = agent.tool(STRUCTURED_OUTPUT);
     if schema.is_null() || known.is_some_and(|tool| tool.input_schema() == schema) {
@@ -78,7 +80,7 @@ fn take_schema(agent: &AgentHandle, schema: &Value) -> Result<(), BadSchema> {
     Ok(())
 }
 
-/// The system prompt as the host wants it: parts that take the place of ours, or text behind it.
+/// Changes the system prompt as the host wants it: a text that replaces ours, or one behind it.
 fn take_prompt(agent: &AgentHandle, body: &InitializeRequest) {
     agent.change(|view| change_prompt(Arc::make_mut(&mut view.system), body));
 }
@@ -100,12 +102,12 @@ fn change_prompt(prompt: &mut SystemPrompt, body: &InitializeRequest) {
     }
 }
 
-/// The answer to the handshake.
+/// The reply to the handshake.
 #[derive(Serialize)]
 struct Handshake {
     #[serde(flatten)]
     always: Value,
-    /// Only where the host has brought hooks.
+    /// Set only if the host has brought hooks.
     #[serde(skip_serializing_if = "Option::is_none")]
     hooks_applied: Option<bool>,
 }
@@ -135,7 +137,7 @@ fn response(agent: &AgentHandle, body: &InitializeRequest, state: SessionState) 
     Handshake { always, hooks_applied: matches!(body.hooks, Some(Some(_))).then_some(true) }
 }
 
-/// The agents the host defines, as far as they are known yet.
+/// The agents that the host defines.
 fn agents(body: &InitializeRequest) -> Vec<AgentInfo> {
     let agents = body.agents.iter().flatten();
     let info = |(name, agent): (&String, &AgentDefinition)| AgentInfo {

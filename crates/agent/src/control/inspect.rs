@@ -1,4 +1,4 @@
-//! Requests that only look: settings, cost, files.
+//! Requests that only read: settings, cost, files.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::Reply;
 use crate::state::agent::AgentHandle;
 use crate::state::introduction::NO_MCP;
 
-/// Bytes of a file that a host may read at once.
+/// The largest number of bytes that a host may read at once.
 const MAX_READ_BYTES: u64 = 16 * 1024 * 1024;
 
-/// Files offered for a piece of a name.
+/// The largest number of files that are suggested for a part of a name.
 const MAX_SUGGESTIONS: usize = 20;
 
-/// Folder entries looked at for them.
+/// Folder entries after which the search for them ends, because it runs on the event loop.
 const MAX_LOOKED_AT: usize = 5000;
 
-/// What is set, by whom, and what it comes to.
+/// Returns what is set, by which source, and the values in force.
 pub(super) fn settings(agent: &Arc<AgentHandle>) -> Reply {
     let choice = agent.choice();
     let applied = json!({"model": choice.id, "effort": choice.effort});
@@ -30,12 +30,12 @@ pub(super) fn settings(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!(listing))
 }
 
-/// What the session cost, for people.
+/// Returns what the session cost, for people.
 pub(super) fn cost(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({"text": cost_text(agent)}))
 }
 
-/// The same as text.
+/// The cost of the session as text.
 pub(crate) fn cost_text(agent: &Arc<AgentHandle>) -> String {
     let totals = agent.session.totals();
     let mut text = format!("Total cost: ${:.4}", totals.cost_usd());
@@ -52,7 +52,7 @@ pub(crate) fn cost_text(agent: &Arc<AgentHandle>) -> String {
     text
 }
 
-/// What the session cost, for programs.
+/// Returns what the session cost, for programs.
 pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
     let totals = agent.session.totals();
     Reply::Success(json!({
@@ -71,7 +71,7 @@ pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
     }))
 }
 
-/// Which program this is.
+/// Returns the versions of this program.
 pub(super) fn version(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({
         "version": agent.session.init.claude_code_version,
@@ -80,7 +80,7 @@ pub(super) fn version(agent: &Arc<AgentHandle>) -> Reply {
     }))
 }
 
-/// Files below the working folder whose path holds the query.
+/// Returns files below the working folder whose path contains the query.
 pub(super) fn file_suggestions(agent: &Arc<AgentHandle>, query: &str) -> Reply {
     let cwd = agent.workspace.cwd();
     let query = query.to_lowercase();
@@ -91,6 +91,7 @@ pub(super) fn file_suggestions(agent: &Arc<AgentHandle>, query: &str) -> Reply {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             looked_at += 1;
             let name = entry.file_name();
+            // Hidden folders are left out: `.git` alone could use up the limit.
             let hidden = name.to_string_lossy().starts_with('.');
             let path = entry.path();
             let Ok(relative) = path.strip_prefix(&cwd) else { continue };
@@ -102,17 +103,19 @@ pub(super) fn file_suggestions(agent: &Arc<AgentHandle>, query: &str) -> Reply {
                 folders.push(path);
             }
         }
+        // Checked between folders: one that was begun is read to its end.
         if looked_at > MAX_LOOKED_AT {
             break;
         }
     }
+    // A short path is more likely to be meant.
     found.sort_by_key(|path| (path.len(), path.clone()));
     found.truncate(MAX_SUGGESTIONS);
     let suggestions: Vec<Value> = found.into_iter().map(|path| json!({"path": path})).collect();
     Reply::Success(json!({"suggestions": suggestions, "cwd": cwd.display().to_string()}))
 }
 
-/// A file that the session itself could read without asking.
+/// Returns a file that the session itself could read without a question.
 pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Reply {
     let cwd = agent.workspace.cwd();
     let path = cwd.join(&body.path);
@@ -151,26 +154,27 @@ pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Rep
 fn read_bounded(path: &Path, limit: u64) -> std::io::Result<(String, bool)> {
     use std::io::Read;
     let mut bytes = Vec::new();
+    // One byte beyond the limit shows whether there is more.
     lathe_tools::open_file(path)?.take(limit + 1).read_to_end(&mut bytes)?;
     let truncated = bytes.len() as u64 > limit;
     bytes.truncate(limit as usize);
     Ok((String::from_utf8_lossy(&bytes).into_owned(), truncated))
 }
 
-/// There are no MCP servers yet: none can be added, and the answer says so for each.
+/// Refuses to add MCP servers, which do not exist yet; the reply says so for each.
 pub(super) fn mcp_set_servers(body: &McpSetServersRequest) -> Reply {
     let errors: serde_json::Map<String, Value> =
         body.servers.keys().map(|name| (name.clone(), json!(NO_MCP))).collect();
     Reply::Success(json!({"added": [], "removed": [], "errors": errors}))
 }
 
-/// The server of a tool that cannot be called.
+/// The error for a call of an MCP tool, which names its server.
 pub(super) fn mcp_call(tool: &str) -> Reply {
     let server = tool.strip_prefix("mcp__").and_then(|rest| rest.split("__").next()).unwrap_or(tool);
     Reply::Error(format!("MCP server not connected: {server}"))
 }
 
-/// Only folders of the session can be registered, and there is nothing to reload in them yet.
+/// Refuses every folder: only those of the session can be registered, and there is nothing to reload in them yet.
 pub(super) fn register_repo_root(directory: &str) -> Reply {
     Reply::Error(format!("{directory} is not below a folder of this session"))
 }

@@ -1,4 +1,4 @@
-//! What is in force, as lists: the permission rules of every source and the hooks.
+//! Lists of what is in force: the permission rules of every source, and the hooks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,7 +38,7 @@ const WITH_MATCHER: [HookEvent; 20] = [
     HookEvent::FileChanged,
 ];
 
-/// Answers `list_permission_rules`: the rules of files, of the command line and of the session itself.
+/// Replies to `list_permission_rules`: the rules of files, of the command line and of the session itself.
 pub(super) fn permission_rules(agent: &Arc<AgentHandle>) -> Reply {
     let of_files = agent.session.settings.permission_rules();
     let rules = agent
@@ -62,8 +62,9 @@ pub(super) fn permission_rules(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({"state": state}))
 }
 
-/// The folders beyond the working folder, and who added each.
+/// The folders beyond the working folder, with the source of each.
 fn directories(agent: &AgentHandle, listed: Vec<WorkspaceDirectory>) -> Vec<WorkspaceDirectory> {
+    // A settings file or a flag may name a folder through a link.
     let same = |a: &Path, b: &str| {
         let b = Path::new(b);
         a == b || b.canonicalize().is_ok_and(|b| a == b)
@@ -87,7 +88,7 @@ fn directories(agent: &AgentHandle, listed: Vec<WorkspaceDirectory>) -> Vec<Work
     listed.iter().cloned().chain(added).collect()
 }
 
-/// Answers `get_hooks_listing`.
+/// Replies to `get_hooks_listing`.
 pub(super) fn hooks(agent: &Arc<AgentHandle>) -> Reply {
     let hooks = agent.session.hooks.listing();
     let mut events: Vec<&str> = Vec::new();
@@ -115,7 +116,7 @@ pub(super) fn hooks(agent: &Arc<AgentHandle>) -> Reply {
     }))
 }
 
-/// A hook as hosts are told of it.
+/// A hook as hosts see it.
 #[derive(Serialize)]
 struct HookEntry<'a> {
     event: &'a str,
@@ -124,7 +125,7 @@ struct HookEntry<'a> {
     kind: &'static str,
     source: &'static str,
     enabled: bool,
-    /// One field: what is run, under the name of its kind.
+    /// One field, named after the kind of the hook: what is run.
     #[serde(flatten)]
     what: BTreeMap<&'static str, &'a str>,
     #[serde(rename = "if", skip_serializing_if = "Option::is_none")]

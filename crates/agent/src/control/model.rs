@@ -1,5 +1,5 @@
-//! Another model for the session, wherever the wish comes from. Hooks may refuse it before, and hear of it
-//! afterwards; it counts from the next request on, also within a turn.
+//! Changes the model of the session, for the host, a setting or a command. Hooks may refuse a change before it is made,
+//! and hear of it afterwards; it takes effect with the next request, also within a turn.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::Reply;
 use crate::control::pending_requests::PendingRequests;
 use crate::state::agent::AgentHandle;
 
-/// How long the API keeps a prefix, in milliseconds.
+/// How long the API keeps a cached prefix, in milliseconds.
 const FIVE_MINUTES_MS: u64 = 5 * 60 * 1000;
 const ONE_HOUR_MS: u64 = 60 * 60 * 1000;
 
-/// A change of the model that somebody wants.
+/// A requested change of the model.
 struct Switch {
     from: String,
     to: String,
@@ -28,7 +28,7 @@ struct Switch {
     requested: Value,
 }
 
-/// Answers `set_model`: at once where no hook has a say, otherwise beside the turn.
+/// Replies to `set_model`: at once if no hook has a say, otherwise in the background.
 pub(super) async fn set(
     agent: &Arc<AgentHandle>,
     beside: &mut PendingRequests,
@@ -36,13 +36,14 @@ pub(super) async fn set(
     body: SetModelRequest,
 ) -> Option<Reply> {
     let wanted = body.model.flatten().filter(|name| !name.is_empty());
+    // A change behind another one waits for it, whether hooks have a say or not.
     if !hooked(agent) && !beside.is_changing() {
         let resolved = apply(agent, &switch_to(agent, wanted.as_deref())).await;
         return Some(Reply::Success(json!({"model": resolved})));
     }
     let (agent, request) = (agent.clone(), id.clone());
     beside.change(id, |withdraw| async move {
-        // Only now: a change before this one has been made.
+        // Only now, because the change before this one has been made by now.
         let switch = switch_to(&agent, wanted.as_deref());
         if let Some(refused) = refusal(&agent, &request, &switch, &withdraw).await {
             return refused;
@@ -55,13 +56,13 @@ pub(super) async fn set(
     None
 }
 
-/// Changes the model because a setting did. Settings are not asked about, but hooks hear of it.
+/// Changes the model because a setting did. Hooks have no say in that.
 pub(super) async fn follow_setting(agent: &Arc<AgentHandle>, wanted: Option<&str>) {
     apply(agent, &switch_to(agent, wanted)).await;
 }
 
-/// Changes the model by a command, which tells of it itself: the id of the model that answers from now on, or
-/// what a hook has against it.
+/// Changes the model for a command, which shows the change itself. Returns the id of the new model, or the objection of
+/// a hook.
 pub(crate) async fn switch(
     agent: &Arc<AgentHandle>,
     name: &str,
@@ -92,7 +93,7 @@ fn switch_to(agent: &AgentHandle, wanted: Option<&str>) -> Switch {
     Switch { from: agent.choice().id.clone(), to, requested: json!(wanted) }
 }
 
-/// Makes the change and shows it, if it is one.
+/// Makes the change, and tells the host if the model is another one.
 async fn apply(agent: &Arc<AgentHandle>, switch: &Switch) -> String {
     agent.change_choice(|choice| choice.id.clone_from(&switch.to));
     if switch.from != switch.to {
@@ -102,7 +103,7 @@ async fn apply(agent: &Arc<AgentHandle>, switch: &Switch) -> String {
     switch.to.clone()
 }
 
-/// The answer when a hook is against it, or the host took its wish back.
+/// The reply if a hook objects, or if the host has withdrawn the request.
 async fn refusal(
     agent: &Arc<AgentHandle>,
     id: &str,
@@ -110,6 +111,7 @@ async fn refusal(
     withdraw: &CancellationToken,
 ) -> Option<Reply> {
     let reason = objection(agent, switch, withdraw).await;
+    // Checked first: a cancelled hook has no objection, but the host does not want the change any more.
     if withdraw.is_cancelled() {
         return Some(Reply::Error("set_model: it was taken back".to_owned()));
     }
@@ -124,7 +126,7 @@ async fn refusal(
     Some(Reply::Sent)
 }
 
-/// What a hook has against it.
+/// Returns the objection of a hook, if there is one.
 async fn objection(
     agent: &Arc<AgentHandle>,
     switch: &Switch,
@@ -153,7 +155,8 @@ async fn tell_hooks(agent: &Arc<AgentHandle>, switch: &Switch, withdraw: &Cancel
     }
 }
 
-/// What the change means: the new model has to read the whole conversation once.
+/// The facts about a change that hooks are told. Its cost is that the new model has to read the whole conversation
+/// once.
 fn facts(agent: &AgentHandle, switch: &Switch) -> ModelSwitchInput {
     let tokens = agent.session.totals().context_tokens();
     let ttl = agent.choice().cache;
@@ -163,12 +166,13 @@ fn facts(agent: &AgentHandle, switch: &Switch) -> ModelSwitchInput {
         CacheTtl::OneHour => (Some("1h"), ONE_HOUR_MS),
     };
     let age = agent.last_request_ms().map(|at| agent.session.process.host.now_ms().saturating_sub(at));
+    // The cache belongs to a model, so the new one writes all of it anew.
     let mut usage = Usage { cache_creation_input_tokens: tokens, ..Usage::default() };
     if ttl == CacheTtl::OneHour {
         usage.extra.insert("cache_creation".to_owned(), json!({"ephemeral_1h_input_tokens": tokens}));
     }
     let priced = prices::price(&usage, &switch.to);
-    // To a hundredth of a cent: it is an estimate.
+    // To a hundredth of a cent, because it is an estimate.
     let usd = (priced.cost.usd() * 10_000.0).round() / 10_000.0;
     ModelSwitchInput {
         from_model: switch.from.clone(),

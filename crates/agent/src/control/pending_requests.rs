@@ -1,8 +1,8 @@
-//! Requests of the host that take their time, because they ask the model or the host's own hooks. They go
-//! on beside the turn, the host may take each of them back, and all are answered before the session ends.
+//! Requests of the host that take their time, because they ask the model or the host's own hooks. They run in the
+//! background, the host may withdraw each of them, and all get a reply before the session ends.
 //!
-//! Requests that change the session run one after the other in the order they came, and the next prompt
-//! waits for them: whoever sets a model and then asks something is answered by that model.
+//! Requests that change the session run one after the other in order of arrival, and the next prompt waits for them: a
+//! prompt that follows `set_model` goes to that model.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use crate::control::{Reply, reply};
 use crate::state::agent::AgentHandle;
 
-/// The slow requests of a session. Dropping it breaks them off.
+/// The slow requests of a session. Dropping it cancels them.
 pub(crate) struct PendingRequests {
     agent: Arc<AgentHandle>,
-    /// Each task gives back the id of its request.
+    /// Each task returns the id of its request.
     tasks: JoinSet<String>,
     changes: JoinSet<String>,
-    /// How a request is taken back.
+    /// The token that withdraws each request.
     open: HashMap<String, CancellationToken>,
     /// Resolves when the last change is done.
     last_change: Option<oneshot::Receiver<()>>,
@@ -37,7 +37,8 @@ impl PendingRequests {
         }
     }
 
-    /// Answers a request that only looks, whenever it is ready. `work` gets the token that takes it back.
+    /// Starts a request that changes nothing; its reply is sent when it is ready. `work` gets the token that withdraws
+    /// it.
     pub fn start<W>(&mut self, id: String, work: impl FnOnce(CancellationToken) -> W)
     where
         W: Future<Output = Reply> + Send + 'static,
@@ -52,7 +53,7 @@ impl PendingRequests {
         });
     }
 
-    /// Answers a request that changes the session, after those before it.
+    /// Starts a request that changes the session, after those before it.
     pub fn change<W>(&mut self, id: String, work: impl FnOnce(CancellationToken) -> W)
     where
         W: Future<Output = Reply> + Send + 'static,
@@ -64,17 +65,18 @@ impl PendingRequests {
         let before = self.last_change.replace(is_done);
         self.changes.spawn(async move {
             if let Some(before) = before {
-                // Ends with the sender, however that change ended.
+                // Ends when the sender is dropped, however that change ended.
                 let _ = before.await;
             }
             let answer = work.await;
             reply(&agent, id.clone(), answer).await;
+            // After the reply, so that replies come in the order of the requests.
             drop(done);
             id
         });
     }
 
-    /// Whether a change is under way.
+    /// Whether a change is in progress.
     pub fn is_changing(&mut self) -> bool {
         self.tidy();
         !self.changes.is_empty()
@@ -87,14 +89,14 @@ impl PendingRequests {
         }
     }
 
-    /// The host no longer wants to know. A request that was answered meanwhile needs nothing.
+    /// Withdraws a request. One that has its reply already needs nothing.
     pub fn withdraw(&mut self, id: &str) {
         if let Some(token) = self.open.remove(id) {
             token.cancel();
         }
     }
 
-    /// Waits for the answers that are still owed.
+    /// Waits for the replies that are still owed.
     pub(crate) async fn answer_all(&mut self) {
         while self.changes.join_next().await.is_some() {}
         while self.tasks.join_next().await.is_some() {}

@@ -1,4 +1,4 @@
-//! `rewind_files`: the files of the session as they were before a prompt.
+//! `rewind_files`: restores the files of the session to what they were before a prompt.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use super::Reply;
 use crate::record::checkpoints::{CheckpointMoment, DryRun, NoRewind};
 use crate::state::agent::AgentHandle;
 
-/// Goes back, or says what that would change. A dry run never fails: it says that it cannot be done.
+/// Rewinds, or reports what that would change. A dry run never fails: it reports that a rewind is not possible.
 pub(super) async fn files(agent: &Arc<AgentHandle>, body: &RewindFilesRequest) -> Reply {
     let dry = if body.dry_run == Some(true) { DryRun::Yes } else { DryRun::No };
     let (session, now) = (agent.frames.session_id(), agent.frames.now());
     let outcome = match agent.session.checkpoints.clone() {
         Some(checkpoints) => {
             let prompt = body.user_message_id.clone();
-            // Files of up to 32 MB are read and written.
+            // On the blocking pool, because files of up to 32 MB are read and written.
             let work =
                 move || checkpoints.rewind(&prompt, dry, CheckpointMoment { session: &session, now: &now });
             let broke_off = |error: tokio::task::JoinError| Err(NoRewind::AllFailed(error.to_string()));

@@ -1,6 +1,6 @@
-//! Questions to the model beside the conversation: a side question of the host, a title for the session.
-//! They see the conversation where that helps, call no tools, and leave nothing in the history; what they
-//! cost counts for the session.
+//! Questions to the model outside of the conversation: a side question of the host, a title for the session. They see
+//! the conversation where that helps, call no tools, and leave nothing in the history; their cost counts for the
+//! session.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::model::request;
 use crate::state::agent::AgentHandle;
 use crate::state::process::RetryWait;
 
-/// What stands in front of a side question.
+/// The note in front of a side question.
 const SIDE_NOTE: &str = "The user asks the following aside, while the work above goes on \
 elsewhere. Answer it briefly from what you know by now. Call no tools, and do not carry on with the task: \
 neither the question nor your answer becomes part of the conversation.";
 
-/// What a title is asked for with.
+/// The request for a title.
 const TITLE_NOTE: &str = "Write a title of three to six words for a working session that begins with the \
 following request. Answer with the title alone: one line, no quotes, no full stop.";
 
 /// Tokens that a title may take.
 const TITLE_TOKENS: u32 = 100;
 
-/// Characters of a title.
+/// The largest number of characters in a title.
 const MAX_TITLE_CHARS: usize = 80;
 
-/// A request that is being answered, for the frames about it.
+/// A request in progress, for the frames about it.
 struct Asking<'a> {
     agent: &'a AgentHandle,
     id: &'a str,
@@ -41,20 +41,20 @@ struct Asking<'a> {
     progress: Progress,
 }
 
-/// Whether the host hears how it goes.
+/// Whether the host is told about the progress.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     Shown,
     Quiet,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 enum Failed {
     Withdrawn,
     Model(ModelError),
 }
 
-/// Answers `side_question`.
+/// Replies to `side_question`.
 pub(super) async fn question(
     agent: Arc<AgentHandle>,
     id: String,
@@ -73,8 +73,7 @@ pub(super) async fn question(
     }
 }
 
-/// Answers `generate_session_title`. A title is a nicety: where none can be made it is null, and the log
-/// says why.
+/// Replies to `generate_session_title`. A title is a nicety: where none can be made it is null, and the log says why.
 pub(super) async fn title(
     agent: Arc<AgentHandle>,
     id: String,
@@ -98,8 +97,8 @@ pub(super) async fn title(
     Reply::Success(json!({"title": title}))
 }
 
-/// The conversation as it stands, with the question behind it. The tools stay named, because the
-/// conversation refers to them, and may not be called.
+/// The conversation as it is now, with the question behind it. The tools stay declared, because the conversation refers
+/// to them, but may not be called.
 fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
     let choice = agent.choice();
     let mut messages = agent.conversation();
@@ -111,6 +110,7 @@ fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
         cache: choice.cache,
         ..request::side_request(&choice, &choice.id, "side_question")
     };
+    // The API refuses `tool_choice` in a request without tools.
     if tools.trim() != "[]" {
         request.extra_body.insert("tool_choice".to_owned(), json!({"type": "none"}));
     }
@@ -123,18 +123,20 @@ fn title_request(agent: &AgentHandle, description: &str) -> ModelRequest {
     ModelRequest {
         max_tokens: TITLE_TOKENS,
         messages: user_message(&[TITLE_NOTE, description]).into_iter().collect(),
+        // The betas were chosen for the model of the session, not for the small one.
         betas: Vec::new(),
         ..request::side_request(&agent.choice(), &model, "session_title")
     }
 }
 
 fn user_message(texts: &[&str]) -> Option<WireMessage> {
+    // The API refuses empty text blocks.
     let texts = texts.iter().filter(|text| !text.trim().is_empty());
     let blocks: Vec<Value> = texts.map(|text| json!({"type": "text", "text": text})).collect();
     WireMessage::new(Role::User, &blocks).ok().map(WireMessage::without_breakpoint)
 }
 
-/// The first line, without the quotes that models like to put around it.
+/// Returns the first line, without the quotes that models like to put around it.
 fn as_title(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let line = line.trim_matches(['"', '\'', '`', '*', '#', ' ']).trim_end_matches('.');
@@ -143,7 +145,7 @@ fn as_title(text: &str) -> Option<String> {
 }
 
 impl Asking<'_> {
-    /// Gets the text of one answer.
+    /// Returns the text of one response.
     async fn ask(&self, request: ModelRequest) -> Result<String, Failed> {
         let session = &self.agent.session;
         tokio::select! {
@@ -164,7 +166,7 @@ impl Asking<'_> {
         }
     }
 
-    /// What the host is told of a retry, if it wants to hear how it goes.
+    /// The frame about a retry, if the host is told about the progress.
     fn retry_frame(&self, wait: RetryWait, error: &ModelError) -> Option<Outbound> {
         let frame = ControlRequestProgress {
             status: "api_retry".to_owned(),

@@ -1,6 +1,6 @@
-//! What is said too late for the event it belongs to: hooks that went on by themselves, and side events that
-//! nobody waited for. Their texts wait here and go to the model with the next request; a hook that was told to
-//! wake the model does so when the session is idle.
+//! Output of hooks that finished after their event: hooks that went to the background, and events that were fired in
+//! the background. The texts wait here and go to the model with the next request; a hook that was told to wake the
+//! model does so when the session is idle.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use crate::state::agent::AgentHandle;
 use crate::state::services::SessionServices;
 
 impl AgentHandle {
-    /// Runs the hooks of an event that nothing waits for. What they want the model to know goes with the next
-    /// request.
+    /// Runs the hooks of an event in the background. What they want the model to know goes with the next request.
     pub(crate) fn fire_in_background(self: &Arc<Self>, event: HookEventInput) {
         let session = &self.session;
         if !session.listens(&event.tag().into()) {
@@ -36,15 +35,15 @@ impl SessionServices {
         self.late.add(lines);
     }
 
-    /// What has been said too late since the last call, for the next request.
+    /// Returns the texts that have come since the last call, for the next request.
     pub(crate) async fn take_late(&self) -> Vec<String> {
         self.late.keep(self.hooks.take_async_results());
         self.show_late().await;
         self.late.take()
     }
 
-    /// Waits for hooks that went on by themselves. Returns a prompt if one of them wakes the model. Nothing
-    /// is lost when the waiting is broken off.
+    /// Waits for hooks in the background. Returns a prompt if one of them wakes the model. Nothing is lost when the
+    /// future is dropped.
     pub(crate) async fn until_woken(&self) -> InboundUser {
         loop {
             self.show_late().await;
@@ -60,12 +59,13 @@ impl SessionServices {
         loop {
             let Some(notice) = self.late.waiting().notices.front().cloned() else { return };
             self.show(notice).await;
+            // Removed only when it has been sent, because the future may be dropped during the wait.
             self.late.waiting().notices.pop_front();
         }
     }
 }
 
-/// A turn that nobody asked for but a hook.
+/// The prompt of a turn that a hook starts.
 fn wake_up(notes: &[String]) -> InboundUser {
     let text = system_reminder(&notes.join("\n"));
     let mut prompt = InboundUser { is_synthetic: Some(true), ..InboundUser::default() };

@@ -1,6 +1,5 @@
-//! The beginning and the end of a session as hooks see them, and what their answers do to it. Setup comes first,
-//! then the instructions that were loaded, then SessionStart; whoever clears or compacts a session fires
-//! SessionStart again.
+//! The beginning and the end of a session as hooks see them, and what their outcomes change. Setup comes first, then
+//! the instructions that were loaded, then SessionStart, which `/clear` and a compaction fire again.
 
 use std::sync::Arc;
 
@@ -24,7 +23,7 @@ pub struct ConversationOpening {
 }
 
 impl Agent {
-    /// Everything that happens before the first prompt.
+    /// Runs everything that precedes the first prompt.
     pub(crate) async fn begin(
         &mut self,
         source: &str,
@@ -40,12 +39,12 @@ impl Agent {
         self.announce_instructions(cancel).await;
         let mut opening = self.handle.start_conversation(source, cancel).await;
         notes.append(&mut opening.notes);
-        // What is there now is what later looks are compared with.
+        // Notes the files as they are now, because later checks are compared with that.
         self.handle.look_at_files(cancel).await;
         ConversationOpening { notes, ..opening }
     }
 
-    /// CwdChanged, if the shell stands elsewhere than hooks last heard.
+    /// Fires CwdChanged, if the shell is in another folder than hooks last heard.
     pub(crate) async fn tell_cwd(&mut self, cancel: &CancellationToken) {
         let now = self.handle.workspace.cwd();
         if now == self.cwd_told {
@@ -62,7 +61,7 @@ impl Agent {
 }
 
 impl AgentHandle {
-    /// SessionStart: a conversation begins, for whatever reason.
+    /// Fires SessionStart: a conversation begins, for whatever reason.
     pub(crate) async fn start_conversation(
         self: &Arc<Self>,
         source: &str,
@@ -82,14 +81,14 @@ impl AgentHandle {
         }
     }
 
-    /// SessionEnd. It has a budget of time of its own, and nothing else breaks it off.
+    /// Fires SessionEnd. It has a time limit of its own, and nothing else cancels it.
     pub(crate) async fn end_conversation(self: &Arc<Self>, reason: &str) -> Outcome {
         let input = SessionEndInput { reason: reason.to_owned(), ..SessionEndInput::default() };
         self.fire(HookEventInput::SessionEnd(input), None, &CancellationToken::new()).await
     }
 
-    /// Between two rounds, and before a turn: follows what has changed around the session. Returns what the
-    /// model should know.
+    /// Follows what has changed around the session, between two rounds and before a turn. Returns what the model should
+    /// know.
     pub(crate) async fn catch_up(self: &Arc<Self>, cancel: &CancellationToken) -> Vec<String> {
         self.follow_settings(cancel).await;
         self.look_at_files(cancel).await;
@@ -98,7 +97,7 @@ impl AgentHandle {
 }
 
 impl SessionServices {
-    /// A hook names the session.
+    /// Sets the title that a hook gives to the session.
     pub(crate) async fn take_title(&self, title: Option<&str>) {
         let Some(title) = title.map(str::trim).filter(|title| !title.is_empty()) else { return };
         self.set_title(title).await;

@@ -1,8 +1,8 @@
-//! Asks a model on behalf of a prompt hook: one question, no tools, an answer of a given shape. What the
-//! answer means is the hook engine's business; what it costs is added to the session like any other answer.
+//! Asks a model on behalf of a prompt hook: one question, no tools, a response of a given shape. The hook engine reads
+//! the response; its cost is added to the session like that of any other.
 //!
-//! The surprising thing: some models and gateways refuse `output_config.format`. The question is then asked
-//! once more without it, because the engine finds a verdict in plain words too.
+//! The surprising thing: some models and gateways refuse `output_config.format`. The question is then asked once more
+//! without it, because the engine finds a verdict in plain words too.
 
 use std::sync::Weak;
 
@@ -16,10 +16,10 @@ use serde_json::json;
 use crate::model::request;
 use crate::state::services::SessionServices;
 
-/// Longer verdicts are cut: a reason is a sentence.
+/// Longer verdicts are cut off: a reason is a sentence.
 const MAX_TOKENS: u32 = 2048;
 
-/// The key of the body that asks for an answer of a given shape.
+/// The key of the body that asks for a response of a given shape.
 const FORMAT: &str = "output_config";
 
 const ROLE: &str = "\
@@ -36,7 +36,7 @@ const WITHOUT_TOOLS: &str = "\
 You cannot open files or run commands here. If you cannot judge without that, answer with \"ok\": false and \
 add \"needs_tools\": true.";
 
-/// Asks the models of a session.
+/// Asks the models of a session on behalf of prompt hooks.
 pub struct PromptHookModel(pub Weak<SessionServices>);
 
 impl Prompter for PromptHookModel {
@@ -57,6 +57,7 @@ impl Prompter for PromptHookModel {
 
 impl SessionServices {
     async fn judge(&self, question: &PromptQuestion<'_>) -> Result<String, PromptError> {
+        // Hooks also run where no turn checks the limit.
         if self.over_budget() {
             return Err(PromptError::Failed("the spending limit is reached".to_owned()));
         }

@@ -1,5 +1,5 @@
-//! What the hook engine needs of a session, one small type for each of its traits: the host that answers
-//! callbacks, the rule language for `if`, the way out for HTTP hooks. Models are asked in `judge.rs`.
+//! What the hook engine needs of a session, one small type for each of its traits: the host that runs callbacks, the
+//! rule language for `if`, the client for HTTP hooks. Models are asked in `prompt_model.rs`.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::state::process::ProcessServices;
 use crate::state::services::IfRules;
 use crate::state::services::SessionServices;
 
-/// How often a host that is still thinking about a hook is shown that the session waits for it.
+/// How often the host is shown that the session still waits for one of its hooks.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
-/// The hooks of settings files, with what they need of the session.
+/// Builds the engine with the hooks of settings files. It holds the session weakly, because the session owns it.
 pub fn hook_engine(
     session: &Weak<SessionServices>,
     process: &ProcessServices,
@@ -49,7 +49,7 @@ pub fn hook_engine(
     engine
 }
 
-/// Asks the host for its hooks.
+/// Calls the hooks of the host.
 pub struct HostCallbacks(pub Weak<SessionServices>);
 
 impl Callbacks for HostCallbacks {
@@ -78,7 +78,7 @@ impl Callbacks for HostCallbacks {
     }
 }
 
-/// Shows every now and then that a hook keeps the session waiting. Never ends by itself.
+/// Shows at intervals that a hook keeps the session waiting. Never returns.
 async fn beat(session: &SessionServices, event: &str, tool_use_id: &str) {
     let id = format!("hook-{event}-{tool_use_id}");
     let mut count = 0;
@@ -90,8 +90,9 @@ async fn beat(session: &SessionServices, event: &str, tool_use_id: &str) {
     }
 }
 
-/// Evaluates the `if` of a hook with the rule language of permissions, for one event and the call it is about: a call
-/// that an engine with this one deny rule refuses is covered by it, wherever in a command it hides. A shell command in it was parsed when the call was described.
+/// Evaluates the `if` of a hook with the rule language of permissions, for one event and the call it is about. A call
+/// matches if an engine with this one deny rule refuses it, so a command is found wherever it is nested. A shell
+/// command in it was parsed when the call was described.
 pub struct CallRules<'a> {
     pub rules: &'a IfRules,
     pub call: Option<&'a DescribedCall>,
@@ -105,6 +106,7 @@ impl RuleMatcher for CallRules<'_> {
             home: self.rules.home.clone(),
             ..EngineConfig::default()
         });
+        // A deny rule matches a part of a compound command; an allow rule would have to cover all of it.
         let warnings = engine.add_rules(PermissionBehavior::Deny, RuleSource::Session, [rule]);
         if !warnings.is_empty() {
             return None;
@@ -125,7 +127,7 @@ impl RuleMatcher for CallRules<'_> {
     }
 }
 
-/// Posts what HTTP hooks are told.
+/// Sends the requests of HTTP hooks.
 pub struct WebHooks(pub Arc<WebClient>);
 
 impl HttpPoster for WebHooks {

@@ -1,5 +1,5 @@
-//! What hooks make of a prompt before anything is done with it: it goes to the model with their notes, or it
-//! does not and the result says why.
+//! What hooks do with a prompt before it is used: it goes to the model with their notes, or it is refused and the
+//! result says why.
 
 use std::sync::Arc;
 
@@ -12,30 +12,30 @@ use crate::record::journal::PromptWords;
 use crate::state::agent::AgentHandle;
 use crate::state::refused_prompt::{RefusalKind, RefusedPrompt};
 
-/// What became of a prompt.
+/// The outcome of the hooks for a prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SubmittedPrompt {
     /// It goes to the model, with these notes behind it.
     Accepted { contexts: Vec<String>, words: PromptWords },
-    /// It does not.
+    /// It does not go to the model.
     Refused(RefusedPrompt),
-    /// Somebody broke its hooks off before they had agreed: it does not either, and is forgotten.
+    /// Its hooks were cancelled before they had agreed: it does not go to the model either, and is forgotten.
     Cancelled,
 }
 
 impl SubmittedPrompt {
-    /// A prompt that no hook has anything to say about.
+    /// A prompt about which no hook has said anything.
     pub const UNTOUCHED: Self = Self::Accepted { contexts: Vec::new(), words: PromptWords::Shown };
 }
 
 impl AgentHandle {
-    /// Lets the hooks see a prompt.
+    /// Runs the hooks for a prompt.
     pub(crate) async fn submit_to_hooks(
         self: &Arc<Self>,
         prompt: &InboundUser,
         cancel: &CancellationToken,
     ) -> SubmittedPrompt {
-        // What a hook said to wake the model is not the user's, and must not wake it again.
+        // A prompt that a hook wrote to wake the model is not the user's, and its hooks must not wake the model again.
         if prompt.is_synthetic == Some(true) {
             return SubmittedPrompt::UNTOUCHED;
         }
@@ -63,7 +63,7 @@ fn read(outcome: &Outcome) -> SubmittedPrompt {
         return SubmittedPrompt::Refused(RefusedPrompt { text, reason, kind: RefusalKind::Stopped });
     }
     let contexts: Vec<String> = outcome.contexts.iter().map(ContextText::line).collect();
-    // Without a note there would be nothing left to ask.
+    // Without a note there would be nothing left to send.
     let is_hidden = outcome.prompt.suppress_original && !contexts.is_empty();
     SubmittedPrompt::Accepted {
         contexts,

@@ -1,5 +1,5 @@
-//! The hooks around a tool call: what they are told before and after it, and what their answers do to it. Behind a
-//! call they are told of the bounded result, and what they put in its place is bounded too.
+//! The hooks around a tool call: what they are told before and after it, and what their outcomes change. After a call
+//! they get the bounded result, and an output that they put in its place is bounded too.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ use crate::record::bound::ResultBounds;
 use crate::record::tool_call::{DescribedInput, ToolCall, ToolCallResult};
 use crate::state::agent::AgentHandle;
 
-/// What hooks add to the answer of a call, whatever becomes of it.
+/// What hooks add to the result of a call, whatever the result is.
 #[derive(Debug, Clone, Default)]
 pub struct HookNotes {
     /// Notes for the model.
     pub notes: Vec<String>,
-    /// Whether the turn is to end once the call is answered.
+    /// Whether the turn ends once the call has its result.
     pub stops: bool,
 }
 
 impl HookNotes {
-    /// What hooks said, and why the turn ends if it does.
+    /// Collects what hooks said, and shows why the turn ends if it does.
     async fn of(agent: &AgentHandle, outcome: &Outcome) -> Self {
         if let Some(stop) = &outcome.stop {
             agent.session.tell_stop(stop).await;
@@ -39,7 +39,7 @@ impl HookNotes {
         }
     }
 
-    /// The answer with what was said before the call in front of what was said after it.
+    /// Adds what was said before the call to its result, in front of what was said after it.
     pub fn added_to(self, mut answered: ToolCallResult) -> ToolCallResult {
         let after = std::mem::replace(&mut answered.notes, self.notes);
         answered.notes.extend(after);
@@ -48,23 +48,23 @@ impl HookNotes {
     }
 }
 
-/// A call after the hooks that come first.
+/// The outcome of the PreToolUse hooks of a call.
 pub struct PreToolUseOutcome {
-    /// The input that hooks want in the place of the one they were told of.
+    /// The input that hooks want in place of the one they saw.
     pub updated_input: Option<Value>,
-    /// What they say about permission.
+    /// Their verdict about permission.
     pub verdict: Option<PermissionVerdict>,
     pub said: HookNotes,
 }
 
 impl PreToolUseOutcome {
-    /// Whether the call is to wait until the session goes on.
+    /// Whether the call is deferred until the session is resumed.
     pub fn defers(&self) -> bool {
         self.verdict.as_ref().is_some_and(|verdict| verdict.behavior == HookPermissionDecision::Defer)
     }
 }
 
-/// `PreToolUse`.
+/// Fires `PreToolUse`.
 pub async fn before(
     agent: &Arc<AgentHandle>,
     call: &ToolCall,
@@ -86,7 +86,7 @@ pub async fn before(
     PreToolUseOutcome { updated_input: outcome.updated_input, verdict: outcome.permission, said }
 }
 
-/// `PostToolUse` or `PostToolUseFailure`.
+/// Fires `PostToolUse` or `PostToolUseFailure`.
 pub async fn after(
     agent: &Arc<AgentHandle>,
     mut answered: ToolCallResult,
@@ -136,7 +136,7 @@ pub async fn after(
     answered
 }
 
-/// `PostToolBatch`: all calls of one answer have been answered.
+/// Fires `PostToolBatch`, once all calls of one response have their results.
 pub async fn after_batch(
     agent: &Arc<AgentHandle>,
     tool_calls: Vec<BatchedCall>,
@@ -146,11 +146,12 @@ pub async fn after_batch(
     let outcome = agent.fire(HookEventInput::PostToolBatch(event), None, cancel).await;
     let mut said = HookNotes::of(agent, &outcome).await;
     said.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
+    // The calls have run, so all that is left to block is the next round.
     said.stops |= !outcome.blocks.is_empty();
     said
 }
 
-/// Whether an output may take the place of the tool's: it has to have the tool's shape.
+/// Whether an output may replace that of the tool: it has to have the same shape.
 fn may_replace(answered: &ToolCallResult, change: &ToolOutputChange) -> bool {
     let for_this_tool = match change.kind {
         ToolOutputKind::AnyTool => true,

@@ -1,6 +1,7 @@
 //! The one retry policy around the model. [`FailedAttempts`] counts what failed on the way to one response and says
 //! what follows each failure: the same request after a wait, another model, one request without a stream, or the end.
-//! Who asks does the rest, because only the asker knows what of a broken response it has acted on, and whom to tell.
+//! The caller does the rest, because only the caller knows which part of a broken response it has acted on, and whom to
+//! tell.
 
 use lathe_models::retry::RetryDecision;
 use lathe_models::{ErrorKind, ModelError};
@@ -22,7 +23,7 @@ pub struct FailedAttempts {
 pub struct RetryAlternatives {
     /// Whether there is another model.
     pub fallback_model: bool,
-    /// Whether the asker can take a response that comes whole.
+    /// Whether the caller can take a response that comes whole.
     pub without_stream: bool,
 }
 
@@ -31,17 +32,17 @@ pub struct RetryAlternatives {
 pub enum AfterFailure {
     /// The same request, after a wait.
     Retry(RetryWait),
-    /// The next fallback model; this is why.
+    /// The next fallback model, and why.
     FallbackModel {
         trigger: &'static str,
     },
-    /// Streams keep breaking: one last request without one.
+    /// One last request without a stream, because streams keep breaking.
     WithoutStream,
     GiveUp,
 }
 
 impl FailedAttempts {
-    /// One more attempt failed.
+    /// Counts one more failed attempt, and says what follows.
     pub fn add(
         &mut self,
         error: &ModelError,
@@ -51,6 +52,7 @@ impl FailedAttempts {
         if let Some(trigger) = self.fallback_trigger(error.kind)
             && alternatives.fallback_model
         {
+            // The next model starts with a clean count, and the change is not counted as a retry.
             self.overloads_in_a_row = 0;
             return AfterFailure::FallbackModel { trigger };
         }
@@ -68,7 +70,8 @@ impl FailedAttempts {
         }
     }
 
-    /// Why another model should take over: this one was overloaded several times in a row, or fails on its own side.
+    /// Returns why another model should take over: this one was overloaded several times in a row, or fails on its own
+    /// side.
     fn fallback_trigger(&mut self, kind: ErrorKind) -> Option<&'static str> {
         let is_overload = kind == ErrorKind::Overloaded;
         self.overloads_in_a_row = if is_overload { self.overloads_in_a_row + 1 } else { 0 };

@@ -1,5 +1,5 @@
-//! One question to the model beside the conversation: its text, and what it cost on the session's bill. Whom to tell of
-//! a retry, and how long to wait at all, is the asker's business.
+//! One question to the model outside of the conversation: returns the text of the response, and adds its cost to the
+//! session. The caller decides whom to tell of a retry, and how long to wait.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use crate::state::process::RetryWait;
 use crate::state::services::SessionServices;
 
 impl SessionServices {
-    /// Asks, with the retries that every request has; `retry_frame` makes what the host is told of one.
-    /// The texts of the response, with an empty line between them.
+    /// Asks, with the retries that every request has; `retry_frame` makes the frame about a retry. Returns the texts of
+    /// the response, with an empty line between them.
     pub(crate) async fn ask_model(
         &self,
         request: ModelRequest,
@@ -35,7 +35,7 @@ impl SessionServices {
                     }
                     tokio::time::sleep(wait.delay).await;
                 }
-                // Not among the alternatives that were offered.
+                // The first two are not among the alternatives that were offered.
                 AfterFailure::FallbackModel { .. } | AfterFailure::WithoutStream | AfterFailure::GiveUp => {
                     return Err(error);
                 }
@@ -57,7 +57,7 @@ impl SessionServices {
     }
 }
 
-/// An answer that is paid for as far as it arrived, also when it breaks off or nobody waits for it any more.
+/// A response that is paid for as far as it arrived, also when it is cut off or the future is dropped.
 struct Paid<'a> {
     session: &'a SessionServices,
     model: &'a str,

@@ -1,4 +1,4 @@
-//! Puts a request together from the session's choice and what the model at hand can do.
+//! Builds requests from the session's choice and the capabilities of the model.
 
 use lathe_models::catalog;
 use lathe_models::table::{Capabilities, MIN_THINKING_BUDGET, ThinkingStyle};
@@ -7,7 +7,7 @@ use lathe_models::{CacheTtl, ModelRequest, Thinking};
 use crate::state::agent::Agent;
 use crate::state::config::AgentModel;
 
-/// The next request of an agent, to this model.
+/// Builds the next request of an agent to this model.
 pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
     let messages = agent.history.messages();
     let choice = agent.handle.choice().as_ref().clone();
@@ -30,7 +30,7 @@ pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
     }
 }
 
-/// A request beside the conversation: no thinking, no tools, nothing cached. The asker fills in what it says.
+/// Builds a request outside of the conversation: no thinking, no tools, nothing cached. The caller fills in the rest.
 pub fn side_request(choice: &AgentModel, model_id: &str, purpose: &'static str) -> ModelRequest {
     let model = catalog::capabilities(model_id);
     ModelRequest {
@@ -49,12 +49,14 @@ pub fn side_request(choice: &AgentModel, model_id: &str, purpose: &'static str) 
     }
 }
 
-/// What the user wants, as far as the model can do it. A model that thinks adaptively takes no budget.
+/// Returns the thinking that the user wants, as far as the model can do it. A model that thinks adaptively takes no
+/// budget.
 fn thinking(wanted: Option<Thinking>, model: &Capabilities, max_tokens: u32) -> Thinking {
     match (model.thinking, wanted) {
         (ThinkingStyle::None, _) | (_, Some(Thinking::Disabled)) => Thinking::Disabled,
         (ThinkingStyle::Adaptive, _) => Thinking::Adaptive,
         (ThinkingStyle::Budget, Some(Thinking::Budget(tokens))) if max_tokens > MIN_THINKING_BUDGET => {
+            // The API wants the budget to be below the output limit.
             Thinking::Budget(tokens.clamp(MIN_THINKING_BUDGET, max_tokens - 1))
         }
         (ThinkingStyle::Budget, _) => model.default_thinking(max_tokens),

@@ -1,14 +1,14 @@
 //! The last step of every tool result: it is held to the limits that its tool states ([`Tool::result_limits`]).
 //!
-//! What is too large goes to a file of the session, and a part of it is shown: to the model as a `<persisted-output>`
-//! form, of an error both ends, to programs as the value with its long parts cut (`bound/value.rs`), or as the same
-//! that the model gets, if the value was nothing else. Hooks, the model, the host and the transcript all get the bounded
-//! result; what a hook puts in its place is bounded again. How the file and the forms look is said in
-//! `lathe_tools::persisted`.
+//! A result that is too large goes to a file of the session, and a part of it is shown. The model gets a
+//! `<persisted-output>` form, or both ends of an error. Programs get the value with its long parts cut
+//! (`bound/value.rs`), or the same as the model, if the value was nothing else. Hooks, the model, the host and the
+//! transcript all get the bounded result; an output that a hook puts in its place is bounded again. The file and the
+//! forms are described in `lathe_tools::persisted`.
 //!
-//! A result within its limits is passed on as it is, and looking at it costs no more than the limit does. All other
-//! work is done on the blocking pool, with a time limit: a disk that is full, or does not answer, costs the file and
-//! never the result.
+//! A result within its limits is passed on unchanged, and the check costs no more than the limit does. All other work
+//! is done on the blocking pool, with a time limit: a disk that is full, or does not respond, costs the file and never
+//! the result.
 
 mod value;
 
@@ -33,7 +33,7 @@ const IMAGE_BYTES: usize = 5 << 20;
 /// Bytes of base64 in all pictures and documents of one result. The API takes 32 MB a request.
 const MEDIA_BYTES: usize = 28 << 20;
 
-/// Blocks at the start whose pictures may stay when the rest goes to a file, and bytes of base64 in them.
+/// How many blocks at the start may keep their pictures when the rest goes to a file, and bytes of base64 in them.
 const KEPT_BLOCKS: usize = 10;
 const KEPT_BYTES: usize = IMAGE_BYTES;
 
@@ -51,7 +51,7 @@ pub struct ResultBounds {
 }
 
 impl ResultBounds {
-    /// Of a call that runs.
+    /// The bounds of a call that runs.
     pub fn of_call(tool: &dyn Tool, context: &ToolContext) -> Self {
         Self {
             limits: tool.result_limits(&context.workspace.limits),
@@ -59,7 +59,7 @@ impl ResultBounds {
         }
     }
 
-    /// Of a call that is answered without being run.
+    /// The bounds of a call that gets a result without being run.
     pub fn of_refusal(workspace: &Workspace, tool_use_id: &str, cancel: &CancellationToken) -> Self {
         Self {
             limits: ResultLimits::default(),
@@ -68,7 +68,7 @@ impl ResultBounds {
         }
     }
 
-    /// What came of a call, within the limits.
+    /// Returns the outcome of a call within the limits.
     pub async fn outcome(&self, outcome: Result<ToolOutput, ToolFailure>) -> Result<ToolOutput, ToolFailure> {
         match outcome {
             Ok(output) => Ok(self.output(output).await),
@@ -76,9 +76,10 @@ impl ResultBounds {
         }
     }
 
-    /// An output within the limits.
+    /// Returns an output within the limits.
     pub async fn output(&self, output: ToolOutput) -> ToolOutput {
         let limits = self.limits;
+        // A closure, because a large value need not be walked if the content is too large already.
         let value_fits =
             || value::fits(&output.result, limits.value_chars) || is_same(&output.content, &output.result);
         if content_fits(&output.content, limits.text) && value_fits() {
@@ -87,7 +88,7 @@ impl ResultBounds {
         self.saving(output, move |output, saver| bounded(output, limits, saver)).await
     }
 
-    /// A failure within the limits.
+    /// Returns a failure within the limits.
     pub async fn failure(&self, failure: ToolFailure) -> ToolFailure {
         match failure {
             ToolFailure::Rejected(text) => ToolFailure::Rejected(self.error_text(text).await),
@@ -96,7 +97,7 @@ impl ResultBounds {
         }
     }
 
-    /// The text of an error, cut in the middle if it is too long: what went wrong stands at either end.
+    /// Returns the text of an error, cut in the middle if it is too long: the cause is at either end.
     pub async fn error_text(&self, text: String) -> String {
         if chars_fit(&text, ResultLimits::DEFAULT_CHARS) {
             return text;
@@ -111,12 +112,13 @@ impl ResultBounds {
         .await
     }
 
-    /// Does `work` where it may write files; without files, if that is given up.
+    /// Runs `work` where it may write files; if that fails, runs it again without files.
     async fn saving<T: Send + Sync + 'static>(
         &self,
         large: T,
         work: impl Fn(&T, &ResultSaver<'_>) -> T + Copy + Send + 'static,
     ) -> T {
+        // Shared, because the work on the pool may still run when the wait for it has ended.
         let large = Arc::new(large);
         let in_thread = large.clone();
         let saved = persisted::on_blocking_pool(self.place.clone(), &self.cancel, move |saver| {
@@ -129,7 +131,7 @@ impl ResultBounds {
     }
 }
 
-/// The output with a form in the place of what is too large.
+/// Returns the output with forms in place of what is too large.
 fn bounded(output: &ToolOutput, limits: ResultLimits, saver: &ResultSaver<'_>) -> ToolOutput {
     let content = match &output.content {
         content if content_fits(content, limits.text) => content.clone(),
@@ -158,14 +160,14 @@ fn bounded_text(text: &str, limit: TextLimit, saver: &ResultSaver<'_>) -> String
     form(text, limit, &saved)
 }
 
-/// What the model reads in the place of a long text.
+/// Returns what the model reads in place of a long text.
 fn form(text: &str, limit: TextLimit, saved: &Kept) -> String {
     match saved {
         Ok(saved) => shown_in_place(text, saved),
         Err(why) => {
             let chars = match limit {
                 TextLimit::Characters(chars) => chars,
-                // A character has at most as many bytes as a token.
+                // Fits in any case, because a character has at most as many bytes as a token.
                 TextLimit::Tokens(tokens) => usize::try_from(tokens).unwrap_or(usize::MAX),
             };
             both_ends(text, 0, chars.saturating_sub(NOTE_CHARS), &persisted::not_kept(why))
@@ -173,8 +175,8 @@ fn form(text: &str, limit: TextLimit, saved: &Kept) -> String {
     }
 }
 
-/// Blocks within the limits: first without media that are too large for any request, then, if there is still too much,
-/// as a file with all of them.
+/// Returns blocks within the limits: first without media that are too large for any request, then, if there is still
+/// too much, as a file with all of them.
 fn bounded_blocks(blocks: &[Value], limit: TextLimit, saver: &ResultSaver<'_>) -> Vec<Value> {
     let sendable: Vec<Value> =
         blocks.iter().map(|block| too_large_medium(block).unwrap_or_else(|| block.clone())).collect();
@@ -186,7 +188,7 @@ fn bounded_blocks(blocks: &[Value], limit: TextLimit, saver: &ResultSaver<'_>) -
     std::iter::once(form).chain(kept_pictures(&sendable, limit)).collect()
 }
 
-/// The pictures among the first blocks, as far as they take no more than half of the limit.
+/// Returns the pictures among the first blocks, as far as they take no more than half of the limit.
 fn kept_pictures(blocks: &[Value], limit: TextLimit) -> Vec<Value> {
     let (mut cost, mut bytes) = (0, 0);
     let first = blocks.iter().take(KEPT_BLOCKS).filter(|block| is_image(block));
@@ -200,7 +202,7 @@ fn kept_pictures(blocks: &[Value], limit: TextLimit) -> Vec<Value> {
         .collect()
 }
 
-/// What is said in the place of a picture or document that no request could carry.
+/// Returns the text in place of a picture or document that no request could carry.
 fn too_large_medium(block: &Value) -> Option<Value> {
     let limit = if is_image(block) { IMAGE_BYTES } else { MEDIA_BYTES };
     let size = media_bytes(block);
@@ -214,7 +216,7 @@ fn too_large_medium(block: &Value) -> Option<Value> {
     })
 }
 
-/// A block that is not text, in a few words.
+/// Describes a block that is not text in a few words.
 fn described(block: &Value) -> String {
     let kind = match tag_of(block) {
         "" => "block",
@@ -238,7 +240,7 @@ fn is_image(block: &Value) -> bool {
     matches!(BlockView::of(block), BlockView::Image(_))
 }
 
-/// The texts of blocks, with a word for each block that is none.
+/// The texts of blocks, with a description of each block that is not text.
 fn plain_text(blocks: &[Value]) -> String {
     let texts: Vec<String> = blocks
         .iter()
@@ -250,7 +252,7 @@ fn plain_text(blocks: &[Value]) -> String {
     texts.join("\n")
 }
 
-/// A JSON array with one block a line, so that parts of the file can be read.
+/// Writes a JSON array with one block a line, so that parts of the file can be read.
 fn write_lines(out: &mut dyn Write, blocks: &[Value]) -> io::Result<()> {
     let mut before = "[\n";
     for block in blocks {
@@ -265,8 +267,8 @@ fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Whether programs get the same as the model. Then they also get the same of it, whatever the limit of other values
-/// is: a picture that the model can be shown is whole for them, too.
+/// Whether programs get the same as the model. Then they also get the same bounded form, whatever the limit of other
+/// values is: a picture that the model can be shown is whole for them, too.
 fn is_same(content: &Content, value: &Value) -> bool {
     match (content, value) {
         (Content::Text(text), Value::String(value)) => text == value,
@@ -285,7 +287,7 @@ fn content_fits(content: &Content, limit: TextLimit) -> bool {
     }
 }
 
-/// Whether a text has at most that many characters; a very long one is not counted.
+/// Whether a text has at most that many characters; one that is too long by its bytes alone is not counted.
 fn chars_fit(text: &str, chars: usize) -> bool {
     text.len() <= chars || (text.len() / 4 <= chars && text.chars().count() <= chars)
 }
@@ -299,7 +301,7 @@ fn blocks_fit(blocks: &[Value], limit: TextLimit) -> bool {
     })
 }
 
-/// The limit as a number of what it is counted in.
+/// The limit as a number, in the unit it is counted in.
 fn most(limit: TextLimit) -> u64 {
     match limit {
         TextLimit::Characters(chars) => chars as u64,
@@ -307,7 +309,7 @@ fn most(limit: TextLimit) -> u64 {
     }
 }
 
-/// What a block counts: pictures and documents what they usually cost the model, and not the bytes of their data.
+/// What a block counts: pictures and documents count what they usually cost the model, not the bytes of their data.
 fn block_cost(block: &Value, limit: TextLimit) -> u64 {
     let data = media_bytes(block);
     let chars_beside =

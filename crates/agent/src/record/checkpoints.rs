@@ -1,12 +1,12 @@
-//! Files as they were before each prompt, so that a host can go back there (`rewind_files`). Only files that
-//! the file tools change are kept, never whole trees, and what a shell command does is not seen.
+//! Files as they were before each prompt, so that a host can go back there (`rewind_files`). Only files that the file
+//! tools change are kept, never whole trees; what a shell command changes is not covered.
 //!
-//! A prompt gets a snapshot: for every file followed so far, which saved copy it equals. A file that is
-//! changed for the first time is saved right before. Both are records of the transcript, so that a later run
-//! can go back too; the copies lie in `file-history/<session>` (see `store.rs`), going back is `rewind.rs`.
+//! A prompt gets a snapshot: for every file followed so far, the saved copy that it equals. A file is saved right
+//! before it is changed for the first time. Both are records of the transcript, so that a later run can go back too;
+//! the copies are in `file-history/<session>` (see `store.rs`), the way back is `rewind.rs`.
 //!
-//! Surprising: a file that could not be saved is no file that did not exist. It is named as uncovered, and
-//! going back past it says so instead of deleting it.
+//! Surprising: a file that could not be saved is not the same as a file that did not exist. It is recorded as
+//! uncovered, and a rewind past it says so instead of deleting it.
 
 mod rewind;
 mod store;
@@ -24,23 +24,23 @@ pub use rewind::{DryRun, NoRewind};
 use store::CheckpointStore;
 pub use store::share_copies;
 
-/// Prompts one can go back to.
+/// The largest number of prompts that a rewind can go back to.
 const MAX_SNAPSHOTS: usize = 100;
 
 /// The largest file that is kept.
 const MAX_FILE_BYTES: u64 = 32 << 20;
 
-/// Said of a file whose record is of no use.
+/// The error for a file whose record cannot be used.
 const NOWHERE: &str = "its record does not say where it is";
 
-/// What a session wants of checkpoints.
+/// The configuration of checkpoints.
 #[derive(Debug, Clone)]
 pub struct CheckpointsConfig {
     /// The folder for copies of all sessions, `file-history`.
     pub dir: PathBuf,
-    /// Names of files in records are relative to this.
+    /// The folder that file names in records are relative to.
     pub root: PathBuf,
-    /// The transcript of a session that goes on or is a fork, with the records of earlier runs.
+    /// The transcript of a resumed or forked session, with the records of earlier runs.
     pub earlier: Option<PathBuf>,
     /// Whether the copies outlive the run.
     pub lasting: bool,
@@ -61,7 +61,7 @@ struct Backup {
     backup_file_name: Option<String>,
     version: u32,
     backup_time: String,
-    /// Where the file really is; going back follows no link to it.
+    /// The real folder of the file; a rewind follows no link to it.
     #[serde(default)]
     real_parent_dir: PathBuf,
 }
@@ -84,13 +84,13 @@ struct Snapshot {
 struct State {
     /// Whether the records of earlier runs have been read.
     loaded: bool,
-    /// The session the snapshots belong to; another one begins without any.
+    /// The session that the snapshots belong to; another one begins without any.
     session: String,
     snapshots: VecDeque<Snapshot>,
-    /// What a file looked like when it was found to equal its newest copy.
+    /// The state of each file when it was found to equal its newest copy.
     marks: BTreeMap<String, FileMark>,
     store: CheckpointStore,
-    /// Where names in records begin.
+    /// The folder that file names in records are relative to.
     root: PathBuf,
     troubles: Vec<String>,
 }
@@ -107,12 +107,12 @@ impl FileCheckpoints {
         Self { config, state: Mutex::default() }
     }
 
-    /// A prompt begins: everything followed so far is looked at. Returns the record of it.
+    /// Begins a prompt: every file followed so far is checked. Returns the record of the snapshot.
     pub fn begin(&self, prompt: &str, at: CheckpointMoment<'_>) -> SideRecord {
         let mut state = self.state(at.session);
         let files = state.snapshots.back().map(|last| last.tracked_file_backups.clone()).unwrap_or_default();
-        // It is in its place before anything is saved for it, so that no copy of it counts as needless when
-        // room is made for the next.
+        // In place before anything is saved for it: otherwise its copies would not count as needed when room is made
+        // for the next one.
         state.snapshots.push_back(Snapshot {
             message_id: prompt.to_owned(),
             timestamp: at.now.to_owned(),
@@ -133,11 +133,12 @@ impl FileCheckpoints {
         state.snapshots.back().unwrap_or(&Snapshot::default()).record(IsUpdate::No)
     }
 
-    /// A file is about to be changed: saves it, unless this prompt has it already. Returns the record.
+    /// Saves a file that is about to be changed, unless this prompt has it already. Returns the record.
     pub fn before_change(&self, path: &Path, call: &str, at: CheckpointMoment<'_>) -> Option<SideRecord> {
         let mut state = self.state(at.session);
         let name = self.name_of(path);
         let snapshot = state.snapshots.back()?;
+        // A file that could not be saved is not tried again: the call may have changed it since.
         if snapshot.tracked_file_backups.contains_key(&name) || snapshot.uncovered.contains(&name) {
             return None;
         }
@@ -164,24 +165,24 @@ impl FileCheckpoints {
         }
     }
 
-    /// What could not be kept since the last look.
+    /// Returns what could not be kept since the last call.
     pub fn take_troubles(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().troubles)
     }
 
-    /// The run is over.
+    /// Ends the run.
     pub fn close(&self) {
         if !self.config.lasting {
             self.lock().store.remove_all();
         }
     }
 
-    /// How records name a file.
+    /// Returns the name of a file in records.
     fn name_of(&self, path: &Path) -> String {
         path.strip_prefix(&self.config.root).unwrap_or(path).display().to_string()
     }
 
-    /// The state, for the session as it is called now.
+    /// Returns the state for this session, which has another id after `/clear`.
     fn state(&self, session: &str) -> std::sync::MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.session != session {
@@ -192,6 +193,7 @@ impl FileCheckpoints {
             *state = State { loaded: true, session: session.to_owned(), ..State::default() };
             state.store = CheckpointStore::open(self.config.dir.join(session));
             state.root.clone_from(&self.config.root);
+            // The records of earlier runs belong to the first session, not to one that `/clear` has begun.
             if let Some(path) = self.config.earlier.as_deref().filter(|_| first) {
                 state.load(path);
             }
@@ -223,7 +225,7 @@ impl Snapshot {
 }
 
 impl Backup {
-    /// Where the file is. Older records do not say it; there the name tells, if it leads nowhere else.
+    /// Returns where the file is. Older records do not say it; there the name counts, unless it leads elsewhere (`..`).
     fn path(&self, name: &str, root: &Path) -> Option<PathBuf> {
         let name = Path::new(name);
         if self.real_parent_dir.as_os_str().is_empty() {
@@ -237,10 +239,11 @@ impl Backup {
 }
 
 impl State {
-    /// The copy that a followed file equals now: the one it had, or a new one.
+    /// Returns the copy that a followed file equals now: the one it had, or a new one.
     fn refresh(&mut self, name: &str, backup: &Backup, now: &str) -> Result<Backup, String> {
         let path = backup.path(name, &self.root).ok_or(NOWHERE)?;
         let mark = keep::mark(&path);
+        // The same mark means an unchanged file, which need not be read.
         if mark.is_some() && mark == self.marks.get(name).copied() {
             return Ok(backup.clone());
         }
@@ -269,6 +272,7 @@ impl State {
             backup_time: now.to_owned(),
             real_parent_dir: path.parent().unwrap_or(Path::new("/")).to_owned(),
         };
+        // Until the copy is written, nothing may say that the file equals it.
         self.marks.remove(name);
         let taken = keep::take(path, MAX_FILE_BYTES).map_err(|error| error.to_string())?;
         let Some((copy, mark)) = taken else { return Ok(backup) };
@@ -282,7 +286,7 @@ impl State {
         Ok(backup)
     }
 
-    /// Lets go of prompts beyond the newest `most`, and of copies that nobody needs then.
+    /// Drops prompts beyond the newest `most`, and the copies that no prompt needs any more.
     fn forget_oldest(&mut self, most: usize) {
         let before = self.snapshots.len();
         while self.snapshots.len() > most {
@@ -300,7 +304,7 @@ impl State {
         self.troubles.push(format!("{name} cannot be rewound to before this prompt: {why}"));
     }
 
-    /// Reads what earlier runs have written down.
+    /// Reads the records of earlier runs.
     fn load(&mut self, transcript: &Path) {
         let kinds = ["file-history-snapshot", "file-history-delta"];
         let records = match lathe_transcript::records_of(transcript, &kinds) {
@@ -333,7 +337,7 @@ impl State {
         }
     }
 
-    /// A snapshot that was read. An update repeats what its prompt had so far.
+    /// Takes a snapshot that was read. An update repeats what its prompt had so far.
     fn take_snapshot(&mut self, snapshot: Value) {
         let Ok(snapshot) = serde_json::from_value::<Snapshot>(snapshot) else { return };
         match self.snapshots.iter_mut().rfind(|known| known.message_id == snapshot.message_id) {

@@ -1,6 +1,6 @@
-//! How many tokens something may be. There is no tokenizer here: text counts by its bytes, pictures and
-//! documents by what they usually cost, because their bytes say little. Good enough to decide when to make
-//! room; what a request really took is what the API reports.
+//! Estimates how many tokens something takes, without a tokenizer: text counts by its bytes, pictures and documents by
+//! what they usually cost, because their bytes say little. Good enough to decide when to make room; the real size of a
+//! request is what the API reports.
 
 use lathe_protocol::ContentBlock;
 use lathe_protocol::content::{BlockView, SourceView};
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 /// Bytes per token, roughly.
 pub const BYTES_PER_TOKEN: u64 = 4;
 
-/// A picture of the size that the API scales to.
+/// Tokens of a picture of the size that the API scales to.
 const IMAGE_TOKENS: u64 = 1600;
 
 /// Bytes of a base64 document per token.
@@ -29,7 +29,7 @@ pub fn block_tokens(block: &ContentBlock) -> u64 {
     value_tokens(block.as_value())
 }
 
-/// Tokens of a block, or of a part of one, that is no typed block. Pictures and documents may stand in it at any depth.
+/// Tokens of a block, or of a part of one, that has no typed form. Pictures and documents may be in it at any depth.
 pub fn value_tokens(value: &Value) -> u64 {
     match value {
         Value::String(text) => text_tokens(text.len()),
@@ -45,7 +45,7 @@ pub fn value_tokens(value: &Value) -> u64 {
     }
 }
 
-/// Tokens of a content block that is still text.
+/// Tokens of a content block that is still JSON text.
 pub fn raw_block_tokens(block: &RawValue) -> u64 {
     let text = block.get();
     if text.len() > WORTH_A_LOOK && text.contains("\"base64\"") {

@@ -1,9 +1,9 @@
-//! The conversation as the model will be sent it. Messages are serialised when they are sealed and
-//! never again; what is still being collected (tool results, notes) waits in an open user message,
-//! because the API wants all results of one answer in one message.
+//! The conversation as it is sent to the model. Messages are serialised when they are sealed and never again; what is
+//! still being collected (tool results, notes) waits in an open user message, because the API wants all results of one
+//! response in one message.
 //!
-//! It also knows how large it is: what the API counted for the last answer, and an estimate of what was
-//! added since. That is what compaction goes by.
+//! It also knows its size: what the API counted for the last response, and an estimate of what was added since.
+//! Compaction decides by that.
 
 #[cfg(test)]
 mod golden_tests;
@@ -17,27 +17,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::estimate::{block_tokens, raw_block_tokens};
 
-/// Everything said so far.
+/// The conversation so far.
 #[derive(Default)]
 pub struct ConversationHistory {
     sealed: Vec<WireMessage>,
-    /// What is known of each sealed message, in the same order.
+    /// Facts about each sealed message, in the same order.
     facts: Vec<MessageFacts>,
     /// Blocks of the user message that goes out with the next request.
     open: Vec<ContentBlock>,
     /// The record of the first prompt among them.
     open_record: Option<String>,
-    /// Estimate of all of it, what is open included.
+    /// Estimate of everything, open blocks included.
     tokens: u64,
     measured: Option<Measured>,
 }
 
-/// What is known of a sealed message.
+/// Facts about a sealed message.
 #[derive(Debug, Clone, Default)]
 struct MessageFacts {
     /// Estimate of its size.
     tokens: u64,
-    /// The record it begins with, for an answer, and for prompts that no result of a call stands in front of.
+    /// The record it begins with: set for a response, and for prompts without the result of a call in front of them.
     record: Option<String>,
 }
 
@@ -46,44 +46,44 @@ struct MessageFacts {
 struct Measured {
     /// Everything, system prompt and tools included.
     tokens: u64,
-    /// Our own estimate at that moment.
+    /// The estimate at that moment.
     estimate: u64,
 }
 
-/// How large a conversation is.
+/// The size of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ConversationSize {
     /// The messages alone, estimated.
     pub messages: u64,
-    /// What the API counted when it last answered, system prompt and tools included.
+    /// What the API counted with its last response, system prompt and tools included.
     pub measured: Option<u64>,
     /// Estimate of what was added since then.
     pub added: u64,
 }
 
-/// What stays of a conversation whose beginning was summarised.
+/// The end of a conversation, which stays when the rest is summarised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConversationTail {
     /// Index of its first message; the number of messages if nothing stays.
     pub start: usize,
     /// The record it begins with.
     pub record: Option<String>,
-    /// Whether it ends with a prompt that has no answer yet.
+    /// Whether it ends with a prompt that has no response yet.
     pub ends_with_prompt: bool,
 }
 
-/// How much may stay.
+/// How much of a conversation may stay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TailBounds {
-    /// Tokens of what was said last.
+    /// Tokens of the newest messages.
     pub tokens: u64,
-    /// Tokens of a prompt that waits for its answer: it is worth more room than what has been answered.
+    /// Tokens of a prompt that has no response yet: it is worth more room than one that has.
     pub prompt: u64,
 }
 
 impl ConversationHistory {
-    /// The conversation of a session that goes on. Its last message stays open if the user's side spoke
-    /// last, so that the next prompt joins it.
+    /// The conversation of a resumed session. Its last message stays open if it is the user's, so that the next prompt
+    /// joins it.
     pub fn restore(mut messages: Vec<HistoryMessage>) -> Self {
         let mut history = Self::default();
         if let Some(last) = messages.pop_if(|last| last.role == Role::User) {
@@ -91,7 +91,7 @@ impl ConversationHistory {
             history.tokens = history.open.iter().map(block_tokens).sum();
             history.open_record = last.uuids.first().cloned();
         }
-        // One after the other is let go: a long conversation is never in memory twice.
+        // Each message is dropped when it is done, so that a long conversation is never in memory twice.
         for message in messages {
             let role = message.role;
             let tokens = message.blocks.iter().map(|block| raw_block_tokens(block)).sum();
@@ -112,10 +112,11 @@ impl ConversationHistory {
 
     /// Notes the record of a prompt that was just added.
     pub fn note_prompt(&mut self, record: String) {
+        // Kept if there is one, because a tail begins with the first prompt of the message.
         self.open_record.get_or_insert(record);
     }
 
-    /// Adds the result of an earlier answer's call, which has to come before anything else that is said.
+    /// Adds the result of an earlier response's call, which has to come before everything else in the message.
     pub fn add_result(&mut self, block: ContentBlock) {
         self.tokens += block_tokens(&block);
         self.open.insert(0, block);
@@ -126,18 +127,18 @@ impl ConversationHistory {
         self.add_user([ContentBlock::text(text)]);
     }
 
-    /// Adds notes of the runtime, each marked as such, so that nobody takes them for the user's words.
+    /// Adds notes of the runtime, each marked as such, so that the model does not take them for the user's words.
     pub fn add_notes(&mut self, notes: &[String]) {
         for note in notes {
             self.add_user_text(&system_reminder(note));
         }
     }
 
-    /// Adds a whole answer. One with nothing that can be sent back is left out, and what follows joins
-    /// the user message before it.
+    /// Adds a whole response. One with nothing that can be sent back is left out, and what follows joins the user
+    /// message before it.
     pub fn add_assistant(&mut self, blocks: Vec<ContentBlock>) {
         let mut blocks: Vec<ContentBlock> = blocks.into_iter().filter(is_sendable).collect();
-        // An answer that got no further than its thinking: the API lets none stand last.
+        // A response that got no further than its thinking: the API refuses a message that ends with thinking.
         while blocks.pop_if(|block| block.is_thinking()).is_some() {}
         if blocks.is_empty() {
             return;
@@ -148,7 +149,7 @@ impl ConversationHistory {
         self.push(Role::Assistant, &blocks, MessageFacts { tokens, record: None });
     }
 
-    /// Notes what the API counted for the answer just added, and the record of its first block.
+    /// Notes what the API counted for the response just added, and the record of its first block.
     pub fn note_answer(&mut self, usage: &Usage, record: Option<String>) {
         if self.sealed.last().is_some_and(|last| last.role() == Role::Assistant)
             && let Some(facts) = self.facts.last_mut()
@@ -159,12 +160,13 @@ impl ConversationHistory {
             + usage.cache_creation_input_tokens
             + usage.cache_read_input_tokens
             + usage.output_tokens;
+        // A response that broke before its first event counts nothing; the last real count stays.
         if tokens > 0 {
             self.measured = Some(Measured { tokens, estimate: self.tokens });
         }
     }
 
-    /// How large it is now.
+    /// Returns the current size.
     pub fn size(&self) -> ConversationSize {
         ConversationSize {
             messages: self.tokens,
@@ -173,14 +175,14 @@ impl ConversationHistory {
         }
     }
 
-    /// Whether the model has said anything yet: a conversation without an answer is not worth a summary.
+    /// Whether the model has responded yet: a conversation without a response is not worth a summary.
     pub fn has_answers(&self) -> bool {
         self.sealed.iter().any(|message| message.role() == Role::Assistant)
     }
 
-    /// The longest end of the conversation that fits into the bounds and can stand behind a summary: it
-    /// begins with an answer, so every call in it keeps its result and every result its call, or it is the
-    /// prompt that waits for its answer. A call that waits for its result always stays.
+    /// Returns the longest end of the conversation that fits into the bounds and can follow a summary: it begins with a
+    /// response, so every call in it keeps its result and every result its call, or it is the prompt that has no
+    /// response yet. A call that waits for its result always stays.
     pub fn tail(&mut self, bounds: TailBounds) -> ConversationTail {
         self.seal();
         let count = self.sealed.len();
@@ -194,6 +196,7 @@ impl ConversationHistory {
                 Role::Assistant => tokens <= bounds.tokens || (is_last && holds_call(&self.sealed[at])),
                 Role::User => is_last && tokens <= bounds.prompt,
             };
+            // Without a record the transcript could not say where the tail begins.
             if can_begin && facts.record.is_some() {
                 let ends_with_prompt = tail.ends_with_prompt || self.sealed[at].role() == Role::User;
                 tail = ConversationTail { start: at, record: facts.record.clone(), ends_with_prompt };
@@ -205,18 +208,19 @@ impl ConversationHistory {
         tail
     }
 
-    /// Estimate of a tail.
+    /// Estimates the size of a tail.
     pub fn tokens_from(&self, tail: &ConversationTail) -> u64 {
         self.facts.iter().skip(tail.start).map(|facts| facts.tokens).sum()
     }
 
-    /// Puts `head` in the place of everything before the tail. What stays keeps its bytes, but for a prompt
-    /// right behind the head, which becomes one message with it.
+    /// Replaces everything before the tail by `head`. What stays keeps its bytes, except for a prompt right behind the
+    /// head, which becomes one message with it.
     pub fn compact(&mut self, head: Vec<ContentBlock>, tail: &ConversationTail) {
         let mut kept = self.sealed.split_off(tail.start.min(self.sealed.len()));
         let mut kept_facts = self.facts.split_off(tail.start.min(self.facts.len()));
         *self = Self::default();
         self.add_user(head);
+        // User and model alternate in a request, so two user messages in a row become one.
         if kept.first().is_some_and(|first| first.role() == Role::User) {
             kept_facts.remove(0);
             self.add_user(blocks_of(&kept.remove(0)));
@@ -229,8 +233,8 @@ impl ConversationHistory {
         }
     }
 
-    /// Cuts texts of more than `most` tokens that nobody has answered, because with them no request would
-    /// ever fit again.
+    /// Cuts texts of more than `most` tokens that have no response yet, because with them no request would ever fit
+    /// again.
     pub fn shorten_unanswered(&mut self, most: u64, keep_chars: usize) {
         self.seal();
         let unanswered = self.sealed.iter().rev().take_while(|message| message.role() == Role::User).count();
@@ -249,13 +253,13 @@ impl ConversationHistory {
         }
     }
 
-    /// The messages to send, oldest first. Cloning them shares their bytes.
+    /// Returns the messages to send, oldest first. Cloning them shares their bytes.
     pub fn messages(&mut self) -> Vec<WireMessage> {
         self.seal();
         self.sealed.clone()
     }
 
-    /// The messages so far, with what is still open as the last one.
+    /// Returns the messages so far, with the open blocks as the last one.
     pub fn so_far(&self) -> Vec<WireMessage> {
         let open = (!self.open.is_empty()).then(|| WireMessage::new(Role::User, &self.open).ok()).flatten();
         self.sealed.iter().cloned().chain(open).collect()
@@ -265,6 +269,7 @@ impl ConversationHistory {
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
             let tokens = open.iter().map(block_tokens).sum();
+            // A tail must not begin with results, because their calls would be missing.
             let has_results = open.iter().any(|block| matches!(block.view(), BlockView::ToolResult(_)));
             let record = self.open_record.take().filter(|_| !has_results);
             self.push(Role::User, &open, MessageFacts { tokens, record });
@@ -272,7 +277,7 @@ impl ConversationHistory {
     }
 
     fn push<B: Serialize>(&mut self, role: Role, blocks: &[B], facts: MessageFacts) {
-        // Blocks that are no objects were left out before; a message without any is left out here.
+        // Blocks that are not objects were left out before; a message without any is left out here.
         if let Ok(message) = WireMessage::new(role, blocks) {
             self.sealed.push(message);
             self.facts.push(facts);
@@ -280,7 +285,7 @@ impl ConversationHistory {
     }
 }
 
-/// Whether an answer asks for a tool.
+/// Whether a response calls a tool.
 fn holds_call(message: &WireMessage) -> bool {
     // Inside of a text the quotes would be escaped.
     const MARK: &[u8] = b"\"tool_use\"";
@@ -296,7 +301,7 @@ pub fn blocks_of(message: &WireMessage) -> Vec<ContentBlock> {
     serde_json::from_slice::<Sent>(message.bytes()).map(|sent| sent.content).unwrap_or_default()
 }
 
-/// Leaves the beginning of a text that is too long.
+/// Keeps only the beginning of a text that is too long.
 fn shorten(block: &mut ContentBlock, most: u64, keep_chars: usize) {
     let Some(text) = block.as_text() else { return };
     if block_tokens(block) > most {
@@ -307,7 +312,8 @@ fn shorten(block: &mut ContentBlock, most: u64, keep_chars: usize) {
     }
 }
 
-/// The API refuses empty text blocks, and a block that is no object would break the wire form.
+/// Whether a block can be sent. The API refuses empty text blocks, and a block that is not an object would break the
+/// wire form.
 fn is_sendable(block: &ContentBlock) -> bool {
     match block.as_text() {
         Some(text) => !text.trim().is_empty(),
@@ -389,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_tail_never_tears_a_call_from_its_result() {
-        // Whatever the bound, the tail begins with an answer or is empty.
+        // Whatever the bound, the tail begins with a response or is empty.
         for bound in 0..2000 {
             let mut history = worked();
             let tail = history.tail(within(bound));
@@ -459,7 +465,7 @@ mod tests {
             assert_eq!(texts.len(), 1, "{texts:?}");
             assert_eq!(texts[0].contains(&text) && texts[0].contains("image/png"), stays);
         }
-        // With room for the answer before it, both stay.
+        // With room for the response before it, both stay.
         let mut history = worked();
         history.add_assistant(vec![ContentBlock::text("done")]);
         history.note_answer(&Usage::default(), Some("r-a".to_owned()));

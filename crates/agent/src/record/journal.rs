@@ -1,8 +1,8 @@
-//! Writes the session down: every frame that belongs to the conversation becomes a record before it is
-//! shown, with the same id. A session that cannot be written goes on; the trouble is reported once.
+//! Records the session: every frame that belongs to the conversation becomes a record before it is shown, with the same
+//! id. A session that cannot be written goes on; the problem is reported once.
 //!
-//! [`SessionFiles`] are the session's and know the disk and the host's mirror; a [`AgentJournal`] is one agent's
-//! and knows which record follows which.
+//! [`SessionFiles`] belongs to the session and knows the disk and the host's mirror; an [`AgentJournal`] belongs to one
+//! agent and knows which record follows which.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ mod marks;
 pub use files::{SessionFile, SessionFiles};
 pub use marks::{CommandRecord, CompactBoundaryRecord};
 
-/// Records that are remembered: more than a compaction keeps.
+/// The number of records that are remembered: more than a compaction keeps.
 const MAX_RECENT: usize = 4096;
 
-/// Where in the conversation of one agent the next record belongs. Borrowed by the agent's turn alone.
+/// The place of an agent's next record in its conversation. Borrowed by the agent's turn alone.
 pub struct AgentJournal {
-    /// Where records go.
+    /// The files that records go to.
     files: Arc<SessionFiles>,
     file: SessionFile,
     envelope: Envelope,
@@ -36,13 +36,13 @@ pub struct AgentJournal {
     prompt_id: String,
     /// How many prompts have started a turn, over all runs of the session.
     turn_index: u64,
-    /// The id under which the next prompt will be written, if hooks were told already.
+    /// The id under which the next prompt will be recorded, if hooks have been told it.
     announced: Option<String>,
     /// The newest records of the conversation as the model has it, oldest first.
     recent: VecDeque<String>,
-    /// Block number within the answer under way, by the answer's id.
+    /// Block number within the current response, by the id of the response.
     block: (String, usize),
-    /// The record of that answer's first block.
+    /// The record of the first block of that response.
     answer_record: Option<String>,
 }
 
@@ -51,7 +51,7 @@ pub struct AgentJournal {
 pub enum PromptStarts {
     /// A turn of its own.
     Turn,
-    /// Nothing: it joins the turn under way.
+    /// Nothing: it joins the current turn.
     Nothing,
 }
 
@@ -59,11 +59,11 @@ pub enum PromptStarts {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptWords {
     Shown,
-    /// Notes of hooks stand for it, also after a resume; people still find it in the file.
+    /// Notes of hooks take its place, also after a resume; people still find it in the file.
     Hidden,
 }
 
-/// A prompt as it is written down.
+/// A prompt as it is recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptRecord<'a> {
     pub prompt: &'a InboundUser,
@@ -72,7 +72,7 @@ pub struct PromptRecord<'a> {
     /// The record's id.
     pub uuid: &'a str,
     pub now: &'a str,
-    /// The permission mode it is given in.
+    /// The permission mode when it was given.
     pub mode: &'a str,
 }
 
@@ -122,12 +122,12 @@ impl AgentJournal {
         &self.files
     }
 
-    /// What every record of this journal carries.
+    /// The fields that every record of this journal has.
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
     }
 
-    /// Goes on behind a record of an earlier run, in which so many prompts have started a turn. `records` are
+    /// Continues after a record of an earlier run, in which `turn_index` prompts have started a turn. `records` are
     /// those of the conversation.
     pub fn go_on_after(
         &mut self,
@@ -140,10 +140,11 @@ impl AgentJournal {
         self.turn_index = turn_index;
     }
 
-    /// A prompt that starts a turn or joins it.
+    /// Records a prompt that starts a turn or joins it.
     pub fn prompt(&mut self, record: PromptRecord<'_>) {
         let PromptRecord { prompt, starts, words, uuid, now, mode } = record;
         let text = prompt.message.content.text();
+        // For lists of sessions, which show the beginning only.
         self.last_prompt = first_chars(&text, 1000).to_owned();
         let mut body = UserBody::prompt(&prompt.message);
         if starts == PromptStarts::Turn {
@@ -163,7 +164,7 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// A block of an answer, or a message made up for a failed one.
+    /// Records a block of a response, or the message in place of a failed one.
     pub fn assistant(&mut self, frame: &AssistantMessage) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let link = Link { uuid: &frame.uuid, parent: self.last.as_deref(), timestamp: now };
@@ -174,6 +175,7 @@ impl AgentJournal {
                 self.envelope.line(link, &body)
             }
             None => {
+                // A response is recorded block by block, so the same id means the same response.
                 self.block = if self.block.0 == frame.message.id {
                     (std::mem::take(&mut self.block.0), self.block.1 + 1)
                 } else {
@@ -189,7 +191,7 @@ impl AgentJournal {
         self.follow(&frame.uuid);
     }
 
-    /// The answer to a tool call. It follows its own call, wherever the conversation is by now.
+    /// Records the result of a tool call. It follows its own call, wherever the conversation is by now.
     pub fn tool_result(&mut self, frame: &UserMessage, call_uuid: &str) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let nothing = Value::Null;
@@ -204,7 +206,7 @@ impl AgentJournal {
         self.follow(&frame.uuid);
     }
 
-    /// Anything else on the user's side: notes to the model, marks of an interruption.
+    /// Records anything else on the user's side: notes to the model, marks of an interruption.
     pub fn user(&mut self, frame: &UserMessage) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let mut body = UserBody::prompt(&frame.message);
@@ -216,7 +218,7 @@ impl AgentJournal {
         self.follow(&frame.uuid);
     }
 
-    /// A mark in the conversation that the model does not see.
+    /// Records a mark in the conversation that the model does not see.
     pub fn attachment(&mut self, attachment: &Value, uuid: &str, now: &str) {
         let body = AttachmentBody { attachment, rendered: None, rendered_role: None };
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
@@ -225,7 +227,7 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// The turn is over: what listings and a later run need to know.
+    /// Ends the turn: records what listings and a later run need to know.
     pub fn end_of_turn(&mut self, spent: SpentTotals) {
         if !self.files.are_kept() {
             return;
@@ -260,23 +262,23 @@ impl AgentJournal {
         self.files.end_turn(&self.envelope.session_id);
     }
 
-    /// A prompt is about to be written: hooks that see it first are told its id.
+    /// Announces the id of a prompt that will be recorded, because hooks see the prompt first.
     pub fn announce_prompt(&mut self, uuid: String) {
         self.prompt_id.clone_from(&uuid);
         self.announced = Some(uuid);
     }
 
-    /// The id that was announced for the prompt that is written now.
+    /// Takes the id that was announced for the prompt that is recorded now.
     pub fn take_announced(&mut self) -> Option<String> {
         self.announced.take()
     }
 
-    /// The prompt of the turn under way; none before the first.
+    /// The prompt of the current turn; none before the first.
     pub fn prompt_id(&self) -> Option<String> {
         (!self.prompt_id.is_empty()).then(|| self.prompt_id.clone())
     }
 
-    /// The next record follows this one.
+    /// Makes this the record that the next one follows.
     fn follow(&mut self, uuid: &str) {
         self.last = Some(uuid.to_owned());
         self.recent.push_back(uuid.to_owned());

@@ -1,5 +1,5 @@
-//! An answer while it arrives: events are folded into content blocks, each finished block is handed out
-//! once, whole. Knows nothing of frames, tools or retries.
+//! A response of the model while it arrives: events are folded into content blocks, and each finished block is handed
+//! out once, whole. Knows nothing of frames, tools or retries.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use lathe_protocol::{ContentBlock, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The input of a call that is no JSON object. It is kept under a name of its own, so that the call can be refused
+/// The input of a call that is not a JSON object. It is kept under a key of its own, so that the call can be refused
 /// with the text the model sent.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct UnparsedInput {
@@ -26,23 +26,23 @@ struct UnparsedText {
 }
 
 impl UnparsedInput {
-    /// What the model sent, if this input is one of these.
+    /// Returns what the model sent, if this is such an input.
     pub fn raw(input: &Value) -> Option<String> {
         Self::deserialize(input).ok().map(|unparsed| unparsed.kept.raw)
     }
 
-    /// The input that stands for such a text.
+    /// Makes the input that stands for such a text.
     fn input(raw: &str) -> Value {
         json!(Self { kept: UnparsedText { raw: raw.to_owned(), len: raw.len() } })
     }
 }
 
-/// What has arrived of one answer.
+/// What has arrived of one response.
 #[derive(Debug, Default)]
 pub struct ModelResponse {
     /// The API's id of the message.
     pub id: String,
-    /// The model that answered.
+    /// The model that responded.
     pub model: String,
     /// Usage at the start: what frames of single blocks carry.
     pub first_usage: Usage,
@@ -59,7 +59,7 @@ pub struct ModelResponse {
     pub complete: bool,
 }
 
-/// A block that is still growing: as it began, and what has come for each of its fields since.
+/// A block that is still growing: its beginning, and what has come for each of its fields since.
 #[derive(Debug, Default)]
 struct OpenBlock {
     block: ContentBlock,
@@ -70,7 +70,7 @@ struct OpenBlock {
 }
 
 impl ModelResponse {
-    /// Takes one event in. A block that it finished is returned, and kept in `blocks`.
+    /// Takes in one event. Returns the block that it finished, which is also kept in `blocks`.
     pub fn fold(&mut self, event: &StreamEvent) -> Option<ContentBlock> {
         match event {
             StreamEvent::MessageStart(message) => {
@@ -112,7 +112,7 @@ impl ModelResponse {
         }
     }
 
-    /// A whole answer that was not streamed.
+    /// A whole response that was not streamed.
     pub fn from_complete(whole: CompleteMessage) -> Self {
         let AnswerMessage { id, model, blocks, stop_reason, usage } = whole.read();
         Self {
@@ -128,14 +128,14 @@ impl ModelResponse {
         }
     }
 
-    /// Puts another form of the last finished block in its place.
+    /// Replaces the last finished block by another form of it.
     pub fn replace_last(&mut self, block: &ContentBlock) {
         if let Some(last) = self.blocks.last_mut() {
             last.clone_from(block);
         }
     }
 
-    /// Text that stood in a block when the answer was broken off; none if there was none.
+    /// Takes the text of unfinished blocks when the response was cut off; none if there is none.
     pub fn take_partial_text(&mut self) -> Option<String> {
         let open = std::mem::take(&mut self.open);
         let text: String = open.into_values().map(|open| open.text).collect();
@@ -147,25 +147,25 @@ impl ModelResponse {
         self.open.keys().copied().collect()
     }
 
-    /// Whether something was handed out that cannot be taken back: text that was shown, or a tool that
-    /// may have started. Such an answer is never asked for a second time.
+    /// Whether something was handed out that cannot be undone: text that was shown, or a call that may have started.
+    /// Such a response is never requested a second time.
     pub fn is_committed(&self) -> bool {
         self.blocks.iter().any(|block| !block.is_thinking())
     }
 
-    /// Whether all of it is here. The last event says nothing new: a stream that breaks between the reason why the
-    /// answer ended and that event has lost nothing.
+    /// Whether nothing of it is missing. The last event says nothing new: a stream that breaks between the stop reason
+    /// and that event has lost nothing.
     pub fn is_whole(&self) -> bool {
         self.complete || (self.stop_reason.is_some() && self.open.is_empty() && self.is_committed())
     }
 
-    /// Whether its last block is a call whose input breaks off.
+    /// Whether its last block is a call whose input is cut off.
     pub fn ends_in_half_a_call(&self) -> bool {
         let last = self.blocks.last().and_then(ContentBlock::as_tool_use);
         last.is_some_and(|call| UnparsedInput::raw(call.input).is_some())
     }
 
-    /// Whether a person sees anything of it.
+    /// Whether a person sees any of it.
     pub fn is_visible(&self) -> bool {
         self.blocks.iter().any(|block| match block.view() {
             BlockView::Text(text) => !text.trim().is_empty(),
@@ -218,6 +218,7 @@ impl OpenBlock {
             BlockView::Text(_) => block.set_text(text),
             BlockView::Thinking(_) => block.set_thinking(thinking, signature),
             BlockView::ToolUse(_) | BlockView::ServerToolUse(_) | BlockView::McpToolUse(_) => {
+                // If nothing was streamed, the input from the start of the block stays.
                 if let Some(input) = read_input(&json) {
                     block.set_input(input);
                 }
@@ -232,7 +233,7 @@ impl OpenBlock {
     }
 }
 
-/// The streamed input of a tool call; none when nothing was streamed.
+/// Parses the streamed input of a tool call; none when nothing was streamed.
 fn read_input(json: &str) -> Option<Value> {
     if json.is_empty() {
         return None;
@@ -243,8 +244,8 @@ fn read_input(json: &str) -> Option<Value> {
     }
 }
 
-/// Later counts replace earlier ones; what the delta does not name stays. A zero input count in the
-/// delta means "not repeated here".
+/// Merges later counts into earlier ones; what the delta does not name stays. A zero input count in the delta means
+/// "not repeated here".
 fn merge_usage(usage: &mut Usage, later: &Usage) {
     let keep = |old: u64, new: u64| if new == 0 { old } else { new };
     usage.input_tokens = keep(usage.input_tokens, later.input_tokens);

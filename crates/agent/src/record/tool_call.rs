@@ -1,5 +1,4 @@
-//! A tool call and its result, as values: the forms that the loop, the hooks and the way to the tool
-//! (`call/toolrun.rs`) hand to each other.
+//! A tool call and its result, as the values that the loop, the hooks and `call/toolrun.rs` pass to each other.
 
 use lathe_permissions::DescribedCall;
 use lathe_protocol::system::Informational;
@@ -16,14 +15,14 @@ pub struct ToolCall {
     pub name: String,
     /// The input: in the tool's own form if it fits, else as it came.
     pub input: Value,
-    /// What a call with this input is about; unknown where no tool has looked at it.
+    /// What a call with this input is about; unknown if no tool has described it.
     pub description: DescribedCall,
-    /// The record of the block that asked, which the result's record points back to.
+    /// The record of the block with the call, which the result's record points back to.
     pub assistant_uuid: String,
 }
 
 impl ToolCall {
-    /// A call that an earlier run of the session left to this one.
+    /// A call that an earlier run of the session deferred.
     pub fn from_earlier_run(call: DeferredCall) -> Self {
         Self {
             id: call.tool_use_id,
@@ -35,14 +34,14 @@ impl ToolCall {
     }
 }
 
-/// An input and what a call with it is about.
+/// An input, and what a call with it is about.
 #[derive(Debug, Clone)]
 pub struct DescribedInput {
     pub value: Value,
     pub description: DescribedCall,
 }
 
-/// What became of a call: always exactly one per call.
+/// The result of a call: always exactly one per call.
 #[derive(Debug)]
 pub struct ToolCallResult {
     pub call: ToolCall,
@@ -52,11 +51,11 @@ pub struct ToolCallResult {
     pub result: Value,
     pub meta: Option<ToolResultMeta>,
     pub denial: Option<PermissionDenial>,
-    /// Whether it was broken off by an interrupt.
+    /// Whether an interrupt cut it off.
     pub interrupted: bool,
-    /// What hooks want the model to know, behind the result.
+    /// Notes of hooks for the model, which follow the result.
     pub notes: Vec<String>,
-    /// What hooks want people to see, behind the result.
+    /// Notices of hooks for people, which follow the result.
     pub notices: Vec<Informational>,
     /// Whether a hook wants the turn to end here.
     pub stops: bool,
@@ -66,6 +65,6 @@ pub struct ToolCallResult {
 #[derive(Debug)]
 pub enum CallEnd {
     Answered(Box<ToolCallResult>),
-    /// A hook put it off; it has no answer.
+    /// A hook deferred it, so it has no result yet.
     Deferred(Box<ToolCall>),
 }

@@ -1,15 +1,15 @@
-//! The `tool_result` block that answers a call, as a value: what the tool or the runtime says, and whether that is an
-//! error. It becomes JSON once for the frame and once for the history, here and nowhere else.
+//! The `tool_result` block of a call, as a value: its content, and whether it is an error. It becomes JSON once for the
+//! frame and once for the history, here and nowhere else.
 //!
 //! Surprising: the order of fields differs. Frames and records always write `type` first. In requests a result of the
-//! tool and an error of the runtime each keep an order of their own, because a session that goes on sends what an
-//! earlier version sent, and the API's cache knows it by its bytes.
+//! tool and an error of the runtime each keep an order of their own, because a resumed session sends what an earlier
+//! version sent, and the API's cache compares bytes.
 
 use lathe_protocol::ContentBlock;
 use lathe_tools::Content;
 use serde_json::{Map, Value, json};
 
-/// The answer to a call.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
     tool_use_id: String,
@@ -17,7 +17,7 @@ pub struct ToolResult {
     origin: ResultOrigin,
 }
 
-/// Who answers.
+/// Where a result comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResultOrigin {
     /// The tool. `is_error` is written only if the tool has said something about it.
@@ -27,12 +27,12 @@ enum ResultOrigin {
 }
 
 impl ToolResult {
-    /// What a tool has to say.
+    /// The result that a tool gave.
     pub fn of_tool(tool_use_id: &str, content: Content, is_error: Option<bool>) -> Self {
         Self { tool_use_id: tool_use_id.to_owned(), content, origin: ResultOrigin::Tool { is_error } }
     }
 
-    /// Why there is no such thing.
+    /// The error in place of a result.
     pub fn error(tool_use_id: &str, text: String) -> Self {
         Self {
             tool_use_id: tool_use_id.to_owned(),
@@ -41,12 +41,12 @@ impl ToolResult {
         }
     }
 
-    /// Whether the call did not work.
+    /// Whether the call failed.
     pub fn is_error(&self) -> bool {
         self.wire_is_error() == Some(true)
     }
 
-    /// The field of that name.
+    /// The field `is_error` on the wire.
     fn wire_is_error(&self) -> Option<bool> {
         match self.origin {
             ResultOrigin::Tool { is_error } => is_error,
@@ -67,7 +67,7 @@ impl ToolResult {
         content_value(self.content.clone())
     }
 
-    /// Puts another content in the place of this one.
+    /// Replaces the content.
     pub fn set_content(&mut self, content: Content) {
         self.content = content;
     }

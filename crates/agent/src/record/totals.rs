@@ -14,21 +14,21 @@ use crate::record::journal::SpentTotals;
 #[derive(Default)]
 pub struct SessionTotals {
     models: Vec<(String, Sum)>,
-    /// Models of the turn under way, for `model_usage_since_last_result`.
+    /// Models of the current turn, for `model_usage_since_last_result`.
     since_result: Vec<(String, Sum)>,
     unknown_models: Vec<String>,
-    /// What the last answer of the conversation used.
+    /// Usage of the last response of the conversation.
     last_usage: Option<Usage>,
     /// Time spent in requests.
     api_ms: u64,
     /// What earlier runs of the session cost: part of its total, not of this run's budget.
     earlier: Earlier,
     work: Work,
-    /// What sessions cost that this run has left: part of its budget, not of the session's total.
+    /// Cost of the sessions that this run has left with `/clear`: part of its budget, not of the session's total.
     left: Cost,
 }
 
-/// What a session had used when this run took it up.
+/// What a session had used when this run resumed it.
 #[derive(Default)]
 struct Earlier {
     cost_usd: f64,
@@ -37,7 +37,7 @@ struct Earlier {
     started_ms: Option<u64>,
 }
 
-/// Work of a session that is counted for later readers of its file, over all its runs.
+/// Work of a session, over all its runs, which its file keeps for later readers.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Work {
     api_ms: u64,
@@ -56,7 +56,7 @@ struct Sum {
 }
 
 impl SessionTotals {
-    /// Adds one answer.
+    /// Adds one response.
     pub fn add(&mut self, model: &str, usage: &Usage) {
         let priced = prices::price(usage, model);
         if priced.basis == CostBasis::Unknown && !self.unknown_models.iter().any(|known| known == model) {
@@ -78,24 +78,25 @@ impl SessionTotals {
         }
     }
 
-    /// Notes what an answer of the conversation used.
+    /// Notes the usage of a response of the conversation.
     pub fn note_last(&mut self, usage: &Usage) {
+        // A response that failed before it began has no usage.
         if sent(usage) > 0 {
             self.last_usage = Some(usage.clone());
         }
     }
 
-    /// The conversation is another one now: what its last answer used says nothing any more.
+    /// Forgets the last usage, because the conversation is another one now.
     pub fn forget_last(&mut self) {
         self.last_usage = None;
     }
 
-    /// What the last answer of the conversation used.
+    /// Usage of the last response of the conversation.
     pub fn last_usage(&self) -> Option<&Usage> {
         self.last_usage.as_ref()
     }
 
-    /// Tokens of the conversation, as the last answer counted them.
+    /// Tokens of the conversation, as the last response counted them.
     pub fn context_tokens(&self) -> u64 {
         self.last_usage.as_ref().map_or(0, |usage| sent(usage) + usage.output_tokens)
     }
@@ -110,7 +111,7 @@ impl SessionTotals {
         self.api_ms
     }
 
-    /// Goes on from what an earlier run has written down.
+    /// Continues from what an earlier run has recorded.
     pub fn start_from(&mut self, state: &CostState) {
         let usage = |(model, value): (&String, &Value)| {
             Some((model.clone(), serde_json::from_value(value.clone()).ok()?))
@@ -130,23 +131,23 @@ impl SessionTotals {
         };
     }
 
-    /// Time that a turn spent in requests.
+    /// Adds time that a turn spent in requests.
     pub fn add_api_time(&mut self, ms: u64) {
         self.work.api_ms += ms;
     }
 
-    /// Time that a tool call took.
+    /// Adds time that a tool call took.
     pub fn add_tool_time(&mut self, ms: u64) {
         self.work.tool_ms += ms;
     }
 
-    /// The lines that a call has changed.
+    /// Adds the lines that a call has changed.
     pub fn add_changes(&mut self, lines: ChangedLines) {
         self.work.lines_added += lines.added;
         self.work.lines_removed += lines.removed;
     }
 
-    /// What the file keeps of all this; the run began at `started_ms`.
+    /// Returns what the session's file keeps of this; the run began at `started_ms`.
     pub fn spent(&self, started_ms: u64, now_ms: u64) -> SpentTotals {
         SpentTotals {
             cost_usd: self.cost_usd(),
@@ -161,9 +162,10 @@ impl SessionTotals {
         }
     }
 
-    /// Another session begins in the same run: it has cost nothing, but the run has.
+    /// Begins another session in the same run: it has cost nothing, but the run has.
     pub fn begin_anew(&mut self) {
         let left = self.left + self.session_cost();
+        // Models without a price stay, because the host has not been told of them yet.
         *self = Self { left, unknown_models: std::mem::take(&mut self.unknown_models), ..Self::default() };
     }
 
@@ -194,12 +196,12 @@ impl SessionTotals {
         all
     }
 
-    /// `model_usage_since_last_result`; starts anew.
+    /// Takes `model_usage_since_last_result`.
     pub fn take_since_result(&mut self) -> BTreeMap<String, ModelUsage> {
         usage_map(&std::mem::take(&mut self.since_result))
     }
 
-    /// Models without a price of their own, each once: they are counted at the default's price.
+    /// Takes the models without a price of their own, each once: they are counted at the price of the default model.
     pub fn take_unknown_models(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unknown_models)
     }
@@ -221,7 +223,7 @@ fn add(usage: &mut ModelUsage, earlier: &ModelUsage) {
 
 fn usage_map(sums: &[(String, Sum)]) -> BTreeMap<String, ModelUsage> {
     let entry = |(model, sum): &(String, Sum)| {
-        // An answer that never began cost nothing and is not listed.
+        // A response that never began cost nothing and is not listed.
         let used = sum.usage.input_tokens + sum.usage.output_tokens > 0 || sum.cost != Cost::default();
         used.then(|| (model.clone(), model_usage(model, sum)))
     };

@@ -1,6 +1,6 @@
-//! What becomes of a line that the host writes, whether a turn is under way or not: prompts are queued,
-//! requests answered, answers handed to whoever asked. A line that makes no sense is never dropped without
-//! a word: what can be answered gets an error, and everything else a line in the log.
+//! Handles the lines of the host, between turns and during one: prompts are queued, requests get a reply, replies go to
+//! the question they belong to. No malformed line is dropped in silence: a request gets an error, everything else a
+//! line in the log.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::state::queue::{PromptPriority, QueueAdmission, SeenBefore};
 use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
-/// How much of a line that makes no sense is shown.
+/// How much of a malformed line is shown.
 const SHOWN_CHARS: usize = 200;
 
 /// Takes in a line that arrived between turns or during one.
@@ -39,8 +39,8 @@ pub(crate) async fn take(
     }
 }
 
-/// Hands an answer to whoever asked. An answer that comes too late is nobody's fault; one to a question
-/// that was never asked is said back.
+/// Hands a reply to the question it belongs to. A late reply is ignored; one to a question that was never asked is
+/// reported to the host.
 async fn settle(agent: &AgentHandle, response: ControlResponse) {
     match agent.session.questions.settle(response) {
         SettledQuestion::Answered | SettledQuestion::Late => {}
@@ -51,7 +51,7 @@ async fn settle(agent: &AgentHandle, response: ControlResponse) {
     }
 }
 
-/// A line of a type nobody knows, or of a known one that does not fit.
+/// Refuses a line of an unknown type, or of a known one that does not fit.
 async fn refuse(agent: &AgentHandle, line: &Inbound) {
     let kind = line.tag();
     match (kind, line.request_id()) {
@@ -68,7 +68,7 @@ async fn refuse(agent: &AgentHandle, line: &Inbound) {
             let text = format!("a line of type {kind} does not fit and is ignored: {}", shown(line));
             agent.session.trouble("malformed_line", &text).await;
         }
-        // Hosts of another version may say more than we know; that is no trouble for the conversation.
+        // A host of another version may send more than this one knows, which does not concern the conversation.
         _ => agent
             .session
             .process
@@ -90,12 +90,13 @@ async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnH
     }
     let (uuid, priority) = (prompt.uuid.clone(), PromptPriority::of(&prompt));
     let copy = prompt.clone();
+    // Not inside the `match`, which would hold the lock while frames are sent.
     let admitted = agent.session.queue().admit(prompt);
     match admitted {
         QueueAdmission::Duplicate(seen) => {
             agent.session.replay(&copy).await;
             if seen == SeenBefore::EarlierRun {
-                // Nothing of this run will ever tell how it ended: it has.
+                // This run will never report how the prompt ended, because it has ended before.
                 agent.session.emit_lifecycle(uuid.as_deref(), PromptState::Completed).await;
             }
         }
@@ -108,9 +109,8 @@ async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnH
     }
 }
 
-/// Takes results of tool calls out of a prompt: calls are answered here, and the model's API refuses an answer
-/// without its call. Returns the calls they claim to be about. A prompt is never left empty, because its host
-/// waits for a result.
+/// Removes results of tool calls from a prompt: results are made here, and the API refuses a result without its call.
+/// Returns the ids of the calls they name. A prompt is never left empty, because its host waits for a result.
 fn drop_results(prompt: &mut InboundUser) -> Option<String> {
     let MessageContent::Blocks(blocks) = &mut prompt.message.content else { return None };
     let mut dropped = Vec::new();

@@ -1,5 +1,5 @@
-//! What happens to a prompt before its turn runs: it is announced, hooks look at it, the host gets the init frame, and
-//! the prompt is put where the model and later readers find it. What the turn will do comes out as a [`TurnKind`].
+//! What happens to a prompt before its turn runs: it is announced, the hooks see it, the host gets the init frame, and
+//! the prompt goes into the history and the session's file. The work of the turn comes out as a [`TurnKind`].
 
 use lathe_protocol::{ContentBlock, HookEvent, InboundUser, Outbound};
 
@@ -15,7 +15,7 @@ use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
 use crate::turn::outcome::TurnHandle;
 
 impl SessionLoop {
-    /// Opens the turn of a prompt, or of a call that was put off and has none.
+    /// Opens the turn of a prompt, or of a deferred call without a prompt.
     pub(super) async fn open_turn(
         &mut self,
         agent: &mut Agent,
@@ -37,6 +37,7 @@ impl SessionLoop {
             let work = self.open_empty_prompt(agent, &prompt).await;
             return (prompt, work);
         }
+        // The hooks are told the id of the prompt, so it has to be fixed before they run.
         agent.announce_prompt(&prompt);
         if let Some(preamble) = self.preamble.take() {
             agent.history.add_user_text(&preamble);
@@ -54,9 +55,9 @@ impl SessionLoop {
         !has_words && is_blank(&prompt.message.content)
     }
 
-    /// Opens the turn of a prompt without a word. Hosts send one to get a session that they can ask for something
-    /// else, to rewind files for instance. The API refuses empty messages, so nobody is asked and nothing is written
-    /// down; only a call that was put off is taken up.
+    /// Opens the turn of an empty prompt. Hosts send one to get a session for some other request, to rewind files for
+    /// instance. The API refuses empty messages, so the model is not asked and nothing is recorded; only a deferred
+    /// call is resumed.
     async fn open_empty_prompt(&mut self, agent: &Agent, prompt: &InboundUser) -> TurnKind {
         let init = init_frame(&self.main, prompt.uuid.as_deref());
         self.session.emit(Outbound::system(init)).await;
@@ -68,7 +69,7 @@ impl SessionLoop {
         }
     }
 
-    /// Takes a prompt for the model in, as far as the hooks let it.
+    /// Submits a prompt for the model to the hooks, and records it as far as they permit.
     async fn submit_prompt(
         &mut self,
         agent: &mut Agent,
@@ -82,6 +83,7 @@ impl SessionLoop {
             (notes, main.submit_to_hooks(prompt, &handle.cancel).await)
         };
         let (notes, mut submitted) = self.while_listening(before, Some(handle), Some(&handle.cancel)).await;
+        // Hooks that were cancelled have not agreed, so the prompt must not reach the model, now or later.
         if handle.cancel.is_cancelled() && self.session.listens(&HookEvent::UserPromptSubmit) {
             submitted = SubmittedPrompt::Cancelled;
         }
@@ -99,7 +101,7 @@ impl SessionLoop {
         }
     }
 
-    /// Shows the init frame and puts the prompt where the model and later readers find it.
+    /// Sends the init frame, and puts the prompt into the history and the session's file.
     async fn record_prompt(
         &mut self,
         agent: &mut Agent,

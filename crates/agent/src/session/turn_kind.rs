@@ -1,5 +1,5 @@
-//! What a turn is for, and doing it: mostly the model answers, but a turn may also be a command, a call that was put
-//! off, or nothing at all. How the model answers is `turn.rs`; who decides what it is for is `session.rs`.
+//! What a turn does: mostly the model responds, but a turn may also run a command, resume a deferred call, or do
+//! nothing at all. The loop of the model is `turn.rs`; `session.rs` decides what a turn is for.
 
 use lathe_protocol::Outbound;
 
@@ -10,21 +10,21 @@ use crate::turn::announce::init_frame;
 use crate::turn::decide::TurnEnding;
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
-/// What a turn does.
+/// The work of a turn.
 pub(crate) enum TurnKind {
-    /// Take up the call that was put off, and go on from there.
+    /// Resumes the deferred call, and goes on from there.
     ResumeDeferredCall { command: String },
-    /// The model answers.
+    /// The model responds.
     Prompt,
     /// A command runs.
     Command(Box<CommandInvocation>),
-    /// Nobody answers; the result is this text.
+    /// The model is not asked; the result is this text.
     NoModelCall { text: String },
-    /// Somebody broke it off before the model was asked.
+    /// Cancelled before the model was asked.
     Cancelled,
 }
 
-/// Does what a turn is for; with the id of the command that it was, where that is no prompt's.
+/// Runs a turn of this kind. Also returns the id of its command, if it had one in place of a prompt.
 pub(crate) async fn outcome_of(turn: &mut Turn<'_>, work: TurnKind) -> (TurnOutcome, Option<String>) {
     let (resumed, command) = match work {
         TurnKind::Command(call) => return (commands::run(turn, call).await, None),

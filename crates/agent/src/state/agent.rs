@@ -1,10 +1,10 @@
-//! What one agent owns: a conversation, and what it is led with. The main agent of a session is one, and an
-//! agent that a call starts below it is another, with nothing special about either.
+//! What one agent owns: a conversation, and what it needs to continue it. The main agent of a session is one, an agent
+//! that a call starts is another, and both work in the same way.
 //!
-//! Two halves. [`Agent`] is what only the running turn touches; it is borrowed `&mut`. [`AgentHandle`] is what
-//! calls, hooks and host requests see of the agent while its turn runs; what of it changes is one value,
-//! [`AgentView`], which is replaced as a whole, so that whoever takes one sees things that belong together. A change counts
-//! for the next request or decision.
+//! Two halves. [`Agent`] is what only the running turn touches; it is borrowed `&mut`. [`AgentHandle`] is what calls,
+//! hooks and host requests see of the agent while its turn runs. The part of it that changes is one value,
+//! [`AgentView`], which is replaced as a whole, so that a reader sees values that belong together. A change takes
+//! effect with the next request or decision.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -26,26 +26,26 @@ use crate::state::instructions::MemoryInstructions;
 use crate::state::prompt::SystemPrompt;
 use crate::state::services::{SessionServices, lock};
 
-/// An agent, as its own turn has it.
+/// An agent, as its own turn sees it.
 pub struct Agent {
     pub handle: Arc<AgentHandle>,
     /// The conversation as the model gets it.
     pub history: ConversationHistory,
     /// Its place in the files of the session.
     pub journal: AgentJournal,
-    /// How its conversation was kept small so far.
+    /// The state of its compaction.
     pub compaction: CompactionState,
     /// Memory files, and what of them may still become due.
     pub(crate) instructions: MemoryInstructions,
     /// The call that a hook deferred.
     pub(crate) deferral: DeferredCallState,
-    /// When its turns have to stop.
+    /// The limits of its turns.
     pub limits: TurnLimits,
-    /// Where the shell stood when hooks last heard of it.
+    /// The folder of the shell when hooks last heard of it.
     pub(crate) cwd_told: PathBuf,
 }
 
-/// Which agent of a session it is.
+/// Identifies an agent of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentIdentity {
     /// The one the user talks to.
@@ -55,7 +55,7 @@ pub enum AgentIdentity {
 }
 
 impl AgentIdentity {
-    /// Who asks the model, in one word.
+    /// The name of the agent in requests to the model.
     pub fn label(&self) -> &str {
         match self {
             Self::Main => "main",
@@ -63,7 +63,7 @@ impl AgentIdentity {
         }
     }
 
-    /// What an agent below another is known by; none for the main one.
+    /// Returns the identity of a child agent; none for the main one.
     pub fn child(&self) -> Option<&ChildIdentity> {
         match self {
             Self::Main => None,
@@ -72,7 +72,7 @@ impl AgentIdentity {
     }
 }
 
-/// What an agent below another is known by.
+/// Identifies a child agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChildIdentity {
     pub agent_id: String,
@@ -82,51 +82,51 @@ pub struct ChildIdentity {
     pub parent_tool_use_id: String,
 }
 
-/// An agent, as others have it while its turn runs.
+/// An agent, as others see it while its turn runs.
 pub struct AgentHandle {
     pub session: Arc<SessionServices>,
     pub identity: AgentIdentity,
-    /// Makes the frames that say which agent they come from.
+    /// Builds the frames that come from this agent.
     pub frames: FrameBuilder,
     pub workspace: Arc<Workspace>,
     cell: Arc<AgentCell>,
 }
 
-/// The place where the view of an agent is replaced.
+/// Holds the view of an agent.
 pub struct AgentCell {
     /// Written by the agent's own turn and by host requests; read for every request, call and decision.
     view: Mutex<Arc<AgentView>>,
 }
 
-/// What others see of an agent. Cheap to copy: whatever is large is shared.
+/// What others see of an agent. Cheap to clone: whatever is large is shared.
 #[derive(Clone)]
 pub struct AgentView {
     pub tools: Arc<ToolSet>,
-    /// Which model answers, and how it is asked.
+    /// The model, and how it is asked.
     pub choice: Arc<AgentModel>,
     pub system: Arc<SystemPrompt>,
-    /// Where it stands, and what it has seen there.
+    /// Its folder and directories, and the files it has seen.
     pub place: Arc<AgentPlace>,
-    /// The mode it works in and the directories it may work in, which come in with each question to the rules.
+    /// The mode it works in and the directories it may work in, which are part of each question to the rules.
     pub scope: PermissionScope,
-    /// The mode that planning interrupted.
+    /// The mode that plan mode interrupted.
     pub mode_before_plan: Option<PermissionMode>,
     /// When the conversation is compacted.
     pub compact: CompactChoice,
-    /// The prompt of the turn under way, which hooks are told; none before the first.
+    /// The prompt of the current turn, which hooks are told; none before the first.
     pub prompt_id: Option<String>,
     /// The conversation as far as it was published.
     pub progress: ConversationProgress,
-    /// Memory files that the conversation was told.
+    /// Memory files that the model was given.
     pub memory_files: Arc<[MemoryFile]>,
 }
 
-/// How far a conversation has come, for those who look at it from outside.
+/// How far a conversation has come, for readers outside of its turn.
 #[derive(Clone, Default)]
 pub struct ConversationProgress {
     /// The last request that was sent, and when, in milliseconds since the epoch.
     pub last_request: Option<(Arc<ModelRequest>, u64)>,
-    /// The messages after the last turn; none while a turn goes on from there.
+    /// The messages after the last turn; none while a turn continues from there.
     pub settled: Option<Arc<[WireMessage]>>,
     /// How large the conversation was when it last changed.
     pub size: ConversationSize,
@@ -155,13 +155,14 @@ impl AgentCell {
         Self { view: Mutex::new(Arc::new(view)) }
     }
 
-    /// The agent as it is now.
+    /// Returns the current view.
     pub fn view(&self) -> Arc<AgentView> {
         lock(&self.view).clone()
     }
 
-    /// Puts a changed view in the place of the one there is.
+    /// Changes the view.
     pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
+        // Copied only if a reader holds the old view, which stays as it was.
         change(Arc::make_mut(&mut lock(&self.view)))
     }
 }
@@ -190,17 +191,17 @@ impl AgentHandle {
         Self { session, identity, frames, workspace, cell }
     }
 
-    /// The agent as it is now.
+    /// Returns the current view.
     pub fn view(&self) -> Arc<AgentView> {
         self.cell.view()
     }
 
-    /// Puts a changed view in the place of the one there is.
+    /// Changes the view.
     pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
         self.cell.change(change)
     }
 
-    /// The tools the agent has now; a host may bring one along.
+    /// The current tools; a host may add one.
     pub fn tools(&self) -> Arc<ToolSet> {
         self.view().tools.clone()
     }
@@ -220,7 +221,7 @@ impl AgentHandle {
         self.view().choice.clone()
     }
 
-    /// Changes the model choice; it counts from the next request on.
+    /// Changes the model choice; it takes effect with the next request.
     pub fn change_choice(&self, change: impl FnOnce(&mut AgentModel)) {
         self.change(|view| change(Arc::make_mut(&mut view.choice)));
     }
@@ -230,14 +231,14 @@ impl AgentHandle {
         self.view().system.clone()
     }
 
-    /// How hard the model is to think: as chosen, or as is its default.
+    /// The effort of the model: the chosen one, or its default.
     pub fn effort(&self) -> Option<String> {
         let choice = self.choice();
         let default = capabilities(&choice.id).default_effort;
         choice.effort.clone().or_else(|| default.map(str::to_owned))
     }
 
-    /// The conversation as it stands: after the last turn, or as the turn under way last sent it.
+    /// The current conversation: after the last turn, or as the running turn last sent it.
     pub fn conversation(&self) -> Vec<WireMessage> {
         let view = self.view();
         match (&view.progress.settled, &view.progress.last_request) {
@@ -252,12 +253,12 @@ impl AgentHandle {
         self.view().progress.last_request.as_ref().map(|(_, at)| *at)
     }
 
-    /// A turn is over: this is the conversation now.
+    /// Publishes the conversation after a turn.
     pub(crate) fn publish_conversation(&self, messages: Vec<WireMessage>) {
         self.change(|view| view.progress.settled = Some(messages.into()));
     }
 
-    /// A request goes out.
+    /// Publishes a request that is sent.
     pub(crate) fn publish_request(&self, request: &Arc<ModelRequest>) {
         let now = self.session.process.host.now_ms();
         self.change(|view| {
@@ -266,7 +267,7 @@ impl AgentHandle {
         });
     }
 
-    /// The conversation has this size now.
+    /// Publishes the size of the conversation.
     pub(crate) fn publish_size(&self, size: ConversationSize) {
         self.change(|view| view.progress.size = size);
     }
@@ -279,7 +280,7 @@ impl Agent {
         Self::with_identity(session, AgentIdentity::Main, cell, config)
     }
 
-    /// An agent that a call of another one starts.
+    /// A child agent, which a call of another one starts.
     pub(crate) fn child(session: Arc<SessionServices>, identity: ChildIdentity, config: AgentConfig) -> Self {
         let cell = Arc::new(AgentCell::new(AgentView::of(&config)));
         Self::with_identity(session, AgentIdentity::Child(identity), cell, config)
@@ -304,12 +305,13 @@ impl Agent {
         }
     }
 
-    /// Another session begins: nothing of the old conversation counts any more. What the host has chosen
-    /// (model, permissions, hooks) stays, and so do the prompts that wait.
+    /// Begins another session: nothing of the old conversation counts any more. What the host has chosen (model,
+    /// permissions, hooks) stays, and so do queued prompts.
     pub(crate) fn begin_anew(&mut self, session_id: &str) {
         let session = self.handle.session.clone();
         let old_id = session.frames.session_id();
         self.handle.change(|view| {
+            // The id of the session is the default; one that the user chose stays.
             if view.choice.user_id.as_deref() == Some(&old_id) {
                 Arc::make_mut(&mut view.choice).user_id = Some(session_id.to_owned());
             }

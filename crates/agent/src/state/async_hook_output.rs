@@ -1,5 +1,5 @@
-//! Output of hooks that ended after their event, until the next request takes it. Who fires such hooks, and who is
-//! shown what they say, is `hooks/late.rs`.
+//! Output of hooks that ended after their event, until the next request takes it. `hooks/async_output.rs` fires such
+//! hooks and shows their output.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use lathe_protocol::system::Informational;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// More is not kept for a model that is not asked anything.
+/// The largest number of notes that are kept while the model is not asked.
 const MAX_NOTES: usize = 256;
 
-/// Texts that wait for the next request, and the events that run beside the session.
+/// Texts that wait for the next request, and the events that run in the background.
 #[derive(Debug, Default)]
 pub struct AsyncHookOutput {
     /// Written by hooks that end after their event; read by the main agent between rounds, and while it is idle.
@@ -21,7 +21,7 @@ pub struct AsyncHookOutput {
     pub ended: CancellationToken,
 }
 
-/// What hooks said and nothing has taken yet.
+/// Output that has not been taken yet.
 #[derive(Debug, Default)]
 pub struct WaitingOutput {
     /// For the model.
@@ -33,9 +33,9 @@ pub struct WaitingOutput {
 }
 
 impl AsyncHookOutput {
-    /// What waits, for a moment.
+    /// Locks the waiting output.
     pub fn waiting(&self) -> MutexGuard<'_, WaitingOutput> {
-        // Nothing is done under the lock that could leave it half changed.
+        // Nothing that is done under the lock could leave it half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -47,13 +47,14 @@ impl AsyncHookOutput {
         notes.drain(..too_many);
     }
 
-    /// Keeps what hooks said, all of it at once: whoever waits for them may be broken off at any time.
+    /// Keeps the output of hooks, all of it at once: the future that waits for them may be dropped at any time.
     pub fn keep(&self, results: Vec<AsyncResult>) {
         for result in results {
             let name = result.hook_name;
             let wake = result.wake.map(|why| format!("{name} hook that ran in the background: {why}"));
             let problems = result.problems.iter().filter_map(HookProblem::informational);
             let told = result.system_messages.iter().map(SystemText::informational);
+            // Unlocked before `add`, which takes the lock itself.
             {
                 let mut waiting = self.waiting();
                 waiting.wakes |= wake.is_some();
@@ -63,14 +64,14 @@ impl AsyncHookOutput {
         }
     }
 
-    /// The texts, for a request that is about to be made.
+    /// Takes the texts, for a request that is about to be sent.
     pub fn take(&self) -> Vec<String> {
         let mut waiting = self.waiting();
         waiting.wakes = false;
         std::mem::take(&mut waiting.notes)
     }
 
-    /// Ends what still runs beside the session.
+    /// Ends what still runs in the background.
     pub async fn shut_down(&self) {
         self.ended.cancel();
         self.side.close();

@@ -1,21 +1,21 @@
-//! Which generation of clients a session speaks to, and the few places where that makes a difference.
+//! The generation of clients that a session talks to, and the few places where that makes a difference.
 //!
-//! There is one semantics, today's. Clients of the seed generation (the TypeScript SDK 0.2.x, the Python SDK 0.1.x)
-//! pass on frames they do not know and ignore fields they do not know, so nearly everything new is harmless
-//! to them. What is not: they throw a bare "process exited with code 1" when the last result is an error,
-//! also where their own CLI called the same end no error. For them, and only for them:
+//! There is one behaviour, the current one. Clients of the generation `Sdk02` (the TypeScript SDK 0.2.x, the Python SDK
+//! 0.1.x) pass on frames they do not know and ignore fields they do not know, so nearly everything new is harmless to
+//! them. The exception: they throw a bare "process exited with code 1" when the last result is an error, also where
+//! their own CLI did not count the same end as an error. For them, and only for them:
 //!
-//! | end of a turn | today | seed generation |
+//! | end of a turn | current | `Sdk02` |
 //! | --- | --- | --- |
 //! | `error_max_turns` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //! | `error_max_budget_usd` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //! | interrupt, deny with interrupt (`error_during_execution`) | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //!
-//! Subtype, `terminal_reason` and the text in `errors` stay as they are today. A structured answer ends the turn
-//! here too: their CLI asked the model once more and put its words into `result`, but clients read
-//! `structured_output`, which is the same, and `result` holds its JSON text. API failures, failed
-//! structured output and sessions that cannot be taken up are errors in both. `session_state_changed` needs
-//! no rule here: it goes to clients that ask for it in their environment, and seed-generation ones do not.
+//! Subtype, `terminal_reason` and the text in `errors` are the same for both. A structured output ends the turn for
+//! both: the old CLI asked the model once more and put its words into `result`, but clients read `structured_output`,
+//! which is the same, and `result` holds its JSON text. API failures, failed structured output and sessions that cannot
+//! be resumed are errors for both. `session_state_changed` needs no rule here: it goes to clients that ask for it in
+//! their environment, and old ones do not.
 
 use lathe_protocol::ResultMessage;
 
@@ -27,7 +27,7 @@ pub enum ClientGeneration {
     Sdk02,
 }
 
-/// What a client says of itself when it starts a session.
+/// What a client tells about itself when it starts a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClientFacts<'a> {
     /// `LATHE_CLIENT_GENERATION`: `current` or `sdk-0.2`; overrides what the rest says.
@@ -41,8 +41,8 @@ pub struct ClientFacts<'a> {
 }
 
 impl ClientGeneration {
-    /// The generation a client belongs to. Where it does not name its version, its command line tells: the
-    /// old SDK drops the version when its host passes an environment of its own.
+    /// Returns the generation of a client. Where it does not name its version, its command line tells: the old SDK
+    /// drops the version when its host passes an environment of its own.
     pub fn of(client: &ClientFacts<'_>) -> Self {
         match client.named {
             // `seed` and `today` are former spellings.
@@ -62,7 +62,7 @@ impl ClientGeneration {
         }
     }
 
-    /// Tells the end of a turn as this generation can take it.
+    /// Clears the error of a result that clients of the old generation do not count as one.
     pub fn clear_error_for_old_clients(self, result: &mut ResultMessage) {
         let ends_no_error = match result.subtype.as_str() {
             "error_max_turns" | "error_max_budget_usd" => true,

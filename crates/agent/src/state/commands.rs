@@ -1,6 +1,6 @@
-//! The slash commands of a session: a registry that starts with those the session answers itself and that others
-//! may add to and take from while the session runs. Commands that need a terminal are known by name, so that they can
-//! be refused in words. What a command does is in `commands.rs`; who answers a prompt is decided in `dispatch.rs`.
+//! The slash commands of a session: a registry that starts with the built-in ones and can change while the session
+//! runs. Commands that need a terminal are known by name, so that they can be refused with a message. `commands.rs`
+//! runs a command; `dispatch.rs` decides whether a prompt is one.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::state::compact_policy::CompactSwitch;
 /// Whether prompts may be commands, and which commands there are.
 #[derive(Debug, Clone)]
 pub enum SlashCommands {
-    /// Those of the registry. Whoever keeps a clone of it can add commands while the session runs.
+    /// Those of the registry. The owner of a clone can add commands while the session runs.
     On(Arc<CommandRegistry>),
     /// `/name` is text like any other.
     Off,
@@ -29,26 +29,26 @@ impl Default for SlashCommands {
 /// A command that is added to the built-in ones, by a plugin for instance.
 #[derive(Debug, Clone)]
 pub struct AddedCommand {
-    /// What stands after the `/`: ASCII letters and digits, `-`, `_` and `:`.
+    /// The text after the `/`: ASCII letters and digits, `-`, `_` and `:`.
     pub name: String,
     /// Further names for it.
     pub aliases: Vec<String>,
-    /// For people who look at a list of commands.
+    /// For people who read a list of commands.
     pub description: String,
     /// What may follow the name, e.g. `[name]`; empty if nothing may.
     pub argument_hint: String,
-    /// What answers it.
+    /// The code that runs it.
     pub action: Arc<dyn CommandAction>,
 }
 
-/// Answers an added command.
+/// The code of an added command.
 pub trait CommandAction: fmt::Debug + Send + Sync {
-    /// The text that the user is shown in place of an answer of the model; an `Err` is shown as a failure. Dropped
-    /// when the turn is broken off.
+    /// Returns the text that the user is shown in place of a response of the model; an `Err` is shown as a failure. The
+    /// future is dropped when the turn is interrupted.
     fn answer<'a>(&'a self, args: &'a str) -> BoxFuture<'a, Result<String, String>>;
 }
 
-/// A command was not added: another one has this name.
+/// The error when a command is added whose name another one has.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("add the command /{name}: there is already a command with this name")]
 pub struct CommandNameTaken {
@@ -59,8 +59,8 @@ pub struct CommandNameTaken {
 /// The commands of a session by name. A new registry holds the built-in ones.
 #[derive(Debug)]
 pub struct CommandRegistry {
-    /// In the order of their names. Written by those who add and remove commands while the session runs; read
-    /// for every prompt that begins with `/` and for every list of commands.
+    /// In the order of their names. Written when commands are added and removed while the session runs; read for every
+    /// prompt that begins with `/` and for every list of commands.
     commands: Mutex<BTreeMap<String, Arc<RegisteredCommand>>>,
 }
 
@@ -74,16 +74,16 @@ pub(crate) struct RegisteredCommand {
     pub kind: CommandKind,
 }
 
-/// Who answers a command.
+/// What runs a command.
 #[derive(Debug, Clone)]
 pub(crate) enum CommandKind {
     /// The session itself.
     Builtin(BuiltinCommand),
-    /// The one who added it.
+    /// The code that was added with it.
     Added(Arc<dyn CommandAction>),
 }
 
-/// The commands that the session answers itself.
+/// The commands that the session runs itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BuiltinCommand {
     Clear,
@@ -96,7 +96,7 @@ pub(crate) enum BuiltinCommand {
     Autocompact,
 }
 
-/// What a name stands for.
+/// What a name refers to.
 #[derive(Debug, Clone)]
 pub(crate) enum FoundCommand {
     Command(Arc<RegisteredCommand>),
@@ -220,7 +220,7 @@ impl CommandRegistry {
         Ok(())
     }
 
-    /// Takes an added command away. Built-in commands stay.
+    /// Removes an added command. Built-in commands stay.
     pub fn remove(&self, name: &str) {
         self.lock().retain(|other, command| match command.kind {
             CommandKind::Builtin(_) => true,
@@ -237,7 +237,7 @@ impl CommandRegistry {
             .collect()
     }
 
-    /// The command with this name or alias.
+    /// Returns the command with this name or alias.
     pub(crate) fn find(&self, name: &str, compact: CompactSwitch) -> Option<FoundCommand> {
         let is_meant =
             |command: &&Arc<RegisteredCommand>| command.answers_to(name) && command.is_available(compact);

@@ -1,21 +1,21 @@
-//! When a conversation is to be compacted, as pure arithmetic: limits from the model's window and what the
-//! user set, and a small memory of how the last attempts went, so that no loop burns tokens.
+//! When a conversation is compacted, as pure arithmetic: limits from the model's window and the user's settings, and a
+//! small memory of the last attempts, so that no loop burns tokens.
 
 use crate::record::history::ConversationSize;
 
-/// Kept free for the answer.
+/// Tokens kept free for the response.
 const ANSWER_RESERVE: u64 = 20_000;
 
-/// Kept free on top of it, for what the next tools bring.
+/// Tokens kept free on top of it, for the results of the next tools.
 const COMPACT_BUFFER: u64 = 13_000;
 
-/// Kept free on top of the reserve when nothing makes room: beyond that no request is sent.
+/// Tokens kept free on top of the reserve when nothing makes room: beyond that no request is sent.
 const BLOCKING_BUFFER: u64 = 3_000;
 
-/// What a user may set as the window to compact for.
+/// The range of the window that a user may set.
 const WINDOW_BOUNDS: (u64, u64) = (100_000, 1_000_000);
 
-/// Failures in a row after which no more attempts are made by themselves.
+/// Failures in a row after which no more automatic attempts are made.
 const MAX_FAILURES: u32 = 2;
 
 /// Compactions in quick succession after which the turn ends.
@@ -24,7 +24,7 @@ const MAX_IN_A_ROW: u32 = 2;
 /// Requests after a compaction within which the next one counts as quick.
 const QUICK_REQUESTS: u32 = 2;
 
-/// Whether something may happen.
+/// Whether a sort of compaction is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CompactSwitch {
     #[default]
@@ -39,45 +39,45 @@ impl CompactSwitch {
     }
 }
 
-/// What the user wants of compaction.
+/// The user's settings for compaction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactPolicy {
-    /// By itself, when the window fills up.
+    /// Compaction without a command, when the window fills up.
     pub automatic: CompactSwitch,
-    /// At all.
+    /// Compaction of any sort.
     pub manual: CompactSwitch,
-    /// Compact as if the model's window were no larger than this.
+    /// The window to compact for, if it is smaller than the model's.
     pub window: Option<u64>,
-    /// Compact when so many hundredths of the window are used, if that is earlier.
+    /// The percentage of the window at which to compact, if that is earlier.
     pub percent: Option<u8>,
 }
 
-/// What the policy comes to for one model.
+/// The limits that a policy sets for one model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WindowLimits {
-    /// The window that counts for compaction.
+    /// The window in force for compaction.
     pub window: u64,
-    /// From here on a conversation is compacted by itself.
+    /// The size from which on a conversation is compacted automatically.
     pub threshold: u64,
-    /// From here on no request is sent that is not compacted.
+    /// The size from which on no request is sent without a compaction.
     pub blocking: u64,
 }
 
 impl CompactPolicy {
-    /// The window a user asked for, within what makes sense.
+    /// Returns the window that a user asked for, within the permitted range.
     pub fn clamp_window(tokens: u64) -> u64 {
         tokens.clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)
     }
 
-    /// Whether conversations are compacted by themselves.
+    /// Whether conversations are compacted automatically.
     pub fn is_automatic(&self) -> bool {
         (self.automatic, self.manual) == (CompactSwitch::On, CompactSwitch::On)
     }
 
-    /// The limits for a model with this window.
+    /// Returns the limits for a model with this window.
     pub fn limits(&self, model_window: u64) -> WindowLimits {
         let window = self.window.map_or(model_window, |wanted| model_window.min(Self::clamp_window(wanted)));
-        // A small window cannot spare so much: half of it is left to the conversation.
+        // A small window cannot spare so much, so half of it is left to the conversation.
         let below = |window: u64, spare: u64| window.saturating_sub(spare).max(window / 2);
         let usual = below(window, ANSWER_RESERVE + COMPACT_BUFFER);
         let wanted = self.percent.map(|percent| window / 100 * u64::from(percent.clamp(1, 100)));
@@ -94,11 +94,11 @@ impl CompactPolicy {
 pub struct CompactionMemory {
     /// Failures since the last success.
     failures: u32,
-    /// Compactions that followed quickly upon one another.
+    /// Compactions in quick succession.
     in_a_row: u32,
-    /// Requests since the last one.
+    /// Requests since the last compaction.
     requests_since: u32,
-    /// Tokens that all of them have taken away.
+    /// Tokens that all compactions have removed.
     pub dropped_tokens: u64,
 }
 
@@ -114,7 +114,7 @@ pub enum CompactStep {
 }
 
 impl CompactionMemory {
-    /// Decides before a request. `context` is what it will take.
+    /// Decides what to do before a request. `context` is its size.
     pub fn before_request(
         &mut self,
         policy: &CompactPolicy,
@@ -124,6 +124,7 @@ impl CompactionMemory {
         self.requests_since = self.requests_since.saturating_add(1);
         let pauses = !policy.is_automatic() || self.failures >= MAX_FAILURES;
         if pauses {
+            // An estimate alone must not end a turn: the API may still accept the request.
             let full = context.is_measured && context.tokens >= limits.blocking;
             return if full { CompactStep::StopFull } else { CompactStep::Send };
         }
@@ -134,14 +135,14 @@ impl CompactionMemory {
             self.in_a_row = 0;
         }
         if self.in_a_row >= MAX_IN_A_ROW {
-            // Said once; the next prompt may try again.
+            // Reported once; the next prompt may try again.
             self.in_a_row = 0;
             return CompactStep::StopRefilled;
         }
         CompactStep::Compact
     }
 
-    /// Somebody has asked for something new.
+    /// Begins the turn of a new prompt.
     pub fn begin_turn(&mut self) {
         self.in_a_row = 0;
     }
@@ -154,7 +155,7 @@ impl CompactionMemory {
         policy.is_automatic() && self.failures < MAX_FAILURES && self.in_a_row < MAX_IN_A_ROW
     }
 
-    /// Room was made.
+    /// Counts a compaction that made room.
     pub fn succeeded(&mut self, dropped: u64) {
         self.failures = 0;
         self.in_a_row += 1;
@@ -162,23 +163,23 @@ impl CompactionMemory {
         self.dropped_tokens += dropped;
     }
 
-    /// It did not work. True if no further attempt will be made by itself.
+    /// Counts a compaction that failed. Returns true if no further automatic attempt will be made.
     pub fn failed(&mut self) -> bool {
         self.failures += 1;
         self.failures == MAX_FAILURES
     }
 }
 
-/// What a request will take.
+/// The size of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestSize {
     pub tokens: u64,
-    /// Whether the API has counted most of it; otherwise it is a guess.
+    /// Whether the API has counted most of it; otherwise it is an estimate.
     pub is_measured: bool,
 }
 
 impl RequestSize {
-    /// From the size of the conversation and an estimate of what goes with it.
+    /// Adds up the size of the conversation and an estimate of the rest.
     pub fn of(size: ConversationSize, overhead: u64) -> Self {
         match size.measured {
             Some(measured) => Self { tokens: measured + size.added, is_measured: true },
@@ -187,20 +188,20 @@ impl RequestSize {
     }
 }
 
-/// How the conversation of one agent was kept small so far.
+/// The state of the compaction of one agent.
 #[derive(Default)]
 pub struct CompactionState {
     pub memory: CompactionMemory,
-    /// The list of things to do, which may be older than the last summary.
+    /// The to-do list, which may be older than the last summary.
     pub todos: Option<String>,
 }
 
-/// When a conversation is compacted: what settings say, and what a command has said since.
+/// When a conversation is compacted: the settings, and what a command has changed since.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CompactChoice {
     /// The policy in force.
     pub policy: CompactPolicy,
-    /// What settings said last.
+    /// The policy that settings said last.
     written: CompactPolicy,
 }
 
@@ -209,7 +210,7 @@ impl CompactChoice {
         Self { policy, written: policy }
     }
 
-    /// Settings were read again. Where they say what they said before, what a command has set stays.
+    /// Follows settings that were read again. If they have not changed, what a command has set stays.
     pub fn follow(&mut self, written: CompactPolicy) {
         if self.written != written {
             (self.policy, self.written) = (written, written);

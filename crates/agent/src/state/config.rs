@@ -1,4 +1,4 @@
-//! What a session is made of. Whoever starts sessions (the CLI, the SDK, a test) fills this in; the loop
+//! The configuration of a session. The program that starts sessions (the CLI, the SDK, a test) fills it in; the loop
 //! itself reads no flags, files or environment.
 
 use std::path::PathBuf;
@@ -31,9 +31,9 @@ pub struct SessionConfig {
     pub session_id: String,
     /// What the session shares with others of the same process.
     pub process: Arc<ProcessServices>,
-    /// Who answers requests, of all agents of the session.
+    /// The client for the requests of all agents of the session.
     pub model: Arc<dyn Model>,
-    /// What its main agent is made of.
+    /// The configuration of its main agent.
     pub main: AgentConfig,
     /// Names of tools that exist, so that a call to one this session does not have says so.
     pub known_tools: Vec<String>,
@@ -49,11 +49,11 @@ pub struct SessionConfig {
     pub init: Init,
     /// Names of the output styles there are.
     pub output_styles: Vec<String>,
-    /// Files as they were before each prompt, where a host wants to go back.
+    /// Copies of files as they were before each prompt, if a host may rewind them.
     pub checkpoints: Option<CheckpointsConfig>,
     /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
-    /// Whether it is new or goes on.
+    /// Whether it is new or resumed.
     pub beginning: SessionBeginning,
     /// What Setup hooks are to do first, if anything.
     pub setup: Option<SetupTrigger>,
@@ -61,10 +61,10 @@ pub struct SessionConfig {
     pub notices: Vec<Informational>,
 }
 
-/// What one agent is made of.
+/// The configuration of one agent.
 pub struct AgentConfig {
     pub tools: ToolSet,
-    /// Which model answers, and how it is asked.
+    /// The model, and how it is asked.
     pub choice: AgentModel,
     pub system: SystemPrompt,
     pub workspace: Workspace,
@@ -73,7 +73,7 @@ pub struct AgentConfig {
     pub limits: TurnLimits,
     /// How the conversation is kept within the model's window.
     pub compaction: CompactPolicy,
-    /// Where the conversation is written down.
+    /// Where the conversation is recorded.
     pub journal: AgentJournal,
     /// Memory files: those that stand in front of the first prompt, and what may still become due.
     pub memory: Option<Memory>,
@@ -101,7 +101,7 @@ impl SessionBeginning {
         }
     }
 
-    /// Whether there is a call that a hook put off.
+    /// Whether there is a deferred call.
     pub fn has_deferred_call(&self) -> bool {
         match self {
             Self::New => false,
@@ -109,7 +109,7 @@ impl SessionBeginning {
         }
     }
 
-    /// What there was before.
+    /// Returns the earlier conversation.
     pub fn resumed(self) -> Option<Box<Resumed>> {
         match self {
             Self::New => None,
@@ -148,11 +148,11 @@ pub struct HooksConfig {
     pub env: HookVariables,
     /// Where hooks may leave variables for commands; a folder of this session alone.
     pub env_dir: Option<PathBuf>,
-    /// The way out for HTTP hooks.
+    /// The client for HTTP hooks.
     pub web: Arc<WebClient>,
 }
 
-/// Which model answers, and how it is asked.
+/// The model of an agent, and how it is asked.
 #[derive(Debug, Clone)]
 pub struct AgentModel {
     /// Resolved model id.
@@ -175,11 +175,11 @@ pub struct AgentModel {
 /// When a turn has to stop.
 #[derive(Debug, Clone, Copy)]
 pub struct TurnLimits {
-    /// Answers per turn; none means no limit.
+    /// Responses per turn; none means no limit.
     pub max_rounds: Option<u32>,
     /// How often stop hooks may make a turn go on.
     pub max_stop_blocks: u32,
-    /// How often a structured answer may be wrong.
+    /// How often a structured output may be wrong.
     pub max_structured_attempts: u32,
 }
 
@@ -204,28 +204,28 @@ pub struct FrameOptions {
     pub client_generation: ClientGeneration,
 }
 
-/// Whether the host hears when the session is at work.
+/// Whether the host is told when the session is running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StateFrames {
     #[default]
     None,
-    /// For the SDK alone, which keeps them from its user.
+    /// For the SDK alone, which does not pass them on to its user.
     SdkOnly,
     /// For everyone.
     Public,
 }
 
-/// Who answers when a call needs permission.
+/// Who is asked when a call needs permission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum PromptSurface {
-    /// Nobody: such a call is denied.
+    /// No one: such a call is denied.
     #[default]
     None,
-    /// Nobody, and the session was told so: the refusal says it.
+    /// No one, and the session was told so: the refusal says it.
     Closed,
     /// The host, by `can_use_tool`.
     Host,
 }
 
-/// How many calls of one answer may run at once.
+/// How many calls of one response may run at once.
 pub const MAX_PARALLEL_CALLS: usize = 10;

@@ -1,6 +1,6 @@
-//! The call that a `PreToolUse` hook deferred, between the turn that ended with it and the turn that resumes it. At most
-//! one waits in a conversation. Whether a call may be deferred is decided in `call/siblings.rs`; what a turn does with
-//! one is `turn/deferred.rs`.
+//! The call that a `PreToolUse` hook deferred, between the turn that ended with it and the turn that resumes it. At
+//! most one waits in a conversation. Whether a call may be deferred is decided in `call/siblings.rs`; what a turn does
+//! with one is `turn/deferred.rs`.
 
 use lathe_transcript::DeferredCall;
 
@@ -29,17 +29,17 @@ impl DeferredCallState {
         self.resumes_without_prompt
     }
 
-    /// A hook deferred this call.
+    /// Keeps a call that a hook deferred.
     pub fn set(&mut self, call: ToolCall) {
         self.call = Some(call);
     }
 
-    /// The call, for the turn that resumes it.
+    /// Takes the call, for the turn that resumes it.
     pub fn take(&mut self) -> Option<ToolCall> {
         self.call.take()
     }
 
-    /// A turn begins. Whatever it does, the call waits for prompts from now on.
+    /// Notes that a turn begins. Whatever it does, the call waits for prompts from now on.
     pub fn turn_began(&mut self) {
         self.resumes_without_prompt = false;
     }

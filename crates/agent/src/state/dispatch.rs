@@ -1,5 +1,5 @@
-//! Who answers a prompt: one that begins with `/name` may be a command of the session, everything else is for the
-//! model. A name that no command has goes to the model, with a note that says so.
+//! Decides whether a prompt is a command: one that begins with `/name` may be a command of the session, everything else
+//! is for the model. A name that no command has goes to the model, with a note that says so.
 
 use lathe_protocol::control::SlashCommand;
 use lathe_protocol::{InboundUser, MessageContent};
@@ -8,18 +8,18 @@ use crate::state::agent::AgentHandle;
 use crate::state::commands::{FoundCommand, SlashCommands};
 use crate::state::compact_policy::CompactSwitch;
 
-/// What becomes of a prompt.
+/// What a prompt is.
 pub enum PromptDispatch {
-    /// The session answers it.
+    /// A command, which the session runs.
     Command(Box<CommandInvocation>),
-    /// The model does.
+    /// A prompt for the model.
     Prompt {
         /// What the model should know about it.
         note: Option<String>,
     },
 }
 
-/// A command as it was called.
+/// A command with its arguments.
 pub struct CommandInvocation {
     pub name: String,
     pub args: String,
@@ -28,7 +28,7 @@ pub struct CommandInvocation {
     pub prompt: InboundUser,
 }
 
-/// Decides who answers a prompt.
+/// Decides what a prompt is.
 pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
     let SlashCommands::On(registry) = &agent.session.slash_commands else {
         return PromptDispatch::Prompt { note: None };
@@ -47,12 +47,12 @@ pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
     }
 }
 
-/// Whether the session will answer a prompt itself.
+/// Whether the session will run a prompt as a command.
 pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
     matches!(dispatch(agent, prompt), PromptDispatch::Command(_))
 }
 
-/// The commands there are, as hosts list them.
+/// Returns the available commands, as hosts list them.
 pub fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
     match &agent.session.slash_commands {
         SlashCommands::On(registry) => registry.listing(can_compact(agent)),
@@ -64,8 +64,9 @@ fn can_compact(agent: &AgentHandle) -> CompactSwitch {
     agent.view().compact.policy.manual
 }
 
-/// Name and arguments of a prompt that is a call.
+/// Returns name and arguments of a prompt that calls a command.
 fn call_of(prompt: &InboundUser) -> Option<(&str, &str)> {
+    // A text that a client composed, or that is only to be kept, was not typed as a command.
     let verbatim = prompt.client_composed == Some(true) || prompt.should_query == Some(false);
     if verbatim {
         return None;
@@ -81,7 +82,7 @@ fn call_of(prompt: &InboundUser) -> Option<(&str, &str)> {
     split(text)
 }
 
-/// `/name args`; a path such as `/etc/hosts` is no name.
+/// Splits `/name args`; a path such as `/etc/hosts` is not a name.
 fn split(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
@@ -90,7 +91,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.chars().all(is_name)).then(|| (name, args.trim()))
 }
 
-/// What the model is told about a command that does not exist.
+/// Returns what the model is told about a command that does not exist.
 fn unknown_note(known: &[SlashCommand], name: &str) -> String {
     let names: Vec<String> = known.iter().map(|command| format!("/{}", command.name)).collect();
     format!(

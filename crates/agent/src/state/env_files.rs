@@ -1,5 +1,5 @@
-//! The files in which hooks leave variables, one for each event that may set some. What they export is read in
-//! `changes/exported_env.rs`.
+//! The files in which hooks leave variables, one for each event that may set some. `changes/exported_env.rs` reads
+//! them.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use lathe_protocol::HookEvent;
 
-/// In the order in which they are read.
+/// The events that have a file, in the order in which the files are read.
 const EVENTS: [(HookEvent, &str); 4] = [
     (HookEvent::Setup, "setup.sh"),
     (HookEvent::SessionStart, "session-start.sh"),
@@ -17,13 +17,13 @@ const EVENTS: [(HookEvent, &str); 4] = [
     (HookEvent::FileChanged, "file-changed.sh"),
 ];
 
-/// Where hooks leave variables.
+/// The files in which hooks leave variables.
 #[derive(Debug, Default)]
 pub struct EnvFiles {
-    /// A folder of this session; none where nothing can be kept.
+    /// A folder of this session; none if nothing can be kept.
     dir: Option<PathBuf>,
-    /// Set once what an earlier run left there is gone. Written by the first event that has a file; read by the
-    /// later ones.
+    /// Set once the files of an earlier run are removed. Written by the first event that has a file; read by the later
+    /// ones.
     cleared: OnceLock<()>,
 }
 
@@ -33,22 +33,23 @@ impl EnvFiles {
         Self { dir, cleared: OnceLock::new() }
     }
 
-    /// The file for the hooks of an event; none for events that have none.
+    /// Prepares the file for the hooks of an event; none for events without a file.
     pub fn prepare(&self, event: &HookEvent) -> Option<PathBuf> {
         let dir = self.dir.as_deref()?;
         let (_, name) = EVENTS.iter().find(|(known, _)| known == event)?;
         let path = dir.join(name);
         self.cleared.get_or_init(|| {
             for (_, name) in EVENTS {
-                // A file that is not there is what we want.
+                // A file that does not exist is what we want.
                 let _ = fs::remove_file(dir.join(name));
             }
         });
+        // What was exported for the old folder does not apply to the new one, so this file begins empty.
         make(dir, &path, *event == HookEvent::CwdChanged).ok()?;
         Some(path)
     }
 
-    /// All of them, whether they are there or not.
+    /// Returns the paths of all files, whether they exist or not.
     pub fn paths(&self) -> Vec<PathBuf> {
         let dir = self.dir.iter();
         dir.flat_map(|dir| EVENTS.iter().map(|(_, name)| dir.join(name))).collect()

@@ -1,5 +1,5 @@
-//! The files that hooks wait for, each with what it was at the last look. The first look reports nothing: a file is
-//! compared with what it was when it was first looked at.
+//! The files that hooks wait for, each with its state at the last check. The first check reports nothing: a file is
+//! compared with what it was when it was added.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use lathe_settings::Stamp;
 
-/// Further files are not watched.
+/// The largest number of watched files; further ones are ignored.
 const MAX_WATCHED: usize = 1000;
 
-/// The files of a session that somebody waits for.
+/// The files that the hooks of a session wait for.
 #[derive(Debug, Default)]
 pub struct FileWatch {
-    /// Written by hooks that name files, of any agent; read by the look between two rounds.
+    /// Written by hooks that name files, of any agent; read by the check between two rounds.
     files: Mutex<BTreeMap<PathBuf, Option<Stamp>>>,
 }
 
 impl FileWatch {
     fn files(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Option<Stamp>>> {
-        // Nothing is done under the lock that could leave the map half changed.
+        // Nothing that is done under the lock could leave the map half changed.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -35,7 +35,7 @@ impl FileWatch {
         }
     }
 
-    /// What is not as it was, and how; looked at from now on as it is.
+    /// Returns the files that have changed since the last check, and how.
     pub fn changes(&self) -> Vec<(PathBuf, &'static str)> {
         let mut changes = Vec::new();
         for (path, was) in self.files().iter_mut() {

@@ -1,5 +1,5 @@
-//! Builds the lines a host reads: ids, times and the fields that frames share are filled in here. A frame that one
-//! place alone needs may be built there.
+//! Builds the lines a host reads: ids, times and the fields that frames share are set here. A frame that only one place
+//! needs may be built there.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,11 +27,11 @@ use crate::state::process::RetryWait;
 use crate::state::refused_prompt::RefusedPrompt;
 use crate::state::wire_names::{InfoLevel, NotificationPriority, SessionState};
 
-/// The frame maker of one session, or of one agent in it.
+/// Builds the frames of one session, or of one agent in it.
 pub struct FrameBuilder {
     session_id: Arc<SessionId>,
     host: Arc<dyn ProcessHost>,
-    /// Who the frames come from.
+    /// The agent that the frames come from.
     agent: AgentIdentity,
 }
 
@@ -47,17 +47,17 @@ impl FrameBuilder {
         Self { session_id, host, agent: AgentIdentity::Main }
     }
 
-    /// The frame maker of an agent in the same session.
+    /// The builder for an agent in the same session.
     pub fn for_agent(&self, agent: AgentIdentity) -> Self {
         Self { session_id: self.session_id.clone(), host: self.host.clone(), agent }
     }
 
-    /// The session's id now.
+    /// The current id of the session.
     pub fn session_id(&self) -> String {
         self.session_id.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Later frames belong to another session.
+    /// Makes later frames belong to another session.
     pub fn set_session_id(&self, id: String) {
         *self.session_id.current.lock().unwrap_or_else(PoisonError::into_inner) = id;
     }
@@ -76,12 +76,12 @@ impl FrameBuilder {
         self.host.uuid()
     }
 
-    /// Now, as frames and records write it.
+    /// The current time, as frames and records write it.
     pub fn now(&self) -> String {
         iso_time(self.host.now_ms())
     }
 
-    /// One finished block of an answer.
+    /// One finished block of a response.
     pub fn assistant_block(
         &self,
         answer: &ModelResponse,
@@ -108,7 +108,7 @@ impl FrameBuilder {
         }
     }
 
-    /// The text a failed request ends with.
+    /// The message that a failed request ends with.
     pub fn api_error(&self, failure: &ApiFailure) -> AssistantMessage {
         AssistantMessage {
             error: Some(failure.error.to_owned()),
@@ -152,7 +152,7 @@ impl FrameBuilder {
         }
     }
 
-    /// What a command has to say.
+    /// The text of a command.
     pub fn command_answer(&self, text: &str) -> AssistantMessage {
         AssistantMessage {
             local_command_source: Some(format!("<local-command-stdout>{text}</local-command-stdout>")),
@@ -160,7 +160,7 @@ impl FrameBuilder {
         }
     }
 
-    /// The answer to one tool call.
+    /// The result of one tool call.
     pub fn tool_result(
         &self,
         block: &ToolResult,
@@ -174,7 +174,7 @@ impl FrameBuilder {
         }
     }
 
-    /// A user turn made by the runtime, which the model reads and nobody typed.
+    /// A user message made by the runtime: the model reads it, the user did not type it.
     pub fn synthetic_user(&self, text: &str) -> UserMessage {
         UserMessage { is_synthetic: Some(true), ..self.user(vec![ContentBlock::text(text)]) }
     }
@@ -221,7 +221,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// How much the model has thought so far, with partial messages.
+    /// How many tokens the model has thought so far, with partial messages.
     pub fn thinking_tokens(&self, total: u64, delta: u64) -> Outbound {
         system(SystemMessage::ThinkingTokens(ThinkingTokens {
             estimated_tokens: total,
@@ -246,7 +246,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// The session goes on with another model.
+    /// The session continues with another model.
     pub fn model_fallback(&self, trigger: &str, original: &str, fallback: &str) -> Outbound {
         system(SystemMessage::ModelFallback(ModelFallback {
             trigger: trigger.to_owned(),
@@ -297,12 +297,12 @@ impl FrameBuilder {
         }))
     }
 
-    /// Something a person should know that stops nothing.
+    /// A warning about something that stops nothing.
     pub fn warning(&self, text: &str) -> Outbound {
         system(SystemMessage::Informational(self.remark(InfoLevel::Warning, text)))
     }
 
-    /// Something a person may like to know.
+    /// A notice for people.
     pub fn notice(&self, text: &str) -> Outbound {
         system(SystemMessage::Informational(self.remark(InfoLevel::Notice, text)))
     }
@@ -325,7 +325,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// Something to show a person at once.
+    /// A notification to be shown to a person at once.
     pub fn notification(&self, key: &str, text: &str, priority: NotificationPriority) -> Outbound {
         system(SystemMessage::Notification(Notification {
             key: key.to_owned(),
@@ -338,7 +338,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// A host is still thinking about a hook.
+    /// A sign that a hook of the host is still running.
     pub fn heartbeat(&self, event: &str, id: &str, count: u32, elapsed: Duration) -> Outbound {
         Outbound::ToolProgress(ToolProgress {
             tool_use_id: format!("{id}-heartbeat-{count}"),
@@ -371,7 +371,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// Whether the session is at work; none when nobody wants to know.
+    /// Whether the session is running; none if the host does not want to know.
     pub fn state(&self, state: SessionState, who: StateFrames) -> Option<Outbound> {
         let sdk_host_only = match who {
             StateFrames::None => return None,
@@ -420,7 +420,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// The session has a name now.
+    /// The session has a title now.
     pub fn title_changed(&self, title: &str) -> Outbound {
         system(SystemMessage::SessionTitleChanged(SessionTitleChanged {
             title: title.to_owned(),
@@ -430,7 +430,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// A call was denied without anybody being asked.
+    /// A call was denied without a question.
     pub fn permission_denied(
         &self,
         tool_name: &str,

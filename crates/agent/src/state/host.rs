@@ -1,5 +1,5 @@
-//! The world, as far as a session may see it: time, fresh ids, and somebody who reads a log. Handed in by whoever runs sessions
-//! (the CLI, a test), so that a session given the same script and the same host writes the same bytes.
+//! What a session sees of the world: time, fresh ids, and a log. The program that runs sessions (the CLI, a test)
+//! provides it, so that a session given the same script and the same host writes the same bytes.
 
 use jiff::Timestamp;
 
@@ -14,18 +14,18 @@ pub trait ProcessHost: Send + Sync {
     /// A number in `0.0..1.0`, for jitter.
     fn random(&self) -> f64;
 
-    /// The process that the session runs in, where that may be known.
+    /// The process that the session runs in, if that may be known.
     fn process_id(&self) -> Option<u32>;
 
-    /// A line for whoever looks after the program (stderr of the CLI): something went wrong that the
-    /// conversation itself may not show. A clean run logs nothing.
+    /// Writes a line for the operator of the program (stderr of the CLI): something went wrong that the conversation
+    /// itself may not show. A clean run logs nothing.
     fn log(&self, line: &str);
 }
 
 /// `2026-01-31T12:00:00.000Z` for a time in milliseconds since the epoch.
 pub fn iso_time(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-    // A clock beyond the year 9999 is broken; it must not break what only wants a time stamp.
+    // A clock beyond the year 9999 is broken, but a time stamp must not fail because of it.
     format!("{:.3}", time.unwrap_or(Timestamp::MAX))
 }
 

@@ -1,6 +1,6 @@
-//! Questions to the host: a control request goes out, its answer comes back by id. A question ends in
-//! exactly one way — answered, refused, withdrawn by us, out of time, or impossible because the host has
-//! closed its end — and never waits for something that cannot come.
+//! Questions to the host: a control request goes out, its reply comes back by id. A question ends in exactly one way —
+//! answered, refused, withdrawn by us, out of time, or impossible because the host has closed its end — and never waits
+//! for something that cannot come.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -14,19 +14,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::state::services::SessionServices;
 
-/// Why a question has no answer.
+/// Why a question has no reply.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AskError {
-    /// The host has closed its end, so nobody can answer.
+    /// The host has closed its end, so no reply can come.
     #[error("Stream closed")]
     Closed,
-    /// The turn was interrupted, or someone else has settled the matter.
+    /// The turn was interrupted, or a hook has settled the matter.
     #[error("the question was withdrawn")]
     Withdrawn,
-    /// The host did not answer in time.
+    /// The host did not reply in time.
     #[error("no answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
-    /// The host answered with an error.
+    /// The host replied with an error.
     #[error("{0}")]
     Refused(String),
 }
@@ -34,11 +34,11 @@ pub enum AskError {
 /// The open questions of a session.
 #[derive(Default)]
 pub struct HostQuestions {
-    /// Written by whoever asks the host and by the lines that answer; read by `initialize`.
+    /// Written by the code that asks the host and by replies; read by `initialize`.
     state: Mutex<State>,
 }
 
-/// Questions that are remembered after their end, so that a late answer can be told from a wrong one.
+/// The number of questions that are remembered after their end, so that a late reply can be told from a wrong one.
 const MAX_REMEMBERED: usize = 1024;
 
 #[derive(Default)]
@@ -49,10 +49,10 @@ struct State {
     waiting: HashMap<String, Waiting>,
 }
 
-/// A question that is open.
+/// An open question.
 struct Waiting {
     asker: oneshot::Sender<Result<Value, String>>,
-    /// The request itself, where a host that introduces itself again has to hear of it.
+    /// The request itself, if a host that introduces itself again has to be told of it.
     shown: Option<Value>,
 }
 
@@ -61,8 +61,8 @@ impl HostQuestions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in an answer. An answer to a question that is settled, or was never asked, is no error of
-    /// the session; the caller may want to tell the host.
+    /// Takes in a reply. A reply to a question that is settled, or was never asked, is not an error of the session; the
+    /// caller may want to tell the host.
     pub fn settle(&self, response: ControlResponse) -> SettledQuestion {
         let id = response.request_id().unwrap_or("").to_owned();
         let asker = {
@@ -83,19 +83,20 @@ impl HostQuestions {
                 Err(format!("the host sent an answer that is neither success nor error: {value}"))
             }
         };
-        // The asker may have given up this instant; then the answer is simply late.
+        // The asker may have given up this instant; then the reply is simply late.
         let _ = asker.send(answer);
         SettledQuestion::Answered
     }
 
-    /// The host has closed its end: every open question fails now, every later one at once.
+    /// Fails every open question now and every later one at once, because the host has closed its end.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
+        // Dropping the senders wakes the askers.
         state.waiting.clear();
     }
 
-    /// The permission questions that are open, as they were asked.
+    /// Returns the open permission questions, as they were asked.
     pub fn pending_permissions(&self) -> Vec<Value> {
         self.state().waiting.values().filter_map(|waiting| waiting.shown.clone()).collect()
     }
@@ -120,7 +121,7 @@ impl HostQuestions {
 }
 
 impl State {
-    /// Takes a question off the table and remembers that it was there.
+    /// Removes a question, and remembers that it existed.
     fn end(&mut self, id: &str) -> Option<oneshot::Sender<Result<Value, String>>> {
         let asker = self.waiting.remove(id)?.asker;
         if self.over.len() == MAX_REMEMBERED {
@@ -131,7 +132,7 @@ impl State {
     }
 }
 
-/// What became of an answer that came in.
+/// The outcome of a reply that came in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SettledQuestion {
     Answered,
@@ -143,7 +144,7 @@ pub enum SettledQuestion {
 }
 
 impl SessionServices {
-    /// Asks the host and waits for the answer. `withdraw` takes the question back; so does the timeout.
+    /// Asks the host and waits for the reply. `withdraw` cancels the question; so does the timeout.
     pub async fn ask(
         &self,
         body: impl Into<ControlRequestBody>,
@@ -154,6 +155,7 @@ impl SessionServices {
         let request = ControlRequest::new(id.clone(), body);
         let is_permission = matches!(request.request, ControlRequestBody::CanUseTool(_));
         let shown = is_permission.then(|| json!(Outbound::from(request.clone())));
+        // Registered before it is sent, because the reply may come at once.
         let answer = self.questions.register(&id, shown)?;
         self.emit(request).await;
         let too_late = async {
@@ -173,6 +175,7 @@ impl SessionServices {
             }
             () = too_late => AskError::TimedOut(timeout.unwrap_or_default()),
         };
+        // Forgotten before the host is told, so that a reply on its way counts as late and not as unexpected.
         self.questions.forget(&id);
         self.emit(ControlCancelRequest { request_id: id, ..ControlCancelRequest::default() }).await;
         Err(error)

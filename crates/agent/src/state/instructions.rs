@@ -1,10 +1,10 @@
-//! The memory files of a conversation, as values. When they are read again and who is told is
-//! `changes/memory_files.rs`.
+//! The memory files of a conversation, as values. `changes/memory_files.rs` reads them again and tells hooks about
+//! them.
 
 use lathe_protocol::reminder::system_reminder;
 use lathe_settings::memory::{LoadReason, Memory, MemoryFile, ReadCheck};
 
-/// The memory of a conversation; none where it has no files.
+/// The memory of a conversation; none if it has no files.
 #[derive(Debug, Default)]
 pub struct MemoryInstructions {
     pub memory: Option<Memory>,
@@ -15,23 +15,23 @@ impl MemoryInstructions {
         Self { memory }
     }
 
-    /// The files as they are now, for a conversation that may begin anew.
+    /// Reads the files again, for a conversation that may begin anew.
     pub fn read_again(&self, reason: LoadReason, may_read: ReadCheck) -> Option<Memory> {
         self.memory.as_ref().map(|memory| memory.read_again(reason, may_read))
     }
 
-    /// What a conversation begins with: the files that count from the start.
+    /// The text that a conversation begins with: the files that apply from the start.
     pub fn preamble(&self) -> Option<String> {
         self.memory.as_ref().and_then(preamble_of)
     }
 
-    /// The files that were told so far.
+    /// The files that the model was given so far.
     pub fn told(&self) -> &[MemoryFile] {
         self.memory.as_ref().map(Memory::files).unwrap_or_default()
     }
 }
 
-/// What a conversation begins with: the files that count from the start.
+/// The text that a conversation begins with: the files that apply from the start.
 pub(crate) fn preamble_of(memory: &Memory) -> Option<String> {
     memory.text().map(|text| system_reminder(&text))
 }

@@ -1,5 +1,5 @@
-//! What a host brings along when it introduces itself with `initialize`, as far as it outlives the request:
-//! names that stand for tools, how to plan, and the MCP servers it would serve.
+//! What a host brings when it introduces itself with `initialize`, as far as it outlives the request: other names for
+//! tools, instructions for plan mode, and its in-process MCP servers.
 
 use std::collections::BTreeMap;
 
@@ -34,12 +34,12 @@ impl HostIntroduction {
         }
     }
 
-    /// The tool that a name stands for. One step only, so that names cannot lead in circles.
+    /// Returns the tool that a name stands for. One step only, so that names cannot form a cycle.
     pub fn tool<'a>(&'a self, name: &'a str) -> &'a str {
         self.tool_aliases.get(name).map_or(name, String::as_str)
     }
 
-    /// Its servers, for `system/init`.
+    /// The servers of the host, for `system/init`.
     pub fn mcp_servers(&self) -> Vec<McpServerInfo> {
         let server = |name: &String| McpServerInfo {
             name: name.clone(),
@@ -50,7 +50,7 @@ impl HostIntroduction {
         self.sdk_mcp_servers.iter().map(server).collect()
     }
 
-    /// Its servers, for `mcp_status`.
+    /// The servers of the host, for `mcp_status`.
     pub fn mcp_status(&self) -> Vec<Value> {
         let row = |name: &String| {
             json!({
@@ -62,7 +62,7 @@ impl HostIntroduction {
     }
 }
 
-/// What of an introduction has no effect here, in words; none when everything counts.
+/// Names the parts of an introduction that have no effect here; none when everything counts.
 pub(crate) fn without_effect(body: &InitializeRequest) -> Option<String> {
     let given = [
         ("sdkMcpServers", body.sdk_mcp_servers.as_ref().is_some_and(|list| !list.is_empty())),

@@ -1,5 +1,5 @@
-//! What all sessions of a process share. Made once by whoever starts sessions and handed to each of them, so
-//! that a thousand sessions have one clock, one list of models and one limit of commands. Nothing here belongs to a
+//! What all sessions of a process share. The program that starts sessions makes it once and hands it to each of them,
+//! so that a thousand sessions have one clock, one list of models and one limit of commands. Nothing here belongs to a
 //! conversation.
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::state::host::ProcessHost;
 
 /// The services of a process, shared by its sessions.
 pub struct ProcessServices {
-    /// Clock, ids, and the reader of the log.
+    /// Clock, ids and log.
     pub host: Arc<dyn ProcessHost>,
     /// The models that names stand for.
     pub catalog: Catalog,

@@ -1,11 +1,11 @@
-//! What the model is told about its job. Our own words, and few of them: they are paid for in every
-//! request, and a model that is told little and clearly does better than one that is told everything.
+//! The system prompt. Our own words, and few of them: they are paid for in every request, and a model that is told
+//! little and clearly does better than one that is told everything.
 
 use std::path::Path;
 
 use lathe_models::SystemPart;
 
-/// The job.
+/// The role of the model.
 const ROLE: &str = "\
 You are a software engineering agent, run by Lathe. You work for the user in their project folder, through \
 tools. Nobody may be watching while you work: carry the task through to its end, and ask only when a wrong \
@@ -29,7 +29,7 @@ How to answer
 - Begin with the outcome. Be brief and exact; name files as path:line. Write plain Markdown.
 - Report what happened as it happened: what you changed, what you ran, what is still open or failed.";
 
-/// What the environment part says.
+/// The facts of the environment part.
 pub struct PromptEnvironment<'a> {
     pub cwd: &'a Path,
     pub extra_dirs: &'a [String],
@@ -44,21 +44,21 @@ pub struct PromptEnvironment<'a> {
 /// How the user changed the prompt.
 #[derive(Debug, Clone, Default)]
 pub struct PromptChoice {
-    /// Takes the place of our own text; empty means no text at all.
+    /// Replaces our own text; empty means no text at all.
     pub replace: Option<String>,
-    /// Goes behind it.
+    /// Follows it.
     pub append: Option<String>,
     /// Leave out what changes from run to run, so that prompts can be cached across machines.
     pub without_environment: bool,
 }
 
-/// The system prompt of a session: what the user made of it, and the environment it names.
+/// The system prompt of a session: the user's changes, and the environment it names.
 #[derive(Debug, Clone, Default)]
 pub struct SystemPrompt {
     pub choice: PromptChoice,
     /// The environment part, as [`environment_text`] wrote it.
     pub environment: String,
-    /// How answers are to be written; empty for the usual way.
+    /// How responses are to be written; empty for the usual way.
     pub style: String,
 }
 
@@ -80,7 +80,7 @@ impl SystemPrompt {
     }
 }
 
-/// What the model is told about where it works.
+/// Returns what the model is told about where it works.
 pub fn environment_text(environment: &PromptEnvironment<'_>) -> String {
     let mut lines =
         vec!["Environment".to_owned(), format!("- Working folder: {}", environment.cwd.display())];

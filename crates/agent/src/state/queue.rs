@@ -1,29 +1,29 @@
-//! Prompts that wait: those the host sent while a turn was running, or several at once. Knows their order
-//! and which have been seen before; what becomes of them is the session's business.
+//! Prompts that wait: those the host sent while a turn was running, or several at once. Knows their order and which
+//! have been seen before; the session decides when they run.
 
 use std::collections::VecDeque;
 
 use lathe_protocol::InboundUser;
 use lathe_transcript::PromptIds;
 
-/// The waiting prompts of a session.
+/// The queued prompts of a session.
 #[derive(Default)]
 pub struct PromptQueue {
     waiting: VecDeque<InboundUser>,
     /// Client ids of every prompt so far: a repeated one is a duplicate.
     seen: PromptIds,
-    /// Those of them that were there when the session was taken up.
+    /// Those of them that earlier runs of the session have seen.
     earlier: PromptIds,
 }
 
-/// When a prompt wants to be heard.
+/// When a prompt is to be handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PromptPriority {
-    /// Ends the turn under way as soon as its tool is done.
+    /// Ends the current turn as soon as its tool is done.
     Now,
-    /// Joins the turn under way at its next pause.
+    /// Joins the current turn at its next pause.
     Next,
-    /// Waits for the turn under way to end.
+    /// Waits for the current turn to end.
     Later,
 }
 
@@ -72,19 +72,19 @@ impl PromptQueue {
         QueueAdmission::Queued
     }
 
-    /// Ids that count as seen, from a session that goes on.
+    /// Marks the ids from earlier runs of the session as seen.
     pub fn remember(&mut self, prompts: PromptIds) {
         self.earlier = prompts.clone();
         self.seen = prompts;
     }
 
-    /// The prompt whose turn it is.
+    /// Takes the next prompt.
     pub fn take_next(&mut self) -> Option<InboundUser> {
         self.waiting.pop_front()
     }
 
-    /// The prompts that join the turn under way, in order. A command never does, and what was sent behind
-    /// one waits with it: it may be meant for what the command makes of the session.
+    /// Takes the prompts that join the current turn, in order. A command never does, and a prompt that was sent after
+    /// one waits with it: it may depend on what the command changes.
     pub fn joining(&mut self, is_command: impl Fn(&InboundUser) -> bool) -> Vec<InboundUser> {
         let behind = self.waiting.iter().position(is_command).unwrap_or(self.waiting.len());
         let behind = self.waiting.split_off(behind);
@@ -95,24 +95,24 @@ impl PromptQueue {
         joining
     }
 
-    /// Takes back a prompt that has not started.
+    /// Cancels a prompt that has not started.
     pub fn cancel(&mut self, uuid: &str) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|prompt| prompt.uuid.as_deref() != Some(uuid));
         self.waiting.len() < before
     }
 
-    /// Takes back everything; the ids of what was taken.
+    /// Cancels everything; returns the ids of what was cancelled.
     pub fn cancel_all(&mut self) -> Vec<String> {
         self.waiting.drain(..).filter_map(|prompt| prompt.uuid).collect()
     }
 
-    /// Ids of the prompts that wait.
+    /// Returns the ids of the queued prompts.
     pub fn waiting_ids(&self) -> Vec<String> {
         self.waiting.iter().filter_map(|prompt| prompt.uuid.clone()).collect()
     }
 
-    /// How many wait.
+    /// The number of queued prompts.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }

@@ -1,4 +1,4 @@
-//! A prompt that hooks keep from the model, and what is said about it.
+//! A prompt that hooks keep from the model, and what the user and the host are told about it.
 
 /// Why a prompt does not go to the model.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,8 +1,8 @@
-//! What a session owns and every agent in it uses: the way out, the questions to the host, hooks, rules,
+//! What a session owns and every agent in it uses: the channel to the host, the questions to it, hooks, rules,
 //! settings, totals and budget, the queue, the checkpoints. What belongs to one conversation is the agent's
 //! (`agent.rs`); what all sessions share is the process's (`process.rs`).
 //!
-//! Locks are held for moments, never across a wait.
+//! Locks are held for moments, never across an await.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -31,9 +31,9 @@ use crate::state::process::ProcessServices;
 use crate::state::queue::PromptQueue;
 use crate::state::settings_access::SettingsAccess;
 
-/// Where the paths in the `if` of hooks start.
+/// The folders that paths in the `if` of hooks are relative to.
 pub struct IfRules {
-    /// Where relative paths of rules start.
+    /// For relative paths.
     pub root: PathBuf,
     /// For `~/`.
     pub home: Option<PathBuf>,
@@ -45,11 +45,11 @@ pub struct SessionServices {
     pub model: Arc<dyn Model>,
     /// What others may see of the main agent, for requests that concern the session as a whole.
     pub main: Arc<AgentCell>,
-    /// Makes the frames that belong to the session and to no agent.
+    /// Builds the frames that belong to the session and not to an agent.
     pub frames: FrameBuilder,
-    /// Where the session is written down.
+    /// The files that the session is recorded in.
     pub files: Arc<SessionFiles>,
-    /// What every record of the session carries.
+    /// The fields that every record of the session has.
     pub envelope: Envelope,
     /// Names of tools that exist, whether this session has them or not.
     pub known_tools: Vec<String>,
@@ -66,25 +66,25 @@ pub struct SessionServices {
     pub(crate) watch: FileWatch,
     /// Variables that hooks set.
     pub(crate) env_files: EnvFiles,
-    /// What hooks said too late.
+    /// Output of hooks that finished after their event.
     pub(crate) late: AsyncHookOutput,
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
     pub output_styles: Vec<String>,
-    /// Files as they were before each prompt, where a host wants to go back.
+    /// Copies of files as they were before each prompt, if a host may rewind them.
     pub checkpoints: Option<Arc<FileCheckpoints>>,
     /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
-    /// What the host has been asked and not yet answered.
+    /// Questions to the host that have no reply yet.
     pub questions: HostQuestions,
     /// Fires when the session has to end: its reader is gone, or it was told to.
     pub stop: CancellationToken,
     /// When the session began, milliseconds since the epoch.
     pub started_ms: u64,
     out: mpsc::Sender<Outbound>,
-    /// The rules. Written by host requests, answers to permission questions and settings that changed; read
-    /// for every call of every agent.
+    /// The rules. Written by host requests, replies to permission questions and settings that changed; read for every
+    /// call of every agent.
     permissions: Mutex<PermissionEngine>,
     /// Written by every agent that asks a model or runs a tool; read by results and host requests.
     totals: Mutex<SessionTotals>,
@@ -98,8 +98,8 @@ pub struct SessionServices {
 }
 
 impl SessionServices {
-    /// The services of a new session, and what its main agent is made of. The engine of its hooks asks the session
-    /// back, so it is made while the session is.
+    /// Creates the services of a new session, and returns what its main agent is made of. The hook engine refers back
+    /// to the session, so it is created together with it.
     pub(crate) fn start(
         config: SessionConfig,
         out: mpsc::Sender<Outbound>,
@@ -148,14 +148,14 @@ impl SessionServices {
         (session, main)
     }
 
-    /// Hands a frame to the host. A slow host slows the session here; a host that is gone ends it.
+    /// Sends a frame to the host. A slow host slows the session here; a host that is gone ends it.
     pub async fn emit(&self, frame: impl Into<Outbound>) {
         self.mirror_records().await;
         self.send(frame.into()).await;
     }
 
-    /// Hands over the records that were written since the last time, for hosts that keep their own copy: a
-    /// host has the record of a message before it has the message.
+    /// Sends the records that were written since the last time, for hosts that keep their own copy: a host has the
+    /// record of a message before it has the message.
     pub(crate) async fn mirror_records(&self) {
         while let Some(frame) = self.files.take_mirrored() {
             self.send(frame.into()).await;
@@ -168,21 +168,21 @@ impl SessionServices {
         }
     }
 
-    /// Something is wrong that the host should know of and that stops nothing: it is told, and so is the
-    /// log, because many hosts show nobody the frames they do not know.
+    /// Reports a problem that stops nothing, to the host and to the log, because many hosts do not show frames they do
+    /// not know.
     pub async fn trouble(&self, tag: &str, text: &str) {
         self.process.host.log(text);
         self.emit(self.frames.note(tag, text)).await;
     }
 
-    /// A prompt begins: the files followed so far are looked at, where a host may want to go back to here.
+    /// Begins the checkpoint of a prompt: the files followed so far are checked, if a host may rewind them.
     pub(crate) async fn checkpoint_prompt(&self, prompt: &str) {
         let prompt = prompt.to_owned();
         self.checkpoint(&self.stop, move |checkpoints, at| Some(checkpoints.begin(&prompt, at))).await;
     }
 
-    /// A call is about to change a file: what it is now is kept. `cancel` is that of the call: a call that was cancelled
-    /// meanwhile changes nothing.
+    /// Keeps a file that a call is about to change. `cancel` is that of the call: a call that was cancelled meanwhile
+    /// changes nothing.
     pub(crate) async fn checkpoint_file(
         &self,
         path: &Path,
@@ -208,6 +208,7 @@ impl SessionServices {
             files.report(checkpoints.take_troubles().into_iter());
         });
         tokio::select! {
+            // Finished work comes first, so that its error is reported even if the call was cancelled.
             biased;
             done = kept => {
                 let broke_off = done.err().map(|error| format!("files cannot be rewound: {error}"));
@@ -217,7 +218,7 @@ impl SessionServices {
         }
     }
 
-    /// Names the session.
+    /// Gives the session a title.
     pub(crate) async fn set_title(&self, title: &str) {
         self.files.title(&self.frames.session_id(), title);
         self.emit(self.frames.title_changed(title)).await;
@@ -233,7 +234,7 @@ impl SessionServices {
         lock(&self.totals)
     }
 
-    /// The prompts that wait.
+    /// The queued prompts.
     pub fn queue(&self) -> MutexGuard<'_, PromptQueue> {
         lock(&self.queue)
     }
@@ -248,12 +249,12 @@ impl SessionServices {
         lock(&self.hook_env).clone()
     }
 
-    /// Command hooks see this from now on.
+    /// Replaces the environment of command hooks.
     pub(crate) fn set_hook_env(&self, env: HookVariables) {
         *lock(&self.hook_env) = Arc::new(env);
     }
 
-    /// Command hooks find the variable with this value from now on, if they have it at all.
+    /// Changes a variable of command hooks, if they have it at all.
     pub(crate) fn change_hook_variable(&self, wanted: &str, value: &str) {
         let mut env = lock(&self.hook_env);
         for (_, old) in Arc::make_mut(&mut env).all.iter_mut().filter(|(name, _)| name == wanted) {
@@ -267,7 +268,7 @@ impl SessionServices {
     }
 }
 
-/// Nothing panics while one of these locks is held.
+/// Locks a mutex of the session. Nothing panics while one of these locks is held.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,5 +1,5 @@
-//! The settings of a session as far as a host may look at and change them while it runs. Whoever started
-//! the session owns the files behind it.
+//! The settings of a session, as far as a host may read and change them while it runs. The program that started the
+//! session owns the files behind it.
 
 use std::path::PathBuf;
 
@@ -18,41 +18,41 @@ use serde_json::{Value, json};
 
 use crate::state::compact_policy::CompactPolicy;
 
-/// A rule and who wrote it.
+/// A rule and its source.
 pub type SettingsRule = (PermissionBehavior, RuleSource, SourcedRule);
 
-/// Whether a mode in which nothing is asked may be entered.
+/// Whether the mode that asks no questions may be entered.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BypassMode {
     /// As it was.
     #[default]
     AsStarted,
-    /// Somebody forbids it.
+    /// Settings forbid it.
     Forbidden,
 }
 
-/// What settings files say after they were read again, as far as it counts for a running session.
+/// What settings files say after they were read again, as far as it affects a running session.
 #[derive(Default)]
 pub struct ReloadedSettings {
-    /// What is wrong with them, each ready for a person.
+    /// Problems with them, each as a text for a person.
     pub problems: Vec<String>,
     /// All rules of settings files.
     pub rules: Vec<SettingsRule>,
     /// Working directories that settings add.
     pub directories: DirectoryChanges,
-    /// The hooks of settings files, one entry a source.
+    /// The hooks of settings files, one entry per source.
     pub hooks: Vec<(HookSource, HooksSettings)>,
     /// What settings say about hooks as a whole.
     pub hook_options: EngineOptions,
     /// The environment of children.
     pub env: SessionEnv,
-    /// Whether a mode in which nothing is asked may be entered.
+    /// Whether the mode that asks no questions may be entered.
     pub bypass: BypassMode,
     /// When conversations are compacted.
     pub compaction: CompactPolicy,
 }
 
-/// Working directories that came and went.
+/// Working directories that were added or removed.
 #[derive(Debug, Clone, Default)]
 pub struct DirectoryChanges {
     pub added: Vec<PathBuf>,
@@ -70,7 +70,7 @@ pub struct SessionEnv {
 
 /// Settings that can be read and changed during a session.
 pub trait SettingsAccess: Send + Sync {
-    /// What is set and by whom, for `get_settings`.
+    /// Returns what is set and by which source, for `get_settings`.
     fn listing(&self) -> GetSettingsResponse;
 
     /// Merges into the layer of `--settings`; null clears a key. Returns the effective settings.
@@ -79,16 +79,16 @@ pub trait SettingsAccess: Send + Sync {
     /// Writes keys to a settings file. Waits for other writers of the file without holding a thread.
     fn update<'a>(&'a self, source: &'a str, settings: &'a Value) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Writes a permission update to the file it names, and waits in the same way. Updates for the session alone
-    /// are none of its business.
+    /// Writes a permission update to the file it names, and waits in the same way. Must not be called for updates that
+    /// concern the session alone.
     fn save_permission<'a>(&'a self, update: &'a PermissionUpdate) -> BoxFuture<'a, Result<(), String>>;
 
-    /// The files that are not what they were when they were read. Cheap: called between rounds.
+    /// Returns the files that have changed since they were read. Cheap, because it is called between rounds.
     fn changed(&self) -> Vec<Changed> {
         Vec::new()
     }
 
-    /// Takes changed files as seen without reading them.
+    /// Marks changed files as seen without reading them.
     fn leave(&self, _files: &[Changed]) {}
 
     /// Reads changed files again; one that cannot be used leaves things as they were.
@@ -96,8 +96,8 @@ pub trait SettingsAccess: Send + Sync {
         ReloadedSettings::default()
     }
 
-    /// What the settings say now, for a session that has just changed them; none where they say nothing that
-    /// could be followed.
+    /// Returns what the settings say now, for a session that has just changed them; none if there are no files to
+    /// follow.
     fn current(&self) -> Option<ReloadedSettings> {
         None
     }

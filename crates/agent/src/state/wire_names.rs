@@ -1,12 +1,12 @@
 //! States that hosts are told of, as enums with the names they have on the wire. What each state means to the session
 //! is decided where it is entered.
 
-/// Whether a session is at work.
+/// Whether a session is running.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionState {
     Idle,
     Running,
-    /// It waits for the host's answer to a question.
+    /// It waits for the host's reply to a question.
     RequiresAction,
 }
 
@@ -26,7 +26,7 @@ pub enum PromptState {
     Queued,
     Started,
     Completed,
-    /// Taken back while it waited, or interrupted.
+    /// Cancelled in the queue, or interrupted.
     Cancelled,
 }
 
@@ -65,7 +65,7 @@ impl NotificationPriority {
     }
 }
 
-/// How much a remark matters.
+/// How important a notice is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InfoLevel {
     Notice,

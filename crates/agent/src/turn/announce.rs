@@ -1,6 +1,5 @@
-//! What the parts of a session say about prompts: how one is written down, acknowledged and shown, the state
-//! of the session around it, and how the conversation of an earlier run is taken up. When any of this happens
-//! is decided in `session.rs` and `turn.rs`.
+//! How prompts are recorded, acknowledged and shown, the state of the session around them, and how the conversation of
+//! an earlier run is resumed. `session.rs` and `turn.rs` decide when.
 
 use lathe_protocol::event::CommandLifecycle;
 use lathe_protocol::reminder::system_reminder;
@@ -15,7 +14,7 @@ use crate::state::services::SessionServices;
 use crate::state::wire_names::{PromptState, SessionState};
 
 impl Agent {
-    /// Goes on where an earlier run ended: its conversation, its prompts, its cost.
+    /// Continues where an earlier run ended: its conversation, its prompts, its cost.
     pub(crate) fn resume(&mut self, resumed: Resumed) {
         let session = &self.handle.session;
         session.queue().remember(resumed.prompts);
@@ -29,14 +28,14 @@ impl Agent {
         self.history = ConversationHistory::restore(resumed.messages);
     }
 
-    /// The prompt of the next turn: hooks see its id before it is written down.
+    /// Announces the prompt of the next turn, because hooks see its id before it is recorded.
     pub(crate) fn announce_prompt(&mut self, prompt: &InboundUser) {
         let uuid = prompt.uuid.clone().unwrap_or_else(|| self.handle.frames.uuid());
         self.journal.announce_prompt(uuid);
         self.publish_prompt_id();
     }
 
-    /// Writes a prompt down and acknowledges it.
+    /// Records a prompt and acknowledges it. Returns the id of the record.
     pub(crate) async fn write_prompt(
         &mut self,
         prompt: &InboundUser,
@@ -49,6 +48,7 @@ impl Agent {
         let (mode, now) = (handle.view().scope.mode().as_str(), handle.frames.now());
         self.journal.prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
         self.publish_prompt_id();
+        // Before the turn goes on, because its calls may change files.
         session.checkpoint_prompt(&uuid).await;
         session.replay(&InboundUser { uuid: Some(uuid.clone()), ..prompt.clone() }).await;
         uuid
@@ -59,13 +59,13 @@ impl Agent {
         self.handle.change(|view| view.prompt_id = prompt_id);
     }
 
-    /// Tells the model something that no person said, and writes it down.
+    /// Tells the model something that is not from a person, and records it.
     pub(crate) fn tell_model(&mut self, notes: &[String]) {
         self.history.add_notes(notes);
         self.write_notes(notes);
     }
 
-    /// Writes down what the runtime has told the model.
+    /// Records what the runtime has told the model.
     pub(crate) fn write_notes(&mut self, notes: &[String]) {
         for note in notes {
             let (uuid, now) = (self.handle.frames.uuid(), self.handle.frames.now());
@@ -82,7 +82,7 @@ impl SessionServices {
         }
     }
 
-    /// Tells how far a prompt with an id has come.
+    /// Reports the state of a prompt, if it has an id.
     pub(crate) async fn emit_lifecycle(&self, prompt: Option<&str>, state: PromptState) {
         if let Some(prompt) = prompt {
             self.emit(Outbound::CommandLifecycle(CommandLifecycle {
@@ -96,7 +96,7 @@ impl SessionServices {
         }
     }
 
-    /// Tells whether the session is at work, for hosts that want that.
+    /// Reports whether the session is running, for hosts that want that.
     pub(crate) async fn emit_state(&self, state: SessionState) {
         if let Some(frame) = self.frames.state(state, self.options.states) {
             self.emit(frame).await;
@@ -104,13 +104,13 @@ impl SessionServices {
     }
 }
 
-/// What was wrong with the file of a session that goes on: one note, however much it was.
+/// Describes what was wrong with the file of a resumed session: one note, however much it was.
 fn damage_note(warnings: &[lathe_transcript::Warning]) -> Option<String> {
     let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Whether there is nothing to read in a prompt, nor to look at.
+/// Whether a prompt has no text and nothing else either.
 pub(crate) fn is_blank(content: &MessageContent) -> bool {
     match content {
         MessageContent::Text(text) => text.trim().is_empty(),
@@ -130,7 +130,7 @@ pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<ContentBlock> {
     }
 }
 
-/// `system/init`, as things stand now.
+/// Builds `system/init` with the current values.
 pub(crate) fn init_frame(agent: &AgentHandle, prompt: Option<&str>) -> lathe_protocol::Init {
     let mut init = agent.session.init.clone();
     init.session_id = agent.frames.session_id();

@@ -1,5 +1,5 @@
-//! The tool calls of one answer: which wait, which run, and what became of each, in the order they were
-//! asked for. Starts nothing itself; `sampling.rs` drives it.
+//! The tool calls of one response: which wait, which run, and the result of each, in the order of the calls. Starts
+//! nothing itself; `sampling.rs` drives it.
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -14,23 +14,23 @@ use crate::record::tool_result::ToolResult;
 use crate::state::config::MAX_PARALLEL_CALLS;
 use crate::turn::schedule::{CallAccess, CallSchedule};
 
-/// The tool calls of one answer.
+/// The tool calls of one response.
 pub struct ResponseCalls {
     pub schedule: CallSchedule<PreparedCall>,
     pub running: FuturesUnordered<BoxFuture<'static, (CallEnd, CallAccess)>>,
-    /// Tells the calls whether there are several of them. Written by the turn as the answer streams in; read by
-    /// calls that a hook wants to defer.
+    /// Tells the calls whether there are several of them. Written by the turn as the response streams in; read by calls
+    /// that a hook wants to defer.
     pub siblings: watch::Sender<SiblingCalls>,
-    /// The call that a hook put off.
+    /// The call that a hook deferred.
     pub deferred: Option<ToolCall>,
-    /// In the order they were asked for, with their answers as they come.
+    /// In the order of the calls, with their results as they come.
     answers: Vec<(String, Option<ToolResult>)>,
-    /// Whether calls may start before the answer is complete.
+    /// Whether calls may start before the response is complete.
     pub eager: bool,
     pub interrupted: bool,
-    /// The calls as hooks are told about them, in the order they were answered.
+    /// The calls as hooks are told about them, in the order in which they ended.
     pub batch: Vec<BatchedCall>,
-    /// What hooks want the model to know, behind the results.
+    /// Notes of hooks for the model, which follow the results.
     pub notes: Vec<String>,
     /// Whether a hook wants the turn to end here.
     pub stops: bool,
@@ -59,7 +59,7 @@ impl ResponseCalls {
     pub fn add(&mut self, prepared: PreparedCall) {
         let PreparedCall { call, tool } = &prepared;
         let access = match (tool, call.description.subject()) {
-            // It is answered without being run.
+            // It gets a result without being run, so it disturbs no other call.
             (Err(_), CallSubject::Unknown) => CallAccess::Shared,
             _ => CallAccess::of(&call.description),
         };
@@ -70,7 +70,7 @@ impl ResponseCalls {
         }
     }
 
-    /// No more calls will come.
+    /// Notes that no more calls will come.
     pub fn all_known(&mut self) {
         if *self.siblings.borrow() == SiblingCalls::Unknown {
             self.siblings.send_replace(SiblingCalls::None);
@@ -88,24 +88,25 @@ impl ResponseCalls {
             tool_response: Some(answered.block.content_value()),
             ..BatchedCall::default()
         });
+        // Models may repeat an id, so the first call that still lacks a result gets it.
         let slot = self.answers.iter_mut().find(|(id, block)| *id == answered.call.id && block.is_none());
         if let Some((_, block)) = slot {
             *block = Some(answered.block);
         }
     }
 
-    /// Puts the calls that hooks are told about into the order in which they were asked for.
+    /// Sorts the calls that hooks are told about into the order of the response.
     pub fn sort_batch(&mut self) {
         let order: Vec<&String> = self.answers.iter().map(|(id, _)| id).collect();
         self.batch.sort_by_key(|call| order.iter().position(|id| **id == call.tool_use_id));
     }
 
-    /// The results in the order of the calls.
+    /// Takes the results in the order of the calls.
     pub fn blocks(&mut self) -> Vec<ContentBlock> {
         self.answers.drain(..).filter_map(|(_, result)| result).map(ToolResult::into_sent).collect()
     }
 
-    /// Answers every call that has none with the same refusal, for the history alone.
+    /// Gives every call without a result the same refusal, for the history alone.
     pub fn refuse_all(&mut self, why: &str) -> Vec<ContentBlock> {
         let refusal = |id: &str| ToolResult::error(id, why.to_owned()).shown();
         self.schedule.drain_waiting();

@@ -1,9 +1,7 @@
-//! An agent below another: it has a conversation, tools, a prompt, a model and a folder of its own, and shares
-//! everything else with the session. Its turn is the same turn as the main agent's; its frames and records say
-//! which call started it.
+//! A child agent: it has a conversation, tools, a prompt, a model and a folder of its own, and shares everything else
+//! with the session. Its turn is the same as the main agent's; its frames and records say which call started it.
 //!
-//! What ends with it: its commands, and its place in the files of the session. Nothing else of the session
-//! notices that it was there.
+//! When it ends, its commands are stopped and its file is closed. Nothing else of the session is affected.
 
 use std::path::PathBuf;
 
@@ -27,7 +25,7 @@ use crate::turn::outcome::TurnOutcome;
 use crate::turn::stats::TurnStats;
 
 impl AgentHandle {
-    /// Runs an agent below this one to the end of its prompt. `tool_use_id` is the call that asks for it.
+    /// Runs a child of this agent to the end of its prompt. `tool_use_id` is the call that asks for it.
     pub(crate) async fn run_child(
         &self,
         request: AgentRequest,
@@ -41,7 +39,7 @@ impl AgentHandle {
         turn.agent.history.add_user_text(&prompt);
         let frame = turn.agent.handle.frames.user(vec![ContentBlock::text(&prompt)]);
         turn.say_as_user(frame).await;
-        // On the heap: a turn inside a turn would otherwise lie on the stack twice.
+        // On the heap: a turn inside a turn would otherwise be on the stack twice.
         let outcome = Box::pin(turn.run()).await;
         let text = std::mem::take(&mut turn.stats.last_text);
         let end = match outcome {
@@ -68,7 +66,7 @@ impl AgentHandle {
             choice: self.choice_of_child(request.model.as_deref()),
             workspace: self.workspace_of_child(request.folder),
             tools: request.tools,
-            // It may do what the agent that starts it may do; whoever changes that later changes it for one of them.
+            // The child may do what its parent may do; later changes of one do not affect the other.
             scope: self.view().scope.clone(),
             system: SystemPrompt {
                 choice: PromptChoice { replace: Some(request.system_prompt), ..PromptChoice::default() },
@@ -90,7 +88,7 @@ impl AgentHandle {
         choice
     }
 
-    /// The same bounds and environment, another place, and a part of the ledger that ends with the agent.
+    /// The same bounds and environment, another place, and a scope of the ledger that ends with the agent.
     fn workspace_of_child(&self, folder: Option<PathBuf>) -> Workspace {
         let place = self.workspace.place();
         let mut workspace = self.workspace.as_ref().clone();
@@ -101,7 +99,7 @@ impl AgentHandle {
         workspace.with_own_place(place)
     }
 
-    /// Its journal, in a file beside the session's own, with a sidecar that says what the agent is.
+    /// Opens its journal, in a file beside the session's own, with a sidecar that describes the agent.
     fn open_child_file(&self, identity: &ChildIdentity, request: &AgentRequest) -> AgentJournal {
         let (files, id) = (&self.session.files, &identity.agent_id);
         if let Some(main) = files.path() {
@@ -150,7 +148,7 @@ fn end_of(ending: TurnEnding) -> AgentEnd {
 }
 
 impl Agent {
-    /// The agent has ended: its commands end too, and its file is closed. Returns its id.
+    /// Ends the agent: its commands are stopped, and its file is closed. Returns its id.
     async fn close(self) -> String {
         self.handle.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         let id = self.handle.identity.child().map(|child| child.agent_id.clone()).unwrap_or_default();

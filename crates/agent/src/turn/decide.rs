@@ -1,30 +1,30 @@
-//! What comes next, as a pure table: given how a round ended and what the turn has used up, go on,
-//! nudge the model, ask the stop hooks, or end. Nothing here waits, prints or remembers.
+//! What follows a round, as a pure table: given how the round ended and what the turn has used up, go on, nudge the
+//! model, ask the stop hooks, or end. Nothing here waits, prints or remembers.
 
-/// How one round — an answer and its tools — ended.
+/// How one round, that is a response and its calls, ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RoundEnd {
-    /// The answer asked for tools and they have all been answered. Anything but [`StopReason::Finished`]
-    /// says that the answer did not come to its own end behind them.
+    /// The response called tools and all of them have results. Anything but [`StopReason::Finished`] says that the
+    /// response did not come to its own end after the calls.
     ToolsAnswered(StopReason),
-    /// The answer is final: no tools in it.
+    /// The response is final: it calls no tools.
     Answered(StopReason),
-    /// The stream broke after something of the answer had been kept, and no tool was asked for.
+    /// The stream broke after a part of the response had been kept, and no tool was called.
     CutOff,
     /// A hook wants the turn to end here.
     StoppedByHook,
-    /// A `PreToolUse` hook put the call off to a later run.
+    /// A `PreToolUse` hook deferred the call to a later run.
     Deferred,
-    /// The structured answer was given.
+    /// The structured output was given.
     StructuredOutput,
-    /// The structured answer was wrong too often.
+    /// The structured output was wrong too often.
     StructuredOutputExhausted,
 }
 
-/// Why an answer ended, as far as it makes a difference.
+/// Why a response ended, as far as it makes a difference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopReason {
-    /// `end_turn`, `stop_sequence`, `pause_turn`, and reasons we do not know.
+    /// `end_turn`, `stop_sequence`, `pause_turn`, and unknown reasons.
     Finished,
     /// `max_tokens`, `model_context_window_exceeded`.
     OutOfTokens,
@@ -42,22 +42,22 @@ impl StopReason {
     }
 }
 
-/// What the turn has used up when the question is asked.
+/// What the turn has used up so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct UsedSoFar {
-    /// Answers received in this turn.
+    /// Responses received in this turn.
     pub rounds: u32,
     /// `--max-turns`; none means no limit.
     pub max_rounds: Option<u32>,
     /// Whether the spending limit is reached.
     pub over_budget: bool,
-    /// Whether a prompt waits that does not want to wait for this turn.
+    /// Whether a prompt is queued that does not wait for the end of this turn.
     pub preempted: bool,
-    /// Whether the answer had anything a person can see (text or a tool call).
+    /// Whether the response had anything a person can see (text or a tool call).
     pub visible: bool,
     /// Whether there is another model to turn to.
     pub fallback_left: bool,
-    /// Whether a structured answer was asked for and has not been given.
+    /// Whether a structured output was asked for and has not been given.
     pub owes_structure: bool,
     /// Nudges already spent, by kind.
     pub nudges: NudgeCounts,
@@ -74,9 +74,9 @@ pub struct NudgeCounts {
 }
 
 impl NudgeCounts {
-    /// Tools have run, or hooks have sent the model back to work: what it was helped out of before counts no
-    /// more, so that a long turn does not die of troubles that each were overcome. Refusals stay, and the
-    /// structured answer is asked for once.
+    /// Forgets the nudges that have helped: tools have run since, or hooks have sent the model back to work. So a long
+    /// turn does not end because of problems that were each solved. Refusals stay, and the structured output is asked
+    /// for once.
     pub fn forget_overcome(&mut self) {
         *self = Self { refusal: self.refusal, structure: self.structure, ..Self::default() };
     }
@@ -108,8 +108,8 @@ pub enum NextStep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterRound {
     Next(NextStep),
-    /// The model is done, so the stop hooks have their say: without an objection the turn is
-    /// [`TurnEnding::Completed`], with one [`after_objection`] says what follows.
+    /// The model is done, so the stop hooks are asked: without an objection the turn is [`TurnEnding::Completed`], with
+    /// one [`after_objection`] says what follows.
     AskStopHooks,
 }
 
@@ -119,41 +119,42 @@ pub enum TurnEnding {
     Completed,
     MaxTurns(u32),
     Budget,
-    /// Cut short by the output limit more often than we recover from.
+    /// Cut off by the output limit more often than we recover from.
     OutOfTokens,
     /// The stream broke more often than we recover from.
     CutOff,
     Refused,
     HookStopped,
     Deferred,
-    /// A call that was put off cannot be taken up: its tool is not there any more.
+    /// A deferred call cannot be resumed, because its tool does not exist any more.
     DeferredUnavailable,
     StructuredOutputExhausted,
     /// A stop hook ended the session's work here.
     StopHookPrevented,
     /// Stop hooks kept the turn from ending too often.
     StopHookCap,
-    /// Something more urgent came in between.
+    /// A more urgent prompt came in.
     Preempted,
-    /// The prompt was only to be remembered: no model was asked.
+    /// The model was not asked: the prompt was empty, refused, or only to be kept.
     NothingAsked,
 }
 
 /// How often in a row the model is asked to go on after it ran out of output tokens.
 const MAX_TOKEN_RECOVERIES: u32 = 3;
 
-/// How often it is asked to go on after its stream broke.
+/// How often in a row it is asked to go on after its stream broke.
 const CUT_OFF_RECOVERIES: u32 = 3;
 
-/// The table.
+/// Decides what follows a round.
 pub fn decide(end: RoundEnd, used: &UsedSoFar) -> AfterRound {
+    // Before everything else, because whatever follows costs more.
     if used.over_budget {
         return AfterRound::Next(NextStep::End(TurnEnding::Budget));
     }
     let next = match end {
         RoundEnd::StoppedByHook => NextStep::End(TurnEnding::HookStopped),
         RoundEnd::Deferred => NextStep::End(TurnEnding::Deferred),
-        // Nothing more is asked of the model, but the hooks that watch over the end are.
+        // The model is not asked for more, but the stop hooks are.
         RoundEnd::StructuredOutput => return AfterRound::AskStopHooks,
         RoundEnd::StructuredOutputExhausted => NextStep::End(TurnEnding::StructuredOutputExhausted),
         RoundEnd::ToolsAnswered(_) if used.preempted => NextStep::End(TurnEnding::Preempted),
@@ -161,14 +162,14 @@ pub fn decide(end: RoundEnd, used: &UsedSoFar) -> AfterRound {
         RoundEnd::CutOff if used.nudges.cut_off < CUT_OFF_RECOVERIES => {
             within_rounds(used, NextStep::Nudge(Nudge::CutOff))
         }
-        // Half an answer is not passed off as a whole one.
+        // A part of a response is not presented as a whole one.
         RoundEnd::CutOff => NextStep::End(TurnEnding::CutOff),
         RoundEnd::ToolsAnswered(reason) | RoundEnd::Answered(reason) => return after_answer(reason, used),
     };
     AfterRound::Next(next)
 }
 
-/// Stop hooks want more of a turn that was done.
+/// Decides what follows an objection of the stop hooks.
 pub fn after_objection(used: &UsedSoFar) -> NextStep {
     if used.over_budget { NextStep::End(TurnEnding::Budget) } else { within_rounds(used, NextStep::Again) }
 }
@@ -195,7 +196,7 @@ fn after_answer(reason: StopReason, used: &UsedSoFar) -> AfterRound {
     AfterRound::Next(next)
 }
 
-/// Every way on needs a round that is still allowed.
+/// Returns `next`, if another round is permitted.
 fn within_rounds(used: &UsedSoFar, next: NextStep) -> NextStep {
     match used.max_rounds {
         Some(limit) if used.rounds >= limit => NextStep::End(TurnEnding::MaxTurns(limit)),
@@ -221,7 +222,7 @@ mod tests {
         }
     }
 
-    /// The rows of answers and tools: how the round ended, what was used, what comes next.
+    /// The rows of responses and tools: how the round ended, what was used, what comes next.
     #[test]
     fn the_table_of_answers() {
         use StopReason::{Finished, OutOfTokens, Refusal};
@@ -305,7 +306,7 @@ mod tests {
         check(rows);
     }
 
-    /// The rows of rounds that did not end with a whole answer, or ended with something else.
+    /// The rows of rounds that did not end with a whole response, or ended with something else.
     #[test]
     fn the_table_of_other_ends() {
         use StopReason::{Finished, OutOfTokens, Refusal};

@@ -1,9 +1,9 @@
-//! Calls that a `PreToolUse` hook puts off: the turn ends with the call unanswered, and the call is taken up when
-//! the session goes on, with the hook asked again. Only a call that stands alone in its answer can be put off;
-//! among several it runs like any other, because its siblings could not be left unanswered.
+//! Calls that a `PreToolUse` hook defers: the turn ends without a result for the call, and the call is resumed when the
+//! session goes on, with the hook asked again. Only a call that is alone in its response can be deferred; among several
+//! it runs like any other, because its siblings would be left without results.
 //!
-//! The transcript marks a call as put off, and as taken up right before it runs: a run that is killed in between
-//! leaves an ordinary broken-off call, which nobody runs a second time unasked.
+//! The transcript marks a call as deferred, and as resumed right before it runs: a run that is killed in between leaves
+//! an ordinary interrupted call, which is not run a second time unasked.
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -17,18 +17,19 @@ use crate::turn::decide::{RoundEnd, TurnEnding};
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
 impl Turn<'_> {
-    /// The call is put off: the transcript says so, and the turn ends.
+    /// Defers the call: the transcript says so, and the turn ends.
     pub(crate) fn defer_call(&mut self, call: ToolCall) -> RoundEnd {
         self.agent.mark_call("hook_deferred_tool", &call);
         self.agent.deferral.set(call);
         RoundEnd::Deferred
     }
 
-    /// Runs a call that was put off before anything else is done; how the turn ends, if it ends with that.
+    /// Runs a deferred call before anything else is done. Returns how the turn ends, if it ends with that.
     pub(crate) async fn resume_deferred_call(&mut self) -> Option<TurnOutcome> {
         let call = self.agent.deferral.take()?;
         let call = PreparedCall::new(&self.agent.handle, call);
         if let Err(RefusedCall::NoTool) = &call.tool {
+            // Kept for a later turn or run, which may have the tool again.
             self.agent.deferral.set(call.call);
             return Some(TurnOutcome::Ended(TurnEnding::DeferredUnavailable));
         }
@@ -36,6 +37,7 @@ impl Turn<'_> {
         let (handle, cancel) = (self.agent.handle.clone(), self.cancel.child_token());
         let mut answered = match toolrun::permitted(&handle, call, alone, &cancel).await {
             Ok(permitted) => {
+                // Marked before it runs: if the run is killed meanwhile, the call must not run again.
                 self.agent.mark_call("hook_deferred_tool_resumed", &permitted.call);
                 toolrun::execute(&handle, *permitted, &cancel).await
             }
@@ -47,7 +49,7 @@ impl Turn<'_> {
         };
         self.add_instructions_due(&mut answered).await;
         self.say_tool_result(&answered).await;
-        // It answers an earlier turn, so it is no step of this one.
+        // The result belongs to an earlier turn, so it is not a step of this one.
         self.stats.user_frames -= 1;
         self.agent.history.add_result(answered.block.into_sent());
         self.agent.tell_model(&answered.notes);
@@ -60,7 +62,7 @@ impl Turn<'_> {
 }
 
 impl Agent {
-    /// Marks in the transcript what happened to a call that was put off.
+    /// Marks in the transcript what happened to a deferred call.
     pub(crate) fn mark_call(&mut self, kind: &str, call: &ToolCall) {
         let mark: Value =
             json!({"type": kind, "toolUseID": call.id, "toolName": call.name, "toolInput": call.input});

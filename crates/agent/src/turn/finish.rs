@@ -13,19 +13,19 @@ use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::OutOfRoom;
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
-/// The stop reason of messages that no model wrote.
+/// The stop reason of messages that the runtime wrote.
 const SYNTHETIC_STOP_REASON: &str = "stop_sequence";
 
 /// What the session remembers of a finished turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FinishedTurn {
-    /// Decides the exit code when it is the last.
+    /// Decides the exit code, if this turn is the last.
     pub is_error: bool,
-    /// Whether somebody or something more urgent cut it short.
+    /// Whether an interrupt or a more urgent prompt cut it short.
     pub cut_short: bool,
 }
 
-/// Shows what is left to show and builds the result.
+/// Sends what is left to send, and builds the result.
 pub async fn finish(
     turn: &mut Turn<'_>,
     outcome: TurnOutcome,
@@ -51,7 +51,7 @@ pub async fn finish(
     (result, finished)
 }
 
-/// The result of a command that the session answered itself: no model was asked for it.
+/// The result of a command that the session ran itself, without the model.
 fn command(end: CommandEnd, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = end.is_error;
@@ -127,7 +127,7 @@ async fn ended(turn: &mut Turn<'_>, ending: TurnEnding, result: &mut ResultMessa
     }
 }
 
-/// What every result has.
+/// The fields that every result has.
 fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
     let stats = &turn.stats;
     let mut totals = turn.session.totals();
@@ -171,7 +171,7 @@ fn no_subagents() -> Value {
 fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = false;
-    // Data that was asked for is the answer, whatever was said around it.
+    // The structured output is the result, whatever text was around it.
     let answer = turn.stats.structured.answer.clone();
     result.result = Some(answer.as_ref().map_or_else(|| turn.stats.last_text.clone(), Value::to_string));
     result.structured_output = answer;
@@ -183,7 +183,7 @@ fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
     result.first_content_frame_ms = turn.stats.first_frame_ms;
 }
 
-/// A call waits for the session to go on: the result names it.
+/// The result of a turn that ended with a deferred call, which it names.
 fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = false;
@@ -198,8 +198,8 @@ fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
     });
 }
 
-/// A failure of the model: hooks hear about it, its text is said as an assistant message and is the result, which
-/// counts as an error although its subtype says success.
+/// Reports a failure of the model: hooks are told, its text becomes an assistant message and the result, which counts
+/// as an error although its subtype is `success`.
 async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, result: &mut ResultMessage) {
     let event = StopFailureInput {
         error: failure.error.to_owned(),

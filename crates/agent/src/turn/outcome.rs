@@ -1,4 +1,4 @@
-//! How a turn can end, and the two tokens by which others end it.
+//! How a turn can end, and the two tokens that end it from outside.
 
 use lathe_models::ModelError;
 use tokio_util::sync::CancellationToken;
@@ -12,15 +12,15 @@ pub enum TurnOutcome {
     Ended(TurnEnding),
     /// The model could not be reached or refused the request.
     Failed(ModelError),
-    /// Someone broke it off.
+    /// It was interrupted.
     Interrupted(TurnPhase),
     /// The conversation does not fit into the model's window.
     OutOfRoom(OutOfRoom),
-    /// A command that the session answered itself.
+    /// A command that the session ran itself.
     Command(CommandEnd),
 }
 
-/// What an interrupt broke off.
+/// What an interrupt cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TurnPhase {
     Streaming,
@@ -39,18 +39,18 @@ pub enum OutOfRoom {
 /// How a command ended.
 #[derive(Debug, Default)]
 pub struct CommandEnd {
-    /// `local_command`; none for one that cannot run here.
+    /// `local_command`; none for a command that cannot run here.
     pub name: Option<String>,
     pub text: String,
     pub is_error: bool,
-    /// Whether another session began.
+    /// Whether `/clear` began another session.
     pub cleared: bool,
 }
 
-/// The turn under way, as far as others may touch it.
+/// The current turn, as far as others may touch it.
 #[derive(Clone)]
 pub(crate) struct TurnHandle {
-    /// Breaks it off.
+    /// Interrupts it.
     pub cancel: CancellationToken,
     /// Ends it at its next pause, because something more urgent came.
     pub preempt: CancellationToken,

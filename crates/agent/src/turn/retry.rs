@@ -1,5 +1,5 @@
 //! What a turn does between two attempts at a response, for its own requests and for those of a compaction: it turns to
-//! the next model or waits, and tells the host. What follows a failure is decided in `model/attempts.rs`.
+//! the next model or waits, and tells the host. `model/attempts.rs` decides what follows a failure.
 
 use lathe_models::ModelError;
 
@@ -15,7 +15,7 @@ pub(crate) enum GaveUp {
 /// How the next attempt is made.
 pub(crate) enum NextAttempt {
     WithStream,
-    /// Streams keep breaking: one last request is made without one.
+    /// One last request without a stream, because streams keep breaking.
     WithoutStream,
 }
 

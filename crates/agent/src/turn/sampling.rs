@@ -1,8 +1,8 @@
-//! One answer of the model, with whatever it takes to get it: events are folded into blocks, finished
-//! blocks are shown, the tools they ask for start at once and run while the rest streams in.
+//! Gets one response of the model, with whatever that takes: events are folded into blocks, finished blocks are shown,
+//! and the tools they call start at once and run while the rest streams in.
 //!
-//! A broken stream is asked for again only while nothing of the answer was shown or acted on; after that
-//! what arrived is kept and the loop goes on from there, so that no tool ever runs twice.
+//! A broken stream is requested again only while nothing of the response was shown or acted on; after that, what
+//! arrived is kept and the loop goes on from there, so that no tool ever runs twice.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,7 +27,7 @@ use crate::turn::retry::{GaveUp, NextAttempt};
 use crate::turn::schedule::CallAccess;
 use crate::turn::{Turn, answered};
 
-/// How one attempt at an answer ended.
+/// How one attempt at a response ended.
 enum Attempt {
     Complete,
     Interrupted,
@@ -35,11 +35,13 @@ enum Attempt {
 }
 
 impl Turn<'_> {
-    /// Gets one answer and runs its tools.
+    /// Gets one response and runs its tools.
     pub(crate) async fn sample(&mut self) -> Result<RoundEnd, TurnOutcome> {
+        // With a spending limit the calls wait for the whole response, because its cost is not known before.
         let mut calls = ResponseCalls::new(self.session.max_budget_usd.is_none());
         let mut failed = FailedAttempts::default();
         loop {
+            // For each attempt, because the host may choose another model during a long wait.
             self.follow_model_choice();
             let request = Arc::new(request::build(self.agent, &self.model_id));
             self.agent.handle.publish_request(&request);
@@ -59,7 +61,7 @@ impl Turn<'_> {
                         self.stats.broken_by = Some(error);
                         return self.cut_off(answer, calls).await;
                     }
-                    // What came of a broken answer is paid for too.
+                    // A broken response is paid for too, as far as it came.
                     if self.session.over_budget() {
                         return Err(TurnOutcome::Ended(TurnEnding::Budget));
                     }
@@ -74,7 +76,7 @@ impl Turn<'_> {
         }
     }
 
-    /// A host may choose another model at any time: it counts from the next request on.
+    /// Follows the host's choice of another model, which takes effect with the next request.
     pub(crate) fn follow_model_choice(&mut self) {
         let chosen = self.agent.handle.choice().id.clone();
         if chosen != self.chosen_id {
@@ -83,7 +85,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Sends the request once and folds what comes.
+    /// Sends the request once and folds the response.
     async fn attempt(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -109,10 +111,10 @@ impl Turn<'_> {
         loop {
             tokio::select! {
                 biased;
-                // An answer that is whole stays whole; what it asked for is broken off behind it.
+                // A complete response stays complete; only its calls are cancelled afterwards.
                 () = self.cancel.cancelled(), if !answer.complete => return Attempt::Interrupted,
-                // What has arrived of the answer is shown before what its tools have done meanwhile, so
-                // that a fast tool does not tear an answer apart that is already here.
+                // What has arrived of the response is shown before the results of its tools, so that a fast tool does
+                // not split a response that is already here.
                 event = stream.events.next() => match event {
                     Some(Ok(event)) => self.take_event(event, answer, calls).await,
                     Some(Err(_)) | None if answer.is_whole() => return Attempt::Complete,
@@ -136,6 +138,7 @@ impl Turn<'_> {
         }
         if let Some(block) = finished {
             let finished = FinishedBlock::new(&self.agent.handle, block);
+            // The history keeps the block in the form that the host sees.
             answer.replace_last(&finished.block);
             let uuid = self.say_block(answer, &finished.block, None).await;
             if let Some(call) = finished.into_call(uuid) {
@@ -188,20 +191,21 @@ impl Turn<'_> {
         self.say_tool_result(&answered).await;
         self.stats.structured.note(&answered);
         if answered.interrupted {
-            // One call that ends the turn ends its siblings too; each still gets its answer.
+            // A call that ends the turn ends its siblings too; each still gets its result.
             self.cancel.cancel();
         }
         calls.record(answered);
         self.start_calls(calls);
     }
 
-    /// The answer is whole: let its tools finish, and put both into the history.
+    /// Completes a response: lets its tools finish, and puts both into the history.
     async fn complete(
         &mut self,
         answer: ModelResponse,
         mut calls: ResponseCalls,
     ) -> Result<RoundEnd, TurnOutcome> {
         self.stats.rounds += 1;
+        // A response came, so the next request that is too long may be compacted again.
         self.stats.made_room = false;
         self.stats.stop_reason.clone_from(&answer.stop_reason);
         self.stats.request_id.clone_from(&answer.request_id);
@@ -215,7 +219,7 @@ impl Turn<'_> {
             return Ok(end);
         }
         if self.session.over_budget() {
-            // The answer that crossed the limit is the last: what it asked for is not done.
+            // The response that crossed the limit is the last one: its calls are not run.
             self.agent
                 .history
                 .add_user(calls.refuse_all("The spending limit was reached; this was not run."));
@@ -237,6 +241,7 @@ impl Turn<'_> {
         calls.notes.extend(batch.notes);
         self.agent.history.add_user(calls.blocks());
         self.agent.tell_model(&calls.notes);
+        // Only now that every call has its result: the conversation must be one that can be sent again.
         if calls.interrupted || self.cancel.is_cancelled() {
             self.mark_interrupted(TurnPhase::Tools).await;
             return Err(TurnOutcome::Interrupted(TurnPhase::Tools));
@@ -259,7 +264,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The provider stopped the answer for safety: what it asked for and has not begun is not done.
+    /// Leaves out the calls that have not started, because the provider stopped the response for safety.
     async fn leave_out_waiting(&mut self, calls: &mut ResponseCalls) {
         for PreparedCall { call, .. } in calls.schedule.drain_waiting() {
             let answered =
@@ -270,6 +275,7 @@ impl Turn<'_> {
     }
 
     async fn finish_calls(&mut self, calls: &mut ResponseCalls) {
+        // The response is over, so its calls need not wait for its cost any more.
         calls.eager = true;
         calls.all_known();
         self.start_calls(calls);
@@ -278,7 +284,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The stream broke after something was shown: that much stays, and the model is asked to go on.
+    /// Completes a response whose stream broke after something was shown: that part stays, and the model is asked to go
+    /// on.
     async fn cut_off(
         &mut self,
         answer: ModelResponse,
@@ -289,8 +296,8 @@ impl Turn<'_> {
         Ok(if asked_for_tools { end } else { RoundEnd::CutOff })
     }
 
-    /// Whether the broken answer has to be kept. An error that the API itself sent keeps the text of the
-    /// open block too: the vendor will not send it again.
+    /// Whether the broken response has to be kept. After an error that the API itself sent, the text of the open block
+    /// is kept too: the vendor will not send it again.
     async fn keeps_what_arrived(&mut self, answer: &mut ModelResponse, error: &ModelError) -> bool {
         let said_in_stream = error.status.is_none() && error.api_type.is_some();
         if said_in_stream && let Some(text) = answer.take_partial_text() {
@@ -301,7 +308,7 @@ impl Turn<'_> {
         answer.is_committed()
     }
 
-    /// Someone broke the turn off while the answer was streaming.
+    /// Ends a turn that was interrupted while the response was streaming.
     async fn interrupted(&mut self, mut answer: ModelResponse, mut calls: ResponseCalls) -> TurnOutcome {
         let open = answer.open_indices();
         if let Some(text) = answer.take_partial_text() {
@@ -315,9 +322,10 @@ impl Turn<'_> {
         }
         let phase = if calls.is_empty() { TurnPhase::Streaming } else { TurnPhase::Tools };
         if phase == TurnPhase::Tools {
-            // That is why an answer with calls ends, whether or not the event that says so had come.
+            // A response with calls ends for this reason, whether or not the event that says so had come.
             self.stats.stop_reason = answer.stop_reason.clone().or_else(|| Some("tool_use".to_owned()));
         }
+        // The calls are cancelled, but each still needs a result: the API refuses a call without one.
         self.finish_calls(&mut calls).await;
         self.agent.history.add_assistant(std::mem::take(&mut answer.blocks));
         self.note_answer(&answer.usage);
@@ -335,8 +343,8 @@ impl Turn<'_> {
         TurnOutcome::Interrupted(phase)
     }
 
-    /// With partial messages, blocks that were begun and will not be finished are closed, so that a host
-    /// never waits for their end.
+    /// With partial messages, closes the blocks that were begun and will not be finished, so that a host never waits
+    /// for their end.
     async fn close_partial_events(&mut self, answer: &ModelResponse) {
         let open = answer.open_indices();
         if self.session.options.partial_messages && !open.is_empty() {
@@ -357,7 +365,7 @@ impl Turn<'_> {
         TurnOutcome::Interrupted(TurnPhase::Streaming)
     }
 
-    /// The last resort when streams keep breaking.
+    /// The last resort when streams keep breaking: the response in one piece.
     async fn without_stream(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -382,7 +390,7 @@ impl Turn<'_> {
         self.complete(answer, calls).await
     }
 
-    /// Remembers how large the conversation is by the API's count, and where its last answer is written.
+    /// Notes the size of the conversation by the API's count, and the record of its last response.
     fn note_answer(&mut self, usage: &lathe_protocol::Usage) {
         let record = self.agent.journal.answer_record();
         self.agent.history.note_answer(usage, record);
@@ -394,14 +402,15 @@ impl Turn<'_> {
         let model = if answer.model.is_empty() { &self.model_id } else { &answer.model };
         let mut totals = self.session.totals();
         totals.add(model, &answer.usage);
+        // The last usage describes the conversation of the main agent, not that of a child.
         if self.agent.handle.identity == AgentIdentity::Main {
             totals.note_last(&answer.usage);
         }
     }
 }
 
-/// Why an answer with calls ended. Its calls are what matters, unless it was refused, or the output limit cut one
-/// of them: the model would ask for the same again and never hear why it does not work.
+/// Why a response with calls ended. Its calls are what matters, unless it was refused, or the output limit cut one of
+/// them off: the model would make the same call again and never learn why it fails.
 fn behind_calls(answer: &ModelResponse) -> StopReason {
     match StopReason::read(answer.stop_reason.as_deref()) {
         StopReason::OutOfTokens if !answer.ends_in_half_a_call() => StopReason::Finished,

@@ -1,5 +1,5 @@
-//! What a turn says: each piece is written into the session's file and shown to the host, in this order, so that a host
-//! never has a message that the file does not.
+//! The messages of a turn: each is recorded in the session's file and then sent to the host, so that a host never has a
+//! message that the file does not.
 
 use lathe_protocol::hooks::{HookEventInput, MessageDisplayInput};
 use lathe_protocol::{AssistantMessage, ContentBlock, HookEvent, UserMessage};
@@ -10,7 +10,7 @@ use crate::turn::Turn;
 use crate::turn::outcome::TurnPhase;
 
 impl Turn<'_> {
-    /// Writes down and shows a finished block of an answer; returns its id.
+    /// Records and shows a finished block of a response; returns its id.
     pub(crate) async fn say_block(
         &mut self,
         answer: &ModelResponse,
@@ -30,7 +30,7 @@ impl Turn<'_> {
         uuid
     }
 
-    /// The first message of an answer says which prompts it is for.
+    /// Names the prompts of the turn in its first message.
     pub(crate) fn name_prompts(&mut self, frame: &mut AssistantMessage) {
         if !self.stats.prompts_named {
             self.stats.prompts_named = true;
@@ -39,8 +39,8 @@ impl Turn<'_> {
         }
     }
 
-    /// MessageDisplay: a text is about to be shown. What hooks would show instead is for screens; the frames
-    /// of a headless session are data and stay as the model wrote them.
+    /// Fires MessageDisplay: a text is about to be shown. What hooks would show instead is for screens; the frames of a
+    /// headless session are data and stay as the model wrote them.
     async fn tell_display(&mut self) {
         if !self.session.listens(&HookEvent::MessageDisplay) {
             return;
@@ -58,7 +58,7 @@ impl Turn<'_> {
         self.agent.handle.fire(HookEventInput::MessageDisplay(event), None, &self.cancel).await;
     }
 
-    /// Memory files that became due because a call touched a file follow its result.
+    /// Adds memory files that became due because a call touched a file, to follow its result.
     pub(crate) async fn add_instructions_due(&mut self, answered: &mut ToolCallResult) {
         if !answered.block.is_error() {
             let due = self.agent.instructions_due(&answered.call, &self.cancel).await;
@@ -66,7 +66,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Writes down and shows the answer to a tool call.
+    /// Records and shows the result of a tool call.
     pub(crate) async fn say_tool_result(&mut self, answered: &ToolCallResult) {
         self.stats.denials.extend(answered.denial.clone());
         let frame = self.agent.handle.frames.tool_result(
@@ -82,14 +82,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Writes down and shows something on the user's side that is no tool result.
+    /// Records and shows something on the user's side that is not a tool result.
     pub(crate) async fn say_as_user(&mut self, frame: UserMessage) {
         self.stats.user_frames += 1;
         self.agent.journal.user(&frame);
         self.session.emit(frame).await;
     }
 
-    /// The marker that tells readers of the session where it was broken off.
+    /// Adds the marker that tells readers of the session where it was interrupted.
     pub(crate) async fn mark_interrupted(&mut self, phase: TurnPhase) {
         let text = match phase {
             TurnPhase::Streaming => "[Request interrupted by user]",
@@ -98,8 +98,8 @@ impl Turn<'_> {
         self.agent.history.add_user_text(text);
         let frame = self.agent.handle.frames.user(vec![ContentBlock::text(text)]);
         if self.session.stop.is_cancelled() {
-            // Nobody asked for an interrupt: the process ends. Readers of the session need the marker, the
-            // host does not.
+            // The process ends, without an interrupt by the user. Readers of the session need the marker, the host does
+            // not.
             self.agent.journal.user(&frame);
             return;
         }

@@ -1,15 +1,15 @@
-//! Which tool calls of one answer may run now. Calls start in the order they were asked for: readers
-//! side by side up to a limit, a writer alone, and nobody overtakes.
+//! Which tool calls of one response may run now. Calls start in the order of the response: readers side by side up to a
+//! limit, a writer alone, and no call overtakes another.
 //!
-//! What a call is about is all that is looked at. Whether it may run is decided when it starts, so neither rules nor
-//! the disk are asked here.
+//! Only what a call is about is looked at. Whether it may run is decided when it starts, so neither rules nor the disk
+//! are consulted here.
 
 use std::collections::VecDeque;
 
 use lathe_permissions::DescribedCall;
 use lathe_protocol::{CallSubject, FileAccess, McpAccess, SessionAccess, UserQuestion};
 
-/// Waiting and running calls of one answer. `C` is whatever the caller needs to start a call.
+/// Waiting and running calls of one response. `C` is whatever the caller needs to start a call.
 pub struct CallSchedule<C> {
     waiting: VecDeque<(C, CallAccess)>,
     running_readers: usize,
@@ -17,7 +17,7 @@ pub struct CallSchedule<C> {
     limit: usize,
 }
 
-/// Whether a call may share the stage.
+/// Whether a call may run beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallAccess {
     Shared,
@@ -33,7 +33,7 @@ impl CallAccess {
             | CallSubject::Host { .. }
             | CallSubject::WebSearch { .. }
             | CallSubject::McpTool { access: McpAccess::ReadOnly, .. }
-            // The calls of an agent are scheduled among themselves.
+            // The calls of a child agent have a schedule of their own.
             | CallSubject::Agent { .. }
             | CallSubject::Question(UserQuestion::Open | UserQuestion::Answered)
             | CallSubject::Session(SessionAccess::Reads) => Self::Shared,
@@ -43,7 +43,7 @@ impl CallAccess {
             | CallSubject::Skill { .. }
             | CallSubject::Question(UserQuestion::PlanApproval)
             | CallSubject::Session(SessionAccess::Changes)
-            // It ends the task, so it waits for what was asked for before it.
+            // It ends the task, so it waits for the calls before it.
             | CallSubject::FinalAnswer
             | CallSubject::Unknown => Self::Exclusive,
         }
@@ -51,17 +51,17 @@ impl CallAccess {
 }
 
 impl<C> CallSchedule<C> {
-    /// At most `limit` calls at once.
+    /// A schedule for at most `limit` calls at once.
     pub fn new(limit: usize) -> Self {
         Self { waiting: VecDeque::new(), running_readers: 0, writer_running: false, limit: limit.max(1) }
     }
 
-    /// Puts a call behind all others.
+    /// Adds a call behind all others.
     pub fn add(&mut self, call: C, access: CallAccess) {
         self.waiting.push_back((call, access));
     }
 
-    /// The next call that may start now, if any; it counts as running from here on.
+    /// Takes the next call that may start now, if any; it counts as running from here on.
     pub fn start_next(&mut self) -> Option<(C, CallAccess)> {
         let (_, access) = self.waiting.front()?;
         let free = match access {
@@ -79,7 +79,7 @@ impl<C> CallSchedule<C> {
         Some((call, access))
     }
 
-    /// A call that was started has ended.
+    /// Notes that a call has ended.
     pub fn finished(&mut self, access: CallAccess) {
         match access {
             CallAccess::Shared => self.running_readers -= 1,

@@ -1,4 +1,4 @@
-//! What a turn counts and remembers until its result is made.
+//! What a turn counts and remembers until its result is built.
 
 use std::time::Instant;
 
@@ -12,17 +12,17 @@ use crate::turn::structured::StructuredProgress;
 /// What a turn counts.
 pub struct TurnStats {
     pub started: Instant,
-    /// What hooks know the turn by; made when one of them asks.
+    /// The id of the turn for hooks; made when one of them needs it.
     pub turn_id: Option<String>,
     /// Where the prompt came from, if the host said so.
     pub origin: Option<Value>,
-    /// What was asked for in this turn, as text.
+    /// The prompts of this turn, as text.
     pub asked: Vec<String>,
-    /// Whether room was made because a request was too long.
+    /// Whether room was made because a request was too long; reset by the next response.
     pub made_room: bool,
-    /// Client ids of the prompts that this turn answers.
+    /// Client ids of the prompts of this turn.
     pub prompts: Vec<String>,
-    /// Whether the first reply frame has named them.
+    /// Whether the first frame of the response has named them.
     pub prompts_named: bool,
     /// Frames of the main thread's user side: `num_turns` is one more.
     pub user_frames: u64,
@@ -35,16 +35,16 @@ pub struct TurnStats {
     pub structured: StructuredProgress,
     pub last_text: String,
     pub stop_reason: Option<String>,
-    /// The API's id of the last answer.
+    /// The API's id of the last response.
     pub answer_id: String,
-    /// The API's id of the last request that was answered.
+    /// The API's id of the last request that got a response.
     pub request_id: Option<String>,
-    /// Whether the last answer had anything a person sees.
+    /// Whether the last response had anything a person sees.
     pub visible: bool,
-    /// What broke the last answer that did not come whole.
+    /// The error that cut off the last incomplete response.
     pub broken_by: Option<ModelError>,
     pub api_ms: u64,
-    /// Estimate of what was thought in this turn.
+    /// Estimate of the tokens that were thought in this turn.
     pub thinking_tokens: u64,
     pub first_request_ms: Option<u64>,
     pub first_event_ms: Option<u64>,
@@ -82,7 +82,7 @@ impl TurnStats {
         }
     }
 
-    /// The prompts, where any has an id.
+    /// The ids of the prompts, if any has one.
     pub fn prompt_list(&self) -> Option<Vec<String>> {
         (!self.prompts.is_empty()).then(|| self.prompts.clone())
     }

@@ -1,5 +1,5 @@
-//! Stop hooks: the last word on whether a turn is over. They may send the model back to work, with their reason
-//! as the user's words or with a note, but not for ever.
+//! Stop hooks: they decide last whether a turn is over. They may send the model back to work, with their reason as the
+//! user's words or with a note, but only a limited number of times.
 
 use lathe_hooks::{ContextText, Outcome};
 use lathe_protocol::hooks::{HookEventInput, StopInput, SubagentStopInput};
@@ -9,7 +9,7 @@ use crate::turn::Turn;
 use crate::turn::decide::{NextStep, TurnEnding, after_objection};
 
 impl Turn<'_> {
-    /// Lets the stop hooks have their say: the turn ends, or they object and it goes on if it may.
+    /// Asks the stop hooks: the turn ends, or they object and it goes on if it may.
     pub(crate) async fn ask_stop_hooks(&mut self) -> NextStep {
         let event = self.stop_event();
         let outcome = self.agent.handle.fire(event, None, &self.cancel).await;
@@ -57,11 +57,10 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells people of the first block of a stop hook, and of the one that is not heeded any more, with which the turn
-    /// ends.
+    /// Shows people the first block of a stop hook, and the one that exceeds the limit, with which the turn ends.
     async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<TurnEnding> {
         let (frames, blocks) = (&self.agent.handle.frames, self.stats.stop_blocks);
-        // A note is no error.
+        // A note is not an error, so it is not shown as one.
         if blocks == 1 && !outcome.blocks.is_empty() {
             let text = "A stop hook keeps the turn from ending";
             self.session

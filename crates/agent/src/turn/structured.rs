@@ -1,5 +1,5 @@
-//! The structured answer a turn owes when a JSON schema was given: whether it came, and how often it was
-//! wrong. The check itself is the tool's; what follows from it is decided in `decide.rs`.
+//! The structured output that a turn owes when a JSON schema was given: whether it came, and how often it was wrong.
+//! The tool checks it; `decide.rs` decides what follows.
 
 use lathe_protocol::CallSubject;
 use lathe_tools::STRUCTURED_OUTPUT;
@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use crate::record::tool_call::ToolCallResult;
 
-/// What a turn knows about its structured answer.
+/// What a turn knows about its structured output.
 #[derive(Debug, Default)]
 pub struct StructuredProgress {
-    /// The answer; the last one counts.
+    /// The output; the last one counts.
     pub answer: Option<Value>,
-    /// Whether it came in the round under way, which is the last then.
+    /// Whether it came in the current round, which is then the last.
     pub fresh: bool,
     /// Calls that did not fit the schema.
     pub failures: u32,
@@ -21,8 +21,9 @@ pub struct StructuredProgress {
 }
 
 impl StructuredProgress {
-    /// Takes note of an answered call, if it is one of these.
+    /// Notes the result of a call, if it is a call of the structured output.
     pub fn note(&mut self, answered: &ToolCallResult) {
+        // An interrupted call says nothing about the shape of the output.
         if *answered.call.description.subject() != CallSubject::FinalAnswer || answered.interrupted {
             return;
         }
@@ -35,7 +36,7 @@ impl StructuredProgress {
         }
     }
 
-    /// What the result says when the answer was wrong too often.
+    /// The text of the result when the output was wrong too often.
     pub fn exhausted(&self) -> String {
         format!(
             "Failed to provide valid structured output after {} attempts — last {STRUCTURED_OUTPUT} error: {}",

@@ -1,9 +1,9 @@
-//! The value for programs (`tool_use_result`) within its limit: the same shape with its long parts cut.
+//! Cuts the value for programs (`tool_use_result`) to its limit: the shape stays, long parts are cut.
 //!
 //! Strings are cut and end with a note, lists and objects lose what comes last, and what is nested very deep becomes
-//! null; as little of that as makes the value fit. An object then says in `persistedOutputPath` and
-//! `persistedOutputSize` where the whole value is (the fields by which programs know a long output of a command), or
-//! in `persistedOutputError` why it is nowhere; a list says it in a last text block, a string at its end.
+//! null; the mildest of four steps that makes the value fit is used. An object then says in `persistedOutputPath` and
+//! `persistedOutputSize` where the whole value is (the fields by which programs know a long output of a command), or in
+//! `persistedOutputError` why it was not saved; a list says it in a last text block, a string at its end.
 
 use lathe_protocol::content::tag_of;
 use lathe_protocol::text::first_chars;
@@ -12,13 +12,13 @@ use serde_json::{Map, Value, json};
 
 use super::Kept;
 
-/// Characters that a number, a bracket or a comma counts.
+/// Characters that a number, a bracket or a comma counts as.
 const NODE_CHARS: usize = 4;
 
 /// What is nested deeper than this is left out of a value that is cut.
 const DEPTH: usize = 16;
 
-/// How much is left of the parts of a value.
+/// How much is kept of the parts of a value.
 #[derive(Clone, Copy)]
 struct Cut {
     /// Characters of a string or key.
@@ -27,7 +27,7 @@ struct Cut {
     members: usize,
 }
 
-/// Tried in turn.
+/// Tried in turn, the mildest first.
 const CUTS: [Cut; 4] = [
     Cut { chars: 20_000, members: 1_000 },
     Cut { chars: 2_000, members: 200 },
@@ -40,13 +40,13 @@ pub fn fits(value: &Value, most: usize) -> bool {
     chars(value, most) <= most
 }
 
-/// The characters in all strings and keys of a value, counted no further than one beyond `most`.
+/// Counts the characters in all strings and keys of a value, no further than one beyond `most`.
 pub fn chars(value: &Value, most: usize) -> usize {
     let mut room = most;
     if takes(value, &mut room) { most - room } else { most.saturating_add(1) }
 }
 
-/// Takes the room of a value away; false if there is not enough.
+/// Subtracts the size of a value from the room; false if there is not enough.
 fn takes(value: &Value, room: &mut usize) -> bool {
     take(NODE_CHARS, room)
         && match value {
@@ -74,7 +74,7 @@ fn take(chars: usize, room: &mut usize) -> bool {
     }
 }
 
-/// The value cut until it fits, with a word about where the whole is.
+/// Cuts the value until it fits, and adds a note that says where the whole is.
 pub fn cut_to_fit(value: &Value, chars: usize, kept: &Kept) -> Value {
     for cut in CUTS {
         let bounded = with_note(shortened(value, cut, 0), kept);
@@ -82,6 +82,7 @@ pub fn cut_to_fit(value: &Value, chars: usize, kept: &Kept) -> Value {
             return bounded;
         }
     }
+    // Not even the last step fits, so only the shape is left.
     let empty = match value {
         Value::Object(_) => json!({}),
         Value::Array(_) => json!([]),
@@ -101,6 +102,7 @@ fn shortened(value: &Value, cut: Cut, depth: usize) -> Value {
             items.iter().take(cut.members).map(|item| shortened(item, cut, depth + 1)).collect()
         }
         Value::Object(members) => {
+            // A key is dropped and never cut: the rest of it could be the name of another member.
             let kept = members.iter().filter(|(key, _)| key.len() <= cut.chars).take(cut.members);
             let kept = kept.map(|(key, value)| (key.clone(), shortened(value, cut, depth + 1)));
             Value::Object(kept.collect::<Map<String, Value>>())
@@ -116,7 +118,7 @@ fn shortened_text(text: &str, chars: usize) -> String {
     format!("{start}… [{} left out here]", human_size((text.len() - start.len()) as u64))
 }
 
-/// The value with a word about where all of it is.
+/// Adds a note to the value that says where all of it is.
 fn with_note(value: Value, kept: &Kept) -> Value {
     let note = || match kept {
         Ok(saved) => format!("[cut: {}]", saved.whereabouts()),
@@ -136,6 +138,7 @@ fn with_note(value: Value, kept: &Kept) -> Value {
             Value::Object(members)
         }
         Value::Array(mut items) => {
+            // A list of blocks must stay one, because hosts read its items by their type.
             let of_blocks = items.first().is_none_or(|first| !tag_of(first).is_empty());
             items.push(if of_blocks { json!({"type": "text", "text": note()}) } else { json!(note()) });
             Value::Array(items)

@@ -1,5 +1,5 @@
-//! Going back: every followed file becomes what it was before a prompt. What was made since is removed, what
-//! was removed comes back, with its mode. Whatever is a link by now is left alone and counted.
+//! The way back: every followed file becomes what it was before a prompt. Files made since are removed, removed files
+//! come back with their mode. Whatever is a link by now is left alone and counted.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,26 @@ use lathe_tools::keep::{self, FileCopy, KeepError};
 
 use super::{Backup, CheckpointMoment, FileCheckpoints, MAX_FILE_BYTES, NOWHERE, State};
 
-/// Whether files are changed or only looked at.
+/// Whether files are changed or only checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DryRun {
     Yes,
     No,
 }
 
-/// What going back changed, or would change.
+/// What a rewind changed, or would change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RewoundFiles {
     pub files_changed: Vec<String>,
     pub insertions: u64,
     pub deletions: u64,
-    /// Files left alone because a link or something that is no file stands in their place.
+    /// Files left alone because a link, or something else that is not a file, is in their place.
     pub skipped_links: u64,
-    /// Files that could not be brought back, each with the reason.
+    /// Files that could not be restored, each with the reason.
     pub failures: Vec<String>,
 }
 
-/// Why going back is not possible. Hosts know the texts.
+/// Why a rewind is not possible. Hosts know the texts.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoRewind {
     #[error("File rewinding is not enabled.")]
@@ -37,7 +37,7 @@ pub enum NoRewind {
     AllFailed(String),
 }
 
-/// What a file is to become.
+/// What a file has to become.
 enum Wanted {
     Backup(Backup),
     /// It could not be saved at the time.
@@ -45,7 +45,7 @@ enum Wanted {
 }
 
 impl FileCheckpoints {
-    /// Goes back to before a prompt.
+    /// Rewinds the files to before a prompt.
     pub fn rewind(
         &self,
         prompt: &str,
@@ -74,8 +74,8 @@ impl FileCheckpoints {
 }
 
 impl State {
-    /// What every file that was ever followed has to become. One that was not followed yet at that prompt
-    /// becomes what it was when it was changed for the first time after it.
+    /// Returns what every file that was ever followed has to become. A file that was not followed yet at that prompt
+    /// becomes what it was when it was first changed after it.
     fn wanted(&self, prompt: &str) -> Option<BTreeMap<String, Wanted>> {
         let from = self.snapshots.iter().rposition(|snapshot| snapshot.message_id == prompt)?;
         let mut wanted = BTreeMap::new();
@@ -103,9 +103,10 @@ impl State {
             Some(file) => Some(self.store.read(file).map_err(KeepError::Failed)?),
             None => None,
         };
-        // One that has grown beyond what is kept is still replaced; only its lines are not counted.
+        // A file that has grown beyond the limit is still replaced; only its lines are not counted.
         let now = match keep::take(&path, MAX_FILE_BYTES) {
             Ok(now) => now.map(|(copy, _)| copy),
+            // No file has this mode, so the stand-in equals no copy.
             Err(KeepError::TooLarge(_)) => Some(FileCopy { bytes: Vec::new(), mode: u32::MAX }),
             Err(error) => return Err(error),
         };

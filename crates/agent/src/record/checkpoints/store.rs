@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use lathe_tools::keep::FileCopy;
 
-/// Bytes of all copies of a session.
+/// Bytes that all copies of a session may take.
 const MAX_TOTAL_BYTES: u64 = 512 << 20;
 
 /// Versions that are tried when a name is taken.
@@ -21,7 +21,7 @@ const MAX_TRIES: u32 = 1000;
 pub(super) struct CheckpointStore {
     dir: PathBuf,
     bytes: u64,
-    /// What all copies may take.
+    /// Bytes that all copies may take.
     pub most: u64,
 }
 
@@ -36,7 +36,7 @@ impl CheckpointStore {
         self.bytes + bytes as u64 <= self.most
     }
 
-    /// Saves a copy; its name, and the version it became.
+    /// Saves a copy. Returns its name, and the version it became.
     pub fn write(&mut self, path: &Path, version: u32, copy: &FileCopy) -> Result<(String, u32), String> {
         if !self.has_room(copy.bytes.len()) {
             return Err(format!("the copies of this session would take more than {} bytes", self.most));
@@ -50,7 +50,7 @@ impl CheckpointStore {
         for version in version..version.saturating_add(MAX_TRIES) {
             let name = format!("{key:016x}@v{version}");
             let place = self.dir.join(&name);
-            // A name that is taken belongs to a copy whose record never came to be, or to another path.
+            // A name that is taken belongs to a copy whose record was never written, or to another path.
             let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&place) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 result => result.map_err(|error| self.failed(&error))?,
@@ -59,6 +59,7 @@ impl CheckpointStore {
                 .write_all(&copy.bytes)
                 .and_then(|()| file.set_permissions(Permissions::from_mode(copy.mode)));
             if let Err(error) = written {
+                // A part of a copy must not be found under its name later. A failure to remove it changes nothing.
                 drop(std::fs::remove_file(&place));
                 return Err(self.failed(&error));
             }
@@ -68,13 +69,14 @@ impl CheckpointStore {
         Err(format!("there are too many copies of it in {}", self.dir.display()))
     }
 
-    /// A copy.
+    /// Reads a copy.
     pub fn read(&self, name: &str) -> Result<FileCopy, String> {
-        // The name comes out of a record, which somebody else may have written.
+        // The name comes from a record, which another program may have written.
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
             return Err("its copy has no proper name".to_owned());
         }
         let path = self.dir.join(name);
+        // A link here was not made by `write`, and could restore the content of any other file.
         let is_file = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_file());
         if !is_file {
             return Err("its copy is gone".to_owned());
@@ -111,9 +113,9 @@ impl CheckpointStore {
     }
 }
 
-/// Gives the session `to` the copies of the session `from`, of which it is a fork. A copy is written once and
-/// never changed, so both may have the same file; where there are no links, it is copied. The folder of all
-/// copies is `dir`.
+/// Gives the session `to` the copies of the session `from`, of which it is a fork. A copy is written once and never
+/// changed, so both may have the same file; where hard links are not possible, it is copied. `dir` is the folder of all
+/// copies.
 pub fn share_copies(dir: &Path, from: &str, to: &str) -> Result<(), String> {
     let (from, to) = (dir.join(from), dir.join(to));
     let copies: Vec<_> = std::fs::read_dir(&from).into_iter().flatten().flatten().collect();

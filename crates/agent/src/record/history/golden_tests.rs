@@ -1,5 +1,5 @@
-//! Every message of the golden requests, read into blocks and written again, is the same bytes: a block that is passed
-//! on is passed on as it came.
+//! Every message of the golden requests, parsed into blocks and written again, is the same bytes: blocks are passed on
+//! as they came.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::blocks_of;
 
-/// As much of a line of `requests.jsonl` as holds messages.
+/// The part of a line of `requests.jsonl` that holds messages.
 #[derive(Deserialize)]
 struct Recorded<'a> {
     #[serde(borrow)]
@@ -45,7 +45,7 @@ fn the_messages_of_golden_requests_are_written_as_they_were_read() {
                 let role = if read.role == "user" { Role::User } else { Role::Assistant };
                 let message = WireMessage::new(role, &read.content).unwrap();
                 assert_eq!(std::str::from_utf8(message.bytes()).unwrap(), raw.get());
-                // Once more on the way that a compaction takes.
+                // Once more in the way that a compaction does it.
                 let again = WireMessage::new(role, &blocks_of(&message)).unwrap();
                 assert_eq!(again.bytes(), message.bytes());
                 kinds.extend(read.content.iter().map(|block| block.tag().to_owned()));

@@ -1,8 +1,8 @@
-//! The files a session is written to: its own, and one for each agent that works below it. Every record of
-//! the session passes through here, so what goes wrong with a disk is reported once, and a host that keeps
-//! its own copy (`--session-mirror`) gets the records of all files in the order in which they were written.
+//! The files of a session: its own, and one for each child agent. Every record of the session passes through here, so a
+//! problem with the disk is reported once, and a host that keeps its own copy (`--session-mirror`) gets the records of
+//! all files in the order in which they were written.
 //!
-//! Which record follows which is the business of [`super::Journal`], one for each agent.
+//! The order of records within a conversation is kept by [`super::AgentJournal`], one for each agent.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use lathe_transcript::record::{Line, SideRecord};
 use lathe_transcript::{Names, TranscriptError, TranscriptWriter};
 use serde_json::Value;
 
-/// Records in one frame of the mirror.
+/// The largest number of records in one frame of the mirror.
 const MIRROR_BATCH: usize = 500;
 
 /// Which of the session's files a record belongs to.
@@ -21,14 +21,14 @@ const MIRROR_BATCH: usize = 500;
 pub enum SessionFile {
     /// The session's own: the conversation of its main agent.
     Main,
-    /// The file of an agent below it, by the agent's id.
+    /// The file of a child agent, by the agent's id.
     OfAgent(String),
 }
 
 /// The files of a session.
 pub struct SessionFiles {
-    /// Written by the turn of each agent and by host requests that name the session; read by whoever sends
-    /// frames, for the mirror.
+    /// Written by the turn of each agent and by host requests that name the session; read when frames are sent, for the
+    /// mirror.
     state: Mutex<FilesState>,
 }
 
@@ -37,7 +37,7 @@ struct FilesState {
     main: Option<TranscriptWriter>,
     /// Open while their agent works.
     agents: BTreeMap<String, TranscriptWriter>,
-    /// The name the session has now.
+    /// The current title of the session.
     title: Option<String>,
     /// What lists of sessions are to find in the file.
     names: Names,
@@ -45,7 +45,7 @@ struct FilesState {
     mirror: Option<Mirror>,
 }
 
-/// The records that the host has not got yet, oldest first.
+/// The records that the host does not have yet, oldest first.
 struct Mirror {
     /// Where the host believes the session's own file to be.
     main: PathBuf,
@@ -63,13 +63,13 @@ impl SessionFiles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands every record to the host as well, as part of the file at `path`, beginning with `copied`.
+    /// Sends every record to the host as well, as part of the file at `path`, beginning with `copied`.
     pub fn mirror(&self, path: &Path, copied: Vec<Value>) {
         let waiting = copied.into_iter().map(|record| (path.to_owned(), record)).collect();
         self.state().mirror = Some(Mirror { main: path.to_owned(), waiting });
     }
 
-    /// Adds the file of an agent that begins to work. Without a writer its records are not kept.
+    /// Adds the file of an agent that starts to work. Without a writer its records are not kept.
     pub fn open_agent(&self, agent_id: &str, writer: Result<TranscriptWriter, TranscriptError>) {
         let mut state = self.state();
         match writer {
@@ -78,7 +78,7 @@ impl SessionFiles {
         }
     }
 
-    /// An agent has ended: its file is closed.
+    /// Closes the file of an agent that has ended.
     pub fn close_agent(&self, agent_id: &str) {
         let mut state = self.state();
         if let Some(mut writer) = state.agents.remove(agent_id)
@@ -88,7 +88,7 @@ impl SessionFiles {
         }
     }
 
-    /// Whether anybody keeps the records of this session.
+    /// Whether the records of this session are kept, in files or by the host.
     pub fn are_kept(&self) -> bool {
         let state = self.state();
         state.main.is_some() || state.mirror.is_some()
@@ -99,12 +99,12 @@ impl SessionFiles {
         self.state().append(file, line);
     }
 
-    /// Writes a fact beside the conversation.
+    /// Writes a record that is not part of the conversation.
     pub fn side(&self, record: &SideRecord) {
         self.append(&SessionFile::Main, Line::of(record));
     }
 
-    /// The name a person gave the session.
+    /// Records the title that a person gave the session.
     pub fn title(&self, session_id: &str, title: &str) {
         let record = SideRecord::custom_title(session_id, title);
         let mut state = self.state();
@@ -112,7 +112,7 @@ impl SessionFiles {
         state.append(&SessionFile::Main, Line::of(&record));
     }
 
-    /// The names that the session has from an earlier run; a title that this one was given counts instead.
+    /// Sets the names that the session has from an earlier run; a title that this run has set wins.
     pub fn known_as(&self, title: Option<String>, tag: Option<String>) {
         let mut state = self.state();
         state.title = state.title.take().or(title);
@@ -121,17 +121,17 @@ impl SessionFiles {
         }
     }
 
-    /// The name the session has now, as far as this run knows it.
+    /// The current title of the session, as far as this run knows it.
     pub fn current_title(&self) -> Option<String> {
         self.state().title.clone()
     }
 
-    /// The turn is over: repeats the session's names where lists would not find them any more, and makes
-    /// sure that what was written is there.
+    /// Ends the turn: repeats the session's names where lists would not find them any more, and makes sure that the
+    /// records are in the file.
     pub fn end_turn(&self, session_id: &str) {
         let mut state = self.state();
         if let Some(path) = state.main.as_ref().map(|writer| writer.path().to_owned()) {
-            // A file that cannot be read now may be at the end of the next turn; nothing else hangs on it.
+            // A file that cannot be read now may be readable after the next turn; nothing else depends on it.
             let due = state.names.out_of_sight(&path, session_id).unwrap_or_default();
             for record in due {
                 state.append(&SessionFile::Main, Line::of(&record));
@@ -141,32 +141,33 @@ impl SessionFiles {
         state.troubles.extend(failure.map(|error| error.to_string()));
     }
 
-    /// Notes something for the host to hear about.
+    /// Keeps messages that the host is to be told.
     pub fn report(&self, troubles: impl Iterator<Item = String>) {
         self.state().troubles.extend(troubles);
     }
 
-    /// What went wrong since the last look, for the host to hear about.
+    /// Returns what went wrong since the last call, for the host.
     pub fn take_troubles(&self) -> Vec<String> {
         std::mem::take(&mut self.state().troubles)
     }
 
-    /// The session's own file, where there is one.
+    /// The session's own file, if there is one.
     pub fn path(&self) -> Option<PathBuf> {
         self.state().main.as_ref().map(|writer| writer.path().to_owned())
     }
 
-    /// The file of an agent below the main one, as text, where there is one.
+    /// The file of a child agent, as text, if there is one.
     pub fn agent_path(&self, agent_id: &str) -> Option<String> {
         self.state().agents.get(agent_id).map(|writer| writer.path().display().to_string())
     }
 
-    /// The next records that the host has not got yet, all of one file.
+    /// Returns the next records that the host does not have yet, all of one file.
     pub fn take_mirrored(&self) -> Option<TranscriptMirror> {
         let mut state = self.state();
         let waiting = &mut state.mirror.as_mut()?.waiting;
         let (path, _) = waiting.front()?;
         let path = path.clone();
+        // A frame names one file, so it ends where the file changes.
         let batch = waiting.iter().take(MIRROR_BATCH).take_while(|(of, _)| *of == path).count();
         Some(TranscriptMirror {
             file_path: path.display().to_string(),
@@ -175,8 +176,8 @@ impl SessionFiles {
         })
     }
 
-    /// Another session begins, in a file of its own beside the old one. The host's copy of the old one must
-    /// have been handed over before.
+    /// Begins another session, in a file of its own beside the old one. The mirrored records of the old one must have
+    /// been sent before.
     pub fn begin_anew(&self, session_id: &str) {
         let mut state = self.state();
         state.title = None;
@@ -188,13 +189,14 @@ impl SessionFiles {
         match writer.beside(session_id) {
             Ok(next) => state.main = Some(next),
             Err(error) => {
+                // Records of the new session must not go into the file of the old one.
                 state.main = None;
                 state.troubles.push(format!("the session is not saved any more: {error}"));
             }
         }
     }
 
-    /// The run is over: a last try for what waits for room on the disk. What is lost if that fails.
+    /// Ends the run with a last attempt to write what waits for room on the disk. Returns what is lost if that fails.
     pub fn close(&self) -> Option<String> {
         let mut state = self.state();
         let writer = state.main.as_mut()?;

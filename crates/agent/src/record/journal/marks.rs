@@ -1,5 +1,5 @@
-//! The records that are neither prompt nor answer: where a conversation was summarised, which commands ran,
-//! where another session begins. Nothing that stands in the file already is touched by any of them.
+//! The records that are neither prompt nor response: compactions, commands, the beginning of another session. None of
+//! them changes what is in the file already.
 
 use lathe_protocol::UserMessage;
 use lathe_protocol::message::UserTurn;
@@ -9,19 +9,19 @@ use serde_json::{Map, json};
 
 use super::AgentJournal;
 
-/// A boundary as it is written down.
+/// A compaction as it is recorded.
 pub struct CompactBoundaryRecord<'a> {
     pub uuid: &'a str,
     pub now: &'a str,
-    /// The same as in the frame, with the records that stay.
+    /// The same as in the frame, with the ids of the records that stay.
     pub metadata: &'a CompactMetadata,
     /// The records of the part that stays word for word, oldest first.
     pub kept: Vec<String>,
-    /// The summary that follows it.
+    /// The summary that follows the boundary.
     pub summary: &'a UserMessage,
 }
 
-/// A command that the session answered itself.
+/// A command that the session ran itself.
 pub struct CommandRecord<'a> {
     pub name: &'a str,
     pub args: &'a str,
@@ -33,7 +33,7 @@ pub struct CommandRecord<'a> {
 }
 
 impl AgentJournal {
-    /// The record of the first block of the answer that was written last.
+    /// The record of the first block of the last response.
     pub fn answer_record(&self) -> Option<String> {
         self.answer_record.clone()
     }
@@ -43,14 +43,14 @@ impl AgentJournal {
         self.last.clone()
     }
 
-    /// The records of the conversation from this one on; none if it is not among the newest.
+    /// Returns the records of the conversation from this one on; none if it is not among the newest.
     pub fn records_from(&self, head: &str) -> Vec<String> {
         let from = self.recent.iter().position(|record| record == head).unwrap_or(self.recent.len());
         self.recent.iter().skip(from).cloned().collect()
     }
 
-    /// Writes a boundary and the summary behind it. A run that dies between the two leaves a boundary that
-    /// nothing follows: readers pass it by, and the conversation goes on as it was.
+    /// Records a boundary and the summary behind it. A run that dies between the two leaves a boundary without a
+    /// summary: readers ignore it, and the conversation goes on as it was.
     pub fn compacted(&mut self, boundary: CompactBoundaryRecord<'_>) {
         let body = SystemBody::compact_boundary(boundary.metadata, self.last.as_deref());
         let link = Link { uuid: boundary.uuid, parent: None, timestamp: boundary.now };
@@ -66,7 +66,7 @@ impl AgentJournal {
         self.recent = boundary.kept.into();
     }
 
-    /// A text for the model that nobody typed and the host is not shown.
+    /// Records a text of the runtime for the model, which the host is not shown.
     pub fn note(&mut self, uuid: &str, now: &str, text: &str) {
         let message = UserTurn::new(text.to_owned());
         let mut body = UserBody::prompt(&message);
@@ -77,8 +77,8 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// What the runtime told the model behind the last record, in the words it read. A later run tells it
-    /// again at the same place.
+    /// Records what the runtime told the model after the last record, in the same words. A later run tells it again at
+    /// the same place.
     pub fn told(&mut self, note: &str, rendered: &str, uuid: &str, now: &str) {
         let attachment = json!({"type": "hook_additional_context", "content": [note]});
         let body =
@@ -89,7 +89,7 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// A command and what it printed. Both are for people who read the session; the model does not get them.
+    /// Records a command and its output. Both are for people who read the session; the model does not get them.
     pub fn command(&mut self, command: &CommandRecord<'_>) {
         let (name, args) = (command.name, command.args);
         let text = format!(
@@ -113,7 +113,7 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Another session begins, in a file of its own beside the old one.
+    /// Begins another session, in a file of its own beside the old one.
     pub fn begin_anew(&mut self, session_id: &str) {
         self.envelope.session_id = session_id.to_owned();
         (self.last, self.answer_record) = (None, None);
@@ -188,7 +188,7 @@ mod tests {
         assert!(std::fs::read_to_string(&path).unwrap().contains("the old days"));
     }
 
-    /// Tools run while the answer streams in, so a result may be written between two calls of one answer.
+    /// Tools run while the response streams in, so a result may be written between two calls of one response.
     #[test]
     fn an_answer_is_whole_again_whatever_was_written_between_its_blocks() {
         let dir = tempfile::tempdir().unwrap();
