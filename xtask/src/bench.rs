@@ -1,9 +1,8 @@
-//! `cargo xtask bench`: what the release build costs, measured side by side with the least that could do
-//! the same work.
+//! `cargo xtask bench`: the cost of the release build, measured next to the least that could do the same work.
 //!
-//! The machines are noisy, so every figure has a floor measured in the same run: `curl` sending the very
-//! request that Lathe sent, `bash` running the very command of the tool turn. Runs of all subjects take
-//! turns, and medians are compared. What is sent and timed is in `measure.rs`; here are only the options.
+//! The machines are noisy, so every figure has a floor measured in the same run: `curl` sending the same request that
+//! Lathe sent, `bash` running the same command as the tool turn. Runs of all subjects take turns, and medians are
+//! compared. `measure.rs` has what is sent and timed; this module has only the options.
 
 mod figures;
 mod host_size;
@@ -27,7 +26,7 @@ use crate::repo::Repo;
 use measure::Effort;
 use subject::Subject;
 
-/// What was asked for on the command line.
+/// The options of the command line.
 #[derive(Debug, PartialEq)]
 struct Options {
     effort: Effort,
@@ -45,7 +44,7 @@ enum Print {
     Json,
 }
 
-/// Builds, measures, prints.
+/// Builds, measures and prints.
 pub fn run(args: &[String]) -> Result<Outcome> {
     let options = parse(args)?;
     let repo = Repo::open()?;

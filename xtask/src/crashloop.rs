@@ -1,11 +1,11 @@
-//! `cargo xtask crashloop N`: N scripted sessions with tools, each killed with `kill -9` at random instants
-//! and resumed until all its turns are done. After every kill: nothing the host has read is missing from
-//! the transcript, no id is there twice, every effect of a tool belongs to a recorded call, a call whose
-//! result was lost is reported to the model, and no process is left.
+//! `cargo xtask crashloop N`: N scripted sessions with tools, each killed with `kill -9` at random instants and resumed
+//! until all its turns are done. After every kill: nothing that the host has read is missing from the transcript, no id
+//! occurs twice, every effect of a tool belongs to a recorded call, a call whose result was lost is reported to the
+//! model, and no process is left.
 //!
-//! Everything random comes from one seed, which is printed first; `--seed` runs the same plan again (the
-//! instants differ, because the machine is part of them). A session that breaks a promise is kept, with
-//! what went in and out of each of its lives.
+//! Everything random comes from one seed, which is printed first; `--seed` runs the same plan again (the instants
+//! differ, because they depend on the machine). A session that fails a check is kept, with the input and output of each
+//! of its lives.
 
 mod dice;
 mod life;
@@ -27,7 +27,7 @@ use crate::repo::Repo;
 use dice::Dice;
 use trial::{Tally, Trial};
 
-/// What was asked for on the command line.
+/// The options of the command line.
 #[derive(Debug, PartialEq)]
 struct Options {
     sessions: usize,
@@ -36,13 +36,13 @@ struct Options {
     binary: Option<PathBuf>,
 }
 
-/// What a whole loop is made of.
+/// The parameters of a whole loop.
 pub struct Loop {
     /// How many sessions.
     pub sessions: usize,
-    /// Where the randomness comes from.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// How many at the same time.
+    /// How many sessions run at the same time.
     pub jobs: usize,
     /// The program.
     pub binary: PathBuf,
@@ -64,12 +64,12 @@ pub fn run(args: &[String]) -> Result<Outcome> {
     .run()
 }
 
-/// A seed that differs from run to run.
+/// Returns a seed that differs from run to run.
 pub fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 % 1_000_000_000)
 }
 
-/// How many sessions run at the same time unless somebody says otherwise.
+/// The default number of sessions that run at the same time.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(2, usize::from)
 }
@@ -96,11 +96,11 @@ fn parse(args: &[String]) -> Result<Options> {
 }
 
 impl Loop {
-    /// Runs all sessions, some at the same time. The first that breaks a promise ends the loop.
+    /// Runs all sessions, some at the same time. The first that fails a check ends the loop.
     pub fn run(&self) -> Result<Outcome> {
         println!("crashloop: {} sessions, seed {}, {} at a time", self.sessions, self.seed, self.jobs);
         let started = Instant::now();
-        // How long a session takes on this machine, now, decides when kills are worth trying.
+        // Kills are planned within the time that an undisturbed session takes on this machine now.
         let calm = trial::calm_session(&self.binary)?;
         let (next, broken) = (AtomicUsize::new(0), AtomicBool::new(false));
         let sum = Mutex::new((0_usize, Tally::default()));
@@ -135,7 +135,7 @@ impl Loop {
     fn one(&self, nth: usize, calm: Duration) -> Result<Tally> {
         let mut dice = Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(nth as u64));
         loop {
-            // A kill that was planned for later than the session took has not struck: that was no trial.
+            // A kill that was planned for later than the session took did not happen: that was not a trial.
             let tally = Trial::new(&self.binary, Dice::new(dice.next()), calm)?.run()?;
             if tally.kills > 0 {
                 return Ok(tally);

@@ -1,8 +1,8 @@
-//! The chores of this repository: `cargo xtask test`, `cargo xtask bench` and `cargo xtask crashloop`.
+//! The maintenance commands of this repository: `cargo xtask test`, `cargo xtask bench` and `cargo xtask crashloop`.
 //!
-//! Everything that CI or a maintainer runs is here as Rust code, so that it works with plain cargo and is
-//! tested itself. No crate of the workspace is linked: the checks must also run while one of them does not
-//! compile, which is when they are needed most.
+//! Everything that CI or a maintainer runs is here as Rust code, so that it works with plain cargo and is tested
+//! itself. No crate of the workspace is linked: the checks must also run while one of them does not compile, which is
+//! when they are needed most.
 
 #![allow(
     clippy::disallowed_methods,
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// How a command ended that did run: an `Err` beside it means that it could not do its work.
+/// The outcome of a command that ran: an `Err` instead means that it could not do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     /// Everything passed.

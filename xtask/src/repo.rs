@@ -1,7 +1,7 @@
-//! Where things are: the root of the repository, its files, and what `cargo metadata` says about it.
+//! The repository: its root, its files, and what `cargo metadata` says about it.
 //!
-//! The file list comes from git and includes files that are not added yet, so that a check complains before
-//! the commit and not after it. Ignored files are left out.
+//! The file list comes from git and includes files that are not added yet, so that a check fails before the commit and
+//! not after it. Ignored files are left out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,12 +32,12 @@ impl Repo {
         Ok(Self { root, metadata })
     }
 
-    /// Where cargo puts what it builds.
+    /// The folder for build output of cargo.
     pub fn target_dir(&self) -> PathBuf {
         self.metadata["target_directory"].as_str().map_or_else(|| self.root.join("target"), PathBuf::from)
     }
 
-    /// Every file that is tracked, or would be after `git add`: paths relative to the root, sorted.
+    /// Returns every file that is tracked, or would be after `git add`: paths relative to the root, sorted.
     pub fn files(&self) -> Result<Vec<String>> {
         let text = capture(Command::new("git").current_dir(&self.root).args([
             "ls-files",
@@ -55,7 +55,7 @@ impl Repo {
         Ok(files)
     }
 
-    /// A cargo command that runs at the root.
+    /// Returns a cargo command that runs at the root.
     pub fn cargo(&self, args: &[&str]) -> Command {
         let mut command = Command::new(cargo());
         command.current_dir(&self.root).args(args);

@@ -1,8 +1,8 @@
-//! `cargo xtask test`: everything that must hold before a commit, in one command.
+//! `cargo xtask test`: everything that must pass before a commit, in one command.
 //!
-//! Each step runs whatever became of the one before, so that one run shows all that is wrong. Everything
-//! that can pass or fail counts once in the totals: each test, each house check, and `fmt` and `clippy` as a
-//! whole. The closing line is read by programs; its form is fixed by a test in `totals.rs`.
+//! Each step runs even if an earlier one failed, so that one run shows every problem. Everything that can pass or fail
+//! counts once in the totals: each test, each house check, and `fmt` and `clippy` as a whole. Programs read the closing
+//! line; its form is fixed by a test in `totals.rs`.
 
 mod conformance;
 mod embed;
@@ -29,7 +29,7 @@ enum Step {
     Conformance,
 }
 
-/// Sessions that are killed and resumed in every run.
+/// The number of sessions that are killed and resumed in every run.
 const CRASHED_SESSIONS: usize = 200;
 
 impl Step {
@@ -99,11 +99,11 @@ fn parse_args(args: &[String]) -> Result<Vec<Step>> {
         let step = Step::ALL.into_iter().find(|step| step.name() == name);
         chosen.push(step.with_context(|| format!("no such step: {name}"))?);
     }
-    // The order is ours, whatever the order on the command line: cheap checks come first.
+    // The order is fixed, whatever the order on the command line: cheap checks come first.
     Ok(Step::ALL.into_iter().filter(|step| chosen.contains(step)).collect())
 }
 
-/// A command that passes or fails as a whole.
+/// Runs a command that passes or fails as a whole.
 fn one(command: &mut Command) -> Result<Totals> {
     let status = command.status().context("failed to start cargo")?;
     Ok(if status.success() { Totals::PASSED } else { Totals::FAILED })
@@ -127,7 +127,7 @@ fn cargo_test(repo: &Repo) -> Result<Totals> {
     }
     let mut totals = totals.with_skipped(skipped);
     let status = child.wait().context("failed to wait for cargo")?;
-    // A test that did not compile, or a runner that crashed, leaves no line behind.
+    // A test that did not compile, or a runner that crashed, prints no result line.
     if !status.success() && totals.failed == 0 {
         totals += Totals::FAILED;
     }
@@ -148,10 +148,10 @@ fn crashed_sessions(repo: &Repo) -> Result<Totals> {
     })
 }
 
-/// Builds the `lathe` program and says where it is.
+/// Builds the `lathe` program and returns its path.
 ///
-/// The whole workspace is built, not the one package: features are then chosen as `cargo test` chooses them,
-/// and nothing is compiled twice.
+/// The whole workspace is built, not only the one package: features are then chosen as `cargo test` chooses them, and
+/// nothing is compiled twice.
 pub fn lathe_binary(repo: &Repo) -> Result<PathBuf> {
     let status =
         repo.cargo(&["build", "--workspace", "--quiet"]).status().context("failed to start cargo")?;

@@ -1,16 +1,16 @@
-//! Counts of tests: how to read them from the runners we use, how to add them, how to print them.
+//! Counts of tests: how to read them from the test runners, how to add them, how to print them.
 //!
-//! Readers take text and know nothing of processes. Text that is not a summary counts nothing: whether a
-//! runner that printed no summary has failed is for its caller to say.
+//! Readers take text and know nothing of processes. Text that is not a summary counts nothing: the caller decides
+//! whether a runner without a summary has failed.
 
 use std::ops::AddAssign;
 
 /// How many tests ended in which way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Ran and held.
+    /// Ran and passed.
     pub passed: usize,
-    /// Ran and did not hold, or could not run although it should have.
+    /// Ran and failed, or should have run and could not.
     pub failed: usize,
     /// Left out on purpose.
     pub skipped: usize,
@@ -24,8 +24,7 @@ impl Totals {
     /// One thing that was left out.
     pub const SKIPPED: Self = Self { passed: 0, failed: 0, skipped: 1 };
 
-    /// Takes tests that said that they had nothing to work on from those that passed, which is how their
-    /// harness counts them.
+    /// Moves tests that had nothing to work on from passed, where their harness counts them, to skipped.
     pub fn with_skipped(self, skipped: usize) -> Self {
         Self { passed: self.passed.saturating_sub(skipped), skipped: self.skipped + skipped, ..self }
     }
@@ -57,7 +56,8 @@ pub fn of_libtest_line(line: &str) -> Option<Totals> {
     Some(Totals { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
 }
 
-/// What a Rust test prints that has nothing to work on: `SKIPPED_LINE` of `crates/testkit/src/recordings.rs`.
+/// The line that a Rust test prints when it has nothing to work on: `SKIPPED_LINE` of
+/// `crates/testkit/src/recordings.rs`.
 const SKIPPED_LINE: &str = "skipped: the recordings are not beside the repository";
 
 /// Whether a line says that a test had nothing to work on. The harness may have begun the line already.

@@ -1,24 +1,24 @@
-//! Blocking work on the blocking pool of the runtime, also on a machine that has no thread left.
+//! Runs blocking work on the blocking pool of the runtime, even on a machine that has no thread left.
 //!
-//! The runtime panics if it cannot start the first thread of its pool, and does not say beforehand whether it can. So a
-//! thread that does nothing is started and joined first, which costs less than a tenth of a millisecond; where there is
-//! none, the work is done on the event loop, as it would be without a pool. Work that costs less than that check stays
-//! where it is in the first place; this module is for the rest.
+//! The runtime panics if it cannot start the first thread of its pool, and offers no way to check beforehand. So a
+//! thread that does nothing is started and joined first, which costs less than a tenth of a millisecond; if that fails,
+//! the work runs on the event loop, as it would without a pool. Work that costs less than this check should stay on the
+//! event loop; this module is for the rest.
 
 use tokio::task::JoinHandle;
 
-/// Runs `work` on the blocking pool. Needs a tokio runtime. The work goes on if the handle is dropped.
+/// Runs `work` on the blocking pool. Needs a tokio runtime. The work continues if the handle is dropped.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     match is_thread_to_be_had() {
         true => tokio::task::spawn_blocking(work),
-        // A task of its own, so that a panic of the work ends no more than there.
+        // In a separate task, so that a panic of the work ends only that task.
         false => tokio::spawn(async move { work() }),
     }
 }
 
 #[allow(clippy::disallowed_methods, reason = "the thread that is joined does nothing")]
 fn is_thread_to_be_had() -> bool {
-    // It is gone before the pool asks for its own.
+    // The thread has ended before the pool starts its own.
     std::thread::Builder::new().spawn(|| {}).is_ok_and(|thread| thread.join().is_ok())
 }
 

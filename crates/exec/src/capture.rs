@@ -1,10 +1,9 @@
-//! Keeps what a command prints within bounds: the head and the tail in memory, all of it (up to a cap) in a
-//! file once memory does not hold it, or as soon as the file is asked for.
+//! Keeps the output of a command within bounds: the head and the tail in memory, all of it (up to a cap) in a file once
+//! it does not fit into memory, or as soon as the file is asked for.
 //!
-//! The file is written from the async thread: it goes to the page cache and is capped. A disk that refuses
-//! is never an error of the command; the result then says so beside what memory holds. The surprising thing:
-//! the file always starts with the first byte, however late it is made, because it is made before memory
-//! loses anything.
+//! The file is written from the async thread: it goes to the page cache and is capped. A disk error is never an error
+//! of the command; the result then says so next to what memory holds. The surprising thing: the file always starts with
+//! the first byte, however late it is created, because it is created before memory drops anything.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -15,18 +14,18 @@ use crate::Exit;
 use crate::reading::{Located, OutputPart};
 use crate::spec::{Capture, OutputLimit, SpillFile};
 
-/// What was kept of an output.
+/// The part of an output that was kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Captured {
     /// The first bytes. Empty for a detached command whose output is in a file: the file has them.
     pub head: Vec<u8>,
     /// The last bytes; directly after the head if nothing is missing between them.
     pub tail: Vec<u8>,
-    /// All that came, kept or not.
+    /// All bytes that were printed, kept or not.
     pub total_bytes: u64,
     /// The file that has the output, if memory does not hold all of it and a file was asked for.
     pub spill: Option<Spilled>,
-    /// Why there is no such file although one was asked for and needed, or why it does not go on.
+    /// Why a file that was asked for and needed is missing or incomplete.
     pub spill_error: Option<String>,
 }
 
@@ -62,25 +61,25 @@ impl Captured {
     }
 }
 
-/// Takes an output as it comes.
+/// Collects an output as it is read.
 pub(crate) struct Collector {
     capture: Capture,
     head: Vec<u8>,
-    /// Up to twice the tail's size, so that it is moved seldom.
+    /// Up to twice the size of the tail, so that bytes are rarely moved.
     tail: Vec<u8>,
     total: u64,
     spill: Spill,
     filing: Filing,
 }
 
-/// When the file is made.
+/// When the file is created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Filing {
-    /// With the first byte that memory has no room for.
+    /// With the first byte that does not fit into memory.
     WhenMemoryIsFull,
-    /// With the next byte that comes.
+    /// With the next byte.
     WithNextByte,
-    /// The same, and the file is then the only place of the head.
+    /// The same, and then only the file keeps the head.
     InsteadOfHead,
 }
 
@@ -92,10 +91,10 @@ enum Spill {
 }
 
 struct OutputFile {
-    /// `None` once nothing more is written: the tree is gone, or the disk refused.
+    /// `None` once nothing more is written: the tree is gone, or a write failed.
     file: Option<File>,
     path: PathBuf,
-    /// Bytes of the output in it.
+    /// Bytes of the output in the file.
     bytes: u64,
     exit_line: ExitLine,
     error: Option<String>,
@@ -108,7 +107,7 @@ enum ExitLine {
     Written { after_bytes: u64, len: u64 },
 }
 
-/// Whether the command may go on.
+/// Whether the command may continue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     GoOn,
@@ -141,7 +140,7 @@ impl Collector {
         }
     }
 
-    /// What the head had no room for.
+    /// Keeps what did not fit into the head.
     fn push_tail(&mut self, rest: &[u8]) {
         let keep = self.capture.tail_bytes;
         if rest.len() >= keep {
@@ -156,12 +155,12 @@ impl Collector {
         self.tail.extend_from_slice(rest);
     }
 
-    /// Whether head and tail hold every byte so far, so that a file can still begin with the first one.
+    /// Whether head and tail hold every byte so far, so that a file can still start with the first one.
     fn memory_holds_all(&self) -> bool {
         self.total == (self.head.len() + self.tail.len()) as u64
     }
 
-    /// Writes a chunk that is not in head and tail yet; the first time also what is.
+    /// Writes a chunk that is not in head and tail yet; the first time also what they hold.
     fn write_spill(&mut self, chunk: &[u8]) {
         let Some(wanted) = &self.capture.spill else { return };
         match &mut self.spill {
@@ -170,11 +169,11 @@ impl Collector {
                 let Some(why) = open.append(chunk, wanted.cap_bytes).err() else { return };
                 open.file = None;
                 if self.head.is_empty() && self.capture.head_bytes == 0 {
-                    // The head is nowhere else.
+                    // No other copy of the head exists, so the file stays.
                     open.error = Some(why);
                     return;
                 }
-                // Memory still has the head, and half a file is of no use, least of all on a full disk.
+                // Memory still has the head, and half a file is useless, least of all on a full disk.
                 let _ = std::fs::remove_file(&wanted.path);
                 self.spill = Spill::Failed(why);
             }
@@ -188,8 +187,8 @@ impl Collector {
         }
     }
 
-    /// Makes the file now, unless it is there already, and says what is in it. `file` is used if it is not
-    /// there yet. An error says why there is none.
+    /// Creates the file now, unless it exists already, and returns what is in it. `file` is used if none was created
+    /// yet. An error says why it could not be created.
     pub fn start_file(&mut self, file: Option<SpillFile>) -> Result<Spilled, String> {
         if matches!(self.spill, Spill::NotYet) {
             if !self.memory_holds_all() {
@@ -207,21 +206,21 @@ impl Collector {
         }
     }
 
-    /// From now on all output goes to the file, if one is asked for, as soon as there is some.
+    /// From now on all output goes to the file, if one is asked for, starting with the next byte.
     pub fn file_with_next_byte(&mut self) {
         if self.filing == Filing::WhenMemoryIsFull {
             self.filing = Filing::WithNextByte;
         }
     }
 
-    /// The same at once, and memory keeps no more than the tail. Without a file it keeps what it can.
+    /// Creates the file at once, and memory keeps only the tail. Without a file, memory keeps what it can.
     pub fn file_instead_of_head(&mut self) {
         self.filing = Filing::InsteadOfHead;
         let _ = self.start_file(None);
         self.release_head();
     }
 
-    /// Gives the head's memory back if a file has the same bytes; the tail stays.
+    /// Releases the memory of the head if a file has the same bytes; the tail stays.
     fn release_head(&mut self) {
         match &self.spill {
             Spill::Writing(open) if open.bytes >= self.head.len() as u64 && !self.head.is_empty() => {}
@@ -231,7 +230,7 @@ impl Collector {
         self.capture.head_bytes = 0;
         last.append(&mut self.tail);
         last.drain(..last.len().saturating_sub(self.capture.tail_bytes));
-        // A vector of its own size, not of the head's.
+        // A new vector of exactly this size, without the capacity of the head.
         self.tail = last.as_slice().to_vec();
     }
 
@@ -248,14 +247,14 @@ impl Collector {
         }
     }
 
-    /// Nothing more will come: gives the file's descriptor back.
+    /// Closes the file, because no more output will come.
     pub fn close_file(&mut self) {
         if let Spill::Writing(open) = &mut self.spill {
             open.file = None;
         }
     }
 
-    /// Whether output was left out of the file because of its cap.
+    /// Whether the cap of the file cut off some output.
     pub fn is_file_full(&self) -> bool {
         match (&self.spill, &self.capture.spill) {
             (Spill::Writing(open), Some(wanted)) => open.bytes >= wanted.cap_bytes && self.total > open.bytes,
@@ -263,7 +262,7 @@ impl Collector {
         }
     }
 
-    /// The first bytes, as far as memory has them.
+    /// Returns the first bytes, as far as memory has them.
     pub fn head(&self) -> &[u8] {
         &self.head
     }
@@ -272,7 +271,7 @@ impl Collector {
         self.total
     }
 
-    /// A copy of what is kept now.
+    /// Returns a copy of what is kept now.
     pub fn snapshot(&self) -> Captured {
         let surplus = self.tail.len().saturating_sub(self.capture.tail_bytes);
         let (spill, spill_error) = match &self.spill {
@@ -289,7 +288,7 @@ impl Collector {
         }
     }
 
-    /// Where up to `max` bytes from `offset` on are.
+    /// Returns where up to `max` bytes from `offset` on are.
     pub fn locate(&self, offset: u64, max: usize) -> Located {
         let in_memory = |offset: u64, bytes: &[u8]| {
             let bytes = bytes[..bytes.len().min(max)].to_vec();
@@ -322,10 +321,10 @@ fn in_usize(bytes: u64) -> usize {
 }
 
 impl OutputFile {
-    /// Makes the file and writes the first parts of it.
+    /// Creates the file and writes its first parts.
     fn create(wanted: &SpillFile, parts: &[&[u8]]) -> Result<Self, String> {
         let in_words = |error: io::Error| format!("{}: {error}", wanted.path.display());
-        // A file that was there before us is not ours to remove, nor to write to.
+        // A file that existed before is neither removed nor written to.
         let file = create_new(wanted).map_err(in_words)?;
         let path = wanted.path.clone();
         let mut open =
@@ -351,7 +350,7 @@ impl OutputFile {
         Spilled { path: self.path.clone(), bytes: self.bytes }
     }
 
-    /// `len` bytes of the output from `offset` on, less if the exit line is between them.
+    /// Returns the place of `len` bytes of the output from `offset` on, fewer if the exit line is between them.
     fn locate(&self, offset: u64, len: usize, total_bytes: u64) -> Located {
         let (at, len) = match self.exit_line {
             ExitLine::Written { after_bytes, len: line } if offset >= after_bytes => (offset + line, len),

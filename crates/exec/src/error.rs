@@ -11,31 +11,31 @@ pub enum ExecError {
     /// The kernel refused the program: missing, not executable, arguments too long, too many processes.
     #[error("start {}: {source}", program.display())]
     Start {
-        /// What was to be run.
+        /// The program.
         program: PathBuf,
-        /// The kernel's answer.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// The directory to run in is missing or closed to us.
+    /// The working directory is missing or not accessible.
     #[error("enter the working directory {}: {source}", cwd.display())]
     WorkingDirectory {
-        /// Where the command was to run.
+        /// The working directory.
         cwd: PathBuf,
-        /// The kernel's answer.
+        /// The error of the kernel.
         source: io::Error,
     },
-    /// Pipes could not be made: usually out of file descriptors.
+    /// The pipes could not be created, usually because no file descriptor is left.
     #[error("make pipes for {}: {source}", program.display())]
     Pipes {
-        /// What was to be run.
+        /// The program.
         program: PathBuf,
-        /// The kernel's answer.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The scope that the command was to belong to has ended.
     #[error("start {label}: {scope} has ended")]
     ScopeEnded {
-        /// What a person calls the command.
+        /// The name of the command for people.
         label: String,
         /// The scope.
         scope: String,
@@ -43,9 +43,9 @@ pub enum ExecError {
 }
 
 impl ExecError {
-    /// Whether the machine had nothing left to start the command with: no descriptor, no process, no memory.
-    /// The same command can start a moment later, when something else has ended. `exec` itself can fail this
-    /// way too; the child reports its error number back, so the step does not matter here.
+    /// Whether the machine ran out of something that a start needs: descriptors, processes or memory. The same command
+    /// may start a moment later, when something else has ended. `exec` itself can fail this way too; the child reports
+    /// its error number back, so the failing step does not matter here.
     pub fn is_exhaustion(&self) -> bool {
         let source = match self {
             Self::Start { source, .. }

@@ -1,9 +1,9 @@
 //! A command as an owned job: its task runs, reads and ends it whether or not a caller waits.
 //!
-//! [`Ledger::start`](crate::Ledger::start) gives a [`ForegroundCommand`], whose drop kills the tree. From any
-//! [`CommandJob`], which is a handle that can be cloned, the command can be *detached*: then it goes on without
-//! its caller, until it ends, its new time is over, or its scope ends. Reading the pipes is `pump.rs`; keeping
-//! what was read is `capture.rs`.
+//! [`Ledger::start`](crate::Ledger::start) returns a [`ForegroundCommand`], whose drop kills the tree. Through any
+//! [`CommandJob`], a handle that can be cloned, the command can be *detached*: then it continues without its caller,
+//! until it ends, its new time limit is over, or its scope ends. Reading the pipes is `pump.rs`; keeping what was read
+//! is `capture.rs`.
 //!
 //! The surprising thing: a detached command is still on the ledger. It outlives its call, never its scope.
 
@@ -24,7 +24,7 @@ use crate::ledger::{Entry, KILL_WAIT};
 use crate::reading::{OutputPart, OutputStream};
 use crate::{Ended, Exit, Finished, Leftovers, OutputMode, Place, RunLimits, SpillFile};
 
-/// The longest time a command can be given: an instant so far away can still be computed.
+/// The longest time limit of a command: an instant this far away can still be computed.
 const LONGEST_LIFETIME: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// A handle to a command that runs or has ended. Clones are the same command; dropping one does nothing.
@@ -33,38 +33,38 @@ pub struct CommandJob {
     shared: Arc<JobShared>,
 }
 
-/// A command in the hands of the caller that started it. Dropping it kills the whole tree, unless the command
-/// has ended or was detached; see also [`Leftovers`].
+/// A command that belongs to the caller that started it. Dropping it kills the whole tree, unless the command has ended
+/// or was detached; see also [`Leftovers`].
 pub struct ForegroundCommand {
     job: CommandJob,
 }
 
-/// Why a foreground command is not waited for any more.
+/// Why the wait for a foreground command ended.
 #[derive(Debug, Clone)]
 pub enum ForegroundEnd {
-    /// It has ended, and this is how.
+    /// The command has ended, with this result.
     Finished(Box<Finished>),
-    /// It was detached and goes on.
+    /// The command was detached and continues.
     Detached,
 }
 
-/// What [`CommandJob::detach`] did.
+/// The effect of [`CommandJob::detach`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DetachOutcome {
-    /// The command goes on without its caller.
+    /// The command continues without its caller.
     Detached,
-    /// It had ended before.
+    /// The command had already ended.
     AlreadyEnded,
 }
 
-/// What the pump and the handles share.
+/// The state that the pump and the handles share.
 pub(crate) struct JobShared {
     pub entry: Arc<Entry>,
     pub leftovers: Leftovers,
     output: Mutex<JobOutput>,
     /// When the tree is killed. Written by [`CommandJob::detach`], read by the pump.
     deadline: Mutex<Option<Instant>>,
-    /// The place among the commands of the process. Taken out by the pump when the main process has ended, and by
+    /// The place of the command in the limit of its kind. Released by the pump when the main process has ended, and by
     /// [`CommandJob::detach`].
     place: Mutex<Option<Place>>,
     /// Written by the pump, and by `detach`; read by all waits and event readers.
@@ -79,7 +79,7 @@ struct JobOutput {
     both: Option<Collector>,
 }
 
-/// What changes while a command runs.
+/// The state that changes while a command runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobState {
     pub phase: JobPhase,
@@ -90,13 +90,13 @@ pub(crate) struct JobState {
     pub file_full: bool,
 }
 
-/// How far a command is.
+/// The phases of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum JobPhase {
     Running,
-    /// The main process has ended and its output is read.
+    /// The main process has ended and its output has been read.
     Ended,
-    /// Nothing of the tree is left, and nothing more is read.
+    /// No process of the tree is left, and nothing more is read.
     Gone,
 }
 
@@ -120,8 +120,8 @@ impl ForegroundCommand {
         Self { job: CommandJob { shared } }
     }
 
-    /// Waits for the end, or until the command is detached through one of its handles. When the token fires first, the tree is
-    /// killed and its end is waited for, which takes at most the grace period and two seconds.
+    /// Waits for the end, or until the command is detached through one of its handles. If the token fires first, the
+    /// tree is killed and its end is awaited, which takes at most the grace period and two seconds.
     pub async fn wait_unless_detached(&self, cancel: &CancellationToken) -> ForegroundEnd {
         let shared = &self.job.shared;
         let mut state = shared.state.subscribe();
@@ -138,8 +138,8 @@ impl ForegroundCommand {
         }
     }
 
-    /// Waits for the end, also if the command is detached meanwhile. When the token fires first, the tree is
-    /// killed and its end is waited for.
+    /// Waits for the end, even if the command is detached meanwhile. If the token fires first, the tree is killed and
+    /// its end is awaited.
     pub async fn finish(&self, cancel: &CancellationToken) -> Finished {
         tokio::select! {
             biased;
@@ -176,7 +176,7 @@ impl CommandJob {
         Self { shared }
     }
 
-    /// The number of this command on its ledger; no other command of the ledger ever has the same.
+    /// The number of this command on its ledger, unique within the ledger.
     pub fn id(&self) -> u64 {
         self.shared.entry.id
     }
@@ -186,55 +186,55 @@ impl CommandJob {
         self.shared.entry.pid
     }
 
-    /// As given in the [`Spec`](crate::Spec).
+    /// The label from the [`Spec`](crate::Spec).
     pub fn label(&self) -> &str {
         &self.shared.entry.label
     }
 
-    /// Whether the main process is still at work.
+    /// Whether the main process is still running.
     pub fn is_running(&self) -> bool {
         self.shared.state.borrow().phase == JobPhase::Running
     }
 
-    /// Waits for the end of the main process and of its output. Any number of callers may wait, again and
-    /// again, and before or after the end. The output is what is kept at the time of the call, so it includes
-    /// what leftovers printed since. There is no time-out here: the command has one, in [`RunLimits`].
+    /// Waits for the end of the main process and of its output. Any number of callers may wait, repeatedly, before or
+    /// after the end. The output is what is kept at the time of the call, so it includes what leftovers printed since.
+    /// The wait has no time-out of its own: the command has one, in [`RunLimits`].
     pub async fn wait(&self) -> Finished {
         self.until(JobPhase::Ended).await;
         self.shared.finished()
     }
 
-    /// The same without a copy of the output.
+    /// Like [`CommandJob::wait`], without a copy of the output.
     pub async fn exit(&self) -> Exit {
         self.until(JobPhase::Ended).await;
         self.shared.end().exit
     }
 
-    /// Waits until nothing of the tree is left, also of what the command left running, and all that it
-    /// printed is read.
+    /// Waits until no process of the tree is left, including those that the command left running, and all output is
+    /// read.
     pub async fn wait_gone(&self) {
         self.until(JobPhase::Gone).await;
     }
 
     async fn until(&self, phase: JobPhase) {
-        // The sender is in `shared`, so it is there as long as we are; the pump says `Gone` even if its
-        // runtime ends.
+        // `shared` owns the sender, so it lives as long as this handle; the pump reports `Gone` even if its runtime
+        // ends.
         let _ = self.shared.state.subscribe().wait_for(|state| state.phase >= phase).await;
     }
 
-    /// What happens from now on, beginning with what has happened already.
+    /// Returns the events of this command, beginning with those that have already happened.
     pub fn events(&self) -> JobEvents {
         JobEvents::new(Arc::clone(&self.shared))
     }
 
-    /// Lets the command go on without its caller, for at most `lifetime` from now on; its former time-out is
-    /// forgotten, and its place is free. All of its output, from the first byte on, is in its file from then on, if its [`Capture`]
-    /// names one or [`CommandJob::keep_in_file`] was called; memory keeps the tail.
+    /// Lets the command continue without its caller, for at most `lifetime` from now on; its former time-out is
+    /// dropped, and its place is released. From then on all of its output, from the first byte, is in its file, if its
+    /// [`Capture`] names one or [`CommandJob::keep_in_file`] was called; memory keeps the tail.
     ///
     /// [`Capture`]: crate::Capture
     pub fn detach(&self, lifetime: Duration) -> DetachOutcome {
         let shared = &self.shared;
-        // Held to the end, or the pump could announce the end in between and the file would lack its last line.
+        // Held to the end; otherwise the pump could announce the end in between, and the file would lack its last line.
         let mut output = shared.output();
         let was_running = shared.state.send_if_modified(|state| {
             let running = state.phase == JobPhase::Running;
@@ -248,7 +248,7 @@ impl CommandJob {
         }
         *lock(&shared.deadline) = Some(Instant::now() + lifetime.min(LONGEST_LIFETIME));
         shared.give_place_back();
-        // The pump looks at the new deadline.
+        // Wakes the pump, which reads the new deadline.
         shared.entry.told.notify_one();
         for collector in output.each() {
             collector.file_instead_of_head();
@@ -261,27 +261,27 @@ impl CommandJob {
         self.shared.entry.cut(Ended::Stopped);
     }
 
-    /// The same, and waits until nothing is left, for at most the grace period and two seconds.
+    /// Like [`CommandJob::stop`], and waits until no process is left, for at most the grace period and two seconds.
     pub async fn kill(&self) -> Exit {
         self.stop();
         let patience = self.shared.entry.grace + KILL_WAIT;
-        // After that the exit that is known is returned, or `Lost`.
+        // After a time-out the known exit is returned, or `Lost`.
         let _ = tokio::time::timeout(patience, self.wait_gone()).await;
         self.shared.end().exit
     }
 
-    /// Kills the tree with SIGKILL at once. Without effect on one that was told to stop before.
+    /// Kills the tree with SIGKILL at once. No effect on a tree that was told to stop before.
     pub fn kill_now(&self) {
         self.shared.entry.kill_now(Ended::Stopped);
     }
 
-    /// A copy of what is kept of an output now.
+    /// Returns a copy of what is kept of an output now.
     pub fn output(&self, stream: OutputStream) -> Captured {
         self.shared.output().get(stream).map(|collector| collector.snapshot()).unwrap_or_default()
     }
 
-    /// Looks at the first bytes of an output, as far as memory has them, without a copy. The command cannot
-    /// go on printing meanwhile.
+    /// Passes the first bytes of an output to `look`, as far as memory has them, without a copy. No output is collected
+    /// meanwhile.
     pub fn peek<T>(&self, stream: OutputStream, look: impl FnOnce(&[u8]) -> T) -> T {
         match self.shared.output().get(stream) {
             Some(collector) => look(collector.head()),
@@ -289,14 +289,14 @@ impl CommandJob {
         }
     }
 
-    /// How much came of an output so far.
+    /// The size of an output so far.
     pub fn total_bytes(&self, stream: OutputStream) -> u64 {
         self.shared.output().get(stream).map_or(0, |collector| collector.total_bytes())
     }
 
-    /// Reads up to `max` bytes of an output from `offset` on, out of memory or the file; less if memory and
-    /// file meet there. Bytes that were not kept are left out, which the offset of the part tells. A read of
-    /// the file blocks as any file does.
+    /// Reads up to `max` bytes of an output from `offset` on, from memory or the file; fewer at the border between
+    /// them. Bytes that were not kept are left out, which shows in the offset of the part. Reading the file blocks like
+    /// any file access.
     pub fn read_from(&self, stream: OutputStream, offset: u64, max: usize) -> OutputPart {
         let locate = |offset: u64| {
             let mut output = self.shared.output();
@@ -304,15 +304,14 @@ impl CommandJob {
         };
         let tail_start = || self.shared.output().get(stream).map_or(0, |collector| collector.tail_start());
         let found = locate(offset).and_then(|place| place.fetch());
-        // The file was removed: only the tail is left.
+        // The file was removed, so only the tail is left.
         let found = found.or_else(|| locate(tail_start()).and_then(|place| place.fetch()));
         found.unwrap_or_default()
     }
 
-    /// Puts an output into a file, from the first byte on and from now on, and says what is in it. A file
-    /// that was begun earlier stays the one; else `file` is used, or with `None` the one that the
-    /// [`Capture`](crate::Capture) names. An error says why there is no such file; it is never an error of the
-    /// command.
+    /// Puts an output into a file, from the first byte on and from now on, and returns what is in it. A file that was
+    /// begun earlier is kept; otherwise `file` is used, or with `None` the one that the [`Capture`](crate::Capture)
+    /// names. An error says why the file is missing; it is never an error of the command.
     pub fn keep_in_file(&self, stream: OutputStream, file: Option<SpillFile>) -> Result<Spilled, String> {
         match self.shared.output().get(stream) {
             Some(collector) => collector.start_file(file),
@@ -353,12 +352,12 @@ impl JobShared {
         *lock(&self.deadline)
     }
 
-    /// The command does not count for its limit any more.
+    /// Releases the place of the command in its limit.
     fn give_place_back(&self) {
         drop(lock(&self.place).take());
     }
 
-    /// Takes what came out of a pipe.
+    /// Takes a chunk that was read from a pipe.
     pub fn push(&self, stream: OutputStream, chunk: &[u8]) -> Flow {
         let mut output = self.output();
         let flow = output.get(stream).map_or(Flow::GoOn, |collector| collector.push(chunk));
@@ -374,8 +373,8 @@ impl JobShared {
         flow
     }
 
-    /// The main process has ended and its output is read. What it left running may go on printing, to the
-    /// file if there is to be one. The first announcement counts.
+    /// Announces that the main process has ended and its output has been read. What it left running may continue to
+    /// print, to the file if there is one. The first announcement counts.
     pub fn announce_end(&self, facts: EndFacts) {
         if self.end.get().is_some() {
             return;
@@ -392,7 +391,7 @@ impl JobShared {
         }
     }
 
-    /// Nothing of the tree is left, and nothing more is read.
+    /// Announces that no process of the tree is left, and nothing more is read.
     pub fn announce_gone(&self) {
         for collector in self.output().each() {
             collector.close_file();
@@ -434,7 +433,7 @@ impl JobOutput {
     }
 }
 
-/// Nothing is done under these locks that could leave their value half changed.
+/// No code under these locks can leave their value half changed, so a poisoned lock is used as it is.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

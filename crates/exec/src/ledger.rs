@@ -1,9 +1,9 @@
-//! The ledger: what is running, and the means to end it.
+//! The ledger: the running children, and the means to end them.
 //!
-//! Each child has an [`Entry`] here that holds its lifeline, and one tracked task: its *keeper*, which
-//! listens to the supervisor, reaps it and strikes the entry off, and for a job the pump beside it. Which
-//! entries belong together, and how they end, is `scope.rs`. The tasks hold the book only weakly: it is the
-//! scopes that keep it, and a scope's drop closes the lifelines of its entries.
+//! Each child has an [`Entry`] here that holds its lifeline, and one tracked task: its *keeper*, which listens to the
+//! supervisor, reaps it and removes the entry; a job has its pump in addition. Which entries belong together, and how
+//! they end, is in `scope.rs`. The tasks hold the book only weakly: the scopes own it, and dropping a scope closes the
+//! lifelines of its entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
@@ -35,26 +35,26 @@ pub struct Ledger {
     pub(crate) scope: Arc<CommandScope>,
 }
 
-/// What the scopes of one session write into.
+/// The book that the scopes of one session share.
 #[derive(Default)]
 pub(crate) struct Book {
-    /// What every child runs within.
+    /// The limits of every child.
     pub limits: ChildLimits,
     pages: Mutex<Pages>,
     next_id: AtomicU64,
-    /// One for each child. They end when their child's tree does.
+    /// One for each child. A task ends with the tree of its child.
     tasks: TaskTracker,
 }
 
 #[derive(Default)]
 pub(crate) struct Pages {
-    /// By their numbers, which is also by age.
+    /// By number, and therefore by age.
     pub entries: BTreeMap<u64, Listed>,
-    /// The scopes in which something may be started; a scope is closed if any around it is.
+    /// The scopes in which commands may be started; a scope is closed if any scope around it is.
     pub open_scopes: BTreeSet<u64>,
 }
 
-/// A child, and its job if `exec` itself reads what it prints.
+/// A child, and its job if `exec` itself reads its output.
 #[derive(Clone)]
 pub(crate) struct Listed {
     pub entry: Arc<Entry>,
@@ -70,13 +70,13 @@ pub(crate) struct Entry {
     pub scopes: Arc<[u64]>,
     /// Their names.
     scope_name: Arc<str>,
-    /// When its start began: the forks are in its time.
+    /// When its start began: the time for the forks is included.
     pub started: Instant,
     pub grace: Duration,
     lifeline: Mutex<Lifeline>,
     /// Wakes the pump: the lifeline was cut, or the deadline moved.
     pub told: Notify,
-    /// Set when the command ended and left something that may go on.
+    /// Set when the command ended and left processes that may continue.
     kept: AtomicBool,
     pub stage: watch::Receiver<Stage>,
 }
@@ -90,7 +90,7 @@ enum Lifeline {
     },
 }
 
-/// How far a child is.
+/// The stages of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Running,
@@ -99,13 +99,13 @@ pub(crate) enum Stage {
         exit: Exit,
         rest: Rest,
     },
-    /// The whole tree is gone and the supervisor reaped.
+    /// The whole tree is gone and the supervisor was reaped.
     Gone {
         exit: Exit,
     },
 }
 
-/// What was there besides the main process when it ended.
+/// Whether other processes of the tree were left when the main process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rest {
     Nothing,
@@ -117,42 +117,42 @@ pub(crate) enum Rest {
 pub struct LiveProcess {
     /// The command's main process, which is also its process group and session.
     pub pid: i32,
-    /// As given in the [`Spec`].
+    /// The label from the [`Spec`].
     pub label: String,
     /// The names of the scopes around it, the outermost first, with `/` between them.
     pub scope: String,
-    /// Since it was started.
+    /// The time since it was started.
     pub age: Duration,
-    /// The main process has ended; what it started in the background goes on.
+    /// The main process has ended; processes that it started in the background continue.
     pub leftover: bool,
 }
 
-/// How many commands may leave something running; the oldest such tree is killed to make room.
+/// How many commands may leave processes running; the oldest such tree is killed to make room.
 const MAX_LEFTOVERS: usize = 64;
 
-/// How long after SIGKILL a tree may take to be gone before nobody waits for it any more (a process in an
-/// uninterruptible system call, or one that belongs to another user).
+/// How long after SIGKILL the end of a tree is awaited. It may never come: a process can be in an uninterruptible
+/// system call, or belong to another user.
 pub(crate) const KILL_WAIT: Duration = Duration::from_secs(2);
 
 impl Ledger {
-    /// A ledger whose children run within these limits.
+    /// Returns a ledger whose children run within these limits.
     pub fn with_limits(limits: ChildLimits) -> Self {
         Self { scope: Arc::new(CommandScope::with_limits(limits)) }
     }
 
-    /// The number to use for [`Spec::note_fd`]: `preferred`, or the highest one that there can be where the
-    /// limit of open files is lower.
+    /// Returns the number to use for [`Spec::note_fd`]: `preferred`, or the highest possible one if the limit of open
+    /// files is lower.
     pub fn note_number(&self, preferred: i32) -> i32 {
         launch::note_number(preferred, self.scope.book.limits)
     }
 
-    /// Starts a command whose output is read and kept here, within `limits`. Needs a tokio runtime with I/O
-    /// and time enabled.
+    /// Starts a command whose output is read and kept here, within `limits`. Needs a tokio runtime with I/O and time
+    /// enabled.
     pub fn start(&self, spec: Spec, limits: RunLimits) -> Result<ForegroundCommand, ExecError> {
         let (leftovers, mode) = (spec.leftovers, spec.output);
         let Enlisted { entry, keeper, input, output, note, .. } = self.launch(spec)?;
         let shared = JobShared::new(Arc::clone(&entry), leftovers, mode, limits);
-        // From here on the drop of `command` ends the tree.
+        // From here on, dropping `command` ends the tree.
         let command = ForegroundCommand::new(Arc::clone(&shared));
         let pump = Pump::new(Arc::clone(&shared), output, note, Arc::downgrade(&self.scope.book));
         let admitted = self.scope.enter(Listed { entry: Arc::clone(&entry), job: Some(shared) });
@@ -162,7 +162,7 @@ impl Ledger {
         admitted.map(|()| command)
     }
 
-    /// Starts a command and hands out its pipes. Needs a tokio runtime with I/O enabled.
+    /// Starts a command and returns its pipes. Needs a tokio runtime with I/O enabled.
     pub fn spawn(&self, spec: Spec) -> Result<Running, ExecError> {
         let Enlisted { entry, keeper, input, stdin, output, .. } = self.launch(spec)?;
         let running = Running::new(Arc::clone(&entry), stdin, output);
@@ -182,7 +182,7 @@ impl Ledger {
         let book = &self.scope.book;
         let entry = Arc::new(Entry {
             id: book.next_id(),
-            // 0 stands for "already gone": the keeper finds out at once.
+            // 0 means "already gone": the keeper finds out at once.
             pid: pid.unwrap_or(0),
             label: spec.label,
             scopes: Arc::clone(&self.scope.path),
@@ -202,7 +202,7 @@ impl Ledger {
         Ok(Enlisted { entry, keeper, input, stdin, output: Output { stdout, stderr }, note })
     }
 
-    /// What is running now in this scope and those inside it, oldest first.
+    /// Returns what is running in this scope and those inside it, oldest first.
     pub fn live(&self) -> Vec<LiveProcess> {
         let line = |listed: Listed| {
             let entry = listed.entry;
@@ -222,8 +222,8 @@ impl Ledger {
         self.scope.listed().into_iter().filter_map(line).collect()
     }
 
-    /// The jobs of this scope and those inside it of which something is running, oldest first: those in the
-    /// foreground, detached ones, and what ended ones left behind.
+    /// Returns the jobs of this scope and those inside it that have a running process, oldest first: foreground and
+    /// detached ones, and ended ones with leftovers.
     pub fn jobs(&self) -> Vec<CommandJob> {
         self.scope.listed().into_iter().filter_map(|listed| listed.job).map(CommandJob::new).collect()
     }
@@ -245,7 +245,7 @@ impl Book {
     }
 
     pub fn pages(&self) -> MutexGuard<'_, Pages> {
-        // Nothing is done under the lock that could leave the pages half changed.
+        // No code under the lock can leave the pages half changed, so a poisoned lock is used as it is.
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -253,7 +253,7 @@ impl Book {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets what a finished command left behind go on.
+    /// Lets the processes that a finished command left behind continue.
     pub fn keep_leftovers(&self, entry: &Entry) {
         entry.kept.store(true, Ordering::Relaxed);
         let is_kept = |listed: &&Listed| listed.entry.kept.load(Ordering::Relaxed);
@@ -265,18 +265,18 @@ impl Book {
 }
 
 impl Listed {
-    /// Until the main process has ended, and its output is read.
+    /// Waits until the main process has ended and its output has been read.
     pub async fn ended(&self) {
         match &self.job {
             Some(job) => drop(CommandJob::new(Arc::clone(job)).wait().await),
             None => {
-                // An error means that the keeper's runtime is gone, and with it every sender of news.
+                // An error means that the keeper's runtime is gone, and with it every sender.
                 let _ = self.entry.stage.clone().wait_for(|stage| *stage != Stage::Running).await;
             }
         }
     }
 
-    /// Until nothing of the tree is left.
+    /// Waits until no process of the tree is left.
     pub async fn gone(&self) {
         match &self.job {
             Some(job) => CommandJob::new(Arc::clone(job)).wait_gone().await,
@@ -294,11 +294,11 @@ impl Entry {
         }
     }
 
-    /// The same without SIGTERM and the grace period. A tree that was told to end before keeps the grace
-    /// period that it has.
+    /// Like [`Entry::cut`], without SIGTERM and the grace period. A tree that was told to end before keeps its grace
+    /// period.
     pub fn kill_now(&self, why: Ended) {
         if let Some(lifeline) = self.let_go(why) {
-            // A supervisor that is gone has nothing left to kill.
+            // If the supervisor is gone, nothing is left to kill.
             let _ = rustix::io::write(&lifeline, supervisor::NO_GRACE);
             drop(lifeline);
             self.told.notify_one();
@@ -331,14 +331,14 @@ impl Entry {
         self.lifeline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Until the whole tree is gone.
+    /// Waits until the whole tree is gone.
     pub async fn gone(&self) {
         wait_gone(self.stage.clone()).await;
     }
 }
 
 pub(crate) async fn wait_gone(mut stage: watch::Receiver<Stage>) {
-    // An error means that the keeper's runtime is gone, and with it every sender of news.
+    // An error means that the keeper's runtime is gone, and with it every sender.
     let _ = stage.wait_for(|stage| matches!(stage, Stage::Gone { .. })).await;
 }
 
@@ -361,7 +361,7 @@ impl Keeper {
                 self.news.send_replace(Stage::Ended { exit, rest });
                 exit
             }
-            // The supervisor was killed. The kernel kills the main process; the rest of its group is ours.
+            // The supervisor was killed. The kernel kills the main process; we kill the rest of its group.
             Err(_) => {
                 if self.pid > 0 {
                     supervisor::kill_group(self.pid);
@@ -369,7 +369,7 @@ impl Keeper {
                 Exit::Lost
             }
         };
-        // Nothing more comes but the end of the pipe, when the supervisor exits.
+        // Only the end of the pipe follows, when the supervisor exits.
         let _ = self.status.read(&mut record).await;
         let _ = self.child.wait().await;
         self.news.send_replace(Stage::Gone { exit });
@@ -388,7 +388,7 @@ fn decode(record: [u8; END_RECORD_BYTES]) -> (Exit, Rest) {
     (Exit::from_wait_status(i32::from_ne_bytes([a, b, c, d])), rest)
 }
 
-/// Writes a command's input. A command that ends or closes its input early is not an error.
+/// Writes the input of a command. A command that ends or closes its input early is not an error.
 async fn feed(input: Option<(InputPipe, Bytes)>, stage: watch::Receiver<Stage>) {
     let Some((mut pipe, bytes)) = input else { return };
     tokio::select! {

@@ -1,16 +1,15 @@
 //! Child processes: started, watched, bounded, killed as a tree.
 //!
-//! Every child of a session is on its [`Ledger`], in the scope of its owner. It runs under a small supervisor
-//! process of its own (`supervisor.rs`), which kills the whole tree, `setsid` and double-forked daemons
-//! included, as soon as its owner lets go: on purpose, by a panic, or because somebody killed it with signal 9.
-//! [`Ledger::start`] makes a command a job: its output is read and kept within bounds, it can be waited for,
-//! detached, read and waited for again. [`Ledger::run`] waits for the end of one; [`Ledger::spawn`] hands out
-//! the pipes instead.
-//! Whether a command may run is decided elsewhere; nothing here knows about permissions. [`ProcessLimits`] says how
-//! many commands, searches and hooks a process runs at the same time.
+//! Every child of a session is on its [`Ledger`], in the scope of its owner. It runs under its own small supervisor
+//! process (`supervisor.rs`), which kills the whole tree, `setsid` and double-forked daemons included, as soon as its
+//! owner lets go: on purpose, in a panic, or because the owner was killed with signal 9. [`Ledger::start`] makes a
+//! command a job: its output is read and kept within bounds, it can be waited for, detached, read and waited for again.
+//! [`Ledger::run`] waits for the end of one; [`Ledger::spawn`] returns the pipes instead. Whether a command may run is
+//! decided elsewhere; nothing here knows about permissions. [`ProcessLimits`] says how many commands, searches and
+//! hooks a process runs at the same time.
 //!
-//! Everything works on a current-thread tokio runtime with I/O and time enabled. There is no thread per
-//! child and no helper program on disk.
+//! Everything works on a current-thread tokio runtime with I/O and time enabled, without a thread per child and without
+//! a helper program on disk.
 
 mod blocking;
 mod capture;

@@ -1,11 +1,11 @@
-//! How many commands, searches and hooks a process runs at the same time, all of its sessions together.
+//! Limits how many commands, searches and hooks a process runs at the same time, in all of its sessions together.
 //!
-//! [`ProcessLimits`] is a value that the program makes once and hands to every session; clones share the places. This
-//! module counts and waits. Who takes a place, and when it is given back, is decided where the work is done: a job
-//! gives back the place it was started with when its main process has ended or when it is detached (`job.rs`).
+//! [`ProcessLimits`] is a value that the program creates once and passes to every session; clones share the places.
+//! This module counts and waits. Where the work is done decides who takes a place and when it is released: a job
+//! releases its place when its main process has ended or when it is detached (`job.rs`).
 //!
-//! Surprising: the three limits are independent on purpose. A hook may have to answer before a command can go on, so
-//! a hook that waited for a command's place could wait for its own caller.
+//! Surprising: the three limits are independent on purpose. A command may have to wait for a hook, so a hook that
+//! waited for a command's place could wait for its own caller.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ pub enum PlaceKind {
 }
 
 impl PlaceKind {
-    /// One of them, and many of them.
+    /// The noun in singular and plural.
     fn nouns(self) -> (&'static str, &'static str) {
         match self {
             Self::Command => ("command", "commands"),
@@ -66,18 +66,18 @@ pub struct PlaceLimit {
 }
 
 impl PlaceLimit {
-    /// A limit of this many places, at least one.
+    /// Returns a limit of this many places, at least one.
     pub fn new(kind: PlaceKind, size: usize) -> Self {
         let size = size.max(1);
         Self { places: Arc::new(Semaphore::new(size)), kind, size }
     }
 
-    /// Takes a place, or waits for one: first come, first served. A free place is taken without a timer.
+    /// Takes a place, or waits for one: first come, first served. Taking a free place needs no timer.
     pub async fn place(&self, at_most: Duration, cancel: &CancellationToken) -> Result<Place, NoPlace> {
         if cancel.is_cancelled() {
             return Err(NoPlace::Cancelled);
         }
-        // Not free while others wait: a place that is given back goes to the first of them.
+        // A place is not free while others wait: a released place goes to the first of them.
         if let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() {
             return Ok(Place { _permit: permit });
         }
@@ -98,18 +98,18 @@ impl PlaceLimit {
     }
 }
 
-/// A place, free again when this is dropped.
+/// A place; dropping it releases it.
 #[derive(Debug)]
 pub struct Place {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Why there is no place.
+/// Why no place was taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoPlace {
-    /// The caller stopped waiting.
+    /// The caller was cancelled.
     Cancelled,
-    /// The time of the caller was over.
+    /// The waiting time of the caller was over.
     NoneFree {
         /// What the place was for.
         kind: PlaceKind,

@@ -1,12 +1,11 @@
-//! The pump: moves what a command prints into its job, notices the end, and keeps the command's time.
+//! The pump: moves the output of a command into its job, notices its end, and enforces its time-out.
 //!
-//! It runs in the task of its command, so it goes on when callers come and go.
-//! Killing is done by the supervisor, keeping by `capture.rs`.
+//! It runs in the task of its command, so it does not depend on callers. The supervisor kills; `capture.rs` keeps the
+//! output.
 //!
-//! The surprising thing: the end of the main process is the end of the command. A grandchild that holds
-//! the pipes does not hold the result; after the main process has ended they are read for a moment more,
-//! and whatever is in them then is what the command printed. What its leftovers print later is still read and
-//! kept, if they may go on.
+//! The surprising thing: the end of the main process is the end of the command. A grandchild that holds the pipes does
+//! not delay the result; after the main process has ended the pipes are read for a moment more, and what is in them
+//! then is what the command printed. What its leftovers print later is still read and kept, if they may continue.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -23,21 +22,21 @@ use crate::reading::OutputStream;
 use crate::running::Output;
 use crate::{Ended, Exit, Leftovers, OutputPipe};
 
-/// How long outputs are read after the main process ended, if another process keeps them open.
+/// How long outputs are read after the main process has ended, if another process keeps them open.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// When leftovers may go on holding the pipes for the session: how long a silence ends the reading.
+/// When leftovers may hold the pipes for the rest of the session: the silence that ends the reading.
 const QUIET: Duration = Duration::from_millis(50);
 
 /// Bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Reads before others get a turn: together as much as a pipe holds.
+/// Reads before other tasks get a turn: together as much as a pipe holds.
 const READS_IN_A_ROW: usize = 4;
 
 const NOTE_BYTES: usize = 16 * 1024;
 
-/// Reads one command's pipes from its start until nothing of it is left.
+/// Reads the pipes of one command from its start until no process of it is left.
 pub(crate) struct Pump {
     shared: Arc<JobShared>,
     stdout: Stream,
@@ -66,7 +65,7 @@ enum Limit {
     Ignored,
 }
 
-/// How the main process ended, as far as the supervisor said.
+/// How the main process ended, as far as the supervisor reported it.
 struct MainEnd {
     exit: Exit,
     rest: Rest,
@@ -107,15 +106,15 @@ impl Pump {
             self.follow_leftovers().await;
         } else {
             let stage = self.stage.clone();
-            // Closes the pipes: what the command started is being killed.
+            // Closes the pipes: the processes that the command started are being killed.
             drop(self);
             wait_gone(stage).await;
         }
         drop(last_word);
     }
 
-    /// Reads until the main process has ended; if the tree was told to end, until all of it has, or until it
-    /// is plain that it will not.
+    /// Reads until the main process has ended; if the tree was told to end, until all of it has, or until the wait for
+    /// that is over.
     async fn until_ended(&mut self) -> MainEnd {
         let shared = Arc::clone(&self.shared);
         loop {
@@ -139,7 +138,7 @@ impl Pump {
             };
             match cut {
                 None => shared.entry.cut(why),
-                // It does not die. The exit that is known is told, or `Lost`.
+                // The tree does not die. The known exit is reported, or `Lost`.
                 Some((why, _)) => return self.main_end(Some(why)),
             }
         }
@@ -160,7 +159,7 @@ impl Pump {
         open(&self.stdout) || self.stderr.as_ref().is_some_and(open)
     }
 
-    /// Reads from whichever output has something; pending for ever when both are closed. Cancel-safe.
+    /// Reads from the next output that has data; pending for ever when both are closed. Cancel-safe.
     async fn step(&mut self) -> Flow {
         let shared = &*self.shared;
         let stderr = async {
@@ -175,7 +174,7 @@ impl Pump {
         }
     }
 
-    /// Reads until there is more than the limit allows; for ever if that is ignored.
+    /// Reads until there is more than the limit allows; for ever if the limit is ignored.
     async fn read_on(&mut self, limit: Limit) {
         loop {
             match (self.step().await, limit) {
@@ -185,11 +184,11 @@ impl Pump {
         }
     }
 
-    /// After the end of the main process: reads until both outputs are closed, or silent for `quiet`, or
-    /// [`DRAIN`] is over, and then what is in the pipes at that moment, so that nothing that the main
-    /// process printed is lost on a busy machine.
+    /// After the end of the main process: reads until both outputs are closed, or silent for `quiet`, or [`DRAIN`] is
+    /// over, and then what is in the pipes at that moment, so that no output of the main process is lost on a busy
+    /// machine.
     async fn drain(&mut self, quiet: Duration) {
-        // Mostly that is all, because no other process holds the pipes.
+        // Usually that is all, because no other process holds the pipes.
         self.sweep();
         if !self.is_open() {
             return;
@@ -251,7 +250,7 @@ impl Stream {
         self.take(shared)
     }
 
-    /// Reads what is there. The buffer lives only here, so that a command that prints nothing costs none.
+    /// Reads what is available. The buffer is allocated only here, so that a silent command does not have one.
     fn take(&mut self, shared: &JobShared) -> Flow {
         let mut buffer = Vec::with_capacity(READ_BYTES);
         for _ in 0..READS_IN_A_ROW {
@@ -271,7 +270,7 @@ impl Stream {
         Flow::GoOn
     }
 
-    /// What is in the pipe right now; at most as much as a pipe can hold, for a process may be writing.
+    /// Reads what is in the pipe now; at most as much as a pipe can hold, because a process may be writing.
     fn sweep(&mut self, shared: &JobShared) {
         const AT_MOST: usize = 1024 * 1024;
         if self.state == StreamState::Closed {
@@ -295,12 +294,12 @@ impl Stream {
     }
 }
 
-/// Reads without waiting, and without asking tokio's possibly stale idea of readiness.
+/// Reads without waiting, and without relying on tokio's readiness flag, which may be stale.
 fn read_now(fd: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(rustix::io::retry_on_intr(|| rustix::io::read(fd, &mut *buffer))?)
 }
 
-/// Ends all waits for the command, also when its task is dropped together with its runtime.
+/// Ends all waits for the command, even if its task is dropped together with its runtime.
 struct LastWord {
     shared: Arc<JobShared>,
 }

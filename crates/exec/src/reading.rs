@@ -1,8 +1,8 @@
-//! Reading an output again, by offset: each reader keeps its own offset, so that any number of them can follow
-//! a command at their own pace.
+//! Reads an output again, by offset: each reader keeps its own offset, so that any number of them can follow a command
+//! at their own pace.
 //!
-//! `capture.rs` says where the bytes are; here they are fetched. A file is read without a lock on the output,
-//! so that a slow disk does not hold up the command.
+//! `capture.rs` says where the bytes are; this module fetches them. A file is read without a lock on the output, so
+//! that a slow disk does not hold up the command.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -11,41 +11,40 @@ use std::path::PathBuf;
 /// A piece of an output.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutputPart {
-    /// Where it begins. Later than was asked for if the bytes between were not kept.
+    /// Where it begins. Later than requested if the bytes between were not kept.
     pub offset: u64,
-    /// The bytes; none if there is nothing from there on yet. The next piece begins at
-    /// [`OutputPart::next_offset`].
+    /// The bytes; empty if there are none from there on yet. The next piece begins at [`OutputPart::next_offset`].
     pub bytes: Vec<u8>,
-    /// How much was printed in all, at the time of the reading.
+    /// The size of the whole output at the time of reading.
     pub total_bytes: u64,
 }
 
 impl OutputPart {
-    /// Where to go on.
+    /// The offset of the next piece.
     pub fn next_offset(&self) -> u64 {
         self.offset + self.bytes.len() as u64
     }
 }
 
-/// Which output of a command.
+/// One of the outputs of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputStream {
     /// Stdout; with [`OutputMode::Merged`](crate::OutputMode::Merged) stderr too.
     Stdout,
     /// Stderr; empty if it is merged.
     Stderr,
-    /// Both in the order in which they came, if [`RunLimits::both`](crate::RunLimits::both) asked for it.
+    /// Both in the order in which they were read, if [`RunLimits::both`](crate::RunLimits::both) asked for it.
     Both,
 }
 
-/// Where a piece is.
+/// The place of a piece.
 pub(crate) enum Located {
     Memory(OutputPart),
     InFile { path: PathBuf, at: u64, len: usize, offset: u64, total_bytes: u64 },
 }
 
 impl Located {
-    /// Fetches it. `None` if the file cannot be read any more.
+    /// Fetches the piece. `None` if the file cannot be read any more.
     pub fn fetch(self) -> Option<OutputPart> {
         match self {
             Self::Memory(part) => Some(part),

@@ -1,5 +1,5 @@
-//! Runs a command to its end, for callers that want no more of it: input in, bounded output out, and a reason
-//! why it ended. The work is that of a job; see `job.rs` and `pump.rs`.
+//! Runs a command to its end, for callers that need nothing else: input in, bounded output out, and the cause of its
+//! end. A job does the work; see `job.rs` and `pump.rs`.
 
 use std::time::Duration;
 
@@ -12,22 +12,22 @@ use crate::{Captured, ExecError, Exit, Ledger, RunLimits, Spec};
 pub struct Finished {
     /// How the main process ended.
     pub exit: Exit,
-    /// What made it end.
+    /// The cause of the end.
     pub ended: Ended,
-    /// What it printed; both outputs if they are merged.
+    /// The bytes it printed; both outputs if they are merged.
     pub stdout: Captured,
-    /// What it printed to stderr; empty if the outputs are merged.
+    /// The bytes it printed to stderr; empty if the outputs are merged.
     pub stderr: Captured,
-    /// What it wrote to [`Spec::note_fd`], up to 16 KiB.
+    /// The bytes it wrote to [`Spec::note_fd`], up to 16 KiB.
     pub note: Vec<u8>,
     /// From start to end.
     pub duration: Duration,
 }
 
-/// What made a command end.
+/// The cause of a command's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
-    /// It came to its end, good or bad.
+    /// It ended on its own, with success or not.
     ByItself,
     /// [`RunLimits::timeout`] was over, and the tree was killed.
     TimedOut,
@@ -35,7 +35,7 @@ pub enum Ended {
     Cancelled,
     /// It printed more than [`OutputLimit::KillAt`](crate::OutputLimit::KillAt), and the tree was killed.
     OutputLimit,
-    /// Its handle, its scope or the end of the session told it to end.
+    /// Its handle, its scope or the end of the session stopped it.
     Stopped,
 }
 

@@ -1,4 +1,4 @@
-//! A command in the hands of its owner.
+//! A running command with its pipes, and how a main process can end.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ pub enum Exit {
     Code(i32),
     /// This signal ended it.
     Signal(i32),
-    /// Nobody can tell: its supervisor was killed, or the tree would not die.
+    /// Unknown: its supervisor was killed, or the tree would not die.
     Lost,
 }
 
 impl Exit {
-    /// The one good ending.
+    /// Whether the exit code is 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
@@ -35,12 +35,11 @@ impl Exit {
 
 /// A running command with its pipes. Dropping it kills the whole tree.
 pub struct Running {
-    /// There if the spec asked for [`StdinSource::Piped`](crate::StdinSource::Piped). Drop it to end the input.
+    /// Present if the spec asked for [`StdinSource::Piped`](crate::StdinSource::Piped). Drop it to end the input.
     pub stdin: Option<InputPipe>,
-    /// What the command prints. The owner has to read it, or the command blocks; take and drop it to
-    /// close it.
+    /// The output of the command. The owner must read it, or the command blocks; take and drop it to close it.
     pub stdout: Option<OutputPipe>,
-    /// There if the outputs are separate.
+    /// Present if the outputs are separate.
     pub stderr: Option<OutputPipe>,
     entry: Arc<Entry>,
 }
@@ -61,7 +60,7 @@ impl Running {
         self.entry.pid
     }
 
-    /// Waits for the main process to end. Can be called again, and dropped and called again.
+    /// Waits for the main process to end. Can be called repeatedly; dropping the future is safe.
     pub async fn wait(&self) -> Exit {
         let mut stage = self.entry.stage.clone();
         let seen = stage.wait_for(|stage| *stage != Stage::Running).await;

@@ -1,8 +1,8 @@
 //! Scopes: which commands belong to the same owner, and how they end together.
 //!
-//! A scope is a part of a ledger. What is started in it ends with it, and so do the scopes inside; its siblings
-//! and the scopes around it do not notice. The surprising thing: a scope that has ended is closed for good, so
-//! that a command that is started at the same moment is refused or killed, not missed.
+//! A scope is a part of a ledger. A command that is started in it ends with it, and so do the scopes inside; its
+//! siblings and the scopes around it are not affected. The surprising thing: a scope that has ended is closed for good,
+//! so that a command that is started at the same moment is refused or killed, not missed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,8 +13,8 @@ use crate::{ChildLimits, Ended, ExecError, Ledger};
 /// How the commands of a scope are ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScopeEndPolicy {
-    /// Commands may come to their own end for at most this long; then as with `Stop`. What ended commands left
-    /// running in the background is not waited for.
+    /// Waits at most this long for commands to end on their own, then acts like `Stop`. Processes that ended commands
+    /// left in the background are not waited for.
     Wait(Duration),
     /// SIGTERM; SIGKILL after the grace period of each command.
     Stop,
@@ -22,7 +22,7 @@ pub enum ScopeEndPolicy {
     LeaveNothing,
 }
 
-/// One owner's part of a book. Its drop kills what is in it.
+/// One owner's part of a book. Dropping it kills what is in it.
 pub(crate) struct CommandScope {
     pub book: Arc<Book>,
     /// The numbers of the scopes around it and its own, the outermost first.
@@ -38,7 +38,7 @@ impl Default for CommandScope {
 }
 
 impl CommandScope {
-    /// The outermost scope of a new book, whose children run within these limits.
+    /// Returns the outermost scope of a new book, whose children run within these limits.
     pub fn with_limits(limits: ChildLimits) -> Self {
         let book = Arc::new(Book::with_limits(limits));
         let id = book.next_id();
@@ -47,7 +47,7 @@ impl CommandScope {
     }
 
     fn id(&self) -> u64 {
-        // A path has at least the number of its own scope.
+        // A path contains at least the number of its own scope.
         self.path.last().copied().unwrap_or_default()
     }
 
@@ -56,7 +56,7 @@ impl CommandScope {
         self.path.iter().all(|scope| pages.open_scopes.contains(scope))
     }
 
-    /// Whether a command may be started here.
+    /// Fails if no command may be started here.
     pub fn must_be_open(&self, label: &str) -> Result<(), ExecError> {
         if self.is_open() {
             return Ok(());
@@ -64,16 +64,16 @@ impl CommandScope {
         Err(ExecError::ScopeEnded { label: label.to_owned(), scope: self.name.to_string() })
     }
 
-    /// Puts a child on the ledger. If its scope has ended meanwhile, it is killed.
+    /// Adds a child to the ledger. If its scope has ended meanwhile, the child is killed.
     pub fn enter(&self, listed: Listed) -> Result<(), ExecError> {
         let entry = Arc::clone(&listed.entry);
         self.book.pages().entries.insert(entry.id, listed);
-        // The end of a scope closes it first and looks for children then. So either it finds this child, or we
-        // find the scope closed.
+        // Ending a scope first closes it and then looks for children. So either it finds this child, or this check
+        // finds the scope closed.
         self.must_be_open(&entry.label).inspect_err(|_| entry.cut(Ended::Stopped))
     }
 
-    /// The children in this scope and those inside it, oldest first.
+    /// Returns the children in this scope and those inside it, oldest first.
     pub fn listed(&self) -> Vec<Listed> {
         let id = self.id();
         let pages = self.book.pages();
@@ -95,8 +95,8 @@ impl Drop for CommandScope {
 }
 
 impl Ledger {
-    /// A scope inside this one, for an owner that may end earlier: what is started with the ledger that is
-    /// returned ends with it, and at the latest with this one.
+    /// Opens a scope inside this one, for an owner that may end earlier: what is started with the returned ledger ends
+    /// with it, and at the latest with this one.
     pub fn open_scope(&self, name: &str) -> Self {
         let around = &self.scope;
         let id = around.book.next_id();
@@ -106,9 +106,9 @@ impl Ledger {
         Self { scope: Arc::new(CommandScope { book: Arc::clone(&around.book), path, name }) }
     }
 
-    /// Ends this scope and those inside it, and waits until all of their trees are gone, but not longer than
-    /// the longest grace period and two seconds for the kernel. From the moment of the killing on nothing can
-    /// be started in it any more. The trees die also if this is not polled to its end.
+    /// Ends this scope and those inside it, and waits until all of their trees are gone, but not longer than the
+    /// longest grace period and two seconds for the kernel. Once the killing begins, nothing can be started in it any
+    /// more. The trees die even if this future is not polled to its end.
     pub async fn end(&self, policy: ScopeEndPolicy) {
         match policy {
             ScopeEndPolicy::Wait(limit) => drop(tokio::time::timeout(limit, self.until_idle()).await),
@@ -133,14 +133,14 @@ impl Ledger {
         stop(&self.scope.listed()).await;
     }
 
-    /// Until no main process is running, those included that were started meanwhile.
+    /// Waits until no main process is running, including those started meanwhile.
     async fn until_idle(&self) {
         loop {
             let mut listed = self.scope.listed();
             listed.retain(|listed| *listed.entry.stage.borrow() == Stage::Running);
             let Some(oldest) = listed.first() else { return };
             oldest.ended().await;
-            // Of a runtime that has ended, the stage stays as it was; then there is nothing to wait for.
+            // If the runtime has ended, the stage never changes; then there is nothing to wait for.
             if *oldest.entry.stage.borrow() == Stage::Running {
                 return;
             }

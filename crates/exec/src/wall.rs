@@ -1,7 +1,7 @@
-//! Where a sandbox puts its walls: in front of a command's words, and in the process that becomes it.
+//! The interface for a sandbox: words in front of a command, and a step in the process that becomes the command.
 //!
-//! This crate puts up none; it calls what [`Spec::confine`](crate::Spec::confine) holds, and a wall that cannot
-//! be put up means that the command does not start.
+//! This crate has no sandbox of its own; it calls the one in [`Spec::confine`](crate::Spec::confine), and if that fails
+//! the command does not start.
 #![allow(unsafe_code, reason = "a promise about code between fork and exec can only be an unsafe trait")]
 
 use std::ffi::OsString;
@@ -18,15 +18,15 @@ use std::io;
 /// panic, nothing that a library does behind a lock. What it needs, such as rule sets, paths with a final
 /// zero and open descriptors, is made before, when the value is built.
 pub unsafe trait CommandWall: Debug + Send + Sync {
-    /// Words that come before the program's, so that another program starts it, such as `bwrap … --`. Called in
-    /// the host before the fork. The first word is looked up as [`Spec::program`](crate::Spec::program) is.
+    /// Words that come before the program's, so that another program starts it, such as `bwrap … --`. Called in the
+    /// host before the fork. The first word is looked up like [`Spec::program`](crate::Spec::program).
     fn argv_prefix(&self) -> Vec<OsString> {
         Vec::new()
     }
 
-    /// The last step before `exec`, in the process that becomes the command: its streams, its folder, its
-    /// session and its pipe for notes are in place, signals are still blocked. An error is made with
-    /// [`io::Error::from_raw_os_error`], for only the number reaches the host, and the command does not start.
+    /// The last step before `exec`, in the process that becomes the command: its streams, its folder, its session and
+    /// its pipe for notes are in place, signals are still blocked. An error is made with
+    /// [`io::Error::from_raw_os_error`], because only the number reaches the host, and the command does not start.
     fn before_exec(&self) -> io::Result<()> {
         Ok(())
     }

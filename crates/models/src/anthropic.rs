@@ -1,11 +1,11 @@
-//! The Anthropic Messages client: one attempt per call, no retry but one.
+//! The Anthropic Messages client: one attempt per call, with a single exception.
 //!
-//! Here a request is addressed, authorised, sent and answered; what its body is made of is in
-//! `body.rs`, how an answer's events are read in `events.rs`, what a refusal means in `response.rs`.
-//! The one retry inside is a 401 with a helper's key: the helper is asked again, once.
+//! This module addresses, authorises and sends a request and receives the response; the body is made in `body.rs`, the
+//! events of a response are read in `events.rs`, error responses are interpreted in `response.rs`. The exception is a
+//! 401 with a helper's key: the helper runs again, once, and the request is sent once more.
 //!
-//! Making a client costs next to nothing: TLS and its root certificates are loaded by the first request,
-//! and for an `http://` address never.
+//! Creating a client costs almost nothing: TLS and its root certificates are loaded by the first request, and for an
+//! `http://` address never.
 
 mod auth;
 mod config;
@@ -41,22 +41,22 @@ pub use headers::CustomHeaders;
 pub(crate) use http::build as client_for;
 pub(crate) use response::describe;
 
-/// What Lathe calls itself.
+/// The name that Lathe sends as user agent.
 pub const USER_AGENT: &str = concat!("lathe/", env!("CARGO_PKG_VERSION"));
 
-/// Name and value of the header that says which version of the API is meant.
+/// Name and value of the header with the API version.
 pub(crate) const API_VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
-/// Name of the header that switches features on.
+/// Name of the header that enables features.
 pub(crate) const API_BETA: &str = "anthropic-beta";
 
 const VERSION: (HeaderName, HeaderValue) =
     (HeaderName::from_static(API_VERSION.0), HeaderValue::from_static(API_VERSION.1));
 const BETA: HeaderName = HeaderName::from_static(API_BETA);
 
-/// Slowest upload that is still waited for, beside the time to the first byte.
+/// The slowest upload that is waited for, in addition to the time to the first byte.
 const SLOWEST_UPLOAD_BYTES_PER_SECOND: u64 = 64 * 1024;
 
-/// A client for one address and one credential. Cheap to share; connections are kept between turns.
+/// A client for one address and one credential. Cheap to share; connections are reused between turns.
 pub struct AnthropicClient {
     config: ClientConfig,
     auth: Auth,
@@ -71,7 +71,7 @@ struct Call {
     accept: &'static str,
     betas: Option<HeaderValue>,
     body: Option<Vec<Bytes>>,
-    /// How long to wait for the head of the answer.
+    /// How long to wait for the head of the response.
     patience: Duration,
 }
 
@@ -116,7 +116,7 @@ impl AnthropicClient {
         Ok(Call { method: Method::POST, url, accept, betas, body: Some(chunks), patience })
     }
 
-    /// Sends the call and returns an answer with status 200; anything else is an error.
+    /// Sends the call and returns a response with status 200; anything else is an error.
     async fn send(&self, call: Call) -> Result<Response, ModelError> {
         let key = self.auth.current().await?;
         let response = self.attempt(&call, &key).await?;
@@ -165,8 +165,8 @@ impl AnthropicClient {
         let response = self.send(self.post("/v1/messages", request, Purpose::Stream)?).await?;
         let request_id = response::request_id(&response);
         let mut reader = EventReader::open(response, self.config.timeouts.idle).await?;
-        // The first event is waited for here, so that a failure before it is an error of the request and
-        // not of an answer.
+        // The first event is awaited here, so that a failure before it is an error of the request and not of a
+        // response.
         let first = reader.next().await.unwrap_or_else(|| Err(events::cut("nothing was sent")))?;
         let rest = stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)));
         Ok(ModelStream { request_id, events: stream::iter([Ok(first)]).chain(rest).boxed() })
@@ -197,7 +197,7 @@ impl Model for AnthropicClient {
     }
 }
 
-/// The address as it may be shown: no user, no path.
+/// Returns the address in a form that may be shown: without user and path.
 fn host(url: &Url) -> String {
     let host = url.host_str().unwrap_or("?");
     match url.port() {

@@ -1,4 +1,5 @@
-//! The `anthropic-beta` header: what the user asked for and what the features of one request need, no more.
+//! The `anthropic-beta` header: the values that the user asked for and those that the features of one request need, no
+//! others.
 
 use crate::catalog;
 use crate::request::{CacheTtl, ModelRequest, Thinking};
@@ -12,11 +13,11 @@ pub(crate) const LONG_CONTEXT: &str = "context-1m-2025-08-07";
 /// Whether betas may be sent that the user did not name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum BetaPolicy {
-    /// Those that the request's features need.
+    /// Those that the features of the request need.
     #[default]
     WhenNeeded,
-    /// None (`CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS`): some gateways refuse what they do not know. The
-    /// features that depend on them are left out of the body as well.
+    /// None (`CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS`): some gateways reject values they do not know. The features that
+    /// depend on them are left out of the body as well.
     OnlyGiven,
 }
 
@@ -30,13 +31,13 @@ impl BetaPolicy {
     }
 }
 
-/// Whether a beta stands for another product rather than for a feature. Those are not sent even when given:
-/// Lathe goes by its own name.
+/// Whether a beta identifies another product instead of a feature. Those are not sent even when given: Lathe uses its
+/// own name.
 pub fn is_foreign_identity(beta: &str) -> bool {
     beta.starts_with("claude-code-") || beta.starts_with("oauth-")
 }
 
-/// The values of the header for one request, without repetition.
+/// Returns the values of the header for one request, without duplicates.
 pub(crate) fn betas_of(request: &ModelRequest, policy: BetaPolicy) -> Vec<&str> {
     let mut betas: Vec<&str> = Vec::new();
     let given = request.betas.iter().map(|beta| beta.trim());

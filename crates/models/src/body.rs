@@ -1,9 +1,8 @@
 //! A request as the pieces of one HTTP body.
 //!
-//! Only the head is written anew for each request; nothing of the tools and messages is serialised again, and
-//! the long ones are the allocations they have been since they entered the history. The cache breakpoint goes
-//! into the last message while it is sent, because it moves on with every turn and must not stay in the stored
-//! bytes.
+//! Only the head is written for each request; tools and messages are not serialised again, and long ones are sent from
+//! the allocations they have had since they entered the history. The cache breakpoint is inserted into the last message
+//! while it is sent, because it moves with every turn and must not stay in the stored bytes.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -20,10 +19,10 @@ use crate::betas::{self, BetaPolicy};
 use crate::request::{Breakpoint, CacheTtl, MESSAGE_END, ModelRequest, Thinking, WireMessage};
 use crate::table::{self, MIN_THINKING_BUDGET};
 
-/// The most an answer that is not streamed may be asked for: a longer one outlasts idle connections.
+/// The largest `max_tokens` of a response that is not streamed: a longer response outlasts idle connections.
 const MAX_TOKENS_UNSTREAMED: u32 = 64_000;
 
-/// What the body is for.
+/// The purpose of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// A message, event by event.
@@ -34,7 +33,7 @@ pub enum Purpose {
     CountTokens,
 }
 
-/// A body in pieces, and where its messages lie in the whole of it.
+/// A body in pieces, and the positions of its messages in the whole.
 #[derive(Debug)]
 pub(crate) struct AssembledBody {
     /// The pieces, in order.
@@ -43,7 +42,7 @@ pub(crate) struct AssembledBody {
     pub(crate) messages: Vec<Range<usize>>,
 }
 
-/// Puts the body together.
+/// Assembles the body.
 pub(crate) fn assemble(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> AssembledBody {
     let mut writer = BodyWriter::new(request, purpose);
     let cache_control = cache_control(request, policy);
@@ -123,12 +122,12 @@ fn system_blocks<'a>(request: &'a ModelRequest, cache_control: Option<&'a Value>
         .collect()
 }
 
-/// A message that is copied rather than sent as a piece of its own, in bytes.
+/// A message up to this many bytes is copied instead of sent as a piece of its own.
 const SHORT: usize = 4 * 1024;
-/// A piece of short messages that is long enough, in bytes.
+/// A piece of copied messages is closed at this many bytes.
 const FULL: usize = 64 * 1024;
 
-/// Keys of `extra_body` that would break the request rather than change it.
+/// Keys of `extra_body` that would break the request instead of changing it.
 const PROTECTED: [&str; 2] = ["messages", "stream"];
 
 struct BodyWriter<'a> {
@@ -137,9 +136,9 @@ struct BodyWriter<'a> {
     chunks: Vec<Bytes>,
     /// Bytes in the finished pieces.
     finished: usize,
-    /// What has been written since the last finished piece.
+    /// The bytes written since the last finished piece.
     open: Vec<u8>,
-    /// Where each message lies.
+    /// The position of each message.
     spans: Vec<Range<usize>>,
     has_fields: bool,
 }
@@ -154,7 +153,7 @@ impl<'a> BodyWriter<'a> {
         Self { request, purpose, chunks, finished: 0, open, spans, has_fields: false }
     }
 
-    /// A field of ours, unless the user brought their own.
+    /// Writes one of our fields, unless the user gave their own.
     fn field(&mut self, key: &str, value: &impl Serialize) {
         if !self.is_replaced(key) {
             self.own_field(key, value);
@@ -216,8 +215,8 @@ impl<'a> BodyWriter<'a> {
         self.finish_piece();
     }
 
-    /// A long message is sent from where it lies. Short ones are put together: a piece costs more to send than
-    /// a few hundred bytes to copy, and a long session has thousands of them.
+    /// A long message is sent from its allocation. Short ones are copied together: sending a piece costs more than
+    /// copying a few hundred bytes, and a long session has thousands of them.
     fn message(&mut self, bytes: &Bytes) {
         if bytes.len() < SHORT {
             self.open.extend_from_slice(bytes);
@@ -253,7 +252,7 @@ fn takes_breakpoint(message: &WireMessage) -> bool {
     message.breakpoint() == Breakpoint::Possible
 }
 
-/// Lets the tools be sent from the allocation they live in.
+/// Lets the tools be sent from their own allocation.
 struct SharedText(Arc<str>);
 
 impl AsRef<[u8]> for SharedText {
@@ -262,7 +261,7 @@ impl AsRef<[u8]> for SharedText {
     }
 }
 
-/// The pieces as a body of known length, so the request goes out with a `content-length`.
+/// The pieces as a body of known length, so that the request has a `content-length`.
 #[derive(Debug)]
 pub(crate) struct ChunkedBody {
     chunks: std::vec::IntoIter<Bytes>,

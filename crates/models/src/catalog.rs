@@ -1,7 +1,7 @@
-//! Names of models: aliases, `[1m]`, the remapping of retired ones, and what may be chosen.
+//! Names of models: aliases, `[1m]`, the remapping of retired ones, and the list to choose from.
 //!
-//! The facts themselves are in [`crate::table`]; what the user set in the environment comes in as
-//! [`ModelOverrides`]. An id nobody knows is passed on as it is: the API decides, not this list.
+//! The facts themselves are in [`crate::table`]; the user's environment comes in as [`ModelOverrides`]. An unknown id
+//! is passed on as it is: the API decides, not this list.
 
 use serde::Serialize;
 
@@ -10,26 +10,26 @@ use crate::table::{
     self, Capabilities, LONG_WINDOW, MODELS, ModelFacts, ThinkingStyle, UNKNOWN_CLAUDE, UNKNOWN_FOREIGN,
 };
 
-/// What the user says about names.
+/// The user's settings for names.
 #[derive(Debug, Clone, Default)]
 pub struct ModelOverrides {
-    /// What `default` means (`ANTHROPIC_DEFAULT_MODEL`).
+    /// The model for `default` (`ANTHROPIC_DEFAULT_MODEL`).
     pub default: Option<String>,
-    /// What `opus` and `best` mean (`ANTHROPIC_DEFAULT_OPUS_MODEL`).
+    /// The model for `opus` and `best` (`ANTHROPIC_DEFAULT_OPUS_MODEL`).
     pub opus: Option<String>,
-    /// What `sonnet` means (`ANTHROPIC_DEFAULT_SONNET_MODEL`).
+    /// The model for `sonnet` (`ANTHROPIC_DEFAULT_SONNET_MODEL`).
     pub sonnet: Option<String>,
-    /// What `haiku` means (`ANTHROPIC_DEFAULT_HAIKU_MODEL`, or the older `ANTHROPIC_SMALL_FAST_MODEL`).
+    /// The model for `haiku` (`ANTHROPIC_DEFAULT_HAIKU_MODEL`, or the older `ANTHROPIC_SMALL_FAST_MODEL`).
     pub haiku: Option<String>,
-    /// What `fable` means (`ANTHROPIC_DEFAULT_FABLE_MODEL`).
+    /// The model for `fable` (`ANTHROPIC_DEFAULT_FABLE_MODEL`).
     pub fable: Option<String>,
-    /// What becomes of retired models.
+    /// Whether retired models are remapped.
     pub legacy: LegacyModels,
     /// Whether `[1m]` is honoured.
     pub long_context: LongContext,
 }
 
-/// What becomes of `claude-opus-4-0` and `claude-opus-4-1`.
+/// The treatment of `claude-opus-4-0` and `claude-opus-4-1`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LegacyModels {
     /// They are sent as the current Opus.
@@ -39,13 +39,13 @@ pub enum LegacyModels {
     Keep,
 }
 
-/// What becomes of a `[1m]` behind a name.
+/// The treatment of a `[1m]` after a name.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LongContext {
-    /// It stays on the id; the client turns it into the beta it stands for.
+    /// It stays on the id; the client turns it into its beta.
     #[default]
     Allowed,
-    /// It is taken off (`CLAUDE_CODE_DISABLE_1M_CONTEXT`).
+    /// It is removed (`CLAUDE_CODE_DISABLE_1M_CONTEXT`).
     Disabled,
 }
 
@@ -58,7 +58,7 @@ pub enum Phase {
     Working,
 }
 
-/// Canonical ids, and the short forms of them, that are remapped.
+/// Canonical ids, and their short forms, that are remapped.
 const LEGACY: &[&str] =
     &["claude-opus-4", "claude-opus-4-0", "claude-opus-4-1", "opus-4", "opus-4-0", "opus-4-1"];
 
@@ -74,7 +74,7 @@ impl Catalog {
         Self { overrides }
     }
 
-    /// The model id that `name` stands for. A `[1m]` stays on it.
+    /// Returns the model id that `name` stands for. A `[1m]` stays on it.
     pub fn resolve(&self, name: &str, phase: Phase) -> String {
         let (base, wants_long) = table::split_long_context(name.trim());
         let id = self.alias(&base.to_ascii_lowercase(), phase).unwrap_or(base);
@@ -89,7 +89,7 @@ impl Catalog {
         }
     }
 
-    /// The cheap model for side work.
+    /// Returns the cheap model for side work.
     pub fn small_fast(&self) -> String {
         self.resolve("haiku", Phase::Working)
     }
@@ -112,7 +112,7 @@ impl Catalog {
         given(&self.overrides.opus).unwrap_or(MODELS[0].id)
     }
 
-    /// What a host may offer its user: the aliases, with what they stand for now.
+    /// Returns the models that a host may offer its user: the aliases, with what they stand for now.
     pub fn choices(&self) -> Vec<ListedModel> {
         const OFFERED: [(&str, &str, &str); 5] = [
             ("default", "Default", "what Lathe uses when no model is named"),
@@ -155,7 +155,7 @@ fn describe(id: &str, purpose: &str) -> String {
     )
 }
 
-/// One entry of the list a host shows; serialises as `models` of the `initialize` response.
+/// One entry of the list that a host shows; serialises as `models` of the `initialize` response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListedModel {
@@ -169,13 +169,13 @@ pub struct ListedModel {
     pub description: String,
     /// Whether an effort may be chosen.
     pub supports_effort: bool,
-    /// Which ones.
+    /// The efforts to choose from.
     pub supported_effort_levels: &'static [&'static str],
     /// Whether it decides itself how long to think.
     pub supports_adaptive_thinking: bool,
 }
 
-/// What a model can do; sensible guesses for one that is not in the table.
+/// Returns the capabilities of a model, with sensible guesses for one that is not in the table.
 pub fn capabilities(model: &str) -> Capabilities {
     let known = table::facts(model).map(|row| row.capabilities);
     let mut capabilities = known.unwrap_or(if table::canonical(model).starts_with("claude-") {
@@ -189,15 +189,15 @@ pub fn capabilities(model: &str) -> Capabilities {
     capabilities
 }
 
-/// Tokens of a model's window when these betas are sent along.
+/// Returns the size of a model's context window in tokens when these betas are sent.
 pub fn context_window(model: &str, betas: &[String]) -> u64 {
     let window = capabilities(model).context_window;
     let is_long = betas.iter().any(|beta| beta.trim() == LONG_CONTEXT);
     if is_long { window.max(LONG_WINDOW) } else { window }
 }
 
-/// Whether a model may change files that it has not read. The earlier ones, up to Opus 4.6, Sonnet 4.5 and
-/// Haiku 4.5, lose what they have not seen too easily; a model that is not known is taken for a new one.
+/// Whether a model may change files that it has not read. Earlier models, up to Opus 4.6, Sonnet 4.5 and Haiku 4.5,
+/// lose unseen content too easily; an unknown model counts as a new one.
 pub fn may_edit_unread(model: &str) -> bool {
     let (base, _) = table::split_long_context(model);
     let Some(rest) = base.to_ascii_lowercase().strip_prefix("claude-").map(str::to_owned) else {
@@ -215,7 +215,7 @@ pub fn may_edit_unread(model: &str) -> bool {
     number().is_none_or(|major| (major, number().unwrap_or(0)) > last_careful)
 }
 
-/// Name for people, e.g. in "switched to Sonnet 4.5"; the id itself where there is none.
+/// Returns the name for people, e.g. in "switched to Sonnet 4.5"; the id itself if there is none.
 pub fn display_name(model: &str) -> &str {
     table::facts(model).map_or(model, |row| row.name)
 }
@@ -227,19 +227,19 @@ pub struct ModelInfo {
     pub id: String,
     /// Name for people.
     pub display_name: String,
-    /// When it came out, as the API says it.
+    /// The release date, as the API gives it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<String>,
-    /// Tokens that fit, where known.
+    /// The size of the context window in tokens, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
-    /// Longest answer, where known.
+    /// The longest response in tokens, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u32>,
 }
 
 impl ModelInfo {
-    /// What the table knows about `id`, under the name the API gave it.
+    /// Returns what the table knows about `id`, under the name from the API.
     pub fn of(id: String, display_name: Option<String>, created_at: Option<String>) -> Self {
         let row = table::facts(&id);
         Self {
@@ -254,7 +254,7 @@ impl ModelInfo {
     }
 }
 
-/// The models of the table, for when the API cannot be asked.
+/// Returns the models of the table, for when the API cannot be reached.
 pub fn known_models() -> Vec<ModelInfo> {
     let info = |row: &ModelFacts| ModelInfo::of(row.id.to_owned(), Some(row.name.to_owned()), None);
     MODELS.iter().map(info).collect()

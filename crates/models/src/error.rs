@@ -1,4 +1,4 @@
-//! What can go wrong between us and a model, sorted by what the caller may do about it.
+//! Failures between Lathe and a model, classified by what the caller can do about them.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use std::time::Duration;
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// What sort of failure, which decides about retrying.
+    /// The kind of failure, which decides about retrying.
     pub kind: ErrorKind,
     /// HTTP status, where there was a response.
     pub status: Option<u16>,
     /// The API's own error type, e.g. `overloaded_error`.
     pub api_type: Option<String>,
-    /// The API's message, or ours for a connection that failed.
+    /// The API's message, or our own for a connection that failed.
     pub message: String,
-    /// The server's `retry-after`, already turned into a duration.
+    /// The server's `retry-after` as a duration.
     pub retry_after: Option<Duration>,
     /// The vendor's request id, where there was one.
     pub request_id: Option<String>,
 }
 
 impl ModelError {
-    /// A failure of which only the sort and our own message are known.
+    /// Returns a failure of which only the kind and our own message are known.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -33,8 +33,8 @@ impl ModelError {
         }
     }
 
-    /// What the API says in an error object: the `error` member of an error response or event.
-    /// `status` is absent for an event inside a stream, whose HTTP status was 200.
+    /// Returns the failure in an API error object: the `error` member of an error response or event. `status` is absent
+    /// for an event inside a stream, whose HTTP status was 200.
     pub fn from_api(status: Option<u16>, api_type: Option<&str>, message: &str) -> Self {
         let kind = match status {
             Some(status) => kind_of_status(status, api_type, message),
@@ -72,8 +72,7 @@ fn kind_of_type(api_type: Option<&str>, message: &str) -> ErrorKind {
     }
 }
 
-/// How APIs and gateways say that a request does not fit. There is no error type for it; the text is all there is
-/// to go by.
+/// How APIs and gateways say that a request does not fit. They have no error type for it, only the text.
 const TOO_LONG: [&str; 4] =
     ["prompt is too long", "input is too long", "exceed context limit", "maximum context length"];
 
@@ -82,7 +81,7 @@ fn says_too_long(message: &str) -> bool {
     TOO_LONG.iter().any(|words| message.contains(words))
 }
 
-/// The sorts of failure. `error` of an `api_retry` frame is [`ErrorKind::wire_name`].
+/// The kinds of failure. `error` of an `api_retry` frame is [`ErrorKind::wire_name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// No credential at all: nothing was sent.
@@ -103,9 +102,9 @@ pub enum ErrorKind {
     Overloaded,
     /// Other 5xx, 408, 409.
     Server,
-    /// No answer: refused, reset, DNS, TLS.
+    /// No response: refused, reset, DNS, TLS.
     Connection,
-    /// The stream ended or broke before the answer was complete.
+    /// The stream ended or broke before the response was complete.
     StreamCut,
     /// An `error` event inside a stream that had begun.
     StreamError,
@@ -136,8 +135,8 @@ impl ErrorKind {
         }
     }
 
-    /// The `error` of an `api_retry` frame. The failure a turn ends with is named differently here and
-    /// there (an overloaded server is a `server_error` then): see [`crate::failure::ApiFailure`].
+    /// The `error` of an `api_retry` frame. The failure that ends a turn may have another name (an overloaded server is
+    /// then a `server_error`): see [`crate::failure::ApiFailure`].
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::NoCredentials | Self::Authentication => "authentication_failed",

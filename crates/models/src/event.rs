@@ -1,11 +1,11 @@
-//! Streaming events of the Messages API, parsed as far as the loop needs them and kept whole beside it,
-//! because `--include-partial-messages` hands them to the host exactly as they came.
+//! Streaming events of the Messages API, parsed as far as the loop needs them, and also kept whole, because
+//! `--include-partial-messages` passes them to the host unchanged.
 
 use lathe_protocol::{ContentBlock, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One event: what it says, and the JSON it said it with.
+/// One event: its meaning, and its JSON.
 #[derive(Debug, Clone)]
 pub struct ModelEvent {
     /// The event as the API sent it.
@@ -17,7 +17,7 @@ pub struct ModelEvent {
 /// The events that matter to the loop. New kinds are [`StreamEvent::Unknown`], never an error.
 #[derive(Debug, Clone)]
 pub enum StreamEvent {
-    /// The answer begins.
+    /// The response begins.
     MessageStart(AnswerMessage),
     /// Block `index` begins, with whatever fields the API gave it.
     ContentBlockStart {
@@ -38,33 +38,33 @@ pub enum StreamEvent {
         /// Which block.
         index: usize,
     },
-    /// Why the answer ended, and its final usage (fields that are absent keep their earlier value).
+    /// Why the response ended, and its final usage (absent fields keep their earlier value).
     MessageDelta {
-        /// Why the answer ended.
+        /// Why the response ended.
         stop_reason: Option<String>,
-        /// The stop sequence that ended it, if one did.
+        /// The stop sequence that ended it, if any.
         stop_sequence: Option<String>,
         /// The final usage.
         usage: Option<Usage>,
     },
-    /// The answer is complete.
+    /// The response is complete.
     MessageStop,
     /// Anything else.
     Unknown,
 }
 
-/// The message that an answer is: without content when it begins, whole where it was not streamed.
+/// The message of a response: without content when a stream begins, whole if it was not streamed.
 #[derive(Debug, Clone, Default)]
 pub struct AnswerMessage {
-    /// The API's id of it.
+    /// The id from the API.
     pub id: String,
-    /// The model that answers.
+    /// The model that responds.
     pub model: String,
-    /// Its blocks, as they came.
+    /// Its blocks, unchanged.
     pub blocks: Vec<ContentBlock>,
     /// Why it ended, if it has.
     pub stop_reason: Option<String>,
-    /// What is counted so far.
+    /// The usage so far.
     pub usage: Usage,
 }
 
@@ -94,13 +94,13 @@ pub enum ContentDelta {
     Signature(String),
     /// More of a tool's input, as a piece of JSON text.
     InputJson(String),
-    /// A kind we do not know: it is relayed, and lost from the assembled block.
+    /// An unknown kind: it is relayed, but not added to the assembled block.
     Unknown,
 }
 
 impl ModelEvent {
-    /// Reads an event out of its JSON. Missing pieces read as empty: a strange event must never end a
-    /// session, at worst it adds nothing.
+    /// Parses an event from its JSON. Missing parts read as empty: an odd event must never end a session; at worst it
+    /// adds nothing.
     pub fn parse(raw: Value) -> Self {
         let event = StreamEvent::parse(&raw);
         Self { raw, event }
@@ -143,7 +143,7 @@ impl ContentDelta {
     }
 }
 
-/// A usage object, or nothing where there is none that can be read.
+/// Returns a usage object; `None` if it is missing or cannot be read.
 fn usage_of(value: &Value) -> Option<Usage> {
     Usage::deserialize(value).ok()
 }

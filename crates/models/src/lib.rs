@@ -1,10 +1,9 @@
-//! Everything that talks to a model: the [`Model`] trait that the agent loop drives, the Anthropic
-//! Messages client that implements it, and what a request costs.
+//! Everything that talks to a model: the [`Model`] trait that the agent loop drives, the Anthropic Messages client that
+//! implements it, and the cost of a request.
 //!
-//! One call to [`Model::stream`] is one attempt. Whether to try again is decided by the caller with
-//! [`retry::RetryPolicy`], because only the loop knows what of a broken answer it has already acted on.
-//! Tools, sessions and permissions are none of this crate's business, and it reads no environment:
-//! credentials and addresses are handed in.
+//! One call to [`Model::stream`] is one attempt. The caller decides with [`retry::RetryPolicy`] whether to retry,
+//! because only the loop knows which part of a broken response it has already acted on. This crate knows no tools,
+//! sessions or permissions, and it does not read the environment: the caller passes credentials and addresses in.
 
 pub mod anthropic;
 pub mod betas;
@@ -40,7 +39,7 @@ pub use request::{CacheTtl, ModelRequest, SystemPart, Thinking, WireMessage};
 pub use retry::{RetryDecision, RetryPolicy};
 pub use secret::Secret;
 
-/// A source of answers: the Messages API, a script, later other vendors.
+/// A source of responses: the Messages API, a script, later other vendors.
 pub trait Model: Send + Sync {
     /// Sends one request and yields its events as they arrive. One attempt, no retry inside.
     ///
@@ -48,31 +47,31 @@ pub trait Model: Send + Sync {
     /// error the stream is over. Dropping the stream aborts the request.
     fn stream(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<ModelStream, ModelError>>;
 
-    /// Sends the request without streaming and returns the whole message as the API wrote it: the last
-    /// resort when streams keep breaking.
+    /// Sends the request without streaming and returns the whole message as the API wrote it: the last resort when
+    /// streams keep breaking.
     fn complete(&self, request: Arc<ModelRequest>) -> BoxFuture<'_, Result<CompleteMessage, ModelError>>;
 }
 
-/// An answer on its way.
+/// A response that is being received.
 pub struct ModelStream {
     /// The vendor's id of the request, for support and for `request_id` on the wire.
     pub request_id: Option<String>,
-    /// The events in order. `ping` is swallowed; an API `error` event arrives as an `Err`. Reading to the end
-    /// (`None`, right behind `MessageStop`) gives the connection back for the next turn. A `next()` that is dropped loses nothing.
+    /// The events in order. `ping` is left out; an API `error` event arrives as an `Err`. Reading to the end (`None`,
+    /// right after `MessageStop`) returns the connection for the next turn. Dropping a pending `next()` loses nothing.
     pub events: BoxStream<'static, Result<ModelEvent, ModelError>>,
 }
 
-/// A whole answer that was not streamed.
+/// A whole response that was not streamed.
 #[derive(Debug, Clone)]
 pub struct CompleteMessage {
     /// The vendor's id of the request.
     pub request_id: Option<String>,
-    /// The `message` object as sent: id, model, content, stop_reason, usage, and what we do not know.
+    /// The `message` object as sent: id, model, content, stop_reason, usage, and unknown fields.
     pub message: serde_json::Value,
 }
 
 impl CompleteMessage {
-    /// The message as far as the loop needs it.
+    /// Parses the message as far as the loop needs it.
     pub fn read(&self) -> AnswerMessage {
         AnswerMessage::parse(&self.message)
     }

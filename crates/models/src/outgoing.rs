@@ -1,8 +1,8 @@
-//! A request as the API client would send it, for a model that answers without a network.
+//! A request as the API client would send it, for a model that responds without a network.
 //!
-//! The scripted model checks these very bytes, so what it accepts in-process is what the API would have been
-//! sent. Sending is the business of `anthropic`; both use the one assembly in `body.rs`. Nothing is serialised
-//! for this view: long messages are the allocations of the history.
+//! The scripted model checks exactly these bytes, so what it accepts in-process is what the API would have received.
+//! Sending is done in `anthropic`; both use the same assembly in `body.rs`. Nothing is serialised for this view: long
+//! messages are the allocations of the history.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ pub use crate::body::Purpose;
 use crate::body::{self, AssembledBody};
 use crate::request::ModelRequest;
 
-/// The headers that say how a body is meant, and the body.
+/// The headers that describe a body, and the body.
 #[derive(Debug)]
 pub struct OutgoingRequest {
     headers: Vec<(String, String)>,
@@ -22,7 +22,7 @@ pub struct OutgoingRequest {
 }
 
 impl OutgoingRequest {
-    /// What the client would send for `request`. Credentials and custom headers are not part of it.
+    /// Returns what the client would send for `request`. Credentials and custom headers are not included.
     pub fn new(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> Self {
         let mut headers = vec![(API_VERSION.0.to_owned(), API_VERSION.1.to_owned())];
         let betas = betas::betas_of(request, policy);
@@ -32,7 +32,7 @@ impl OutgoingRequest {
         Self { headers, body: body::assemble(request, purpose, policy) }
     }
 
-    /// `anthropic-version`, and `anthropic-beta` where there is one.
+    /// `anthropic-version`, and `anthropic-beta` if there is one.
     pub fn headers(&self) -> &[(String, String)] {
         &self.headers
     }
@@ -42,7 +42,7 @@ impl OutgoingRequest {
         &self.body.chunks
     }
 
-    /// Where each message lies in the whole body.
+    /// The position of each message in the whole body.
     pub fn message_spans(&self) -> &[Range<usize>] {
         &self.body.messages
     }

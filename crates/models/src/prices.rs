@@ -1,5 +1,5 @@
-//! What an answer costs. Sums are kept in whole billionths of a dollar and become a floating number only
-//! when somebody looks, so a thousand small costs add up to what they are.
+//! The cost of responses. Sums are kept in whole billionths of a dollar and become floating-point numbers only for
+//! display, so that many small costs add up exactly.
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
@@ -72,7 +72,7 @@ impl CostBasis {
     }
 }
 
-/// A cost and how sure we are of it.
+/// A cost and the basis of its price.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priced {
     /// The amount.
@@ -81,7 +81,7 @@ pub struct Priced {
     pub basis: CostBasis,
 }
 
-/// What `usage` of `model` costs.
+/// Returns the cost of `usage` for `model`.
 pub fn price(usage: &Usage, model: &str) -> Priced {
     let (price, basis) = match table::facts(model) {
         Some(row) => (row.price, CostBasis::List),
@@ -90,7 +90,7 @@ pub fn price(usage: &Usage, model: &str) -> Priced {
     Priced { cost: price_with(usage, price), basis }
 }
 
-/// What `usage` costs at given prices.
+/// Returns the cost of `usage` at given prices.
 pub fn price_with(usage: &Usage, price: TokenPrice) -> Cost {
     let writes = CacheWrites::of(usage);
     let nano_usd = [
@@ -107,10 +107,10 @@ pub fn price_with(usage: &Usage, price: TokenPrice) -> Cost {
     Cost { nano_usd }
 }
 
-/// Tokens written to the cache, by how long it keeps them.
+/// Tokens written to the cache, by its lifetime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CacheWrites {
-    /// `ephemeral_5m_input_tokens`, and whatever is not said to be an hour's.
+    /// `ephemeral_5m_input_tokens`, and everything that is not marked as one hour.
     pub five_minutes: u64,
     /// `ephemeral_1h_input_tokens`.
     pub one_hour: u64,
@@ -160,7 +160,7 @@ mod tests {
         let hour = json!({"cache_creation_input_tokens": 1000, "cache_read_input_tokens": 10,
             "cache_creation": {"ephemeral_5m_input_tokens": 400, "ephemeral_1h_input_tokens": 600}});
         assert_eq!(cost(hour), 400 * 3750 + 600 * 6000 + 10 * 300);
-        // A sum of answers may have lost part of the detail: nothing is priced twice, nothing is free.
+        // A sum of usages may have lost part of the detail: nothing is priced twice, nothing is free.
         let partial = json!({"cache_creation_input_tokens": 1000,
             "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 600}});
         assert_eq!(cost(partial), 400 * 3750 + 600 * 6000);

@@ -1,6 +1,5 @@
-//! A request to a model. Messages are serialised once, when they enter the history, and sent as they
-//! are ever after: assembling turn 1,000 costs what turn 1 did. How a request becomes the bytes of one HTTP
-//! body is the business of `body.rs`.
+//! A request to a model. Messages are serialised once, when they enter the history, and the same bytes are sent from
+//! then on: assembling turn 1,000 costs what turn 1 did. `body.rs` turns a request into the bytes of one HTTP body.
 
 use std::sync::Arc;
 
@@ -11,12 +10,12 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// Everything one attempt needs. Built by the loop, shared by its retries.
+/// Everything that one attempt needs. Built by the loop, shared by its retries.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
-    /// Resolved model id, e.g. `claude-opus-5-5`. A `[1m]` behind it is not sent but turned into its beta.
+    /// Resolved model id, e.g. `claude-opus-5-5`. A trailing `[1m]` is not sent but turned into its beta.
     pub model: String,
-    /// Longest answer wanted.
+    /// The longest response wanted.
     pub max_tokens: u32,
     /// System prompt parts, in order.
     pub system: Vec<SystemPart>,
@@ -30,15 +29,15 @@ pub struct ModelRequest {
     pub effort: Option<String>,
     /// `metadata.user_id`.
     pub user_id: Option<String>,
-    /// Values of the `anthropic-beta` header that the user asked for. What the features of this request
-    /// need is added by itself.
+    /// Values of the `anthropic-beta` header that the user asked for. Those that the features of this request need are
+    /// added automatically.
     pub betas: Vec<String>,
-    /// Cache breakpoints: behind the system parts marked `cached`, and behind the last message.
+    /// Cache breakpoints: after the system parts marked `cached`, and after the last message.
     pub cache: CacheTtl,
     /// Further top-level keys of the body (`CLAUDE_CODE_EXTRA_BODY`). They replace ours, except `messages`
     /// and `stream`.
     pub extra_body: serde_json::Map<String, serde_json::Value>,
-    /// Who asks (`main`, or a subagent's type). Never sent; scripts choose turns by it.
+    /// The agent that asks (`main`, or a subagent's type). Never sent; scripts choose turns by it.
     pub agent: Arc<str>,
 }
 
@@ -47,18 +46,18 @@ pub struct ModelRequest {
 pub struct SystemPart {
     /// The text; an empty part is left out.
     pub text: String,
-    /// Put a cache breakpoint behind this part. The API takes four in all, and one is the last message's.
+    /// Whether a cache breakpoint follows this part. The API takes four in all, and one belongs to the last message.
     pub cached: bool,
 }
 
 /// How the model may think.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Thinking {
-    /// Nothing is asked for.
+    /// No thinking is requested.
     Disabled,
     /// The model decides.
     Adaptive,
-    /// At most so many tokens, and always fewer than `max_tokens`.
+    /// At most this many tokens, and always fewer than `max_tokens`.
     Budget(u32),
 }
 
@@ -69,7 +68,7 @@ pub enum CacheTtl {
     Off,
     /// The default of the API.
     FiveMinutes,
-    /// Dearer to write, kept longer.
+    /// Costs more to write, kept longer.
     OneHour,
 }
 
@@ -80,19 +79,19 @@ pub enum CacheTtl {
 pub struct WireMessage {
     role: Role,
     bytes: Bytes,
-    /// The same bytes with a comma before them, so that a list of messages needs no pieces in between.
+    /// The same bytes with a comma before them, so that a list of messages needs no separators in between.
     with_comma: Bytes,
     breakpoint: Breakpoint,
 }
 
-/// Whether a message may carry the cache breakpoint behind its last block.
+/// Whether a message may carry the cache breakpoint after its last block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Breakpoint {
     Possible,
     Never,
 }
 
-/// What follows the last block's own members: the end of the block, of the list and of the message.
+/// The bytes after the members of the last block: the end of the block, of the list and of the message.
 pub(crate) const MESSAGE_END: &[u8] = b"}]}";
 
 impl WireMessage {
@@ -120,14 +119,14 @@ impl WireMessage {
         Ok(Self { role, bytes: with_comma.slice(1..), with_comma, breakpoint })
     }
 
-    /// The same message, never chosen for the cache breakpoint: the instruction behind a history that will
-    /// be asked for again leaves the breakpoint to the message before it.
+    /// Returns the same message, excluded from the cache breakpoint: an instruction after a history that will be sent
+    /// again leaves the breakpoint to the message before it.
     pub fn without_breakpoint(mut self) -> Self {
         self.breakpoint = Breakpoint::Never;
         self
     }
 
-    /// Who speaks.
+    /// The role of the message.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -146,7 +145,7 @@ impl WireMessage {
     }
 }
 
-/// As much of a content block as says whether it takes a `cache_control`.
+/// The part of a content block that says whether it takes a `cache_control`.
 #[derive(Deserialize)]
 struct LastBlock<'a> {
     #[serde(borrow, rename = "type")]
@@ -157,8 +156,8 @@ struct LastBlock<'a> {
 }
 
 impl LastBlock<'_> {
-    /// The API refuses a breakpoint on thinking and on empty text; one that the block brought along stays
-    /// the only one.
+    /// The API rejects a breakpoint on thinking and on empty text; a block that already has one keeps it as its only
+    /// one.
     fn breakpoint(block: &[u8]) -> Breakpoint {
         let Ok(block) = serde_json::from_slice::<LastBlock<'_>>(block) else { return Breakpoint::Never };
         let thinking = matches!(block.kind.get(), r#""thinking""# | r#""redacted_thinking""#);

@@ -1,16 +1,16 @@
-//! Whether to send a failed request again, and when: a pure table, no clock and no randomness of its own.
+//! Whether and when to send a failed request again: a pure table, with no clock and no randomness of its own.
 //!
-//! The loop asks after each failed attempt and does the waiting, because only it knows whether anything of
-//! the broken answer was already acted on. A 401 that a fresh helper key may cure is tried again inside the
-//! client, once, and does not appear here.
+//! The loop asks after each failed attempt and does the waiting, because only it knows whether it has already acted on
+//! a part of the broken response. A 401 that a fresh helper key may solve is retried inside the client, once, and does
+//! not appear here.
 
 use std::time::Duration;
 
 use crate::error::{ErrorKind, ModelError};
 
-/// Retries when nothing else is said.
+/// The number of retries without a setting.
 pub const DEFAULT_MAX_RETRIES: u32 = 10;
-/// More than this is never done, whatever is asked for.
+/// The most retries that a setting can ask for.
 pub const MAX_RETRIES_CAP: u32 = 15;
 
 /// When to give up.
@@ -22,14 +22,14 @@ pub struct RetryPolicy {
     pub base: Duration,
     /// The doubling stops here, so no delay is longer than one and a half times this.
     pub longest: Duration,
-    /// The longest `retry-after` that is waited for. A server that asks for more (a quota that renews in
-    /// hours) gets no retry: how long to sleep then is the user's decision.
+    /// The longest `retry-after` that is waited for. If a server asks for more (a quota that renews in hours), there is
+    /// no retry: waiting that long is the user's decision.
     pub longest_retry_after: Duration,
     /// Whether 429 and 529 count against `max_retries`.
     pub on_overload: OnOverload,
 }
 
-/// What a storm of 429 and 529 does to the number of retries.
+/// How repeated 429 and 529 count towards the number of retries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnOverload {
     /// They count like any other failure.
@@ -50,7 +50,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The answer to a failed attempt.
+/// The decision after a failed attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetryDecision {
     /// Wait this long, then send the same request again.
@@ -58,26 +58,26 @@ pub enum RetryDecision {
         /// How long to wait.
         delay: Duration,
     },
-    /// The failure stands.
+    /// The failure is final.
     GiveUp,
 }
 
 impl RetryPolicy {
-    /// The usual policy with another number of retries.
+    /// Returns the default policy with another number of retries.
     pub fn with_max_retries(max_retries: u32) -> Self {
         Self { max_retries: max_retries.min(MAX_RETRIES_CAP), ..Self::default() }
     }
 
-    /// Decides after attempt number `attempt` (the first is 1) failed with `error`. `jitter` is a fresh
-    /// random number in 0..1: delays spread from half to one and a half times the doubling one, so that
-    /// sessions that failed together do not come back together.
+    /// Decides after attempt number `attempt` (the first is 1) failed with `error`. `jitter` is a fresh random number
+    /// in 0..1: delays range from half to one and a half times the nominal one, so that sessions that failed together
+    /// do not retry together.
     pub fn decide(&self, attempt: u32, error: &ModelError, jitter: f64) -> RetryDecision {
         if !error.kind.is_retryable() || !self.has_retry_left(attempt, error.kind) {
             return RetryDecision::GiveUp;
         }
         match error.retry_after {
             Some(wait) if wait > self.longest_retry_after => RetryDecision::GiveUp,
-            // Zero would be a busy loop; the server only says that it minds no wait.
+            // Zero would be a busy loop; it only means that the server does not ask for a delay.
             Some(wait) if !wait.is_zero() => RetryDecision::Retry { delay: wait },
             Some(_) | None => RetryDecision::Retry { delay: self.backoff(attempt, jitter) },
         }

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Shortest secret of which the last characters may be shown: fewer would give away too much of it.
+/// The shortest secret whose last characters may be shown: of a shorter one they would reveal too much.
 const SHOW_TAIL_FROM: usize = 20;
 
-/// A key or token. It prints as `sk-ant-…wxyz`; the one way to the text is [`Secret::expose`].
+/// A key or token. It prints as `sk-ant-…wxyz`; only [`Secret::expose`] returns the text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Arc<str>);
 
@@ -21,7 +21,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

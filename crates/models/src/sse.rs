@@ -1,28 +1,28 @@
-//! Server-sent events out of bytes that arrive cut anywhere.
+//! Parses server-sent events from bytes that may be split anywhere.
 //!
-//! A push parser: bytes in, events out, no I/O and no clock; timeouts and reconnecting belong to the
-//! client. Two points differ from the browser's rules on purpose: an event that lacks its closing blank
-//! line is handed out by [`SseParser::finish`] (some proxies swallow the last newline), and an event larger
-//! than the cap is refused, because an endless `data:` line must not become an endless buffer.
+//! A push parser: bytes in, events out, no I/O and no clock; timeouts and reconnecting belong to the client. Two points
+//! differ from the browser's rules on purpose: [`SseParser::finish`] returns an event that lacks its closing blank line
+//! (some proxies swallow the last newline), and an event larger than the cap is refused, because an endless `data:`
+//! line must not become an endless buffer.
 
-/// The largest event accepted by [`SseParser::new`]. A real answer stays far below it; the API's own
-/// request limit is 32 MB.
+/// The largest event accepted by [`SseParser::new`]. A real response stays far below it; the API's own request limit is
+/// 32 MB.
 pub const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SseEvent {
-    /// The `event:` field, empty where there was none.
+    /// The `event:` field, empty if there was none.
     pub name: String,
     /// The `data:` lines joined by newlines.
     pub data: String,
 }
 
-/// An event grew past the cap. The parser is of no further use.
+/// An event exceeded the cap. The parser cannot be used any further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a server-sent event is larger than {limit} bytes")]
 pub struct EventTooLarge {
-    /// The cap that was passed.
+    /// The cap that was exceeded.
     pub limit: usize,
 }
 
@@ -48,12 +48,12 @@ impl Default for SseParser {
 }
 
 impl SseParser {
-    /// A parser with the usual cap, [`MAX_EVENT_BYTES`].
+    /// Returns a parser with the usual cap, [`MAX_EVENT_BYTES`].
     pub fn new() -> Self {
         Self::with_limit(MAX_EVENT_BYTES)
     }
 
-    /// A parser that refuses events of more than `limit` bytes.
+    /// Returns a parser that refuses events of more than `limit` bytes.
     pub fn with_limit(limit: usize) -> Self {
         Self {
             limit,
@@ -67,8 +67,8 @@ impl SseParser {
         }
     }
 
-    /// Takes the next bytes and appends the events they complete to `events`. On an error the events
-    /// completed before it have been appended.
+    /// Parses the next bytes and appends the events they complete to `events`. On an error the events completed before
+    /// it have been appended.
     pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), EventTooLarge> {
         if self.after_cr && !bytes.is_empty() {
             self.after_cr = false;
@@ -86,7 +86,7 @@ impl SseParser {
         self.extend_line(bytes)
     }
 
-    /// The stream has ended: the event that was still open, if it has any data.
+    /// Ends the stream and returns the event that was still open, if it has any data.
     pub fn finish(&mut self) -> Option<SseEvent> {
         if self.overflowed {
             return None;
@@ -143,7 +143,7 @@ impl SseParser {
                 self.name.clear();
                 self.name.extend_from_slice(value);
             }
-            // `id` and `retry` serve reconnecting, which a POSTed stream cannot do; an empty key is a comment.
+            // `id` and `retry` are for reconnecting, which a POSTed stream cannot do; an empty key is a comment.
             _ => {}
         }
     }
@@ -157,7 +157,7 @@ impl SseParser {
     }
 }
 
-/// Text out of bytes; what is not UTF-8 becomes U+FFFD. Copies only when it has to.
+/// Returns bytes as text; bytes that are not UTF-8 become U+FFFD. Copies only when it has to.
 fn into_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
 }
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(parser.push(b"\n\ndata: y\n\n", &mut events), Err(EventTooLarge { limit: 16 }));
         assert_eq!(parser.finish(), None);
         assert_eq!(events.len(), 1);
-        // A comment that never ends is held to the same cap.
+        // A comment that never ends is subject to the same cap.
         let mut parser = SseParser::with_limit(16);
         assert!((0..17).any(|_| parser.push(b":", &mut events).is_err()));
     }

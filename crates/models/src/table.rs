@@ -1,8 +1,7 @@
-//! What is known about each model, as one table: prices, window, how it thinks. Data, not code: a new model
-//! is a new row.
+//! The facts about each model, as one table: prices, window, thinking. Data, not code: a new model is a new row.
 //!
-//! Rows are found by canonical id (see [`canonical`]), never by prefix: `claude-opus-5` is not
-//! `claude-opus-5-5`. Numbers are list prices, last checked on 2026-11-16.
+//! Rows are found by canonical id (see [`canonical`]), never by prefix: `claude-opus-5` is not `claude-opus-5-5`.
+//! Numbers are list prices, last checked on 2026-11-16.
 
 use crate::request::Thinking;
 
@@ -15,14 +14,14 @@ pub struct ModelFacts {
     pub also: &'static [&'static str],
     /// Name for people, e.g. `Opus 5.5`.
     pub name: &'static str,
-    /// What a token costs.
+    /// The price of a token.
     pub price: TokenPrice,
-    /// What it can do.
+    /// The capabilities of the model.
     pub capabilities: Capabilities,
 }
 
-/// Prices in billionths of a dollar per token, so $1 per million tokens is 1000. Whole numbers, so that
-/// sums of any length are exact.
+/// Prices in billionths of a dollar per token, so $1 per million tokens is 1000. Whole numbers, so that sums of any
+/// length are exact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TokenPrice {
     /// Input that was not cached.
@@ -37,25 +36,25 @@ pub struct TokenPrice {
     pub cache_write_1h: u64,
 }
 
-/// What a model can do, as far as a request depends on it.
+/// The capabilities of a model, as far as a request depends on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Tokens that fit: prompt and answer.
+    /// The size of the context window in tokens, for prompt and response.
     pub context_window: u64,
-    /// Longest answer, and the `max_tokens` to ask for when nothing else is said.
+    /// The longest response, and the default for `max_tokens`.
     pub max_output_tokens: u32,
-    /// How it thinks.
+    /// How its thinking is requested.
     pub thinking: ThinkingStyle,
-    /// Values of `output_config.effort` it takes, lowest first; none where the field is refused.
+    /// The values of `output_config.effort` that it takes, lowest first; empty if the field is rejected.
     pub efforts: &'static [&'static str],
-    /// The effort to ask for when nothing else is said.
+    /// The default effort.
     pub default_effort: Option<&'static str>,
 }
 
-/// How a model's thinking is asked for.
+/// How a model's thinking is requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ThinkingStyle {
-    /// It does not think aloud.
+    /// It does not show its thinking.
     None,
     /// It takes a budget of tokens.
     Budget,
@@ -67,7 +66,7 @@ pub enum ThinkingStyle {
 pub const MIN_THINKING_BUDGET: u32 = 1024;
 
 impl Capabilities {
-    /// The thinking to ask for when nothing else is said, for an answer of at most `max_tokens`.
+    /// Returns the default thinking for a response of at most `max_tokens`.
     pub fn default_thinking(&self, max_tokens: u32) -> Thinking {
         match self.thinking {
             ThinkingStyle::None => Thinking::Disabled,
@@ -77,8 +76,8 @@ impl Capabilities {
         }
     }
 
-    /// `wanted`, or the next lower effort that this model takes; nothing where it takes none, or where
-    /// `wanted` is not an effort at all.
+    /// Returns `wanted`, or the next lower effort that this model takes; `None` if it takes none, or if `wanted` is not
+    /// an effort.
     pub fn clamp_effort(&self, wanted: &str) -> Option<&'static str> {
         let rank = |name: &str| ALL_EFFORTS.iter().position(|effort| *effort == name);
         let wanted = rank(wanted)?;
@@ -89,7 +88,7 @@ impl Capabilities {
 
 /// Every effort there is, lowest first.
 pub const ALL_EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
-/// What the first models with an effort took.
+/// The efforts of the first models that had one.
 const EARLY_EFFORTS: &[&str] = &["low", "medium", "high"];
 
 /// Thousandths of a dollar per million tokens, which is the same number as billionths per token.
@@ -131,9 +130,9 @@ const OPUS_4_5_TO_5: TokenPrice = milli(5000, 25_000, 500, 6250, 10_000);
 const SONNET_4: TokenPrice = milli(3000, 15_000, 300, 3750, 6000);
 const FIRST_FABLE: TokenPrice = milli(10_000, 50_000, 1000, 12_500, 20_000);
 
-/// A model nobody has told us about: priced as the default model, with a modest answer.
+/// An unknown model: priced as the default model, with a moderate response length.
 pub const UNKNOWN_CLAUDE: Capabilities = adaptive(LONG_WINDOW, 32_000);
-/// A model of another vendor behind a compatible address: no fields it may not know.
+/// A model of another vendor behind a compatible address: only fields that it certainly knows.
 pub const UNKNOWN_FOREIGN: Capabilities = Capabilities {
     context_window: LONG_WINDOW,
     max_output_tokens: 32_000,
@@ -269,13 +268,13 @@ pub static MODELS: &[ModelFacts] = &[
     },
 ];
 
-/// The row of a model, whatever provider, date or `[1m]` its id carries.
+/// Returns the row of a model, whatever provider, date or `[1m]` its id contains.
 pub fn facts(model: &str) -> Option<&'static ModelFacts> {
     let id = canonical(model);
     MODELS.iter().find(|row| row.id == id || row.also.contains(&id))
 }
 
-/// The id without what providers add: `us.anthropic.claude-sonnet-4-5-20250929-v1:0` and
+/// Returns the id without the additions of providers: `us.anthropic.claude-sonnet-4-5-20250929-v1:0` and
 /// `claude-sonnet-4-5[1m]` are both `claude-sonnet-4-5`. Ids of other vendors stay as they are.
 pub fn canonical(model: &str) -> &str {
     let (model, _) = split_long_context(model);
@@ -294,7 +293,7 @@ pub fn canonical(model: &str) -> &str {
     }
 }
 
-/// An id and whether it asks for the long window with a `[1m]` behind it.
+/// Splits a trailing `[1m]` off an id: returns the id and whether it asks for the long window.
 pub fn split_long_context(model: &str) -> (&str, bool) {
     let lower_suffix = model.len().checked_sub(4).and_then(|at| model.get(at..));
     match lower_suffix {
@@ -340,7 +339,7 @@ mod tests {
         assert_eq!(ids.len(), all, "an id stands in two rows");
         for row in MODELS {
             assert_eq!(canonical(row.id), row.id);
-            // Holds for every published model: a write costs 1.25 and 2 times the input price.
+            // True of every published model: a write costs 1.25 and 2 times the input price.
             assert_eq!(row.price.cache_write_5m * 4, row.price.input * 5, "{}", row.id);
             assert_eq!(row.price.cache_write_1h, row.price.input * 2, "{}", row.id);
             assert_eq!(row.price.output, row.price.input * 5, "{}", row.id);

@@ -1,11 +1,11 @@
-//! What the unit tests of this crate share.
+//! Helpers that the unit tests of this crate share.
 
 use lathe_protocol::Role;
 use serde_json::json;
 
 use crate::request::{CacheTtl, ModelRequest, Thinking, WireMessage};
 
-/// The smallest request that makes sense.
+/// Returns a minimal valid request.
 pub(crate) fn request() -> ModelRequest {
     ModelRequest {
         model: "claude-opus-5-5".into(),
@@ -23,7 +23,7 @@ pub(crate) fn request() -> ModelRequest {
     }
 }
 
-/// A message of one text block.
+/// Returns a message of one text block.
 pub(crate) fn message(role: Role, text: &str) -> WireMessage {
     WireMessage::new(role, &[json!({"type": "text", "text": text})]).expect("a text block serialises")
 }

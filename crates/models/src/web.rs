@@ -1,8 +1,8 @@
-//! Plain HTTP for those who must not make clients of their own: a JSON body is posted, the answer comes back
-//! as text. Used by HTTP hooks; the model API has its own client beside this one.
+//! Plain HTTP for crates that must not create clients of their own: posts a JSON body and returns the response as text.
+//! Used by HTTP hooks; the model API has a separate client.
 //!
-//! The same rules hold as for the model: proxies and certificates are handed in, redirects are not followed
-//! (an address was allowed, another one was not), and nothing is loaded before the first request.
+//! The same rules hold as for the model: proxies and certificates are passed in, redirects are not followed (only the
+//! original address was allowed), and nothing is loaded before the first request.
 
 use std::error::Error;
 use std::fs::File;
@@ -17,13 +17,13 @@ use rustix::io::Errno;
 
 use crate::anthropic::{ClientConfig, Credential, ProxyConfig, client_for, describe};
 
-/// Clients that are kept: one for each address that is asked, so that its connection can be used again.
+/// The most clients that are kept: one for each address, so that its connection can be reused.
 const MAX_CLIENTS: usize = 8;
 
-/// What a request may need at once: a socket, the files of the look-up of a name, those of certificates.
+/// The descriptors that a request may need at once: a socket, and the files for looking up a name and for certificates.
 const DESCRIPTORS_OF_A_REQUEST: usize = 4;
 
-/// A way out to addresses that somebody configured.
+/// An HTTP client for addresses from settings.
 #[derive(Default)]
 pub struct WebClient {
     proxy: ProxyConfig,
@@ -33,12 +33,12 @@ pub struct WebClient {
 }
 
 impl WebClient {
-    /// A client that leaves by these proxies and trusts this file beside the system's certificates.
+    /// Returns a client that uses these proxies and trusts this file in addition to the system's certificates.
     pub fn new(proxy: ProxyConfig, extra_ca_file: Option<PathBuf>) -> Self {
         Self { proxy, extra_ca_file, clients: Mutex::default() }
     }
 
-    /// Posts JSON. Dropping the future breaks the request off.
+    /// Posts JSON. Dropping the future cancels the request.
     pub async fn post(&self, post: JsonPost<'_>) -> Result<WebReply, WebError> {
         let url =
             Url::parse(post.url).map_err(|error| WebError::Unusable(format!("the address: {error}")))?;
@@ -113,7 +113,7 @@ fn failed(error: reqwest::Error) -> WebError {
     match os_error(&error) {
         Some(number) if is_exhaustion(number) => WebError::Exhausted(reason),
         Some(_) => WebError::Failed(reason),
-        // The look-up of a name does not always pass on the number of its error.
+        // The look-up of a name does not always pass on its error number.
         None => match exhausted_now() {
             Some(why) => WebError::Exhausted(format!("{reason}: {why}")),
             None => WebError::Failed(reason),
@@ -126,8 +126,8 @@ fn is_exhaustion(number: i32) -> bool {
     numbers.map(Errno::raw_os_error).contains(&number)
 }
 
-/// The number of the system's error behind another one. An I/O error that holds another error names only the
-/// cause of that one, so it is looked into.
+/// Returns the number of the system error inside another error. The `source` of an I/O error skips the error it holds,
+/// so the error is unwrapped.
 fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
     let io = error.downcast_ref::<io::Error>();
     let own = io.and_then(io::Error::raw_os_error);
@@ -135,15 +135,15 @@ fn os_error(error: &(dyn Error + 'static)) -> Option<i32> {
     own.or_else(held).or_else(|| os_error(error.source()?))
 }
 
-/// The error of opening a few files, if the machine does not allow it right now.
+/// Returns the error of opening a few files, if the machine does not allow it right now.
 fn exhausted_now() -> Option<io::Error> {
     let opened: io::Result<Vec<File>> =
         (0..DESCRIPTORS_OF_A_REQUEST).map(|_| File::open("/dev/null")).collect();
     opened.err().filter(|error| error.raw_os_error().is_some_and(is_exhaustion))
 }
 
-/// Names are looked up on a thread, and the runtime panics if it cannot start its first one. Whether there
-/// can be one is tried out before; an address that is a number needs none.
+/// Names are looked up on a thread, and the runtime panics if it cannot start its first one. So starting a thread is
+/// tried before; a numeric address needs none.
 #[allow(clippy::disallowed_methods, reason = "the thread that is joined does nothing")]
 fn room_to_resolve(url: &Url) -> Result<(), WebError> {
     if url.domain().is_none() {
@@ -151,7 +151,7 @@ fn room_to_resolve(url: &Url) -> Result<(), WebError> {
     }
     match std::thread::Builder::new().spawn(|| {}) {
         Ok(thread) => {
-            // The thread does nothing, so this returns at once; it is gone before the real one starts.
+            // The thread does nothing, so this returns at once, and the thread has ended before the real one starts.
             let _ = thread.join();
             Ok(())
         }

@@ -27,16 +27,16 @@ struct CommandPattern {
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Shape {
     Exact(String),
-    /// The text itself, or followed by a blank and anything.
+    /// The text itself, or the text, a blank and anything.
     Prefix(String),
-    /// Pieces with anything between them; the blank before a last star is optional.
+    /// Pieces with anything between them; the blank before a final star is optional.
     Wild {
         pieces: Vec<String>,
         bare_end: bool,
     },
 }
 
-/// `rm -rf` in a form that does not care how the options are grouped.
+/// A rule such as `rm -rf`, which matches however the options are grouped.
 #[derive(Debug, Clone)]
 struct Flags {
     words: Vec<String>,
@@ -45,11 +45,11 @@ struct Flags {
     rule: usize,
 }
 
-/// A rule that matched.
+/// The rule that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CommandMatch<'r> {
     pub rule: usize,
-    /// The fixed beginning of the pattern: what the writer of the rule surely saw.
+    /// The fixed beginning of the pattern: the part of the command that the author of the rule certainly had in mind.
     pub beginning: &'r str,
 }
 
@@ -71,7 +71,7 @@ impl CommandRules {
         self.patterns.push(CommandPattern { shape, rule });
     }
 
-    /// The first rule that matches a text.
+    /// Returns the first rule that matches a text.
     pub(crate) fn find(&self, text: &str) -> Option<CommandMatch<'_>> {
         let candidates = self.lengths.iter().filter_map(|length| {
             let beginning = text.get(..*length)?;
@@ -85,7 +85,7 @@ impl CommandRules {
             .map(|pattern| CommandMatch { rule: pattern.rule, beginning: pattern.shape.beginning() })
     }
 
-    /// The first rule whose words and options are all there, in whatever grouping and order.
+    /// Returns the first rule whose words and options all occur, in any grouping and order.
     pub(crate) fn find_flags(&self, program: &str, words: &[&str]) -> Option<usize> {
         let candidates = self.by_program.get(program)?;
         let (mut letters, mut longs, mut plain) = (Vec::new(), Vec::new(), Vec::new());
@@ -115,7 +115,7 @@ impl CommandRules {
     }
 }
 
-/// Long spellings of the options that people forbid.
+/// Returns the letter of a long option that deny rules commonly name.
 fn letter_of(program: &str, long: &str) -> Option<char> {
     match (program, long) {
         ("rm", "recursive") => Some('r'),
@@ -203,7 +203,7 @@ fn collapsed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace("\\*", "*")
 }
 
-/// An exact command in the form in which commands are compared: one blank between words, quotes only where
+/// Brings an exact command into the form in which commands are compared: one blank between words, quotes only where
 /// they matter.
 fn canonical(content: &str) -> String {
     let Ok(script) = parse(content) else { return collapsed(content) };
@@ -223,7 +223,7 @@ fn canonical(content: &str) -> String {
     }
 }
 
-/// A word without its quotes, unless they hold it together.
+/// Returns a word without its quotes, unless it is empty or contains blanks.
 pub(crate) fn plain_text<'t>(text: Option<&'t str>, source: &'t str) -> &'t str {
     match text {
         Some(text) if !text.is_empty() && !text.contains(char::is_whitespace) => text,
@@ -241,7 +241,8 @@ fn flags(shape: &Shape, rule: usize) -> Option<Flags> {
         if let Some(long) = word.strip_prefix("--") {
             flags.longs.push(long.to_owned());
         } else if let Some(cluster) = word.strip_prefix('-') {
-            // Words of one dash that are no clusters, as `find` has them, are left to the exact comparison.
+            // Single-dash words that are not clusters of letters, such as those of `find`, are left to the exact
+            // comparison.
             if cluster.is_empty() || cluster.len() > 3 || !cluster.chars().all(|c| c.is_ascii_alphabetic()) {
                 return None;
             }

@@ -14,11 +14,11 @@ pub(crate) struct DomainRules {
     wild: Vec<(Vec<String>, usize)>,
 }
 
-/// A host rule that matched.
+/// The host rule that matched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DomainMatch {
     pub rule: usize,
-    /// It names the host in full.
+    /// The rule names the host in full.
     pub exact: bool,
 }
 
@@ -59,7 +59,7 @@ impl DomainRules {
     }
 }
 
-/// Label by label; a star in front covers any number of labels, but at least one.
+/// Compares label by label; a leading star covers one or more labels.
 fn covers(pattern: &[String], labels: &[&str]) -> bool {
     let (pattern, labels) = match pattern {
         [star, rest @ ..] if star == "*" && labels.len() > rest.len() => {
@@ -71,7 +71,7 @@ fn covers(pattern: &[String], labels: &[&str]) -> bool {
         && pattern.iter().zip(labels).all(|(pattern, label)| crate::glob::matches(pattern, label))
 }
 
-/// Whether a host is this machine or a neighbour: nothing that a general permission for the web means.
+/// Whether a host is this machine or on its local network, which a general permission for the web does not include.
 pub(crate) fn is_private(host: &str) -> bool {
     let name = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = name.parse::<std::net::IpAddr>() {
@@ -101,8 +101,8 @@ pub(crate) fn is_private(host: &str) -> bool {
         || matches!(last, "localhost" | "local" | "internal" | "localdomain" | "home" | "lan")
 }
 
-/// The host of an `http` or `https` address, lower case and without its last dot. `None` for anything that
-/// two readers could take for different hosts.
+/// Returns the host of an `http` or `https` address, in lower case and without a final dot. `None` for any address that
+/// two parsers could read as different hosts.
 pub(crate) fn host(url: &str) -> Option<String> {
     let url = url.trim();
     if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\' || c == '\0') {
@@ -113,7 +113,7 @@ pub(crate) fn host(url: &str) -> Option<String> {
         return None;
     }
     let authority = rest.split(['/', '?', '#']).next()?;
-    // Credentials in an address are a disguise more often than a need.
+    // Credentials in an address are more often used to disguise the host than to log in.
     if authority.contains('@') {
         return None;
     }

@@ -1,9 +1,9 @@
 //! The engine: the rules of one session, and the order in which they decide.
 //!
-//! For every call: what is wrong with the input, then deny rules, then ask rules, then checks that nothing
-//! lifts, then the mode, then allow rules, then the default of what the call is about. What rules mean for each
-//! subject is in the modules beside this one; updates are in [`crate::update`]. Mode, directories and the current
-//! folder are not kept here: they come in with each question.
+//! The order for every call: an invalid input, deny rules, ask rules, checks that no rule can lift, the mode, allow
+//! rules, and finally the default for the subject of the call. What rules mean for each subject is in the other modules
+//! of this crate; updates are in [`crate::update`]. Mode, directories and the current folder are not kept here: they
+//! come with each question.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use crate::scope::PermissionScope;
 use crate::shell::value::Known;
 use crate::tools;
 
-/// What a session starts with.
+/// The configuration that a session starts with.
 #[derive(Debug, Clone, Default)]
 pub struct EngineConfig {
     /// The project root, which the file patterns of most rules are relative to.
@@ -36,23 +36,23 @@ pub struct EngineConfig {
     pub home: Option<PathBuf>,
     /// The configuration folder of the user, usually `~/.claude`.
     pub config_dir: Option<PathBuf>,
-    /// Whether only managed settings may allow something: allow rules from anywhere else then do not count.
+    /// Whether only managed settings may allow something: allow rules from other sources are then ignored.
     pub managed_allow_only: bool,
-    /// Folders the session may read although they are no working directories: its own outputs, skills.
+    /// Folders that the session may read although they are not working directories: its own outputs, skills.
     pub readable_dirs: Vec<PathBuf>,
-    /// The folder of plan files, the one place that may be written in plan mode.
+    /// The folder of plan files, the only place that may be written in plan mode.
     pub plan_dir: Option<PathBuf>,
-    /// Environment variables whose value is known to be the one commands will see, such as `env` of the user's
-    /// settings. A command that uses another variable is not known well enough to run unasked.
+    /// Environment variables whose value is known to be the one that commands will see, such as `env` of the user's
+    /// settings. A command that uses any other variable is never allowed without asking.
     pub variables: BTreeMap<String, String>,
 }
 
-/// A decision about a call, and what it is about.
+/// A decision about a call, and the place on disk it is about.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judged {
-    /// Whether it may run.
+    /// Whether the call may run.
     pub decision: Decision,
-    /// For a tool that works on one path: the real place it leads to, through no link.
+    /// For a tool that works on one path: the real path, with all links resolved.
     pub place: Option<PathBuf>,
 }
 
@@ -62,7 +62,7 @@ pub struct PermissionEngine {
     config: EngineConfig,
     pub(crate) home: Option<String>,
     root: Option<WorkingDir>,
-    /// No agent may work in `bypassPermissions` any more, whatever its scope says.
+    /// No agent may use `bypassPermissions` any more, whatever its scope says.
     bypass_forbidden: bool,
     readable: Vec<WorkingDir>,
     pub(crate) deny: RuleSet,
@@ -71,7 +71,7 @@ pub struct PermissionEngine {
 }
 
 impl PermissionEngine {
-    /// An engine without rules.
+    /// Returns an engine without rules.
     pub fn new(config: EngineConfig) -> Self {
         Self {
             home: config.home.as_ref().and_then(|home| home.to_str()).map(str::to_owned),
@@ -85,8 +85,8 @@ impl PermissionEngine {
         }
     }
 
-    /// Adds rules; returns what is wrong with them. A broken rule that was meant to forbid becomes a question
-    /// about its whole tool, so that it is noticed and nothing slips through.
+    /// Adds rules and returns warnings about those that are invalid. For an invalid deny or ask rule the whole tool is
+    /// asked about, if its name can be read, so that the mistake is noticed and lets nothing pass.
     pub fn add_rules<R: Into<SourcedRule>>(
         &mut self,
         behavior: PermissionBehavior,
@@ -144,7 +144,7 @@ impl PermissionEngine {
         }
     }
 
-    /// What the file patterns of a rule are relative to.
+    /// The folders that the file patterns of a rule are relative to.
     pub(crate) fn bases(&self, source: RuleSource, rule: &SourcedRule) -> Bases {
         let roots: Vec<PathBuf> =
             self.root.as_ref().map(|dir| vec![dir.written.clone(), dir.real.clone()]).unwrap_or_default();
@@ -167,7 +167,7 @@ impl PermissionEngine {
         Bases { roots, home, anchors }
     }
 
-    /// Every rule in force with who made it.
+    /// Every rule in force with its source.
     pub fn rules(&self) -> impl Iterator<Item = (PermissionBehavior, RuleSource, &SourcedRule)> {
         let sets = [
             (PermissionBehavior::Allow, &self.allow),
@@ -179,30 +179,30 @@ impl PermissionEngine {
         })
     }
 
-    /// From now on no question is decided in `bypassPermissions`: an agent that is still in it is asked like in
+    /// From now on no question is decided in `bypassPermissions`: an agent that is still in that mode is treated as in
     /// `default`.
     pub fn forbid_bypass(&mut self) {
         self.bypass_forbidden = true;
     }
 
-    /// Lets the session read a folder that is no working directory: its own outputs and the like.
+    /// Lets the session read a folder that is not a working directory, such as the one for its own outputs.
     pub fn add_readable(&mut self, dir: &Path) {
         self.readable.push(WorkingDir::new(dir));
     }
 
-    /// The rule that takes a tool out of the model's list, if one does: a deny rule for all of it.
+    /// Returns the deny rule that removes a tool from the model's list, if there is one for the whole tool.
     pub fn removes_tool(&self, tool: &str, mcp_server: Option<&str>) -> Option<MatchedRule> {
         let rule = self.deny.tool(&current_name(tool), mcp_server)?;
         Some(self.deny.matched(rule))
     }
 
-    /// Decides about one call.
+    /// Decides one call.
     pub fn decide(&self, question: &PermissionQuestion<'_>) -> Decision {
         self.judge(question).decision
     }
 
-    /// Decides about one call, and says which place on disk the decision is about. Whoever carries the call out
-    /// must use that place: the path of the input may lead elsewhere by then.
+    /// Decides one call, and returns the place on disk the decision is about. The caller must run the call on that
+    /// place: by then the path in the input may lead elsewhere.
     pub fn judge(&self, question: &PermissionQuestion<'_>) -> Judged {
         if self.bypass_forbidden && question.mode() == PermissionMode::BypassPermissions {
             let mut scope = question.scope.clone();
@@ -254,8 +254,8 @@ impl PermissionEngine {
         None
     }
 
-    /// Says of paths whether a rule denies reading them: for tools that walk through directories. `None` when no
-    /// rule denies any.
+    /// Returns a check that says whether a rule denies reading a path, for tools that walk through directories. `None`
+    /// when no rule denies any path.
     pub fn read_filter(&self) -> Option<impl Fn(&Path) -> bool + Send + Sync + 'static> {
         let rules = Arc::clone(&self.deny.reads);
         (!rules.is_empty()).then_some(move |path: &Path| {
@@ -281,7 +281,7 @@ impl PermissionEngine {
         self.config.home.as_deref()
     }
 
-    /// A path of a tool input, where `~` is the home directory.
+    /// Locates a path of a tool input, in which `~` is the home directory.
     pub(crate) fn locate(&self, path: &str, cwd: &Path) -> Located {
         let home = self.home.as_deref();
         match (path.strip_prefix('~'), home) {
@@ -292,17 +292,17 @@ impl PermissionEngine {
         }
     }
 
-    /// A forbidding rule that matches a path in any of its forms.
+    /// Returns a deny or ask rule that matches any form of a path.
     pub(crate) fn forbidden_path(&self, rules: &PathRules, located: &Located) -> Option<usize> {
         located.forms().filter_map(|form| rules.find(form)).min()
     }
 
-    /// A rule that permits reading a path: all of its forms must be covered.
+    /// Returns a rule that permits reading a path: it must cover all of its forms.
     pub(crate) fn permitted_read(&self, located: &Located) -> Option<usize> {
         permitted(&self.allow.reads, located)
     }
 
-    /// A rule that permits reading everything below a directory: any name in any folder of it.
+    /// Returns a rule that permits reading everything below a directory: any name, at any depth.
     pub(crate) fn permitted_tree(&self, located: &Located) -> Option<usize> {
         let any = Path::new("\u{1}/\u{1}");
         let mut found = None;
@@ -312,7 +312,7 @@ impl PermissionEngine {
         found.filter(|_| located.real.is_ok())
     }
 
-    /// A rule that permits editing a path: all of its forms must be covered.
+    /// Returns a rule that permits editing a path: it must cover all of its forms.
     pub(crate) fn permitted_edit(&self, located: &Located) -> Option<usize> {
         permitted(&self.allow.edits, located)
     }

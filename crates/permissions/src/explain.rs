@@ -1,4 +1,4 @@
-//! A decision with everything that led to it, for people who wonder.
+//! A decision together with everything that led to it, for people who ask why.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -14,34 +14,34 @@ use crate::shell::commands::{Effect, effect};
 use crate::shell::value::Arg;
 use crate::shell::walk::{AssignedValue, Found, Opens, Step};
 
-/// A decision and how it came about.
+/// A decision and the reasons for it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Explanation {
     /// The decision itself.
     pub decision: Decision,
     /// The mode it was made in.
     pub mode: PermissionMode,
-    /// For a tool that works on one path: where it leads.
+    /// For a tool that works on one path: the real path.
     pub place: Option<PathBuf>,
-    /// For a shell command: what it was taken apart into.
+    /// For a shell command: its parts.
     pub parts: Vec<ExplainedPart>,
-    /// For a shell command: what could not be read, or what kept it from being harmless as a whole.
+    /// For a shell command: what could not be parsed, or why it does not count as harmless as a whole.
     pub notes: Vec<String>,
 }
 
 /// One part of a shell command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplainedPart {
-    /// The part, quotes taken out.
+    /// The text of the part, without quotes.
     pub text: String,
-    /// What it was taken for.
+    /// What kind of command it counts as.
     pub taken_for: &'static str,
-    /// The rule about it, the strictest first.
+    /// The rule that matches it; the strictest, if several do.
     pub rule: Option<MatchedRule>,
 }
 
 impl PermissionEngine {
-    /// Decides, and keeps the way there.
+    /// Decides a call and records the steps that led to the decision.
     pub fn explain(&self, question: &PermissionQuestion<'_>) -> Explanation {
         let Judged { decision, place } = self.judge(question);
         let mut explanation =
@@ -117,7 +117,7 @@ impl fmt::Display for Explanation {
             (None, _) => writeln!(f, "reason:   the tool's own default")?,
         }
         if let Some(message) = message {
-            // Further lines are indented: no text of a call can pass for a line of ours.
+            // Further lines are indented, so that no text of a call can pass for a line of this report.
             let lines: Vec<String> = message.lines().map(visible).collect();
             writeln!(f, "message:  {}", lines.join("\n          "))?;
         }
@@ -141,7 +141,7 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
-    /// What would become of a question, and what would make it unnecessary.
+    /// Says what a question would end in, and which rules would make it unnecessary.
     fn fmt_ways_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision::Ask(asked) = &self.decision else { return Ok(()) };
         let who = match (asked.requires_user_interaction, self.mode) {
@@ -164,7 +164,7 @@ fn place(destination: PermissionUpdateDestination) -> &'static str {
     RuleSource::from(destination).as_str()
 }
 
-/// An update as a person would put it.
+/// Describes an update in words.
 fn in_words(update: &PermissionUpdate) -> String {
     match update {
         PermissionUpdate::AddRules(rules)
@@ -183,7 +183,7 @@ fn in_words(update: &PermissionUpdate) -> String {
     }
 }
 
-/// Text whose characters can all be seen.
+/// Returns a text in which invisible characters are escaped.
 fn visible(text: &str) -> String {
     let shown = |c: char| {
         !c.is_control()

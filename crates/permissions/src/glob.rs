@@ -1,4 +1,4 @@
-//! Wildcards inside one name: `*`, `?`, `[a-z]`, `\` before a character that is meant.
+//! Wildcards inside one name: `*`, `?`, `[a-z]`, and `\` before a character that stands for itself.
 
 /// Whether a pattern matches a whole name.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
@@ -29,7 +29,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// How much of the pattern matches one character.
+/// Returns how many characters of the pattern match one character.
 fn one(pattern: &[char], c: char) -> Option<usize> {
     match pattern {
         [] => None,
@@ -37,14 +37,14 @@ fn one(pattern: &[char], c: char) -> Option<usize> {
         ['\\', escaped, ..] => (*escaped == c).then_some(2),
         ['[', rest @ ..] => match class(rest, c) {
             Some((matched, used)) => matched.then_some(used + 1),
-            // An open bracket without its end is a bracket.
+            // A bracket that is never closed stands for itself.
             None => (c == '[').then_some(1),
         },
         [literal, ..] => (*literal == c).then_some(1),
     }
 }
 
-/// Reads a class after its bracket: whether it matches, and its length.
+/// Reads a class after its bracket. Returns whether it matches, and its length.
 fn class(pattern: &[char], c: char) -> Option<(bool, usize)> {
     let negated = matches!(pattern.first(), Some('!' | '^'));
     let mut at = usize::from(negated);

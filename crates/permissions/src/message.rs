@@ -1,7 +1,7 @@
 //! Every sentence that a model or a person reads about a decision.
 //!
-//! Openings that clients look for (`Claude requested permissions to …`, `This command requires approval`,
-//! `Permission to use … has been denied`) stay as the reference spells them; the rest is ours.
+//! Openings that clients look for (`Claude requested permissions to …`, `This command requires approval`, `Permission
+//! to use … has been denied`) are spelled as in the reference; the other texts are Lathe's own.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ pub(crate) const HOOK_ASKED: &str = "A hook wants this call to be approved first
 /// A call of a tool that does not say what it would do.
 pub(crate) const UNKNOWN_SUBJECT: &str = "What this call would do cannot be told from its input";
 
-/// A shell command that is on no list.
+/// A shell command that no list and no rule allows.
 pub(crate) const COMMAND: &str = "This command requires approval";
 
 /// A path outside the working directories, as a reason.
@@ -90,7 +90,7 @@ pub(crate) fn dont_ask(tool: &str) -> String {
     )
 }
 
-/// Nobody answers questions in this session, as a reason.
+/// The session was started without a way to ask, as a reason.
 pub(crate) const NO_SURFACE: &str = "this session was started without anybody who could approve a call";
 
 pub(crate) fn no_surface(tool: &str) -> String {

@@ -1,8 +1,8 @@
 //! Rules about files: patterns in the manner of gitignore, compiled into look-up tables.
 //!
-//! A rule that forbids is read generously and one that permits narrowly: forbidding rules compare names
-//! without case and without invisible characters, cover the directory itself, and take `/x` also for the
-//! absolute path that its writer may have meant.
+//! A deny or ask rule is read broadly and an allow rule narrowly: a forbidding rule compares names without case and
+//! without invisible characters, covers the directory itself, and takes `/x` also as the absolute path that its author
+//! may have meant.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::glob;
 use crate::paths::normal;
 
-/// `**` in one pattern: each multiplies the work.
+/// The most `**` in one pattern: each of them multiplies the work.
 const MAX_ANY: usize = 4;
 
 /// Whether rules permit or forbid.
@@ -20,13 +20,13 @@ pub(crate) enum Sense {
     Forbid,
 }
 
-/// What patterns are relative to.
+/// The folders that patterns are relative to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bases {
-    /// The project root: as written, and where it leads.
+    /// The project root: as written, and with links resolved.
     pub roots: Vec<PathBuf>,
     pub home: Option<PathBuf>,
-    /// What `/x` is relative to.
+    /// The folders that `/x` is relative to.
     pub anchors: Vec<PathBuf>,
 }
 
@@ -40,7 +40,7 @@ enum Segment {
 
 #[derive(Debug, Clone)]
 struct Pattern {
-    /// Where an any-depth pattern starts to count; `None` is everywhere.
+    /// The folder below which an any-depth pattern counts; `None` is everywhere.
     under: Option<String>,
     segments: Vec<Segment>,
     rule: usize,
@@ -58,7 +58,7 @@ pub(crate) struct PathRules {
     /// Any-depth patterns `*suffix`, by the suffix.
     by_suffix: HashMap<String, Vec<usize>>,
     suffix_lengths: Vec<usize>,
-    /// Any-depth patterns that fit no table.
+    /// Any-depth patterns that fit into none of the tables.
     others: Vec<usize>,
 }
 
@@ -79,7 +79,7 @@ impl PathRules {
         self.patterns.is_empty()
     }
 
-    /// Adds a rule; the number is given back by [`Self::find`].
+    /// Adds a rule; [`Self::find`] returns its number.
     pub(crate) fn add(&mut self, content: &str, bases: &Bases, rule: usize) -> Result<(), &'static str> {
         let content = content.trim();
         if content.starts_with('!') {
@@ -113,7 +113,7 @@ impl PathRules {
         let any_depth = match segments.as_slice() {
             [Segment::Any, _, ..] => true,
             [Segment::Name(_)] => true,
-            // `src/**` means the one here when it permits, and all of that name when it forbids.
+            // `src/**` means the `src` here when it permits, and every `src` when it forbids.
             [Segment::Name(_), Segment::Any] => self.sense == Sense::Forbid,
             _ => false,
         };
@@ -173,7 +173,7 @@ impl PathRules {
         }
     }
 
-    /// The first rule that matches a path.
+    /// Returns the first rule that matches a path.
     pub(crate) fn find(&self, path: &Path) -> Option<usize> {
         if self.patterns.is_empty() {
             return None;
@@ -219,8 +219,8 @@ impl PathRules {
         best
     }
 
-    /// Whether a rule is about something below a directory that is there. Patterns for any depth are only
-    /// looked up in the directory itself.
+    /// Whether a rule is about something below an existing directory. Patterns for any depth are only looked up in the
+    /// directory itself.
     pub(crate) fn reaches_into(&self, directory: &Path) -> bool {
         if self.patterns.is_empty() {
             return false;
@@ -266,7 +266,7 @@ impl PathRules {
     }
 }
 
-/// A name as a file system without case, that ignores invisible characters, would see it.
+/// Returns a name as a file system sees it that ignores case and invisible characters.
 pub(crate) fn folded(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();

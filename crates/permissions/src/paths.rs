@@ -1,8 +1,8 @@
-//! Where a path leads: as written, and as the kernel would follow it.
+//! Paths as they are written, and as the kernel would follow them.
 //!
-//! The only place of this crate that looks at the file system, besides [`crate::repository`]. Links are
-//! followed one by one with a bound, because the answer has to exist for paths that do not exist yet, and a
-//! failure has to be told apart from a path that is merely new. What cannot be followed is never inside.
+//! Besides [`crate::repository`], the only module of this crate that reads the file system. Links are followed one by
+//! one with a bound, because a path that does not exist yet needs a result too, and a failure must be told apart from a
+//! path that is only new. A path that cannot be followed is never inside a directory.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -10,13 +10,13 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Component, Path, PathBuf};
 
-/// Links followed before giving up, as the kernel does.
+/// The most links that are followed, as in the kernel.
 const MAX_LINKS: u32 = 40;
 
-/// Directory entries read to see what a pattern permits.
+/// The most directory entries that are read to see what a pattern permits.
 pub(crate) const FEW_ENTRIES: usize = 2000;
 
-/// Directory entries read to see whether a pattern covers something forbidden.
+/// The most directory entries that are read to see whether a pattern covers something forbidden.
 pub(crate) const MANY_ENTRIES: usize = 50_000;
 
 /// A directory the session may work in.
@@ -34,7 +34,7 @@ impl WorkingDir {
     }
 }
 
-/// Why a path leads nowhere.
+/// Why a path cannot be followed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Lost {
     #[error("it contains a NUL byte")]
@@ -47,18 +47,18 @@ pub(crate) enum Lost {
     OpenFile,
 }
 
-/// A path, located.
+/// A path and where it leads.
 #[derive(Debug, Clone)]
 pub(crate) struct Located {
-    /// Absolute, with `.` and `..` taken out as text.
+    /// Absolute, with `.` and `..` resolved as text.
     pub written: PathBuf,
-    /// Where it leads.
+    /// The path with links resolved.
     pub real: Result<PathBuf, Lost>,
-    /// It goes through `/proc`, where a name means something else to every process.
+    /// The path goes through `/proc`, where a name means something else to every process.
     magic: bool,
 }
 
-/// What stands at the end of a path.
+/// The kind of file at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Missing,
@@ -71,7 +71,7 @@ pub(crate) enum Kind {
 }
 
 impl Located {
-    /// Locates a path that is meant from `cwd`.
+    /// Locates a path that is relative to `cwd`.
     pub(crate) fn new(path: &str, cwd: &Path) -> Self {
         let mut located = Self::of(&cwd.join(path), cwd);
         if path.contains('\0') {
@@ -80,7 +80,7 @@ impl Located {
         located
     }
 
-    /// Locates a path; `cwd` is what `/proc/self/cwd` means.
+    /// Locates a path; `cwd` is the value of `/proc/self/cwd`.
     pub(crate) fn of(path: &Path, cwd: &Path) -> Self {
         let written = normal(path);
         match follow(path, cwd) {
@@ -89,25 +89,24 @@ impl Located {
         }
     }
 
-    /// The directory it is inside of.
+    /// Returns the directory that the path is in.
     pub(crate) fn inside<'d>(&self, dirs: &'d [WorkingDir]) -> Option<&'d WorkingDir> {
         let real = self.real.as_ref().ok().filter(|_| !self.magic)?;
         dirs.iter().find(|dir| real.starts_with(&dir.real))
     }
 
-    /// The place it names, to be opened through no link: where it leads, or what is written when that cannot
-    /// be told.
+    /// The path to open, without following a link: the resolved path, or the written one if it cannot be resolved.
     pub(crate) fn place(&self) -> &Path {
         self.real.as_deref().unwrap_or(&self.written)
     }
 
-    /// Every form a rule may be written for.
+    /// Every form of the path that a rule may be written for.
     pub(crate) fn forms(&self) -> impl Iterator<Item = &Path> {
         let real = self.real.as_deref().ok().filter(|real| *real != self.written);
         std::iter::once(self.written.as_path()).chain(real)
     }
 
-    /// Whether following links changed it.
+    /// The resolved path, if following links changed it.
     pub(crate) fn through_link(&self) -> Option<&Path> {
         self.real.as_deref().ok().filter(|real| *real != self.written)
     }
@@ -131,7 +130,7 @@ impl Located {
         }
     }
 
-    /// Whether it holds the secrets of a process: its environment or its memory.
+    /// Whether the file holds secrets of a process: its environment or its memory.
     pub(crate) fn is_process_secret(&self) -> bool {
         self.forms().any(|path| {
             let mut names = path.components().filter_map(|component| match component {
@@ -144,7 +143,7 @@ impl Located {
     }
 }
 
-/// `.` and `..` taken out as text.
+/// Resolves `.` and `..` as text.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut result = PathBuf::from("/");
     for component in path.components() {
@@ -211,7 +210,7 @@ fn follow(path: &Path, cwd: &Path) -> Result<Followed, Lost> {
                     return Err(Lost::Circle);
                 }
                 at.pop();
-                // `/proc/self` is a link to the number of whoever asks: keep the name.
+                // `/proc/self` links to the id of the process that reads it, so its name is kept.
                 if at == Path::new("/proc") {
                     at.push(&name);
                     continue;
@@ -234,20 +233,20 @@ fn follow(path: &Path, cwd: &Path) -> Result<Followed, Lost> {
     Ok(Followed { path: at, magic })
 }
 
-/// Whether a directory is that of a process or thread below `/proc`.
+/// Whether a directory below `/proc` belongs to a process or thread.
 fn is_process(directory: &Path) -> bool {
     let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or("");
     directory != Path::new("/proc")
         && (matches!(name, "self" | "thread-self") || name.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// More files match, or may match, than anybody wants to look at.
+/// More files match, or may match, than are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
-/// The paths a shell glob pattern may stand for, as far as the directories can be read. Rather too many than
-/// too few: a class matches anything, and `**` goes all the way down. A segment that starts with a wildcard
-/// matches no hidden file, as in bash.
+/// Returns the paths that a shell glob pattern may stand for, as far as the directories can be read. It returns rather
+/// too many than too few: a class matches anything, and `**` descends all the way. A segment that starts with a
+/// wildcard matches no hidden file, as in bash.
 pub(crate) fn expand(pattern: &str, cwd: &Path, most: usize) -> Result<Vec<PathBuf>, TooMany> {
     let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { cwd.to_owned() }];
     let mut left = most;

@@ -1,15 +1,15 @@
-//! Paths that need more care than others: files that make programs run, and directories nobody may lose.
+//! Paths that need more care than others: files that make programs run, and directories whose loss cannot be undone.
 
 use std::path::{Component, Path};
 
 use crate::path_rules::folded;
 use crate::paths::{Located, WorkingDir, normal};
 
-/// Directories whose content is configuration that runs, wherever they appear below a working directory.
+/// Directories whose content is configuration that can run programs, wherever they occur below a working directory.
 const DIRECTORIES: [&str; 9] =
     [".git", ".vscode", ".idea", ".husky", ".cargo", ".devcontainer", ".yarn", ".mvn", ".claude"];
 
-/// The same, for a directory inside another.
+/// The same, for a directory inside another one.
 const NESTED: [(&str, &str); 2] = [(".config", "git"), (".github", "workflows")];
 
 const FILES: [&str; 40] = [
@@ -55,13 +55,13 @@ const FILES: [&str; 40] = [
     ".login",
 ];
 
-/// Whether a path is one that no rule approves in advance.
+/// Whether a path is one that no rule can approve in advance.
 pub(crate) fn is_protected(located: &Located, dirs: &[WorkingDir], config_dir: Option<&Path>) -> bool {
     if located.forms().any(|form| config_dir.is_some_and(|config| form.starts_with(normal(config)))) {
         return true;
     }
     located.forms().any(|form| {
-        // Below a working directory only the part below counts: the directory itself may live anywhere.
+        // Below a working directory only the rest of the path counts: the directory itself may be anywhere.
         let base =
             dirs.iter().flat_map(|dir| [&dir.written, &dir.real]).filter(|base| form.starts_with(base));
         let below =
@@ -88,7 +88,7 @@ fn has_protected_name(path: &Path) -> bool {
     })
 }
 
-/// Whether removing a path would take away the system, the home or the ground the session stands on.
+/// Whether removing a path would remove the system, the home, or a directory the session works in.
 pub(crate) fn is_critical(path: &Path, dirs: &[WorkingDir], home: Option<&Path>, cwd: &Path) -> bool {
     let keeps = |kept: &Path| kept.starts_with(path);
     path.parent().is_none_or(|parent| parent == Path::new("/"))

@@ -1,9 +1,9 @@
-//! What the engine is asked: a call that was described once, and the circumstances of the moment.
+//! The input of the engine: a call that was described once, and the circumstances at the moment of the decision.
 //!
-//! The two halves live differently. A [`DescribedCall`] follows from the input alone and stays true as long as the
-//! input does, so the shell text in it is parsed once. Mode, directories and the current folder change between two
-//! calls of one answer, and so does the disk: they come in with each [`PermissionQuestion`] and nothing that is
-//! decided from them is kept.
+//! The two parts have different lifetimes. A [`DescribedCall`] follows from the input alone and stays valid as long as
+//! the input does, so its shell text is parsed once. Mode, directories and the current folder can change between two
+//! calls of one response, and so can the disk: they come with each [`PermissionQuestion`], and nothing decided from
+//! them is kept.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,29 +17,29 @@ use crate::scope::PermissionScope;
 use crate::shell::parse::ParseError;
 use crate::shell::walk::{Analysis, analyse};
 
-/// One tool call to decide about, at one moment.
+/// One tool call to decide, at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct PermissionQuestion<'a> {
-    /// The tool's name, which rules may name.
+    /// The tool's name, as rules use it.
     pub tool: &'a str,
-    /// Its input, for rules about single fields of it.
+    /// The input, for rules about single fields of it.
     pub input: &'a Value,
-    /// What the call is about.
+    /// The description of the call.
     pub call: &'a DescribedCall,
-    /// Where relative paths of the call start: the directory the shell stands in.
+    /// The directory that relative paths of the call start from: the current directory of the shell.
     pub cwd: &'a Path,
     /// The mode and the directories of the agent that calls.
     pub scope: &'a PermissionScope,
 }
 
-/// What a call is about, with the parse of its shell text if it has one. Cheap to clone.
+/// The subject of a call, with the parse of its shell text if it has one. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct DescribedCall {
     subject: CallSubject,
     shell: Option<Arc<ParsedShell>>,
 }
 
-/// A shell command, taken apart.
+/// A parsed shell command.
 #[derive(Debug)]
 pub(crate) struct ParsedShell {
     pub command: String,
@@ -48,7 +48,7 @@ pub(crate) struct ParsedShell {
 }
 
 impl PermissionEngine {
-    /// Describes a call: parses the command of a shell call. To be done once for each input.
+    /// Describes a call, and parses its command if it is a shell call. Done once for each input.
     pub fn describe(&self, subject: CallSubject) -> DescribedCall {
         let shell = match &subject {
             CallSubject::Shell { command } => Some(Arc::new(self.parse(command))),
@@ -75,24 +75,24 @@ impl PermissionEngine {
 }
 
 impl DescribedCall {
-    /// A call that nobody can describe.
+    /// Returns the description of a call whose tool cannot say what it would do.
     pub fn unknown() -> Self {
         Self { subject: CallSubject::Unknown, shell: None }
     }
 
-    /// What it is about.
+    /// The subject of the call.
     pub fn subject(&self) -> &CallSubject {
         &self.subject
     }
 
-    /// Whether it is a shell command whose text says that it only reads. Says nothing about permission: where it
-    /// reads, and what a repository makes of a git command, is seen when it is decided on.
+    /// Whether this is a shell command whose text says that it only reads. This is not a permission: where it reads,
+    /// and what the configuration of a repository makes git run, is checked when the call is decided.
     pub fn is_reading_command(&self) -> bool {
         self.shell.as_ref().is_some_and(|shell| shell.reads_only)
     }
 
-    /// The file that a shell command shows when it runs in `cwd`, if showing it is all it does: the model has
-    /// read it then.
+    /// The file that a shell command prints when it runs in `cwd`, if printing it is all it does: the model has then
+    /// read that file.
     pub fn shown_file(&self, cwd: &Path) -> Option<ShownFile> {
         let analysis = self.shell.as_ref()?.analysis.as_ref().ok()?;
         bash::shown_file(analysis, cwd)
@@ -102,7 +102,7 @@ impl DescribedCall {
         self.shell.as_deref()
     }
 
-    /// The MCP server whose tool is called.
+    /// The MCP server of the tool.
     pub(crate) fn mcp_server(&self) -> Option<&str> {
         match &self.subject {
             CallSubject::McpTool { server, .. } => Some(server),

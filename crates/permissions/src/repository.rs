@@ -1,9 +1,9 @@
-//! Whether looking at a git repository can run anything.
+//! Checks whether a read-only git command could run another program.
 //!
-//! Git runs what the configuration of a repository tells it to: `core.fsmonitor` on `git status`, a textconv
-//! on `git diff`. So a git command is read-only only where the configuration holds nothing but keys that are
-//! known to name no program. Together with [`crate::paths`] the one place that reads the disk, and it reads
-//! configuration only, bounded, when a git command would otherwise be allowed.
+//! Git runs what the configuration of a repository tells it to: `core.fsmonitor` on `git status`, a textconv on `git
+//! diff`. So a git command counts as read-only only where the configuration holds nothing but keys that are known to
+//! name no program. Besides [`crate::paths`], the only module of this crate that reads the disk. It reads configuration
+//! only, with a bound, and only when a git command would otherwise be allowed.
 
 use std::fs;
 use std::io::Read;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 /// A configuration larger than this is not read.
 const MAX_CONFIG: u64 = 64 * 1024;
 
-/// The hook that runs when git writes its index, as it may do on a mere look.
+/// The hook that runs when git writes its index, which even a read-only command may do.
 const INDEX_HOOK: &str = "post-index-change";
 
-/// Submodules looked into.
+/// The most submodules that are checked.
 const MAX_MODULES: usize = 64;
 
 /// Keys by section that name no program and no file to read, or that only matter to commands that change
@@ -77,7 +77,7 @@ pub(crate) fn is_inert(cwd: &Path) -> bool {
         match fs::metadata(&git) {
             Ok(metadata) if metadata.is_dir() => return git_dir_is_inert(&git, directory),
             Ok(_) => return linked_dir(&git, directory).is_some_and(|git| git_dir_is_inert(&git, directory)),
-            // A link that leads nowhere, or a directory we may not look into.
+            // A dangling link, or a directory that cannot be read.
             Err(_) if fs::symlink_metadata(&git).is_ok() => return false,
             Err(_) => {}
         }
@@ -88,12 +88,12 @@ pub(crate) fn is_inert(cwd: &Path) -> bool {
     true
 }
 
-/// Git takes a directory with these for a repository, with its configuration.
+/// Whether git would take a directory for a bare repository, and use its configuration.
 fn looks_bare(directory: &Path) -> bool {
     directory.join("HEAD").exists() && directory.join("objects").exists() && directory.join("refs").exists()
 }
 
-/// The directory named by a `.git` file.
+/// Returns the directory that a `.git` file names.
 fn linked_dir(file: &Path, directory: &Path) -> Option<PathBuf> {
     let text = read(file)?;
     let target = text.strip_prefix("gitdir:")?.trim();
@@ -112,7 +112,7 @@ fn git_dir_is_inert(git: &Path, root: &Path) -> bool {
         && modules_are_inert(&common.join("modules"), 0, &mut 0)
 }
 
-/// Submodules have configurations of their own, and `git status` looks into them.
+/// Submodules have their own configuration, and `git status` reads it.
 fn modules_are_inert(directory: &Path, depth: u32, seen: &mut usize) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return true };
     for entry in entries.flatten() {
@@ -134,10 +134,10 @@ fn modules_are_inert(directory: &Path, depth: u32, seen: &mut usize) -> bool {
     true
 }
 
-/// Where the files of a configuration are.
+/// Where the work tree of a configuration is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Worktree<'a> {
-    /// Here.
+    /// At this path.
     At(&'a Path),
     /// Where the configuration says, as in a submodule.
     Elsewhere,
@@ -157,7 +157,7 @@ fn config_is_inert(path: &Path, worktree: Worktree<'_>) -> bool {
     }
 }
 
-/// Whether a folder of hooks, named from the root of the work tree, has none that runs on a look.
+/// Whether a folder of hooks, relative to the root of the work tree, has none that a read-only command would run.
 fn hooks_are_quiet(root: &Path, value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     !value.is_empty() && value.chars().all(plain) && !root.join(value).join(INDEX_HOOK).exists()
@@ -182,7 +182,7 @@ fn text_is_inert(text: &str, worktree: Worktree<'_>) -> bool {
         let (key, value) = (key.trim().to_ascii_lowercase(), value.trim());
         let harmless = match (section.as_str(), key.as_str()) {
             ("core", "worktree") => worktree == Worktree::Elsewhere,
-            // Anything but a yes or no is a program.
+            // Any other value names a program.
             ("core", "fsmonitor") => matches!(value.to_ascii_lowercase().as_str(), "true" | "false"),
             ("core", "hookspath") => match worktree {
                 Worktree::At(root) => hooks_are_quiet(root, value),
@@ -197,7 +197,7 @@ fn text_is_inert(text: &str, worktree: Worktree<'_>) -> bool {
     true
 }
 
-/// The lower-case name of a section without its subsection, and what follows the header.
+/// Returns the lower-case name of a section without its subsection, and the text after the header.
 fn section_header(line: &str) -> Option<(String, &str)> {
     let inner = line.strip_prefix('[')?;
     let name_end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.'))?;

@@ -1,8 +1,8 @@
-//! A rule as people write it: `Tool` or `Tool(specifier)`, where it came from, and what is wrong with it.
+//! A rule as people write it: `Tool` or `Tool(specifier)`, its source, and what is wrong with it.
 //!
-//! Only the outer syntax is here; what a specifier means for its tool is compiled in [`crate::ruleset`].
-//! Rules never stop a start: a rule that makes no sense becomes a warning, and where it was meant to forbid
-//! something, a question instead of nothing.
+//! Only the outer syntax is here; what a specifier means for its tool is compiled in [`crate::ruleset`]. A rule never
+//! prevents a start: an invalid rule becomes a warning, and if it was meant to deny or ask, its whole tool is asked
+//! about.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use lathe_protocol::{CallSubject, SettingsSource};
 pub enum RuleSource {
     /// A settings file, or `--settings`.
     Settings(SettingsSource),
-    /// `--allowedTools` and its kind.
+    /// `--allowedTools` and similar flags.
     CliArg,
     /// The frontmatter of a slash command or skill.
     Command,
@@ -47,12 +47,12 @@ impl From<PermissionUpdateDestination> for RuleSource {
     }
 }
 
-/// A rule and the place it was written at.
+/// A rule and the place where it is written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SourcedRule {
     /// `Tool` or `Tool(specifier)`.
     pub text: String,
-    /// The file it stands in.
+    /// The file that contains it.
     pub file: Option<PathBuf>,
     /// The line in that file, from 1.
     pub line: Option<u32>,
@@ -70,19 +70,19 @@ impl From<String> for SourcedRule {
     }
 }
 
-/// A rule that decided, with the place to look it up.
+/// The rule that decided, with the place where it is written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatchedRule {
-    /// What it says.
+    /// The effect of the rule.
     pub behavior: PermissionBehavior,
-    /// Where it comes from.
+    /// The source of the rule.
     pub source: RuleSource,
     /// The rule as written, with file and line where known.
     pub rule: SourcedRule,
 }
 
 impl MatchedRule {
-    /// The rule in the form of the wire.
+    /// Returns the rule in its wire form.
     pub fn to_wire(&self) -> PermissionRule {
         match Parsed::read(&self.rule.text) {
             Ok(parsed) => parsed.to_wire(),
@@ -105,12 +105,12 @@ impl fmt::Display for MatchedRule {
     }
 }
 
-/// Something is wrong with a rule. What became of the rule is part of the sentence.
+/// A warning about a rule. The text also says what became of the rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleWarning {
     /// The rule as written, with file and line where known.
     pub rule: SourcedRule,
-    /// Where it comes from.
+    /// The source of the rule.
     pub source: RuleSource,
     /// What is wrong, and what was done about it.
     pub problem: String,
@@ -127,16 +127,16 @@ impl fmt::Display for RuleWarning {
     }
 }
 
-/// A rule taken apart.
+/// A parsed rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Parsed {
     /// The tool, by its current name.
     pub tool: String,
-    /// What stands in the parentheses; `None` covers the whole tool.
+    /// The text in the parentheses; `None` covers the whole tool.
     pub content: Option<String>,
 }
 
-/// Why a rule cannot be taken apart.
+/// Why a rule cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum BadRule {
     #[error("it is empty")]
@@ -185,7 +185,7 @@ impl Parsed {
     }
 }
 
-/// The text form of a rule of the wire.
+/// Returns the text form of a rule from the wire.
 pub fn rule_text(rule: &PermissionRule) -> String {
     match &rule.rule_content {
         Some(content) => format!("{}({content})", rule.tool_name),
@@ -196,7 +196,7 @@ pub fn rule_text(rule: &PermissionRule) -> String {
 /// The name that rules about shell commands are written for, whatever tool runs the command.
 const SHELL_RULES: &str = "Bash";
 
-/// The names whose rules cover a call: the tool's own, and for a shell command the name of such rules.
+/// The names whose rules cover a call: the tool's own and, for a shell command, the name that such rules use.
 pub(crate) fn rule_names<'t>(
     tool: &'t str,
     subject: &CallSubject,
@@ -205,7 +205,7 @@ pub(crate) fn rule_names<'t>(
     std::iter::once(tool).chain(is_shell.then_some(SHELL_RULES))
 }
 
-/// Tools that changed their name.
+/// Returns the current name of a tool that was renamed.
 pub(crate) fn current_name(tool: &str) -> String {
     match tool {
         "Task" => "Agent".to_owned(),

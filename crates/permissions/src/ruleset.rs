@@ -1,7 +1,7 @@
 //! The rules of one behaviour (allow, ask or deny), compiled for look-up.
 //!
-//! Each tool gives its specifier a meaning of its own; this is where a rule text becomes an entry in the
-//! table that knows that meaning. The order of rules carries no meaning, only which of several equals is
+//! Each tool gives its specifier its own meaning; this module turns the text of a rule into an entry of the table that
+//! implements that meaning. The order of rules does not matter; it only decides which of several matching rules is
 //! named as the reason.
 
 use std::collections::HashMap;
@@ -27,7 +27,7 @@ pub(crate) struct RuleSet {
     servers: HashMap<String, Vec<(Option<String>, usize)>>,
     parameters: HashMap<String, Vec<Parameter>>,
     pub commands: CommandRules,
-    /// Shared with searches that run while rules change.
+    /// Shared with searches, which may run while rules change.
     pub reads: Arc<PathRules>,
     pub edits: PathRules,
     pub domains: DomainRules,
@@ -43,7 +43,7 @@ struct Parameter {
     rule: usize,
 }
 
-/// Inputs that have rules of their own kind and cannot be matched as parameters.
+/// Inputs that have their own kind of rule and cannot be matched as parameters.
 const NOT_PARAMETERS: [&str; 6] = ["command", "file_path", "path", "notebook_path", "url", "domain"];
 
 impl RuleSet {
@@ -72,18 +72,18 @@ impl RuleSet {
         self.behavior == PermissionBehavior::Allow
     }
 
-    /// Every rule with its source, in the order they came.
+    /// Every rule with its source, in the order in which they were added.
     pub(crate) fn entries(&self) -> &[(RuleSource, SourcedRule)] {
         &self.entries
     }
 
-    /// The rule with this number, to be named as a reason.
+    /// Returns the rule with this number, to be named as a reason.
     pub(crate) fn matched(&self, rule: usize) -> MatchedRule {
         let (source, written) = &self.entries[rule];
         MatchedRule { behavior: self.behavior, source: *source, rule: written.clone() }
     }
 
-    /// Adds a rule. An error says what is wrong, and that the rule has no effect here.
+    /// Adds a rule. An error says what is wrong; the rule then has no effect.
     pub(crate) fn add(
         &mut self,
         source: RuleSource,
@@ -100,7 +100,7 @@ impl RuleSet {
         Ok(())
     }
 
-    /// A whole tool that could not be narrowed down.
+    /// Adds a rule for a whole tool, in place of a rule whose specifier is invalid.
     pub(crate) fn add_whole_tool(&mut self, source: RuleSource, written: SourcedRule, tool: &str) {
         self.tools.entry(tool.to_owned()).or_insert(self.entries.len());
         self.entries.push((source, written));
@@ -177,7 +177,7 @@ impl RuleSet {
         true
     }
 
-    /// A rule for the whole tool.
+    /// Returns a rule for the whole tool.
     pub(crate) fn tool(&self, tool: &str, server: Option<&str>) -> Option<usize> {
         let named = self.tools.get(tool).copied();
         let globbed =
@@ -195,7 +195,7 @@ impl RuleSet {
                 .find(|(pattern, _)| tool_matches(pattern.as_deref(), name))
                 .map(|(_, rule)| *rule);
         }
-        // Forbidding: wherever the name of the server may end.
+        // A forbidding rule applies wherever the name of the server may end.
         let mut found = None;
         for (at, _) in rest.match_indices("__") {
             let (server, name) = (&rest[..at], &rest[at + 2..]);
@@ -208,7 +208,7 @@ impl RuleSet {
         found
     }
 
-    /// A rule for one of the call's inputs: `parameter:value` and the number of the rule.
+    /// Returns a rule for one of the inputs of the call: `parameter:value` and the number of the rule.
     pub(crate) fn parameter(&self, tool: &str, input: &Value) -> Option<(String, usize)> {
         self.parameters.get(tool)?.iter().find_map(|parameter| {
             let value = match input.get(&parameter.name)? {
@@ -222,12 +222,12 @@ impl RuleSet {
         })
     }
 
-    /// A rule for a kind of agent.
+    /// Returns a rule for a type of agent.
     pub(crate) fn agent(&self, kind: &str) -> Option<usize> {
         self.agents.get(kind).copied()
     }
 
-    /// A rule for a skill.
+    /// Returns a rule for a skill.
     pub(crate) fn skill(&self, name: &str) -> Option<usize> {
         let name = name.trim_start_matches('/');
         self.skills
@@ -245,8 +245,8 @@ fn ignored(problem: &'static str) -> String {
     format!("{problem}: ignored")
 }
 
-/// Server and own name of an MCP tool. Where the server is not known and the name can be cut in several
-/// ways, it belongs to nobody.
+/// Splits the name of an MCP tool into server and own name. `None` if the server is unknown and the name can be split
+/// in more than one way.
 fn split_tool<'r>(rest: &'r str, server: Option<&str>) -> Option<(String, &'r str)> {
     match server {
         Some(server) => {

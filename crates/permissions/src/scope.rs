@@ -1,5 +1,5 @@
-//! What one agent brings to each question: the mode it works in and the directories it works in. Rules are the
-//! session's and stand in [`crate::Engine`]; two agents of one session share them and differ in this.
+//! The part of a question that belongs to one agent: its mode and its directories. Rules belong to the session and are
+//! in [`crate::PermissionEngine`]; the agents of a session share them and differ in their scope.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,14 +8,14 @@ use lathe_protocol::permission::PermissionMode;
 
 use crate::paths::WorkingDir;
 
-/// What a scope is made of.
+/// The values that a scope is made from.
 #[derive(Debug, Clone, Default)]
 pub struct PermissionScopeConfig {
-    /// The mode to start in. `auto` is taken for `default`; see [`mode_warning`].
+    /// The mode to start in. `auto` counts as `default`; see [`mode_warning`].
     pub mode: PermissionMode,
-    /// Where the agent may work; the first is its own folder and stays.
+    /// Where the agent may work; the first directory is its own folder and cannot be removed.
     pub working_dirs: Vec<PathBuf>,
-    /// Whether `bypassPermissions` may be entered at all.
+    /// Whether the agent may enter `bypassPermissions` at all.
     pub bypass_available: bool,
 }
 
@@ -34,14 +34,14 @@ pub struct PermissionScope {
 )]
 pub struct ModeRefused;
 
-/// What a caller should tell the user about a mode that does not do what its name says.
+/// Returns a warning for the user about a mode that does not do what its name says.
 pub fn mode_warning(mode: PermissionMode) -> Option<&'static str> {
     (mode == PermissionMode::Auto).then_some(
         "permission mode auto needs a classifier that this runtime does not have: default is used instead",
     )
 }
 
-/// `auto` has no classifier here.
+/// There is no classifier for `auto` here, so it counts as `default`.
 fn effective(mode: PermissionMode) -> PermissionMode {
     match mode {
         PermissionMode::Auto => PermissionMode::Default,
@@ -54,14 +54,14 @@ fn effective(mode: PermissionMode) -> PermissionMode {
 }
 
 impl PermissionScope {
-    /// A mode that is not available becomes `default`.
+    /// Returns a scope; a mode that is not available becomes `default`.
     pub fn new(config: PermissionScopeConfig) -> Self {
         let mut scope = Self {
             mode: PermissionMode::Default,
             bypass_available: config.bypass_available,
             dirs: Arc::new(config.working_dirs.iter().map(|dir| WorkingDir::new(dir)).collect()),
         };
-        // A refusal leaves the mode at `default`.
+        // If the mode is refused, it stays `default`.
         let _ = scope.set_mode(config.mode);
         scope
     }
@@ -80,7 +80,7 @@ impl PermissionScope {
         Ok(())
     }
 
-    /// `bypassPermissions` cannot be entered from now on; where it is in force, questions are asked again.
+    /// Rules out `bypassPermissions` from now on; if it is in force, the mode becomes `default`.
     pub fn forbid_bypass(&mut self) {
         self.bypass_available = false;
         if self.mode == PermissionMode::BypassPermissions {
@@ -93,7 +93,7 @@ impl PermissionScope {
         self.dirs.iter().map(|dir| dir.written.as_path())
     }
 
-    /// Changes the working directories; the first stays, whatever is asked for.
+    /// Changes the working directories; the first stays, even if its removal is asked for.
     pub fn replace_directories(&mut self, removed: &[PathBuf], added: &[PathBuf]) {
         let root = self.root().to_owned();
         let dirs = Arc::make_mut(&mut self.dirs);

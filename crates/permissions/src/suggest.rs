@@ -8,7 +8,7 @@ use lathe_protocol::permission::{
     PermissionUpdateDestination, RulesUpdate,
 };
 
-/// Rules offered at once.
+/// The most rules that are suggested at once.
 const MAX_RULES: usize = 5;
 
 pub(crate) fn allow_rule(
@@ -40,7 +40,7 @@ fn allow_rules(
     })
 }
 
-/// One rule for each command that needs approval.
+/// Suggests one rule for each command that needs approval.
 pub(crate) fn commands(mut contents: Vec<String>) -> Option<PermissionUpdate> {
     contents.dedup();
     contents.truncate(MAX_RULES);
@@ -64,12 +64,12 @@ pub(crate) fn add_directory(directory: &Path) -> PermissionUpdate {
     })
 }
 
-/// Reading everything in the directory of a file.
+/// Suggests reading everything in the directory of a file.
 pub(crate) fn read_directory(file: &Path) -> PermissionUpdate {
     read_directories(&[file.parent().unwrap_or(file).to_owned()])
 }
 
-/// Reading everything in some directories.
+/// Suggests reading everything in some directories.
 pub(crate) fn read_directories(directories: &[PathBuf]) -> PermissionUpdate {
     let everything =
         |directory: &PathBuf| Some(format!("/{}/**", directory.display().to_string().trim_end_matches('/')));

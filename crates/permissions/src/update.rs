@@ -1,6 +1,6 @@
 //! Changes to rules, and to the mode and directories of an agent, while a session runs.
 //!
-//! The session feels an update at once; writing it to a settings file, if it names one, is left to the caller.
+//! An update takes effect in the session at once; if it names a settings file, writing that file is left to the caller.
 
 use std::path::PathBuf;
 
@@ -18,17 +18,17 @@ pub enum UpdateError {
     /// The mode is not available.
     #[error(transparent)]
     Mode(#[from] ModeRefused),
-    /// A kind of update nobody knows.
+    /// An unknown kind of update.
     #[error("unknown permission update `{0}`")]
     Unknown(String),
-    /// A directory that is none.
+    /// A text that is not the name of a directory.
     #[error("`{0}` is not a directory name")]
     Directory(String),
 }
 
 impl PermissionEngine {
-    /// Applies an update to the rules of this session and to the scope of the agent that asked. Returns what is
-    /// wrong with its rules.
+    /// Applies an update to the rules of this session and to the scope of the agent that asked. Returns warnings about
+    /// its rules.
     pub fn apply(
         &mut self,
         update: &PermissionUpdate,
@@ -65,8 +65,8 @@ impl PermissionEngine {
         }
     }
 
-    /// Puts the rules of settings files in the place of those that were there. Rules of flags and of the
-    /// session stay. Returns what is wrong with the new ones.
+    /// Replaces the rules of settings files. Rules of flags and of the session stay. Returns warnings about the new
+    /// ones.
     pub fn replace_settings_rules(
         &mut self,
         rules: impl IntoIterator<Item = (PermissionBehavior, RuleSource, SourcedRule)>,
@@ -100,7 +100,7 @@ impl PermissionEngine {
     fn keep_rules(&mut self, behavior: PermissionBehavior, keep: impl Fn(RuleSource, &SourcedRule) -> bool) {
         let old = std::mem::replace(self.rules_mut(behavior), RuleSet::new(behavior));
         for (source, rule) in old.entries().iter().filter(|(source, rule)| keep(*source, rule)) {
-            // What is wrong with it was said when it came.
+            // The warnings about this rule were returned when it was first added.
             let _ = self.add_rules(behavior, *source, [rule.clone()]);
         }
     }

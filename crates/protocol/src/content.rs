@@ -1,9 +1,9 @@
-//! Content of messages: the blocks of the Messages API, passed through as they came.
+//! Content of messages: the blocks of the Messages API, passed through unchanged.
 //!
-//! A [`ContentBlock`] keeps the JSON it came as, whole: blocks are relayed to the model and to hosts, so kinds we do
-//! not know, fields we do not know (`cache_control`, `citations`, …) and the order of fields all have to survive.
-//! What a block says is read through [`ContentBlock::view`], which borrows from it. Unlike elsewhere in this crate, a
-//! known kind with a field missing is still of that kind: the missing piece reads as empty.
+//! A [`ContentBlock`] keeps its original JSON whole: blocks are relayed to the model and to hosts, so unknown kinds,
+//! unknown fields (`cache_control`, `citations`, …) and the order of fields must all survive. [`ContentBlock::view`]
+//! reads a block and borrows from it. Unlike elsewhere in this crate, a known kind with a missing field is still of
+//! that kind: the missing part reads as empty.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -14,11 +14,11 @@ use serde_json::{Map, Value, json};
 pub enum MessageContent {
     Text(String),
     Blocks(Vec<ContentBlock>),
-    /// Neither: kept as it came.
+    /// Neither: kept unchanged.
     Unknown(Value),
 }
 
-/// What a user message holds.
+/// The content of a user message.
 pub type UserContent = MessageContent;
 
 impl Default for MessageContent {
@@ -46,7 +46,7 @@ impl From<Vec<ContentBlock>> for MessageContent {
 }
 
 impl MessageContent {
-    /// The text of it: the string, or the text blocks joined by line breaks.
+    /// Returns the text: the string, or the text blocks joined by line breaks.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -58,12 +58,12 @@ impl MessageContent {
     }
 }
 
-/// One block of a message, as it came. Writing it gives back what was read.
+/// One block of a message, unchanged. Serialising it gives back what was read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ContentBlock(Value);
 
-/// What a block says, borrowed from it.
+/// The parts of a block, borrowed from it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BlockView<'a> {
     Text(&'a str),
@@ -71,22 +71,22 @@ pub enum BlockView<'a> {
     /// Thinking that only the API can read.
     RedactedThinking,
     ToolUse(ToolUseView<'a>),
-    /// A call that the API itself carries out.
+    /// A call that the API itself runs.
     ServerToolUse(ToolUseView<'a>),
-    /// A call that the API hands to an MCP server.
+    /// A call that the API passes to an MCP server.
     McpToolUse(ToolUseView<'a>),
     ToolResult(ToolResultView<'a>),
     Image(SourceView<'a>),
     Document(SourceView<'a>),
-    /// A kind that we do not know, or no block at all.
+    /// An unknown kind, or not a block at all.
     Unknown,
 }
 
-/// What the model thought.
+/// Thinking of the model.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThinkingView<'a> {
     pub text: &'a str,
-    /// The API's seal on it; both must go back unchanged.
+    /// The API's signature over it; both must be sent back unchanged.
     pub signature: &'a str,
 }
 
@@ -98,17 +98,17 @@ pub struct ToolUseView<'a> {
     pub input: &'a Value,
 }
 
-/// The answer to a call.
+/// The result of a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ToolResultView<'a> {
     pub tool_use_id: &'a str,
-    /// A text, or a list of blocks; null where there is none.
+    /// A text, or a list of blocks; null if there is none.
     pub content: &'a Value,
     pub is_error: Option<bool>,
 }
 
 impl ToolResultView<'_> {
-    /// The text of it: the string, or the text blocks joined by line breaks.
+    /// Returns the text: the string, or the text blocks joined by line breaks.
     pub fn text(&self) -> String {
         match self.content {
             Value::String(text) => text.clone(),
@@ -125,14 +125,14 @@ impl ToolResultView<'_> {
 /// Where an image or a document comes from.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct SourceView<'a> {
-    /// Such as `image/png`, where it is said.
+    /// Such as `image/png`, if it is given.
     pub media_type: Option<&'a str>,
-    /// What the block itself holds of it, as base64 or text; none for a URL or the id of a file.
+    /// The data in the block itself, as base64 or text; `None` for a URL or the id of a file.
     pub data: Option<&'a str>,
 }
 
 impl<'a> SourceView<'a> {
-    /// The source of any block that has one.
+    /// Returns the source of any block that has one.
     pub fn of(block: &'a Value) -> Option<Self> {
         let source = block.get("source")?.as_object()?;
         let text = |key| source.get(key).and_then(Value::as_str);
@@ -140,7 +140,7 @@ impl<'a> SourceView<'a> {
     }
 }
 
-/// The kind of a block as it stands on the wire; empty where it has none.
+/// Returns the kind of a block as on the wire; empty if it has none.
 pub fn tag_of(block: &Value) -> &str {
     block["type"].as_str().unwrap_or("")
 }
@@ -186,17 +186,17 @@ impl ContentBlock {
         "document",
     ];
 
-    /// A text block.
+    /// Returns a text block.
     pub fn text(text: impl Into<String>) -> Self {
         Self(json!({"type": "text", "text": text.into()}))
     }
 
-    /// What it says.
+    /// Returns the parts of the block.
     pub fn view(&self) -> BlockView<'_> {
         BlockView::of(&self.0)
     }
 
-    /// Its kind as it stands on the wire; empty where it has none.
+    /// The kind as on the wire; empty if it has none.
     pub fn tag(&self) -> &str {
         tag_of(&self.0)
     }
@@ -206,7 +206,7 @@ impl ContentBlock {
         if let BlockView::Text(text) = self.view() { Some(text) } else { None }
     }
 
-    /// The call in a `tool_use` block. Calls that the API carries out are not ours and do not count.
+    /// The call in a `tool_use` block. Calls that the API runs itself are not included.
     pub fn as_tool_use(&self) -> Option<ToolUseView<'_>> {
         if let BlockView::ToolUse(call) = self.view() { Some(call) } else { None }
     }
@@ -216,23 +216,23 @@ impl ContentBlock {
         matches!(self.view(), BlockView::Thinking(_) | BlockView::RedactedThinking)
     }
 
-    /// Puts another text into a text block.
+    /// Replaces the text of a text block.
     pub fn set_text(&mut self, text: impl Into<String>) {
         self.set("text", Value::String(text.into()));
     }
 
-    /// Puts what was thought, and its seal, into a thinking block.
+    /// Replaces thinking and signature of a thinking block.
     pub fn set_thinking(&mut self, thinking: String, signature: String) {
         self.set("thinking", Value::String(thinking));
         self.set("signature", Value::String(signature));
     }
 
-    /// Puts another input into a call.
+    /// Replaces the input of a call.
     pub fn set_input(&mut self, input: Value) {
         self.set("input", input);
     }
 
-    /// The content of a result, to be changed in its place.
+    /// Returns the content of a result, to be changed in place.
     pub fn result_content_mut(&mut self) -> Option<&mut Value> {
         if !matches!(self.view(), BlockView::ToolResult(_)) {
             return None;
@@ -240,7 +240,7 @@ impl ContentBlock {
         self.0.get_mut("content")
     }
 
-    /// A field that is there keeps its place; a new one comes last.
+    /// Sets a field. An existing one keeps its position; a new one comes last.
     fn set(&mut self, key: &str, value: Value) {
         if let Value::Object(fields) = &mut self.0 {
             fields.insert(key.to_owned(), value);
@@ -252,7 +252,7 @@ impl ContentBlock {
         &self.0
     }
 
-    /// The same, given up for it.
+    /// Returns the block as JSON and consumes it.
     pub fn into_value(self) -> Value {
         self.0
     }

@@ -1,9 +1,9 @@
-//! Control messages: questions and answers between the two ends of a session, beside the conversation.
+//! Control messages: requests and replies between the two ends of a session, beside the conversation.
 //!
-//! Either end asks with a `control_request`, and the other answers once with a `control_response` of the
-//! same `request_id`; the asker may withdraw with a `control_cancel_request`. Both directions share one
-//! body enum. A request that is known by name but malformed is `Unknown` like any other; whether to say
-//! "unsupported" or "malformed" can be told by [`ControlRequestBody::TAGS`].
+//! Either end sends a `control_request`, and the other replies once with a `control_response` of the same `request_id`;
+//! the sender may withdraw the request with a `control_cancel_request`. Both directions share one body enum. A request
+//! with a known name but malformed fields is `Unknown` like any other; [`ControlRequestBody::TAGS`] tells "unsupported"
+//! and "malformed" apart.
 
 mod answers;
 mod host;
@@ -23,10 +23,10 @@ pub use initialize::*;
 pub use requests::*;
 pub use responses::*;
 
-/// A question.
+/// A request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ControlRequest {
-    /// Chosen by the asker, unique among its open requests.
+    /// Chosen by the sender, unique among its open requests.
     pub request_id: String,
     pub request: ControlRequestBody,
     #[serde(flatten)]
@@ -34,13 +34,13 @@ pub struct ControlRequest {
 }
 
 impl ControlRequest {
-    /// A request with this id.
+    /// Returns a request with this id.
     pub fn new(request_id: impl Into<String>, request: impl Into<ControlRequestBody>) -> Self {
         Self { request_id: request_id.into(), request: request.into(), extra: Extra::new() }
     }
 }
 
-/// An answer.
+/// A reply.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ControlResponse {
     pub response: ControlResponseBody,
@@ -49,21 +49,21 @@ pub struct ControlResponse {
 }
 
 open_enum! {
-    /// Whether the answer is one.
+    /// Success or failure.
     pub enum ControlResponseBody by "subtype" {
         Success(ControlSuccess) = "success",
         Error(ControlError) = "error",
     }
 }
 
-/// The request worked.
+/// The request succeeded.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControlSuccess {
     pub request_id: String,
-    /// A mere acknowledgement has none; read as `{}`.
+    /// A plain acknowledgement has none; read as `{}`.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub response: Option<Value>,
-    /// Beside the answer to `initialize`: `can_use_tool` requests that still wait.
+    /// In the reply to `initialize`: `can_use_tool` requests that are still open.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pending_permission_requests: Option<Vec<Value>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,23 +89,23 @@ pub struct ControlError {
 }
 
 impl ControlResponse {
-    /// An acknowledgement without a payload.
+    /// Returns an acknowledgement without a payload.
     pub fn ack(request_id: impl Into<String>) -> Self {
         ControlSuccess { request_id: request_id.into(), ..Default::default() }.into()
     }
 
-    /// A success with a payload.
+    /// Returns a success with a payload.
     pub fn success(request_id: impl Into<String>, response: Value) -> Self {
         ControlSuccess { request_id: request_id.into(), response: Some(response), ..Default::default() }
             .into()
     }
 
-    /// A failure.
+    /// Returns a failure.
     pub fn error(request_id: impl Into<String>, error: impl Into<String>) -> Self {
         ControlError { request_id: request_id.into(), error: error.into(), ..Default::default() }.into()
     }
 
-    /// The answer to a subtype nobody knows, worded as clients match it.
+    /// Returns the reply to an unknown subtype, worded as clients match it.
     pub fn unsupported(request_id: impl Into<String>, subtype: &str) -> Self {
         ControlError {
             request_id: request_id.into(),
@@ -116,7 +116,7 @@ impl ControlResponse {
         .into()
     }
 
-    /// Id of the request this answers, where the answer has one.
+    /// The id of the request that this replies to, if it has one.
     pub fn request_id(&self) -> Option<&str> {
         match &self.response {
             ControlResponseBody::Success(success) => Some(&success.request_id),
@@ -138,7 +138,7 @@ impl From<ControlError> for ControlResponse {
     }
 }
 
-/// The asker no longer wants to know.
+/// The sender withdraws a request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControlCancelRequest {
     pub request_id: String,

@@ -1,7 +1,7 @@
-//! The smaller messages of stdout, those that are neither conversation nor `system` nor control.
+//! The smaller messages of stdout: those that are not conversation, `system` or control.
 //!
-//! `stream_event` is by far the most frequent line of a run with partial messages; its `event` stays the
-//! value that the model's stream gave, and nothing is looked at on the way through.
+//! `stream_event` is by far the most frequent line of a run with partial messages; its `event` is the unchanged value
+//! from the model's stream, and passing it on does not parse it.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ pub struct ToolProgress {
     pub extra: Extra,
 }
 
-/// A sentence about the tool calls before it.
+/// A sentence about the preceding tool calls.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolUseSummary {
     pub summary: String,
@@ -69,7 +69,7 @@ pub struct ToolUseSummary {
     pub extra: Extra,
 }
 
-/// How a login goes.
+/// The progress of a login.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AuthStatus {
     #[serde(rename = "isAuthenticating")]
@@ -83,7 +83,7 @@ pub struct AuthStatus {
     pub extra: Extra,
 }
 
-/// Where a subscription stands against its limits.
+/// The state of a subscription's limits.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RateLimitEvent {
     pub rate_limit_info: RateLimitInfo,
@@ -93,7 +93,7 @@ pub struct RateLimitEvent {
     pub extra: Extra,
 }
 
-/// Limits as the API's response headers tell them.
+/// Limits as the API's response headers give them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RateLimitInfo {
@@ -133,7 +133,7 @@ pub struct RateLimitInfo {
     pub extra: Extra,
 }
 
-/// What the user might say next; at most one per turn, after `result`.
+/// A prompt that the user might send next; at most one per turn, after `result`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PromptSuggestion {
     pub suggestion: String,
@@ -143,7 +143,7 @@ pub struct PromptSuggestion {
     pub extra: Extra,
 }
 
-/// The conversation starts anew under another id.
+/// The conversation starts over under another id.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConversationReset {
     pub new_conversation_id: String,
@@ -182,7 +182,7 @@ pub struct Goal {
     pub extra: Extra,
 }
 
-/// The life of a user message that carried a `uuid`.
+/// The state of a user message that carried a `uuid`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommandLifecycle {
     pub command_uuid: String,

@@ -1,8 +1,8 @@
-//! Hooks on the wire: the names of the events, what a hook is told, and what it may answer.
+//! Hooks on the wire: the names of the events, the input of a hook, and its output.
 //!
-//! The same JSON goes to a command's stdin, to an HTTP endpoint and into a `hook_callback` request. Inputs
-//! are open like all of the wire. Outputs are closed: they are orders, and an order that does not make
-//! sense is an error to report rather than a line to relay.
+//! The same JSON goes to a command's stdin, to an HTTP endpoint and into a `hook_callback` request. Inputs keep unknown
+//! fields like all of the wire. Outputs do not: they are instructions, and an invalid instruction is an error to
+//! report, not a line to relay.
 
 mod input;
 mod output;
@@ -11,7 +11,7 @@ pub use input::*;
 pub use output::*;
 
 open_names! {
-    /// The events that hooks can wait for.
+    /// The events that hooks can be registered for.
     pub enum HookEvent {
         PreToolUse = "PreToolUse",
         PostToolUse = "PostToolUse",

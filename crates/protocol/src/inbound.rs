@@ -1,7 +1,7 @@
 //! A line of stdin.
 //!
-//! Only a line that is no JSON object is an error, because only that ends a session. A `user` line whose
-//! role is wrong, or an unknown control request, is read and left for the receiver to refuse.
+//! Only a line that is not a JSON object is an error, because only that ends a session. A `user` line whose role is
+//! wrong, or an unknown control request, is read, and the receiver refuses it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -24,7 +24,7 @@ open_enum! {
 }
 
 impl Inbound {
-    /// The id that an answer to this line has to name, also where the rest of the line does not fit.
+    /// The id that a reply to this line must name, even if the rest of the line is malformed.
     pub fn request_id(&self) -> Option<&str> {
         match self {
             Self::ControlRequest(request) => Some(&request.request_id),
@@ -61,7 +61,7 @@ pub enum LineError {
 }
 
 impl Inbound {
-    /// Reads one line. Blank lines are the caller's to skip.
+    /// Reads one line. The caller skips blank lines.
     pub fn parse_line(line: &str) -> Result<Self, LineError> {
         match serde_json::from_str(line)? {
             Self::Unknown(value) if !value.is_object() => Err(LineError::NotAnObject),
@@ -76,7 +76,7 @@ pub struct InboundUser {
     pub message: UserTurn,
     /// Null for prompts.
     pub parent_tool_use_id: Option<String>,
-    /// Any value is accepted and means nothing.
+    /// Any value is accepted and ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
     /// The client's id of the message: key for lifecycle frames, rewinding, cancelling and duplicates.
@@ -85,7 +85,7 @@ pub struct InboundUser {
     /// Place in the queue while a turn runs: `now`, `next` or `later`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority: Option<String>,
-    /// False: append to the conversation without asking the model.
+    /// False: append to the conversation without calling the model.
     #[serde(rename = "shouldQuery", skip_serializing_if = "Option::is_none")]
     pub should_query: Option<bool>,
     #[serde(rename = "isSynthetic", skip_serializing_if = "Option::is_none")]

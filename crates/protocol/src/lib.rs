@@ -1,16 +1,15 @@
-//! Every line that crosses the standard streams of a session, as types that keep what they do not know.
+//! Every line that crosses the standard streams of a session, as types that keep unknown data.
 //!
-//! [`Outbound`] is a line of stdout, [`Inbound`] a line of stdin; control messages, hook inputs and
-//! outputs, permission updates and settings files are the pieces inside them; [`reminder`] is what surrounds text
-//! of the runtime in a conversation. There is no I/O here and
-//! nothing is decided here: reading files, checking settings and answering requests is done elsewhere.
+//! [`Outbound`] is a line of stdout, [`Inbound`] a line of stdin; control messages, hook inputs and outputs, permission
+//! updates and settings files are the parts inside them; [`reminder`] is the tag around text that the runtime adds to a
+//! conversation. This crate does no I/O and makes no decisions: reading files, checking settings and replying to
+//! requests are done elsewhere.
 //!
-//! The one rule that shapes everything: the wire is open. An object with a tag we do not know, or with a
-//! known tag and fields that do not fit, becomes `Unknown` with the raw value; a field we do not know
-//! stays in `extra`. Reading a line and writing it again therefore never loses anything, and no line that
-//! is a JSON object is ever an error.
+//! One rule shapes everything: the wire is open. An object with an unknown tag, or with a known tag and fields that do
+//! not fit, becomes `Unknown` with the raw value; an unknown field stays in `extra`. Reading a line and writing it
+//! again therefore never loses anything, and no line that is a JSON object is ever an error.
 
-// Fields are named as on the wire and documented where the name does not say it all.
+// Fields are named as on the wire and documented only where the name is not enough.
 #![allow(
     missing_docs,
     reason = "wire fields: the name is the wire's, a doc line only where it adds something"

@@ -1,7 +1,6 @@
-//! Configurations of MCP servers, as `--mcp-config`, `.mcp.json`, `mcp_set_servers` and agents give them.
+//! Configurations of MCP servers, as they appear in `--mcp-config`, `.mcp.json`, `mcp_set_servers` and agents.
 //!
-//! `type` may be missing for a child process, which is why this enum reads itself by hand and the structs
-//! carry their `type`.
+//! `type` may be missing for a child process, so this enum is deserialised by hand and the structs carry their `type`.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +19,7 @@ pub enum McpServerConfig {
     Http(RemoteServer),
     Ws(RemoteServer),
     Sdk(SdkServer),
-    /// A kind we do not know, or a known one that does not fit.
+    /// An unknown kind, or a known one with fields that do not fit.
     Unknown(Value),
 }
 
@@ -39,7 +38,7 @@ impl<'de> Deserialize<'de> for McpServerConfig {
     }
 }
 
-/// A child process that speaks over its standard streams.
+/// A child process that is spoken to over its standard streams.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StdioServer {
@@ -51,10 +50,10 @@ pub struct StdioServer {
     pub args: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub env: Option<BTreeMap<String, String>>,
-    /// Milliseconds per call; below 1000 it means nothing.
+    /// Milliseconds per call; a value below 1000 is ignored.
     #[serde(default, with = "number::option", skip_serializing_if = "Option::is_none")]
     pub timeout: Option<f64>,
-    /// Keep the tools in the prompt instead of behind the tool search.
+    /// Keeps the tools in the prompt instead of behind the tool search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub always_load: Option<bool>,
     #[serde(flatten)]
@@ -86,7 +85,7 @@ pub struct RemoteServer {
     pub extra: Extra,
 }
 
-/// A server that lives in the host.
+/// A server that runs inside the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SdkServer {
     /// `sdk`.

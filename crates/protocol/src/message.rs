@@ -1,8 +1,9 @@
-//! The two sides of the conversation as they leave on stdout: `assistant` (one line per completed block)
-//! and `user` (tool results, synthetic turns, replay acknowledgements).
+//! The two sides of the conversation as they are written to stdout: `assistant` (one line per completed block) and
+//! `user` (tool results, synthetic turns, replay acknowledgements).
 //!
-//! Only what a reader cannot do without is required, so that a frame of an old or a made-up CLI is still a
-//! frame; what was missing is written as an empty value. Whoever builds these fills in `uuid`, `session_id` and `timestamp`: nothing here knows the time.
+//! Only indispensable fields are required, so that a frame of an old CLI or of a fake one is still a frame; a missing
+//! field is written as an empty value. The code that builds these fills in `uuid`, `session_id` and `timestamp`:
+//! nothing here knows the time.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,7 +14,7 @@ use crate::{ContentBlock, Extra, Usage, UserContent};
 /// `model` of messages that no model wrote: API errors and slash-command output.
 pub const SYNTHETIC_MODEL: &str = "<synthetic>";
 
-/// One completed content block of an answer. Blocks of one answer share `message.id`.
+/// One completed content block of a response. Blocks of one response share `message.id`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct AssistantMessage {
     pub message: ApiMessage,
@@ -28,7 +29,7 @@ pub struct AssistantMessage {
     /// The API's request id; absent on synthetic messages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Sort of failure, on a synthetic message about an API error.
+    /// The kind of failure, on a synthetic message about an API error.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -42,7 +43,7 @@ pub struct AssistantMessage {
     /// True on the block that an interrupt cut short.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub aborted: Option<bool>,
-    /// Client ids of the prompts this answers; on the first reply frame of a turn only.
+    /// Client ids of the prompts that this message responds to; only on the first such frame of a turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_message_uuid: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +97,7 @@ pub struct ApiMessage {
     pub role: String,
     pub model: String,
     pub content: Vec<ContentBlock>,
-    /// Null while streaming: the final reason stands on `result` only.
+    /// Null while streaming: only `result` has the final reason.
     pub stop_reason: Option<String>,
     pub stop_sequence: Option<String>,
     #[serde(default)]
@@ -124,7 +125,7 @@ impl Default for ApiMessage {
     }
 }
 
-/// A turn of the user's side, as the host sees it.
+/// A message of the user's side, as the host sees it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UserMessage {
     pub message: UserTurn,
@@ -140,13 +141,13 @@ pub struct UserMessage {
     pub tool_use_result: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_result_meta: Option<Vec<ToolResultMeta>>,
-    /// Made by the runtime, not typed by anyone.
+    /// Made by the runtime, not by a person.
     #[serde(rename = "isSynthetic", skip_serializing_if = "Option::is_none")]
     pub is_synthetic: Option<bool>,
     /// Acknowledges a message that the client sent.
     #[serde(rename = "isReplay", skip_serializing_if = "Option::is_none")]
     pub is_replay: Option<bool>,
-    /// Where the turn came from: `{kind: "human"}`, `{kind: "task-notification", …}`, …
+    /// The origin of the turn: `{kind: "human"}`, `{kind: "task-notification", …}`, …
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,11 +160,11 @@ pub struct UserMessage {
     pub extra: Extra,
 }
 
-/// Who speaks in a message of a conversation.
+/// The role of a message in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// The user; results of tools are theirs too.
+    /// The user; results of tools have this role too.
     User,
     /// The model.
     Assistant,
@@ -182,7 +183,7 @@ impl Role {
 /// Role and content of a user message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UserTurn {
-    /// `user`. A client may send something else, which the receiver has to refuse.
+    /// `user`. A client may send something else, which the receiver must refuse.
     #[serde(default)]
     pub role: String,
     pub content: UserContent,
@@ -197,13 +198,13 @@ impl Default for UserTurn {
 }
 
 impl UserTurn {
-    /// A user turn with this content.
+    /// Returns a user turn with this content.
     pub fn new(content: impl Into<UserContent>) -> Self {
         Self { content: content.into(), ..Default::default() }
     }
 }
 
-/// How a tool call came to run, or not to.
+/// Why a tool call ran, or did not.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolResultMeta {
     /// Id of the `tool_use` block.
@@ -217,7 +218,7 @@ pub struct ToolResultMeta {
     pub extra: Extra,
 }
 
-/// Who decided about a call.
+/// Where the decision about a call came from.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PermissionDecisionMeta {
     /// `accept` or `reject`.

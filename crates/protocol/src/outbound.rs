@@ -1,8 +1,7 @@
-//! A line of stdout. The same enum is serialised by the CLI, handed over as it is by the in-process
-//! transport, and stored by the gateway.
+//! A line of stdout. The CLI serialises this enum, the in-process transport passes it on as it is, and the gateway
+//! stores it.
 //!
-//! `type` is written first. Large payloads are boxed so that a channel of lines stays small; `From` does
-//! the boxing.
+//! `type` is written first. Large payloads are boxed so that a channel of lines stays small; `From` does the boxing.
 
 use crate::control::{ControlCancelRequest, ControlRequest, ControlResponse};
 use crate::event::{
@@ -61,7 +60,7 @@ from_payloads! {
 }
 
 impl Outbound {
-    /// A `system` line.
+    /// Returns a `system` line.
     pub fn system(message: impl Into<SystemMessage>) -> Self {
         Self::System(message.into())
     }

@@ -1,8 +1,8 @@
 //! Permission modes, rules and updates as they are named on the wire.
 //!
-//! What a rule means is the business of the permissions crate; here are only the shapes. Frames carry the
-//! mode as a string, so that a mode of a later version is no reason to lose a line; [`PermissionMode`] is
-//! what it becomes once someone has to act on it.
+//! The permissions crate says what a rule means; this module has only the shapes. Frames carry the mode as a string, so
+//! that a line with a mode of a later version is not lost; [`PermissionMode`] is the parsed form for code that acts on
+//! it.
 
 use std::str::FromStr;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Extra, SettingsSource};
 
-/// How the session decides about calls that no rule covers.
+/// How the session decides calls that no rule covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PermissionMode {
@@ -24,13 +24,13 @@ pub enum PermissionMode {
     Plan,
     /// Everything runs.
     BypassPermissions,
-    /// Whatever would ask is denied.
+    /// Calls that would ask are denied.
     DontAsk,
     /// A classifier decides.
     Auto,
 }
 
-/// A mode name nobody knows.
+/// An unknown name of a mode.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown permission mode `{0}`")]
 pub struct UnknownMode(pub String);
@@ -52,7 +52,7 @@ impl PermissionMode {
         }
     }
 
-    /// Reads a name; `manual` is another word for `default`.
+    /// Parses a name; `manual` is another name for `default`.
     pub fn parse(name: &str) -> Result<Self, UnknownMode> {
         if name == "manual" {
             return Ok(Self::Default);
@@ -75,7 +75,7 @@ impl std::fmt::Display for PermissionMode {
     }
 }
 
-/// What a rule says about the calls it matches.
+/// The effect of a rule on the calls it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PermissionBehavior {
@@ -106,7 +106,7 @@ pub struct PermissionRule {
     pub extra: Extra,
 }
 
-/// Where an update is kept.
+/// Where an update is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PermissionUpdateDestination {
@@ -116,14 +116,14 @@ pub enum PermissionUpdateDestination {
     ProjectSettings,
     /// `.claude/settings.local.json` of the project.
     LocalSettings,
-    /// Memory of this session.
+    /// In the memory of this session.
     Session,
-    /// What the command line said.
+    /// The command line.
     CliArg,
 }
 
 impl PermissionUpdateDestination {
-    /// The settings file that keeps the update beyond the session, if it names one.
+    /// The settings file that stores the update beyond the session, if it names one.
     pub fn settings_source(self) -> Option<SettingsSource> {
         match self {
             Self::UserSettings => Some(SettingsSource::User),
@@ -135,8 +135,7 @@ impl PermissionUpdateDestination {
 }
 
 open_enum! {
-    /// A change to rules, mode or directories. An update nobody knows is kept, and ignored by those who
-    /// apply updates.
+    /// A change to rules, mode or directories. An unknown update is kept, and not applied.
     pub enum PermissionUpdate by "type" {
         AddRules(RulesUpdate) = "addRules",
         ReplaceRules(RulesUpdate) = "replaceRules",
@@ -147,7 +146,7 @@ open_enum! {
     }
 }
 
-/// Rules to add, put in place of all others, or take away.
+/// Rules to add, to replace all others with, or to remove.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RulesUpdate {
     pub rules: Vec<PermissionRule>,
@@ -166,7 +165,7 @@ pub struct ModeUpdate {
     pub extra: Extra,
 }
 
-/// Working directories to add or take away.
+/// Working directories to add or remove.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DirectoriesUpdate {
     pub directories: Vec<String>,

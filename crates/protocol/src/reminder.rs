@@ -1,20 +1,20 @@
-//! The `<system-reminder>` tags around a text that the runtime adds to the user's side of a conversation, so
-//! that the model does not take it for the user's words.
+//! The `<system-reminder>` tags around a text that the runtime adds to the user's side of a conversation, so that the
+//! model does not take it for the user's words.
 //!
-//! [`system_reminder`] is the only function that writes them around text from outside: output of hooks, memory
-//! files, restored files, notes. Such a text may hold the tag itself, and what follows a closing tag reads as if
-//! the user had said it; so every opening and closing tag inside is broken. `cargo xtask test --only house` fails
-//! where the tag is spelled out elsewhere.
+//! [`system_reminder`] is the only function that writes them around text from outside: output of hooks, memory files,
+//! restored files, notes. Such a text may contain the tag itself, and what follows a closing tag would read as the
+//! user's words; so every opening and closing tag inside is broken. `cargo xtask test --only house` fails where the tag
+//! is spelled out elsewhere.
 //!
 //! Requests are cached by their bytes: a text without the tag is passed on unchanged.
 
 /// The name of the tag, in the two parts around its hyphen.
 const NAME: [&str; 2] = ["system", "reminder"];
 
-/// Put behind the `<` of a tag inside of a reminder: invisible, and no tag begins with it.
+/// Inserted after the `<` of a tag inside of a reminder: invisible, and no tag begins with it.
 const BREAK: char = '\u{200b}';
 
-/// `text` as a reminder. Tags of that name inside `text` are broken by an invisible character behind their `<`,
+/// Returns `text` as a reminder. Tags of that name inside `text` are broken by an invisible character after their `<`,
 /// in upper or lower case, with or without white space between their parts, attributes and a closing `>`.
 pub fn system_reminder(text: &str) -> String {
     let mut reminder = String::with_capacity(text.len() + 64);
@@ -33,8 +33,8 @@ pub fn system_reminder(text: &str) -> String {
     reminder
 }
 
-/// Whether the text behind a `<` makes a tag of this name, opening or closing. How it goes on does not matter: a
-/// name that is only the beginning of a longer one is close enough to be misread.
+/// Whether the text after a `<` makes a tag of this name, opening or closing. What follows the name does not matter: a
+/// longer name that begins with it is similar enough to be misread.
 fn names_the_tag(behind: &str) -> bool {
     let behind = behind.trim_start_matches(|c: char| c == '/' || is_blank(c));
     let Some(behind) = skip_word(behind, NAME[0]) else { return false };
@@ -42,7 +42,7 @@ fn names_the_tag(behind: &str) -> bool {
     skip_word(behind.trim_start_matches(is_blank), NAME[1]).is_some()
 }
 
-/// White space and control characters: neither makes a tag look different to a model.
+/// Whether a character is white space or a control character: neither makes a tag look different to a model.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || c.is_control()
 }
@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// What stands between the tags that the function itself writes.
+    /// Returns the text between the tags that the function itself writes.
     fn inside(text: &str) -> String {
         let reminder = system_reminder(text);
         let inside =

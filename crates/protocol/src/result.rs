@@ -1,7 +1,7 @@
 //! The `result` line: exactly one at the end of every turn.
 //!
-//! `is_error` is what counts; `subtype` is `success` also for a turn that an API failure ended. A success
-//! has `result` and no `errors`, an error the other way round.
+//! `is_error` says whether the turn failed; `subtype` is `success` even for a turn that an API failure ended. A success
+//! has `result` and no `errors`, an error has `errors` and no `result`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::wire::{nullable, number};
 use crate::{Extra, Usage};
 
-/// How a turn ended, what it said and what it cost.
+/// How a turn ended, its final text and its cost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ResultMessage {
     /// `success`, `error_during_execution`, `error_max_turns`, `error_max_budget_usd` or
@@ -31,7 +31,7 @@ pub struct ResultMessage {
     /// Last stop reason of the API; null when no model was called.
     pub stop_reason: Option<String>,
     pub session_id: String,
-    /// Cumulative over the process, and over a resumed session's saved total.
+    /// Cumulative over the process, plus the saved total of a resumed session.
     #[serde(default, with = "number")]
     pub total_cost_usd: f64,
     /// Main loop only, this turn only.
@@ -52,7 +52,7 @@ pub struct ResultMessage {
     /// The object that a JSON schema asked for.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "nullable")]
     pub structured_output: Option<Value>,
-    /// The call that a hook put off until the session is resumed.
+    /// The call that a hook deferred until the session is resumed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deferred_tool_use: Option<DeferredToolUse>,
     /// Success only: null, or the HTTP status of the failure that ended the turn.
@@ -62,7 +62,7 @@ pub struct ResultMessage {
     pub api_error_type: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_error: Option<String>,
-    /// Name of the slash command that made this result.
+    /// Name of the slash command that produced this result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_command: Option<String>,
     /// Why the session never started.
@@ -74,13 +74,13 @@ pub struct ResultMessage {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped_by_permission_check: Option<bool>,
 
-    /// Prompts that still wait.
+    /// Prompts that are still queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queued_turn_count: Option<u64>,
     /// 0, 1, 2, … per process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_index: Option<u64>,
-    /// Where the turn came from, when it was no prompt.
+    /// The origin of the turn, if it was not a prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,7 +138,7 @@ pub struct PermissionDenial {
     pub extra: Extra,
 }
 
-/// A call that waits for the session to be resumed.
+/// A deferred call: it runs when the session is resumed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeferredToolUse {
     pub id: String,
@@ -148,7 +148,7 @@ pub struct DeferredToolUse {
     pub extra: Extra,
 }
 
-/// What one model was used for, and its price.
+/// The tokens of one model, and their price.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelUsage {

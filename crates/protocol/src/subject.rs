@@ -1,31 +1,31 @@
-//! What a tool call is about: the one description from which rules, scheduling, checkpoints and memory files
-//! are served.
+//! The subject of a tool call: the one description that rules, scheduling, checkpoints and memory files use.
 //!
-//! A tool makes it from the input of a call alone, so it holds names as they were written: where a path leads,
-//! which host an address reaches and whether a rule covers it are questions for those who decide, at the moment
-//! they decide. The surprising thing: there is no `Default`. A tool that does not know what a call is about says
-//! [`CallSubject::Unknown`], and such a call is a question to the user in every mode that asks any.
+//! A tool derives it from the input of a call alone, so it holds names as they were written: where a path leads, which
+//! host an address reaches and whether a rule covers it is determined later, when a decision is made. The surprising
+//! thing: it has no `Default`. A tool that does not know the subject of a call returns [`CallSubject::Unknown`], and
+//! such a call is asked about in every mode that asks at all.
 
-/// What one tool call is about.
+/// The subject of one tool call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallSubject {
     /// A command line for a shell.
     Shell { command: String },
-    /// One file or folder. A relative path starts where the shell stands; an empty one is that folder.
+    /// One file or folder. A relative path starts in the current directory of the shell; an empty one is that
+    /// directory.
     File { path: String, access: FileAccess },
     /// An address on the web that is fetched.
     Host { url: String },
-    /// Words for a search engine. No host that could be named is contacted from here.
+    /// Words for a search engine. Lathe itself contacts no host that could be named.
     WebSearch { query: String },
     /// A tool of an MCP server.
     McpTool { server: String, tool: String, access: McpAccess },
-    /// Another agent that is started.
+    /// An agent to start.
     Agent { agent_type: String },
-    /// A skill that is loaded.
+    /// A skill to load.
     Skill { name: String },
     /// A question that only the user can answer.
     Question(UserQuestion),
-    /// The answer of the turn in the shape that the user asked for. Nothing outside the session is touched.
+    /// The final result of the turn in the shape that the user asked for. Nothing outside the session is touched.
     FinalAnswer,
     /// Nothing outside the session.
     Session(SessionAccess),
@@ -38,9 +38,9 @@ pub enum CallSubject {
 pub enum FileAccess {
     /// Its content is read.
     Read,
-    /// It is changed, or made where there is none.
+    /// It is changed, or created if it does not exist.
     Write,
-    /// The files below it are listed or read. `name_pattern` is a pattern of their paths, whose first folders may
+    /// The files below it are listed or read. `name_pattern` is a pattern of their paths, whose leading folders may
     /// lead elsewhere.
     Search { name_pattern: Option<String> },
 }
@@ -57,30 +57,30 @@ pub enum McpAccess {
 /// What the user is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UserQuestion {
-    /// To choose; nothing is chosen yet.
+    /// A choice that has not been made yet.
     Open,
-    /// To choose; the input holds the choice.
+    /// A choice that has been made: the input holds it.
     Answered,
-    /// To agree to a plan, after which the session works in another mode.
+    /// The approval of a plan, after which the session works in another mode.
     PlanApproval,
 }
 
-/// What a call does to the session it belongs to.
+/// What a call does to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionAccess {
-    /// It looks at something.
+    /// It reads something.
     Reads,
     /// It changes something.
     Changes,
 }
 
 impl CallSubject {
-    /// A file that is read; unknown without a path.
+    /// Returns a file that is read; unknown without a path.
     pub fn read(path: Option<&str>) -> Self {
         Self::file(path, FileAccess::Read)
     }
 
-    /// A file that is written; unknown without a path.
+    /// Returns a file that is written; unknown without a path.
     pub fn write(path: Option<&str>) -> Self {
         Self::file(path, FileAccess::Write)
     }
@@ -89,8 +89,8 @@ impl CallSubject {
         path.map_or(Self::Unknown, |path| Self::File { path: path.to_owned(), access })
     }
 
-    /// A tool of an MCP server by the name the model calls it by, `mcp__server__tool`. None for other names, and
-    /// for names that could be cut in several ways.
+    /// Returns the subject for a tool of an MCP server by the name that the model uses, `mcp__server__tool`. `None` for
+    /// other names, and for names that could be split in several ways.
     pub fn of_mcp_name(name: &str) -> Option<Self> {
         let (server, tool) = name.strip_prefix("mcp__")?.split_once("__")?;
         let plain = !server.is_empty() && !tool.is_empty() && !tool.contains("__");
@@ -119,8 +119,7 @@ impl CallSubject {
         }
     }
 
-    /// The one file that a call changes, as it was written. None for calls whose changes are not known
-    /// beforehand.
+    /// The one file that a call changes, as it was written. `None` for calls whose changes are not known beforehand.
     pub fn changed_file(&self) -> Option<&str> {
         match self {
             Self::File { path, access: FileAccess::Write } => Some(path),

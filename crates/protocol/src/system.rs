@@ -1,7 +1,7 @@
-//! `system` lines: everything a session tells about itself, told apart by `subtype`.
+//! `system` lines: everything a session reports about itself, distinguished by `subtype`.
 //!
-//! Inside [`Outbound`](crate::Outbound) the `type` belongs to the outer enum, so the raw value of an
-//! unknown subtype holds everything but `type`.
+//! Inside [`Outbound`](crate::Outbound) the `type` belongs to the outer enum, so the raw value of an unknown subtype
+//! holds everything but `type`.
 
 mod hook;
 mod init;

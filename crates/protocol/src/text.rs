@@ -1,18 +1,18 @@
-//! Cutting a text after a number of characters, for every crate that shows, records or sends only the beginning of
-//! one. Counts are characters, not bytes: a text is never cut inside of one.
+//! Cuts a text after a number of characters, for every crate that shows, records or sends only the beginning of one.
+//! Counts are characters, not bytes: a text is never cut inside of one.
 
 use std::borrow::Cow;
 
-/// The first `count` characters of a text, or all of it. The text was cut if the result is shorter.
+/// Returns the first `count` characters of a text, or all of it. The text was cut if the result is shorter.
 pub fn first_chars(text: &str, count: usize) -> &str {
-    // A character is a byte at least, so most texts need not be counted.
+    // A character has at least one byte, so most texts need not be counted.
     if text.len() <= count {
         return text;
     }
     text.char_indices().nth(count).map_or(text, |(end, _)| &text[..end])
 }
 
-/// The first `count` characters of a text and `…`, or the text if it is not longer.
+/// Returns the first `count` characters of a text and `…`, or the text if it is not longer.
 pub fn shorten(text: &str, count: usize) -> Cow<'_, str> {
     let head = first_chars(text, count);
     if head.len() < text.len() { format!("{head}…").into() } else { text.into() }

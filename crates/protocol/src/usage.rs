@@ -1,15 +1,15 @@
 //! Token counts, as the Messages API reports them and as results add them up.
 //!
-//! Only the four main counters are fields; the nested ones live in `extra` as the API sent them, so that
-//! a relayed usage is the one that came. Adding therefore works on JSON: numbers are summed, objects are
-//! merged key by key, and of anything else the later value stands.
+//! Only the four main counters are fields; the nested ones stay in `extra` as the API sent them, so that a relayed
+//! usage is unchanged. Adding therefore works on JSON: numbers are summed, objects are merged key by key, and for
+//! anything else the later value is kept.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 use crate::Extra;
 
-/// Tokens of one answer, or a sum of answers. Fields the API adds later are kept in `extra`.
+/// Tokens of one response, or a sum of responses. Fields that the API adds later are kept in `extra`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     #[serde(default, deserialize_with = "null_is_zero")]
@@ -20,7 +20,7 @@ pub struct Usage {
     pub cache_read_input_tokens: u64,
     #[serde(default, deserialize_with = "null_is_zero")]
     pub output_tokens: u64,
-    /// Whatever else stood beside them: `cache_creation`, `server_tool_use`, `service_tier`, …
+    /// The other fields: `cache_creation`, `server_tool_use`, `service_tier`, …
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -31,7 +31,7 @@ fn null_is_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Er
 }
 
 impl Usage {
-    /// This usage with every field that `result.usage` shows; counters that are missing are zero.
+    /// Returns this usage with every field that `result.usage` shows; missing counters are zero.
     pub fn result_shape(&self) -> Self {
         let mut shaped = Self::default();
         let Value::Object(fields) = json!({
@@ -51,7 +51,7 @@ impl Usage {
         shaped
     }
 
-    /// Adds another answer to this one, nested counters included.
+    /// Adds another usage to this one, nested counters included.
     pub fn add(&mut self, other: &Usage) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
         self.cache_creation_input_tokens =
@@ -62,12 +62,12 @@ impl Usage {
         merge(&mut self.extra, &other.extra);
     }
 
-    /// Tokens written to the cache that lives five minutes.
+    /// Tokens written to the five-minute cache.
     pub fn cache_creation_5m(&self) -> u64 {
         self.nested("cache_creation", "ephemeral_5m_input_tokens")
     }
 
-    /// Tokens written to the cache that lives an hour.
+    /// Tokens written to the one-hour cache.
     pub fn cache_creation_1h(&self) -> u64 {
         self.nested("cache_creation", "ephemeral_1h_input_tokens")
     }

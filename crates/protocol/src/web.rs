@@ -1,5 +1,5 @@
-//! A JSON request over HTTP and its answer, as plain values: `hooks` asks for the request, `models` owns the
-//! client that sends it, and neither may depend on the other. Nothing here crosses the standard streams.
+//! A JSON request over HTTP and its response, as plain values: `hooks` makes the request, `models` owns the client that
+//! sends it, and neither may depend on the other. Nothing here crosses the standard streams.
 
 use std::time::Duration;
 
@@ -12,37 +12,37 @@ pub struct JsonPost<'a> {
     pub headers: &'a [(String, String)],
     /// JSON.
     pub body: &'a str,
-    /// More of the answer than this is not read.
+    /// The most bytes of the response that are read.
     pub max_reply_bytes: usize,
-    /// From the first byte out to the last byte in.
+    /// The time limit from the first byte sent to the last byte received.
     pub timeout: Duration,
 }
 
-/// The answer to a [`JsonPost`].
+/// The response to a [`JsonPost`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebReply {
     /// The status code.
     pub status: u16,
     /// The body, as far as it was read.
     pub body: String,
-    /// Whether there was more.
+    /// Whether the body was longer.
     pub is_cut: bool,
 }
 
-/// There is no answer. No text here repeats the address: it may hold a secret.
+/// Why a request got no response. No text here repeats the address: it may hold a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WebError {
-    /// It took too long.
+    /// The time limit was reached.
     #[error("no answer within {} s", .0.as_secs_f64())]
     TimedOut(Duration),
     /// The request cannot be made.
     #[error("{0}")]
     Unusable(String),
-    /// The machine had nothing left to ask with: no descriptor, no thread, no memory. Nothing was sent, and a
-    /// later try may succeed.
+    /// The machine ran out of what a request needs: descriptors, threads or memory. Nothing was sent, and a later
+    /// attempt may succeed.
     #[error("{0}")]
     Exhausted(String),
-    /// The other side was not reached, or broke off.
+    /// The connection failed, or was lost.
     #[error("{0}")]
     Failed(String),
 }

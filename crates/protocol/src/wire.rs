@@ -1,17 +1,17 @@
-//! The few tools that make the wire types open: the alias for fields we do not know, the macros for
-//! enums that keep what they do not know, and how numbers and nulls are read and written.
+//! Helpers that make the wire types open: the alias for unknown fields, the macros for enums that keep unknown values,
+//! and how numbers and nulls are read and written.
 //!
-//! Null and absent are different on the wire. A field that is always there and may be null is a plain
-//! `Option<T>`; one that may be missing skips `None`; one that may be missing *or* null is an
-//! `Option<Option<T>>` (or `Option<Value>`) read with [`nullable`], where `Some(None)` is the null.
+//! Null and absent are different on the wire. A field that is always present and may be null is a plain `Option<T>`;
+//! one that may be missing skips `None`; one that may be missing *or* null is an `Option<Option<T>>` (or
+//! `Option<Value>`) read with [`nullable`], where `Some(None)` is the null.
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
-/// Fields beside the ones a struct names, kept so that a relayed line loses nothing.
+/// The unknown fields of a struct, kept so that a relayed line loses nothing.
 pub type Extra = Map<String, Value>;
 
-/// Reads a field that is present, null included. With `default` on the field, absent stays `None`.
+/// Reads a field that is present, including null. With `default` on the field, absent stays `None`.
 pub(crate) fn nullable<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -20,8 +20,8 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// Numbers as JavaScript writes them: `0` rather than `0.0`. Integers that a float cannot hold exactly do
-/// not fit, so that a line with one is kept raw rather than rounded.
+/// Numbers as JavaScript writes them: `0` instead of `0.0`. Integers that a float cannot hold exactly are rejected, so
+/// that their line is kept raw instead of rounded.
 pub(crate) mod number {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
@@ -63,7 +63,7 @@ pub(crate) mod number {
     }
 }
 
-/// An enum whose objects carry their variant in one field, and which keeps every object it cannot read.
+/// An enum whose objects name their variant in one field, and which keeps every object it cannot read.
 macro_rules! open_enum {
     (
         $(#[$meta:meta])*
@@ -85,7 +85,7 @@ macro_rules! open_enum {
             /// The tags that have a variant of their own.
             pub const TAGS: &'static [&'static str] = &[$($value),*];
 
-            /// The tag as it stands on the wire; empty where an unknown value has none.
+            /// The tag as on the wire; empty if an unknown value has none.
             pub fn tag(&self) -> &str {
                 match self {
                     $( Self::$variant(_) => $value, )*
@@ -116,7 +116,7 @@ macro_rules! open_names {
             /// Every name that has a variant of its own.
             pub const NAMES: &'static [&'static str] = &[$($value),*];
 
-            /// The name as it stands on the wire.
+            /// The name as on the wire.
             pub fn as_str(&self) -> &str {
                 match self {
                     $( Self::$variant => $value, )*

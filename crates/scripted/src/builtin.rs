@@ -1,18 +1,18 @@
-//! Scripts that need no file: `script:echo` and `script:demo`, and the little project the demo repairs.
+//! Scripts that need no file: `script:echo` and `script:demo`, and the small project that the demo repairs.
 //!
-//! The demo is also a self-test. Its turns expect what the tools must have answered, so on a machine where
+//! The demo is also a self-test. Its turns expect the results that the tools must have given, so on a machine where
 //! reading, editing or running does not work it stops with the name of the step that failed.
 
 use crate::script::Script;
 
-/// The names behind `script:`.
+/// The names after `script:`.
 pub const NAMES: [&str; 2] = ["demo", "echo"];
 
-/// What the demo is asked to do.
+/// The prompt of the demo.
 pub const DEMO_PROMPT: &str =
     "The test in test.sh fails. Find out why, repair the program and run the test again.";
 
-/// A built-in script.
+/// Returns a built-in script.
 pub fn script(name: &str) -> Option<Script> {
     let text = match name {
         "demo" => include_str!("builtin/demo.yaml"),
@@ -26,7 +26,7 @@ pub fn script(name: &str) -> Option<Script> {
     )
 }
 
-/// The files the demo works on, for an empty folder: path and content.
+/// The files that the demo works on, for an empty folder: path and content.
 pub fn demo_files() -> [(&'static str, &'static str); 2] {
     [
         ("temperature.sh", include_str!("builtin/demo/temperature.sh")),

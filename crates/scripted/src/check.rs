@@ -1,10 +1,9 @@
-//! Refuses what the Messages API refuses: one check over the bytes that are sent, for the server and for the
-//! in-process model alike. `SCRIPT.md` lists the rules, and those that are known but not enforced.
+//! Refuses what the Messages API refuses: one check over the bytes that are sent, for both the server and the
+//! in-process model. `SCRIPT.md` lists the rules, and those that are known but not enforced.
 //!
-//! The order is the API's: headers, JSON, the fields one by one, the conversation, what the model takes, the
-//! totals; the first fault is the one that is told. Checking costs per new message, not per request: a
-//! message is parsed when its bytes are seen for the first time, and the rules about the conversation work on
-//! what was noted then.
+//! The order is that of the API: headers, JSON, the fields one by one, the conversation, what the model accepts, the
+//! totals; only the first fault is reported. The cost is per new message, not per request: a message is parsed when its
+//! bytes are seen for the first time, and the rules about the conversation work on the summary made then.
 
 mod blocks;
 mod cache;
@@ -42,14 +41,14 @@ use tools::{ToolChoiceAsked, ToolList};
 pub(crate) use top::ApiEndpoint;
 use top::SystemText;
 
-/// Memory for messages that were checked, in each of two generations.
+/// Memory for checked messages, in each of two generations.
 const MESSAGE_MEMORY: usize = 32 * 1024 * 1024;
-/// Tool lists and system prompts that were checked, in each of two generations.
+/// The most checked tool lists and system prompts, in each of two generations.
 const PART_MEMORY: usize = 64;
-/// Answers with thinking that are remembered.
+/// The most responses with thinking that are remembered.
 const ANSWERS_WITH_THINKING: usize = 10_000;
 
-/// What a script's calls are named by default; see `render/events.rs`.
+/// The beginning of the default ids of a script's calls; see `render/events.rs`.
 pub(crate) const CALL_PREFIX: &str = "toolu_";
 
 /// Checks requests and remembers what it has checked.
@@ -57,12 +56,12 @@ pub(crate) const CALL_PREFIX: &str = "toolu_";
 pub(crate) struct RequestChecker {
     foreign: crate::script::ForeignSignatures,
     betas: Vec<String>,
-    /// Ids that the script gives its calls itself.
+    /// Ids that the script sets for its calls.
     given_ids: HashSet<String>,
     messages: Mutex<RecentlyChecked<RememberedMessage>>,
     tools: Mutex<RecentlyChecked<Arc<ToolList>>>,
     systems: Mutex<RecentlyChecked<Arc<SystemText>>>,
-    /// Numbers of the answers that began with thinking.
+    /// Numbers of the responses that began with thinking.
     with_thinking: Mutex<VecDeque<u64>>,
     /// Messages that were parsed and checked.
     checked: AtomicU64,
@@ -70,12 +69,12 @@ pub(crate) struct RequestChecker {
 
 #[derive(Debug, Clone)]
 struct RememberedMessage {
-    /// The marks it was checked with.
+    /// The cache marks it was checked with.
     marks: u64,
     summary: Arc<MessageSummary>,
 }
 
-/// A message that is in order.
+/// A valid message.
 #[derive(Debug, Clone)]
 struct CheckedMessage {
     summary: Arc<MessageSummary>,
@@ -83,7 +82,7 @@ struct CheckedMessage {
     marked: bool,
 }
 
-/// A request that is in order.
+/// A valid request.
 #[derive(Debug, Default)]
 pub(crate) struct CheckedRequest {
     messages: Vec<CheckedMessage>,
@@ -98,7 +97,7 @@ impl CheckedRequest {
     }
 }
 
-/// What the fields beside the messages say.
+/// The fields besides the messages, as far as other rules need them.
 struct RequestParts {
     model: String,
     tools: Option<Arc<ToolList>>,
@@ -109,7 +108,7 @@ struct RequestParts {
 }
 
 impl RequestChecker {
-    /// A checker with the settings of `script`; none for a script that is lax.
+    /// Returns a checker with the settings of `script`; `None` for a lax script.
     pub(crate) fn of(script: &Script) -> Option<Self> {
         if script.lax {
             return None;
@@ -132,7 +131,7 @@ impl RequestChecker {
         self.checked.load(Ordering::Relaxed)
     }
 
-    /// Notes that the answer `number` began with thinking.
+    /// Records that the response `number` began with thinking.
     pub(crate) fn note_thinking(&self, number: u64) {
         let mut answers = lock(&self.with_thinking);
         if answers.len() == ANSWERS_WITH_THINKING {
@@ -141,12 +140,12 @@ impl RequestChecker {
         answers.push_back(number);
     }
 
-    /// Checks the headers; the betas that are asked for.
+    /// Checks the headers and returns the requested betas.
     pub(crate) fn check_headers<'h>(&self, headers: &'h [(String, String)]) -> Verdict<Vec<&'h str>> {
         top::check_headers(headers, &self.betas)
     }
 
-    /// Checks a body whose headers are in order.
+    /// Checks a body whose headers are valid.
     pub(crate) fn check_body(
         &self,
         fields: &BodyFields<'_>,
@@ -193,7 +192,7 @@ impl RequestChecker {
         Ok(RequestParts { model, tools, system, choice, thinking, sampling })
     }
 
-    /// A field that is the same in most requests, checked when it is not.
+    /// Checks a field that is the same in most requests, unless it was checked before.
     fn remembered_part<T>(
         &self,
         memory: &Mutex<RecentlyChecked<Arc<T>>>,
@@ -233,7 +232,7 @@ impl RequestChecker {
         let weight = |known: &RememberedMessage| known.summary.weight();
         let mut memory = lock(&self.messages);
         let remembered: Vec<_> = prints.iter().map(|print| memory.get(print.content, weight)).collect();
-        // Others may ask while what is new is checked.
+        // The lock is released while new parts are checked, so that other requests do not wait.
         drop(memory);
         for (index, (message, (print, known))) in
             messages.iter().zip(prints.iter().zip(remembered)).enumerate()

@@ -1,10 +1,10 @@
-//! Which turn answers a request. A pure state machine behind one lock: positions in, the chosen turn
-//! out; no I/O, no clock, so many conversations may ask at once. Before that a request is checked
-//! ([`crate::check`]): what the API would refuse reaches no turn.
+//! Chooses the turn for a request. A pure state machine behind one lock: positions in, the chosen turn out; no I/O and
+//! no clock, so many conversations can use it at once. A request is checked first ([`crate::check`]): what the API
+//! would refuse does not reach a turn.
 //!
-//! The order: the first route whose `when` holds, otherwise the main line; in that line the first turn
-//! whose own `when` holds, otherwise the next of the turns without one. A failed expectation has used its
-//! turn up: the script goes on, the request gets the blame.
+//! The order: the first route whose `when` holds, otherwise the main line; in that line the first turn whose own `when`
+//! holds, otherwise the next of the turns without one. A failed expectation uses its turn up: the script continues, and
+//! the request gets the error.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,29 +25,29 @@ use crate::render::{self, Reply};
 use crate::script::{AtEnd, Route, Script, Turn, TurnScope};
 use crate::{ScriptError, template::TemplateError};
 
-/// Conversations whose position is remembered under `scope: conversation`; the oldest is forgotten first.
+/// The most conversations whose position is remembered under `scope: conversation`; the oldest is dropped first.
 const MAX_CONVERSATIONS: usize = 100_000;
 
-/// A script and how far it has got.
+/// A script and its current positions.
 #[derive(Debug)]
 pub struct ScriptEngine {
     script: Script,
     lines: Vec<Line>,
     state: Mutex<State>,
-    /// Refuses what the API refuses; none for a lax script.
+    /// Refuses what the API refuses; `None` for a lax script.
     checker: Option<RequestChecker>,
     /// Requests that were refused.
     refused: AtomicU64,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub struct Served {
     /// The request's number, from one.
     pub number: u64,
-    /// The turn that answered, as messages call it; what was missing otherwise.
+    /// The name of the turn that was used; if none was, why.
     pub turn: String,
-    /// What to send.
+    /// The response to send.
     pub reply: Reply,
 }
 
@@ -56,9 +56,9 @@ pub struct Served {
 struct Line {
     name: String,
     at_end: AtEnd,
-    /// Indices of the turns that are taken in order.
+    /// Indices of the turns that are used in order.
     sequence: Vec<usize>,
-    /// Indices of the turns that answer whenever their `when` holds.
+    /// Indices of the turns that are used whenever their `when` holds.
     matching: Vec<usize>,
 }
 
@@ -69,7 +69,7 @@ struct State {
     oldest_first: VecDeque<u64>,
 }
 
-/// How far one conversation (or everybody) has got.
+/// The positions of one conversation, or of all together.
 #[derive(Debug, Default, Clone)]
 struct Progress {
     /// By line and start: a line that a marker chooses may be started more than once.
@@ -78,11 +78,11 @@ struct Progress {
 
 #[derive(Debug, Default, Clone)]
 struct LineProgress {
-    /// Place in the line's sequence.
+    /// Position in the line's sequence.
     position: usize,
-    /// How often the turn at that place has answered.
+    /// How often the turn at that position was used.
     repeats: u32,
-    /// How often the turns with a `when` have answered.
+    /// How often the turns with a `when` were used.
     used: HashMap<usize, u32>,
 }
 
@@ -93,7 +93,7 @@ enum Choice<'a> {
 }
 
 impl ScriptEngine {
-    /// Checks the script and starts at its beginning.
+    /// Validates the script and starts at its beginning.
     pub fn new(script: Script) -> Result<Self, ScriptError> {
         validate("script", &script)?;
         let main = Line::new("", &script.at_end, &script.turns);
@@ -115,12 +115,13 @@ impl ScriptEngine {
         &self.script
     }
 
-    /// How many messages were parsed and checked so far: a message that comes again is recognised.
+    /// How many messages were parsed and checked so far: a repeated message is recognised and not counted.
     pub fn messages_checked(&self) -> u64 {
         self.checker.as_ref().map_or(0, RequestChecker::messages_checked)
     }
 
-    /// Answers the body of a `POST /v1/messages`, or refuses it as the API would. Names of headers are in lower case.
+    /// Responds to the body of a `POST /v1/messages`, or refuses it as the API would. Names of headers are in lower
+    /// case.
     pub fn answer_http(&self, body: Bytes, headers: Vec<(String, String)>) -> Served {
         match self.read_http(body, headers) {
             Ok(facts) => self.answer(facts),
@@ -136,8 +137,8 @@ impl ScriptEngine {
         Ok(Facts::of_http(brief, body, headers).with_check(checked))
     }
 
-    /// Answers a request that never becomes HTTP, or refuses it as the API would: what is looked at are the
-    /// bytes and headers that the client would send.
+    /// Responds to a request that never becomes HTTP, or refuses it as the API would: the bytes and headers that the
+    /// client would send are checked.
     pub(crate) fn answer_in_process(
         &self,
         request: &Arc<ModelRequest>,
@@ -166,7 +167,7 @@ impl ScriptEngine {
         checker.check_body(&fields, ApiEndpoint::Messages, &betas).map(Some)
     }
 
-    /// Checks the body of a request for a count of tokens.
+    /// Checks the body of a request to count tokens.
     pub(crate) fn check_count(&self, body: &[u8], headers: &[(String, String)]) -> Verdict {
         let betas = self.checker.as_ref().map(|checker| checker.check_headers(headers)).transpose()?;
         let fields = BodyFields::split(body)?;
@@ -185,13 +186,13 @@ impl ScriptEngine {
         }
     }
 
-    /// What a refused request gets. It takes no turn and no number of the script.
+    /// Returns the response to a refused request. It uses no turn and no number of the script.
     pub(crate) fn refusal(&self, refusal: &RequestRefusal) -> Served {
         let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         Served { number: 0, turn: format!("refused: {refusal}"), reply: refusal.reply(count) }
     }
 
-    /// Answers a request: numbers it, chooses the turn, checks its expectations, renders it.
+    /// Responds to a request: numbers it, chooses the turn, checks its expectations, renders it.
     pub fn answer(&self, mut facts: Facts) -> Served {
         let (number, choice) = self.choose(&mut facts);
         let defaults = &self.script.defaults;
@@ -224,8 +225,8 @@ impl ScriptEngine {
     }
 
     fn choose(&self, facts: &mut Facts) -> (u64, Choice<'_>) {
-        // Everything that parses or matches text happens before the lock, apart from the few `when`s of
-        // the line itself.
+        // Everything that parses or matches text happens before the lock, apart from the few `when`s of the line
+        // itself.
         let route = |route: &Route| route.when.as_ref().is_none_or(|when| when.hold(facts));
         let line_index = self.script.routes.iter().position(route).map_or(0, |index| index + 1);
         let turns = match line_index {
@@ -243,7 +244,7 @@ impl ScriptEngine {
             TurnScope::Global => 0,
             TurnScope::Conversation => facts.conversation(),
         };
-        // A marker that is written again starts its line again.
+        // Repeating a marker starts its line again.
         let by_marker = route_of(line_index, &self.script).is_some_and(|when| when.marker.is_some());
         let start = if by_marker { facts.marker_count() } else { 0 };
 
@@ -257,7 +258,7 @@ impl ScriptEngine {
     }
 }
 
-/// The conditions of the route behind a line; none for the main line.
+/// Returns the conditions of the route of a line; `None` for the main line.
 fn route_of(line_index: usize, script: &Script) -> Option<&Conditions> {
     let route = line_index.checked_sub(1)?;
     script.routes[route].when.as_ref()
@@ -277,7 +278,7 @@ impl State {
     }
 }
 
-/// What the position says, before it is turned into an answer.
+/// The next turn by position, before it is rendered.
 enum Next {
     Turn(usize),
     End,

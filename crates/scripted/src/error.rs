@@ -1,5 +1,5 @@
-//! What can be wrong with a script or with serving one. Every message names the file and, where there
-//! is one, the line, because the reader is a person who wrote that line.
+//! Errors of a script or of serving one. Every message names the file and, if there is one, the line, because its
+//! reader is the person who wrote that line.
 
 use std::io;
 use std::path::PathBuf;
@@ -26,15 +26,15 @@ pub enum ScriptError {
         column: u64,
         /// What is wrong.
         message: String,
-        /// The nearest valid key, where there is one.
+        /// The nearest valid key, if there is one.
         hint: Option<String>,
     },
-    /// The parts are well formed but do not go together.
+    /// The parts are well formed but do not fit together.
     #[error("{file}: {place}: {message}")]
     Invalid {
         /// Name of the file as the caller gave it.
         file: String,
-        /// The turn or route, as a person would call it.
+        /// The name of the turn or route.
         place: String,
         /// What is wrong.
         message: String,
@@ -42,7 +42,7 @@ pub enum ScriptError {
     /// `script:NAME` with a name that is neither a file nor built in.
     #[error("find the script `{name}`: no such file, and the built-in scripts are {known}")]
     NotFound {
-        /// What was asked for.
+        /// The requested name.
         name: String,
         /// The built-in names, comma separated.
         known: String,
@@ -50,7 +50,7 @@ pub enum ScriptError {
     /// The listener could not be opened, or a log or recording could not be written.
     #[error("{what}: {source}")]
     Io {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
         /// Why it failed.
         source: io::Error,

@@ -1,7 +1,7 @@
-//! What a request says, as far as scripts ask: last user text, tool results, system text, tools.
+//! The content of a request, as far as scripts need it: last user text, tool results, system text, tools.
 //!
-//! The conversation is only parsed when somebody asks for it. A script that goes by position never
-//! does, which is what keeps turn 1,000 of a benchmark as cheap as turn 1.
+//! The conversation is parsed only when it is needed. A script that goes by position never needs it, which keeps turn
+//! 1,000 of a benchmark as cheap as turn 1.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -18,17 +18,17 @@ use crate::check::{BodyFields, CheckedRequest, MessagesField, RequestRefusal};
 /// One request as a script sees it.
 #[derive(Debug)]
 pub struct Facts {
-    /// Number of the request, from one, over everything this script has answered.
+    /// Number of the request, from one, counted over all requests that this script responded to.
     pub number: u64,
     /// The model that was asked for.
     pub model: String,
-    /// Whether the answer is to be streamed.
+    /// Whether the response is to be streamed.
     pub stream: bool,
     /// The `max_tokens` asked for.
     pub max_tokens: Option<u64>,
     /// Whether the request offers any tool.
     pub has_tools: bool,
-    /// Who asks: known in-process, over HTTP only where the client sends `x-script-agent`.
+    /// The agent that asks: known in-process; over HTTP only if the client sends `x-script-agent`.
     pub agent: Option<String>,
     source: Source,
     checked: Option<CheckedRequest>,
@@ -42,7 +42,7 @@ enum Source {
     InProcess(OutgoingRequest),
 }
 
-/// How an in-process caller wants the answer.
+/// How an in-process caller wants the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
     /// Event by event.
@@ -54,7 +54,7 @@ pub enum Delivery {
 /// A tool result of the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolResult {
-    /// Name of the tool, where the call is still in the conversation.
+    /// Name of the tool, if the call is still in the conversation.
     pub tool: Option<String>,
     /// The text of the result.
     pub text: String,
@@ -66,12 +66,12 @@ pub struct ToolResult {
 struct Detail {
     system: String,
     tools: Vec<String>,
-    /// User texts in order, one entry a message, reminders left out.
+    /// User texts in order, one entry per message, without reminders.
     users: Vec<String>,
     results: Vec<ToolResult>,
     /// Every user text and tool result in the order of the conversation.
     texts: Vec<String>,
-    /// How much of `users` and `results` stands in the last message.
+    /// How many of `users` and `results` are in the last message.
     last_message: Tail,
 }
 
@@ -81,7 +81,7 @@ struct Tail {
     results: usize,
 }
 
-/// The few fields that every script goes by.
+/// The few fields that every script needs.
 #[derive(Debug)]
 pub(crate) struct RequestBrief {
     model: String,
@@ -91,7 +91,7 @@ pub(crate) struct RequestBrief {
 }
 
 impl RequestBrief {
-    /// Reads the fields, and refuses what is no request at all. This holds for lax scripts too.
+    /// Reads the fields, and refuses a body that is not a request at all. This holds for lax scripts too.
     pub(crate) fn read(fields: &BodyFields<'_>) -> Result<Self, RequestRefusal> {
         let missing = |name: &str| RequestRefusal::invalid(format!("{name}: Field required"));
         match &fields.messages {
@@ -124,7 +124,7 @@ impl Facts {
         Self::new(brief, agent, Source::Http { body, headers })
     }
 
-    /// Takes a request that never becomes HTTP; `sent` is what the client would send for it.
+    /// Reads a request that never becomes HTTP; `sent` is what the client would send for it.
     pub(crate) fn of_outgoing(request: &ModelRequest, delivery: Delivery, sent: OutgoingRequest) -> Self {
         let brief = RequestBrief {
             model: request.model.clone(),
@@ -150,7 +150,7 @@ impl Facts {
         }
     }
 
-    /// Adds what the check of the request found.
+    /// Adds the findings of the check.
     pub(crate) fn with_check(self, checked: Option<CheckedRequest>) -> Self {
         Self { checked, ..self }
     }
@@ -160,7 +160,7 @@ impl Facts {
         self.checked.as_ref().is_some_and(|checked| checked.has_call(id))
     }
 
-    /// A number for the conversation, where thinking is bound to it; 0 otherwise.
+    /// A number for the conversation, if thinking is bound to it; 0 otherwise.
     pub(crate) fn history(&self) -> u64 {
         self.checked.as_ref().map_or(0, |checked| checked.history)
     }
@@ -184,7 +184,7 @@ impl Facts {
         }
     }
 
-    /// The text the user sent with this request: nothing while tool results go back and forth.
+    /// The text that the user sent with this request: `None` if it only brings tool results.
     pub fn fresh_user_text(&self) -> Option<&str> {
         let detail = self.detail();
         if detail.last_message.has_user_text { detail.users.last().map(String::as_str) } else { None }
@@ -221,7 +221,7 @@ impl Facts {
         after_run.filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
     }
 
-    /// The tool results that came with this request.
+    /// The tool results that were sent with this request.
     pub fn fresh_results(&self) -> &[ToolResult] {
         let detail = self.detail();
         &detail.results[detail.results.len() - detail.last_message.results..]
@@ -242,7 +242,7 @@ impl Facts {
             .map(|result| result.text.as_str())
     }
 
-    /// The newest place in the conversation where `regex` matches: its first group, or all of it.
+    /// Returns the newest match of `regex` in the conversation: its first group, or all of it.
     pub fn last_match(&self, regex: &Regex) -> Option<String> {
         self.detail().texts.iter().rev().find_map(|text| {
             let found = regex.captures_iter(text).last()?;
@@ -250,17 +250,17 @@ impl Facts {
         })
     }
 
-    /// System prompt, and system messages inside the conversation.
+    /// The system prompt, and system messages inside the conversation.
     pub fn system(&self) -> &str {
         &self.detail().system
     }
 
-    /// Names of the tools on offer.
+    /// Names of the offered tools.
     pub fn tools(&self) -> &[String] {
         &self.detail().tools
     }
 
-    /// What tells one conversation from another: the session's metadata and the text it began with.
+    /// Identifies a conversation: the session's metadata and its first user text.
     pub fn conversation(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.body()["metadata"]["user_id"].as_str().hash(&mut hasher);
@@ -347,7 +347,7 @@ impl Detail {
     }
 }
 
-/// Reminders are put into user messages by the runtime; no user wrote them.
+/// Whether a text is a reminder: the runtime puts them into user messages, the user did not write them.
 fn is_reminder(text: &str) -> bool {
     text.trim_start().starts_with("<system-reminder>")
 }

@@ -1,9 +1,8 @@
 //! A small HTTP/1.1 server side on a raw socket: requests in, [`Step`]s out.
 //!
-//! Written by hand because a fault is the product here: half a chunk and then a reset, headers and then
-//! silence. A framework's whole purpose is to prevent that. It is strict in what it reads (one length, no
-//! folding, bounded head and body) and knows nothing of models; [`crate::server`] and [`crate::record`]
-//! are its two handlers.
+//! Written by hand because a fault is the product here: half a chunk and then a reset, headers and then silence. A
+//! framework's whole purpose is to prevent that. It is strict in what it reads (one length, no folding, bounded head
+//! and body) and knows nothing of models; [`crate::server`] and [`crate::record`] are its two handlers.
 
 mod read;
 
@@ -24,14 +23,14 @@ use crate::render::{Framing, Reply, Step};
 
 /// Collected output is written once it is this large, even if more follows at once.
 const WRITE_SIZE: usize = 64 * 1024;
-/// What a client may send ahead while it waits for an answer.
+/// The most bytes that a client may send ahead while it waits for a response.
 const MAX_SENT_AHEAD: usize = 1024 * 1024;
-/// How long a refused request may go on being sent.
+/// How long the rest of a refused request is read.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
-/// How long the listener rests when the system has no descriptor left.
+/// How long the listener waits when the system has no descriptor left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// A request as it came.
+/// A request as it was received.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) method: String,
@@ -59,7 +58,7 @@ impl Request {
     }
 }
 
-/// A response whose steps are known, or come while it runs.
+/// A response whose steps are known, or arrive while it runs.
 pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
@@ -80,7 +79,7 @@ impl Steps {
         }
     }
 
-    /// Whether the next step may have to be waited for.
+    /// Whether the next step may have to be awaited.
     fn may_wait(&self) -> bool {
         matches!(self, Self::Live(_))
     }
@@ -97,7 +96,7 @@ impl From<Reply> for Response {
     }
 }
 
-/// Who answers.
+/// Responds to requests.
 pub(crate) trait Handler: Send + Sync + 'static {
     fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
 }
@@ -129,7 +128,7 @@ pub(crate) async fn accept<H: Handler>(
     }
 }
 
-/// One connection, request after request.
+/// Serves one connection, request after request.
 async fn converse<H: Handler>(stream: TcpStream, handler: &H) {
     // Without it the second small write of a response waits for the client's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
@@ -162,13 +161,13 @@ async fn converse<H: Handler>(stream: TcpStream, handler: &H) {
 
 struct Connection {
     stream: TcpStream,
-    /// Read, not yet parsed.
+    /// Received, not yet parsed.
     input: BytesMut,
     /// To be written.
     output: Vec<u8>,
 }
 
-/// What of the request matters to its response.
+/// The part of the request that its response depends on.
 #[derive(Clone, Copy)]
 struct About {
     head_only: bool,
@@ -184,7 +183,7 @@ enum Next {
 impl Connection {
     async fn perform(&mut self, mut response: Response, about: About) -> io::Result<Next> {
         let chunked = response.framing == Framing::Chunked && about.chunked_allowed;
-        // HTTP/1.0 has no chunks: there the end of the body is the end of the connection.
+        // HTTP/1.0 has no chunks: there the end of the connection ends the body.
         let keep_alive = about.keep_alive && (chunked || response.framing == Framing::Length);
         while let Some(step) = response.steps.next().await {
             match step {
@@ -270,8 +269,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A close while the other side still sends would reset the connection and take the refusal with it, so
-    /// the rest of the request is read for a moment and thrown away.
+    /// Closing while the client still sends would reset the connection and lose the refusal, so the rest of the request
+    /// is read for a moment and discarded.
     async fn let_it_be_read(&mut self) {
         let _ = self.stream.shutdown().await;
         let thrown_away = async {
@@ -281,8 +280,8 @@ impl Connection {
         let _ = tokio::time::timeout(REFUSAL_TIME, thrown_away).await;
     }
 
-    /// Ends when the other side has closed or reset. What it sends meanwhile is kept for later, up to a
-    /// bound; behind that it is left in the socket.
+    /// Returns when the client has closed or reset the connection. What it sends meanwhile is kept for later, up to a
+    /// bound; the rest is left in the socket.
     async fn client_leaves(&mut self) {
         while self.input.len() < MAX_SENT_AHEAD {
             match self.stream.read_buf(&mut self.input).await {

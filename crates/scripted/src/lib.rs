@@ -1,12 +1,10 @@
-//! A model that follows a script, for everyone who tests an agent program without a network.
+//! A model that follows a script, for testing an agent program without a network.
 //!
-//! One script, three faces: [`ScriptedModel`] answers in-process, [`serve`] answers any Messages API
-//! client over HTTP, and [`record`](record::record) sits in front of a real API and writes the script
-//! that replays it. All three go through the same [`ScriptEngine`] (which turn?) and the same
-//! [`render`] (which bytes, and where do they break off?), so a fault that a
-//! test provokes in-process is the fault a client would meet on the wire. A request that the API would refuse
-//! is refused, by one check for both. `SCRIPT.md` beside this crate
-//! describes the format.
+//! One script has three uses: [`ScriptedModel`] responds in-process, [`serve`] responds to any Messages API client over
+//! HTTP, and [`record`](record::record) is a proxy in front of a real API that writes the script which replays it. All
+//! three use the same [`ScriptEngine`] (which turn?) and the same [`render`] (which bytes, and where do they break
+//! off?), so a fault that a test provokes in-process is the fault that a client would see on the wire. One check for
+//! both refuses what the API would refuse. `SCRIPT.md` in the folder of this crate describes the format.
 
 pub mod builtin;
 mod check;

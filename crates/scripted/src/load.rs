@@ -1,9 +1,9 @@
-//! Text to [`Script`]: which of the three forms it is, the parse, and an error message that a person can
-//! act on (file, line, the nearest valid key).
+//! Turns text into a [`Script`]: finds out which of the three forms it has, parses it, and words errors so that a
+//! person can act on them (file, line, the nearest valid key).
 //!
-//! The forms are the full one (a map with `turns:` or `routes:`), the short one of [`crate::scenario`] (a
-//! bare list, or a map of lists), and the recorder's JSON lines. The text is parsed twice, once to see its
-//! shape and once into types, because only the typed parse knows where a wrong key stands.
+//! The forms are the full one (a map with `turns:` or `routes:`), the short one of [`crate::scenario`] (a bare list, or
+//! a map of lists), and the recorder's JSON lines. The text is parsed twice, once to see its shape and once into types,
+//! because only the typed parse knows the position of a wrong key.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ use crate::record;
 use crate::scenario::Scenario;
 use crate::script::{AtEnd, Script, ScriptBlock, Turn};
 
-/// A script larger than this is refused before it is read: nobody wrote it by hand, and a recording of
-/// that size wants to be split.
+/// A larger script is refused before it is read: it was not written by hand, and a recording of that size should be
+/// split.
 const MAX_SCRIPT_BYTES: u64 = 256 * 1024 * 1024;
 
 impl Script {
@@ -42,7 +42,7 @@ impl Script {
         let script = match document.parse()? {
             Value::Array(_) => Scenario::List(document.parse()?).into_script(file)?,
             Value::Object(map) if is_keyed(&map) => Scenario::Keyed(document.parse()?).into_script(file)?,
-            // Also what is no script at all: the typed parse says what is missing or misspelt.
+            // Also for a text that is not a script at all: the typed parse says what is missing or misspelt.
             _ => document.parse()?,
         };
         validate(file, &script)?;
@@ -50,7 +50,7 @@ impl Script {
     }
 }
 
-/// A map of lists, none of which is called like one of the full form.
+/// Whether this is a map of lists, none of which has the name of a key of the full form.
 fn is_keyed(map: &Map<String, Value>) -> bool {
     let full = map.contains_key("turns") || map.contains_key("routes");
     !full && !map.is_empty() && map.values().all(Value::is_array)
@@ -63,8 +63,8 @@ enum Syntax {
 }
 
 impl Syntax {
-    /// JSON by name or by nature. JSON is nearly YAML, but not quite: only a JSON parser joins the two
-    /// halves of an escaped emoji.
+    /// Decides by name or by content whether the text is JSON. JSON is almost YAML, but not quite: only a JSON parser
+    /// joins the two halves of an escaped emoji.
     fn of(file: &str, text: &str) -> Self {
         let named = Path::new(file).extension().is_some_and(|extension| extension == "json");
         if named || serde_json::from_str::<IgnoredAny>(text).is_ok() { Self::Json } else { Self::Yaml }
@@ -88,8 +88,8 @@ impl Document<'_> {
 }
 
 fn yaml_options() -> serde_saphyr::Options {
-    // `with_snippet` would wrap the error; its location is all we need. Strict booleans keep `on` and
-    // `no` strings, as in JSON. The file's size is bounded already, so many turns are no attack.
+    // `with_snippet` would wrap the error; only its location is needed. Strict booleans keep `on` and `no` strings, as
+    // in JSON. The file's size is bounded already, so many turns are not an attack.
     serde_saphyr::options! {
         with_snippet: false,
         strict_booleans: true,
@@ -97,7 +97,7 @@ fn yaml_options() -> serde_saphyr::Options {
     }
 }
 
-/// A parse error of a JSON text that begins `lines_before` lines into the file.
+/// Returns the parse error of a JSON text that begins `lines_before` lines into the file.
 pub(crate) fn json_error(file: &str, lines_before: u64, error: &serde_json::Error) -> ScriptError {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text);
@@ -129,8 +129,7 @@ fn parse_error(file: &str, line: u64, column: u64, message: &str) -> ScriptError
     ScriptError::Parse { file: file.to_owned(), line, column, message, hint }
 }
 
-/// Takes serde's "unknown field `a`, expected one of `b`, `c`" (or "expected `b`", "expected `b` or `c`")
-/// apart.
+/// Parses serde's "unknown field `a`, expected one of `b`, `c`" (or "expected `b`", "expected `b` or `c`").
 fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
     let rest = message.strip_prefix("unknown field `")?;
     let (key, rest) = rest.split_once('`')?;
@@ -138,7 +137,7 @@ fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
     Some((key, known))
 }
 
-/// The known key that `key` was probably meant to be.
+/// Returns the known key that `key` probably stands for.
 fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let distance = |candidate: &&&str| edit_distance(key, candidate);
     let best = known.iter().min_by_key(distance)?;
@@ -159,14 +158,14 @@ fn edit_distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
-/// What the types cannot say: which keys exclude each other, which values make no sense.
+/// Checks what the types cannot express: keys that exclude each other, and invalid values.
 pub(crate) fn validate(file: &str, script: &Script) -> Result<(), ScriptError> {
     let invalid =
         |place: String, message: String| ScriptError::Invalid { file: file.to_owned(), place, message };
     if let Some(version) = script.version.filter(|version| *version != 1) {
         return Err(invalid("version".to_owned(), format!("{version} is not known, this is version 1")));
     }
-    // An empty line that ends in an error or a text still has something to say.
+    // A line without turns that ends in an error or a text is still valid.
     if script.turns.is_empty() && script.routes.is_empty() && matches!(script.at_end, AtEnd::Repeat) {
         return Err(invalid("turns".to_owned(), "the script has no turns".to_owned()));
     }
@@ -188,7 +187,7 @@ pub(crate) fn validate(file: &str, script: &Script) -> Result<(), ScriptError> {
     Ok(())
 }
 
-/// How messages call a turn.
+/// Returns the name of a turn for messages.
 pub(crate) fn turn_name(index: usize, turn: &Turn) -> String {
     match &turn.id {
         Some(id) => format!("turn {} (`{id}`)", index + 1),

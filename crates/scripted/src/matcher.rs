@@ -1,5 +1,5 @@
-//! Conditions on a request. `when:` uses them to choose, `expect:` to insist; both read the same keys,
-//! and a condition that does not hold says why in words that name the key, what it wanted and what came.
+//! Conditions on a request. `when:` uses them to choose, `expect:` to assert; both read the same keys, and a condition
+//! that does not hold explains itself with the key, the wanted and the actual value.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,31 +16,31 @@ use crate::facts::Facts;
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Conditions {
-    /// The text the user sent with this very request.
+    /// The text that the user sent with this request.
     pub user: Option<TextMatch>,
-    /// The text the conversation began with.
+    /// The first user text of the conversation.
     pub first_user: Option<TextMatch>,
     /// Any user text of the conversation.
     pub any_user: Option<TextMatch>,
     /// The last `RUN<name>` in the user texts has this name.
     pub marker: Option<String>,
-    /// Any tool result that came with this request.
+    /// Any tool result that was sent with this request.
     pub tool_result: Option<TextMatch>,
-    /// The tool of any result that came with this request.
+    /// The tool of any result that was sent with this request.
     pub tool: Option<TextMatch>,
-    /// Whether a result that came with this request is marked as an error.
+    /// Whether a result that was sent with this request is marked as an error.
     pub tool_error: Option<bool>,
     /// The system prompt.
     pub system: Option<TextMatch>,
-    /// Who asks; a plain string means equality.
+    /// The agent that asks; a plain string means equality.
     pub agent: Option<TextMatch>,
-    /// The model asked for; a plain string means equality.
+    /// The requested model; a plain string means equality.
     pub model: Option<TextMatch>,
-    /// Tools that must be on offer.
+    /// Tools that must be offered.
     pub tools: Vec<String>,
-    /// Whether any tool is on offer.
+    /// Whether any tool is offered.
     pub has_tools: Option<bool>,
-    /// Whether the answer is to be streamed.
+    /// Whether the response is to be streamed.
     pub stream: Option<bool>,
     /// The `max_tokens` of the request.
     pub max_tokens: Option<u64>,
@@ -74,13 +74,13 @@ pub enum TextMatch {
 pub enum ValueMatch {
     /// Equal to this value.
     Equals(Value),
-    /// A string (or the JSON of anything else) that fits.
+    /// A string (or the JSON of anything else) that matches.
     Text(TextMatch),
-    /// Not there at all.
+    /// Not present.
     Absent,
 }
 
-/// What a bare string means for the field it stands in.
+/// What a bare string means in a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Bare {
     Contains,
@@ -123,17 +123,17 @@ impl fmt::Display for TextMatch {
 }
 
 impl Conditions {
-    /// A condition that any user text contains `text`.
+    /// Returns a condition that any user text contains `text`.
     pub fn any_user(text: impl Into<String>) -> Self {
         Self { any_user: Some(TextMatch::Plain(text.into())), ..Self::default() }
     }
 
-    /// Whether everything holds.
+    /// Whether all conditions hold.
     pub fn hold(&self, facts: &Facts) -> bool {
         self.check(facts).is_ok()
     }
 
-    /// The first condition that does not hold, in words.
+    /// Returns the first condition that does not hold, in words.
     pub fn check(&self, facts: &Facts) -> Result<(), String> {
         self.check_texts(facts)?;
         self.check_results(facts)?;
@@ -160,7 +160,7 @@ impl Conditions {
     fn check_texts(&self, facts: &Facts) -> Result<(), String> {
         check_text("agent", self.agent.as_ref(), facts.agent.as_deref(), Bare::Equals)?;
         check_text("model", self.model.as_ref(), Some(&facts.model), Bare::Equals)?;
-        // The rest would parse the conversation, so it is asked for only where a condition needs it.
+        // The rest would parse the conversation, so it is read only if a condition needs it.
         if self.user.is_some() {
             check_text("user", self.user.as_ref(), facts.fresh_user_text(), Bare::Contains)?;
         }
@@ -248,8 +248,8 @@ impl ValueMatch {
     }
 }
 
-// Deserialising. Hand-written visitors instead of `untagged`, because an untagged enum forgets both the
-// line and the misspelt key.
+// Deserialising. Hand-written visitors instead of `untagged`, because an untagged enum loses both the line and the
+// misspelt key.
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -337,7 +337,7 @@ impl<'de> Deserialize<'de> for TextMatch {
 
 impl<'de> Deserialize<'de> for ValueMatch {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // A body value may be anything, so the map is looked at only after it was read whole.
+        // A body value may be anything, so the map is examined only after it was read whole.
         let value = Value::deserialize(deserializer)?;
         if !value.is_object() {
             return Ok(Self::Equals(value));

@@ -1,9 +1,9 @@
-//! The scripted model in-process: the same engine and the same rendered steps as the server, performed
-//! on an event parser instead of a socket.
+//! The scripted model in-process: the same engine and the same rendered steps as the server, fed to an event parser
+//! instead of a socket.
 //!
-//! The surprising part is that the answer really becomes bytes and is parsed again. It costs
-//! microseconds and buys that every fault (half an event, garbage, an early end) gives the
-//! [`ModelError`] that the HTTP client would give; a test compares the two.
+//! The surprising part is that the response really becomes bytes and is parsed again. It costs microseconds, and in
+//! return every fault (half an event, garbage, an early end) gives the [`ModelError`] that the HTTP client would give;
+//! a test compares the two.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -30,10 +30,10 @@ use crate::facts::Delivery;
 use crate::render::{Reply, Step};
 use crate::script::Script;
 
-/// As much of a body as is read at once. A long answer is rendered in one piece; parsed in one piece, its
+/// The most bytes of a body that are parsed at once. A long response is rendered in one piece; parsed in one piece, its
 /// events would take many times its size.
 const PIECE_BYTES: usize = 16 * 1024;
-/// As much of a body that is no API error as is shown.
+/// The most characters that are shown of a body that is not an API error.
 const SHOWN_CHARS: usize = 300;
 
 /// A script as a [`Model`].
@@ -45,7 +45,7 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// The model for what stands behind `script:`: a built-in name or a file.
+    /// Returns the model for the text after `script:`: a built-in name or a file.
     pub fn load(name: &str) -> Result<Self, ScriptError> {
         if let Some(script) = builtin::script(name) {
             return Self::new(script);
@@ -57,23 +57,23 @@ impl ScriptedModel {
         Self::new(Script::load(path)?)
     }
 
-    /// The model for a script made in code.
+    /// Returns the model for a script made in code.
     pub fn new(script: Script) -> Result<Self, ScriptError> {
         let engine = Arc::new(ScriptEngine::new(script)?);
         Ok(Self { engine, timeouts: Timeouts::default(), betas: BetaPolicy::default() })
     }
 
-    /// Which betas the client would send: the body and the header that are checked depend on it.
+    /// Sets which betas the client would send: the checked body and header depend on it.
     pub fn with_betas(self, betas: BetaPolicy) -> Self {
         Self { betas, ..self }
     }
 
-    /// The script and how far it has got.
+    /// The script and its current position.
     pub fn engine(&self) -> &ScriptEngine {
         &self.engine
     }
 
-    /// How long to wait before a silence counts as a stall.
+    /// Sets how long a silence may last before it counts as a stall.
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
         Self { timeouts, ..self }
     }
@@ -96,7 +96,7 @@ impl ScriptedModel {
         }
         let request_id = answer.request_id.clone();
         let mut reader = Reader::new(answer, idle);
-        // As over HTTP, a failure before the first event is one of the request.
+        // As over HTTP, a failure before the first event is a failure of the request.
         let first = reader.next().await.unwrap_or_else(|| Err(cut("nothing was sent")))?;
         let rest = stream::unfold(reader, async |mut reader| Some((reader.next().await?, reader)));
         Ok(ModelStream { request_id, events: stream::iter([Ok(first)]).chain(rest).boxed() })
@@ -142,7 +142,7 @@ fn shown(body: &[u8]) -> String {
     first_chars(&line, SHOWN_CHARS).to_owned()
 }
 
-/// The error in a body: the API's object, or the beginning of whatever else it is.
+/// Returns the error in a body: the API's object, or the beginning of any other text.
 fn api_error(status: Option<u16>, body: &[u8]) -> ModelError {
     let parsed: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let told = &parsed["error"];
@@ -152,23 +152,23 @@ fn api_error(status: Option<u16>, body: &[u8]) -> ModelError {
     }
 }
 
-/// A response whose head has come.
+/// A response whose head was received.
 struct Answer {
     status: u16,
     content_type: Option<String>,
     request_id: Option<String>,
     retry_after: Option<Duration>,
     steps: std::vec::IntoIter<Step>,
-    /// Bytes that were sent and not yet read.
+    /// Bytes that were sent and not yet parsed.
     unread: Bytes,
 }
 
-/// What comes next out of a body.
+/// The next part of a body.
 enum Piece {
     Bytes(Bytes),
-    /// The end in good order.
+    /// The regular end.
     End,
-    /// The connection went away.
+    /// The connection was lost.
     Broken(&'static str),
     Stalled,
 }
@@ -247,14 +247,14 @@ impl Answer {
         error
     }
 
-    /// The API error that came where a stream was expected.
+    /// Returns the API error in place of an expected stream.
     fn told(&self, body: &[u8]) -> Option<ModelError> {
         let error = api_error(None, body);
         error.api_type.is_some().then(|| ModelError { request_id: self.request_id.clone(), ..error })
     }
 }
 
-/// The watchdog's patience, used up pause by pause until a byte comes.
+/// The watchdog's time, reduced by each pause until a byte arrives.
 struct Silence {
     left: Duration,
 }
@@ -264,7 +264,7 @@ impl Silence {
         Self { left: patience }
     }
 
-    /// Waits, if there is patience for it.
+    /// Waits, if the watchdog's time allows it.
     async fn bear(&mut self, pause: Duration) -> bool {
         let bearable = pause < self.left;
         if bearable {
@@ -279,7 +279,7 @@ impl Silence {
     }
 }
 
-/// The events of a streamed answer.
+/// The events of a streamed response.
 struct Reader {
     answer: Answer,
     idle: Duration,
@@ -348,7 +348,7 @@ impl Reader {
         }
         let raw = match serde_json::from_str(&event.data) {
             Ok(raw @ Value::Object(_)) => raw,
-            // Half an event at the end of a broken connection is part of the cut.
+            // Half an event at the end of a broken connection belongs to the cut.
             Ok(_) | Err(_) if self.ended => return Ok(None),
             Ok(_) | Err(_) => {
                 let message = format!("an event is not a JSON object: {}", shown(event.data.as_bytes()));

@@ -1,9 +1,9 @@
 //! The recorder: a proxy in front of a real API that writes the script which replays it.
 //!
-//! Every `POST /v1/messages` becomes a `raw` turn with the response body byte for byte; other requests are
-//! passed on and not recorded. The recording is JSON lines, a header and then one turn a line, each
-//! written with a single append: a recorder killed at any moment leaves a file that loads. Credentials
-//! go to the upstream and nowhere else.
+//! Every `POST /v1/messages` becomes a `raw` turn with the response body byte for byte; other requests are passed on
+//! and not recorded. The recording is JSON lines, a header and then one turn per line, each written with a single
+//! append: a recorder that is killed at any moment leaves a file that loads. Credentials go to the upstream and nowhere
+//! else.
 
 mod secrets;
 
@@ -32,18 +32,18 @@ use crate::server::listen;
 use secrets::Secrets;
 pub(crate) use secrets::is_secret_header;
 
-/// First key of the first line of a recording.
+/// The first key of the first line of a recording.
 const HEADER_KEY: &str = "lathe_recording";
 /// A response larger than this is passed on but not recorded.
 const MAX_RECORDED: usize = 64 * 1024 * 1024;
-/// Chunks on their way to a slow client.
+/// The most chunks that wait for a slow client.
 const IN_FLIGHT: usize = 16;
 const CONNECT_LIMIT: Duration = Duration::from_secs(30);
-/// Silence of the upstream after which a response counts as cut.
+/// A response counts as cut after this silence of the upstream.
 const READ_LIMIT: Duration = Duration::from_secs(600);
 
-/// Response headers that a client acts on. Everything else (cookies, organisation ids, server names) is
-/// left out of the recording.
+/// Response headers that clients use. Everything else (cookies, organisation ids, server names) is left out of the
+/// recording.
 const KEPT_HEADERS: [&str; 5] =
     ["content-type", "request-id", "retry-after", "retry-after-ms", "x-should-retry"];
 const KEPT_PREFIX: &str = "anthropic-ratelimit-";
@@ -69,7 +69,7 @@ pub struct RecorderHandle {
 }
 
 impl RecorderHandle {
-    /// Where it listens.
+    /// The address it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -79,17 +79,17 @@ impl RecorderHandle {
         format!("http://{}", self.addr)
     }
 
-    /// How many turns the file holds by now.
+    /// How many turns the file holds so far.
     pub fn recorded(&self) -> u64 {
         self.tape.recorded.load(Ordering::Acquire)
     }
 
-    /// What could not be recorded, in words.
+    /// Descriptions of what could not be recorded.
     pub fn problems(&self) -> Vec<String> {
         self.tape.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stops accepting, lets running responses be written down as far as they came, and waits.
+    /// Stops accepting, records running responses as far as they were received, and waits.
     pub async fn shutdown(self) {
         self.stop.cancel();
         self.tasks.wait().await;
@@ -122,7 +122,7 @@ pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptErro
     };
     let (addr, stop, tasks) = listen(options.addr, Arc::new(handler)).await?;
     let waiting = tasks.clone();
-    // One tracker to wait for: it is done when the connections are and the pumps behind them.
+    // One tracker to wait for: it ends after the connections and their pumps.
     tasks.reopen();
     let stopped = stop.clone();
     tasks.spawn(async move {
@@ -136,9 +136,9 @@ pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptErro
 
 #[allow(clippy::disallowed_methods, reason = "the recorder is the HTTP client of another HTTP client")]
 fn client() -> reqwest::Result<reqwest::Client> {
-    // A second installation is refused, which is just as good.
+    // A second installation is refused, which is harmless: the first one stays.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // `no_proxy` keeps reqwest from looking into the environment, which is the caller's to read.
+    // `no_proxy` keeps reqwest from reading the environment, which only the caller may do.
     reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
@@ -152,7 +152,7 @@ struct Recorder {
     upstream: String,
     tape: Arc<Tape>,
     requests: AtomicU64,
-    /// Responses on their way, so that a shutdown waits until they are written down.
+    /// Responses in progress, so that a shutdown waits until they are recorded.
     pumps: TaskTracker,
 }
 
@@ -189,7 +189,7 @@ impl Recorder {
         let method = reqwest::Method::from_bytes(request.method.as_bytes()).unwrap_or(reqwest::Method::GET);
         let mut onward = self.client.request(method, format!("{}{}", self.upstream, request.target));
         for (name, value) in request.headers {
-            // The body is to be recorded as text, so nobody may compress it.
+            // The body is recorded as text, so the upstream must not compress it.
             if !is_hop_header(&name) && name != "host" && name != "accept-encoding" {
                 onward = onward.header(name, value);
             }
@@ -198,10 +198,10 @@ impl Recorder {
     }
 }
 
-/// Hands the response to the client chunk by chunk and writes it down when it is over.
+/// Passes the response to the client chunk by chunk and records it when it is complete.
 async fn pump(mut upstream: reqwest::Response, client: mpsc::Sender<Step>, mut take: Option<Take>) {
     let mut end = End::Complete;
-    // The client may be gone before the first byte; the loop finds out.
+    // The client may be gone before the first byte; the loop notices that.
     let _ = client.send(Step::Head).await;
     loop {
         let chunk = tokio::select! {
@@ -229,14 +229,14 @@ async fn pump(mut upstream: reqwest::Response, client: mpsc::Sender<Step>, mut t
             }
         }
     }
-    // Written before the client sees the end: who has read an answer may rely on the recording.
+    // Written before the client sees the end: a client that has read a response can rely on the recording.
     if let Some(take) = take {
         take.finish(end);
     }
     drop(client);
 }
 
-/// How a recorded response came to its end.
+/// How a recorded response ended.
 enum End {
     Complete,
     UpstreamBroke,
@@ -269,7 +269,7 @@ impl Take {
         let (cut, stall) = match end {
             End::Complete => (None, None),
             End::UpstreamBroke => (Some(json!({})), None),
-            // The client left in the middle, so on replay there must be a middle to leave in.
+            // The client left in the middle, so the replay stalls there for the next client to leave.
             End::ClientLeft => (None, Some(json!({}))),
         };
         self.tape.append(&RecordedLine { n: self.number, raw: &self.raw, cut, stall });
@@ -294,7 +294,7 @@ struct Tape {
     problems: Mutex<Vec<String>>,
 }
 
-/// More problems than this are one problem.
+/// The most problems that are kept.
 const MAX_PROBLEMS: usize = 100;
 
 impl Tape {
@@ -345,7 +345,7 @@ fn passed_on(headers: Vec<(String, String)>) -> Vec<(String, String)> {
     headers.into_iter().filter(|(name, _)| !is_hop_header(name)).collect()
 }
 
-/// Headers that belong to one connection and not to the message.
+/// Whether a header belongs to one connection and not to the message.
 fn is_hop_header(name: &str) -> bool {
     matches!(
         name,
@@ -369,13 +369,13 @@ struct RecordedTurn {
     stall: Option<Stall>,
 }
 
-/// Whether a script's text is a recording.
+/// Whether the text of a script is a recording.
 pub(crate) fn is_recording(text: &str) -> bool {
     text.starts_with(&format!("{{\"{HEADER_KEY}\""))
 }
 
-/// A recording as a script: one raw turn after the other in the order of the requests, and an error
-/// behind the last. A torn last line is left out, every other bad line is an error.
+/// Returns a recording as a script: raw turns in the order of the requests, and an error after the last. A torn last
+/// line is left out, every other bad line is an error.
 pub(crate) fn parse_recording(file: &str, text: &str) -> Result<Script, ScriptError> {
     let mut turns: Vec<RecordedTurn> = Vec::new();
     for (index, line) in text.split_inclusive('\n').enumerate().skip(1) {

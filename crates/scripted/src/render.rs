@@ -1,9 +1,9 @@
-//! A turn to the bytes that answer it: the Messages API's event stream or whole message, HTTP errors,
-//! and the places where the answer breaks off, falls silent or turns to garbage.
+//! Renders a turn as the bytes of its response: the event stream or whole message of the Messages API, HTTP errors, and
+//! the places where the response is cut off, falls silent or turns to garbage.
 //!
-//! The result is a list of [`Step`]s that the HTTP server performs on a socket and the in-process model
-//! performs on itself. Faults inside a body concern streamed answers and raw ones; a client that asks
-//! without `stream` gets the whole message, which is how clients recover from broken streams.
+//! The result is a list of [`Step`]s that the HTTP server performs on a socket and the in-process model performs on
+//! itself. Faults inside a body apply to streamed and raw responses; a client that asks without `stream` gets the whole
+//! message, which is how clients recover from broken streams.
 
 mod events;
 
@@ -17,7 +17,7 @@ use crate::facts::Facts;
 use crate::script::{Cut, CutHow, Defaults, ErrorReply, RawReply, Turn};
 use crate::template::TemplateError;
 
-/// A response: how it begins, and what happens then.
+/// A response: its head, and the steps that follow.
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// HTTP status.
@@ -26,7 +26,7 @@ pub struct Reply {
     pub headers: Vec<(String, String)>,
     /// How the body is delimited.
     pub framing: Framing,
-    /// What to do, in order. After the last step the response ends in good order.
+    /// What to do, in order. After the last step the response ends regularly.
     pub steps: Vec<Step>,
 }
 
@@ -39,7 +39,7 @@ pub enum Framing {
     Chunked,
 }
 
-/// One thing to do.
+/// One step of a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Send the status line and the headers.
@@ -48,7 +48,7 @@ pub enum Step {
     Send(Bytes),
     /// Wait.
     Pause(Duration),
-    /// Say nothing more until the other side gives up.
+    /// Send nothing more until the client gives up.
     Hang,
     /// Close the connection in the middle.
     Fin,
@@ -56,30 +56,30 @@ pub enum Step {
     Reset,
 }
 
-/// A body and the places in it that matter.
+/// A body and the positions in it that matter.
 #[derive(Debug, Default)]
 struct Body {
     bytes: Vec<u8>,
     /// Where each event ends.
     event_ends: Vec<usize>,
-    /// The middle of the last content block, where faults strike by default.
+    /// The middle of the last content block, where faults happen by default.
     middle: Option<usize>,
-    /// Where a new `Send` begins although nothing happens.
+    /// Where a new `Send` begins although there is no fault.
     pieces: Vec<usize>,
     pauses: Vec<(usize, Duration)>,
 }
 
-/// Something that happens at a place in the body.
+/// Something that happens at a position in the body.
 enum Mark {
     Piece,
     Pause(Duration),
     Insert(Bytes),
-    /// The body ends here, in good order.
+    /// The body ends here, regularly.
     End,
     Last(Step),
 }
 
-/// The turn as a response to the request.
+/// Renders the turn as a response to the request.
 pub fn render(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Reply, TemplateError> {
     let mut reply = match (&turn.error, &turn.raw) {
         (Some(error), _) => error_reply(error, facts)?,
@@ -102,14 +102,14 @@ pub fn render(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Reply, 
     Ok(reply)
 }
 
-/// An error object as the API writes it.
+/// Returns an error object as the API writes it.
 pub fn api_error(number: u64, status: u16, kind: &str, message: &str) -> Reply {
     let body = json!({"type": "error", "error": {"type": kind, "message": message}});
     Reply::json(number, status, &body)
 }
 
 impl Reply {
-    /// A JSON body.
+    /// Returns a response with a JSON body.
     pub fn json(number: u64, status: u16, body: &Value) -> Self {
         Self {
             status,
@@ -119,13 +119,13 @@ impl Reply {
         }
     }
 
-    /// A header of the response.
+    /// Returns a header of the response.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Only requests for an answer have a number.
+/// Only requests for a message have a number.
 fn headers(content_type: &str, number: u64) -> Vec<(String, String)> {
     let mut headers = vec![("content-type".to_owned(), content_type.to_owned())];
     if number > 0 {
@@ -156,7 +156,7 @@ fn error_reply(error: &ErrorReply, facts: &Facts) -> Result<Reply, TemplateError
     Ok(reply)
 }
 
-/// The error type the API uses with a status.
+/// Returns the error type that the API uses with a status.
 fn usual_type(status: u16) -> &'static str {
     match status {
         400 => "invalid_request_error",
@@ -209,7 +209,7 @@ fn ending(how: CutHow) -> Step {
 }
 
 impl Body {
-    /// Where a fault strikes.
+    /// Returns the position of a fault.
     fn place(&self, after_events: Option<usize>, after_bytes: Option<usize>) -> usize {
         match (after_events, after_bytes) {
             (_, Some(bytes)) => bytes.min(self.bytes.len()),
@@ -242,7 +242,7 @@ impl Body {
         if let Some(cut) = &turn.cut {
             marks.push((self.place(cut.after_events, cut.after_bytes), Mark::Last(ending(cut.how))));
         }
-        // Stable: what stands at one place keeps the order above.
+        // The sort is stable: marks at one position keep the order above.
         marks.sort_by_key(|(place, _)| *place);
         marks
     }
@@ -276,7 +276,7 @@ impl Body {
     }
 }
 
-/// The same bytes in pieces.
+/// Splits the same bytes into pieces.
 fn dripped(steps: Vec<Step>, size: usize, pause: Duration) -> Vec<Step> {
     let mut slow = Vec::new();
     for step in steps {

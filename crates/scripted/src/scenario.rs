@@ -1,10 +1,9 @@
-//! The short form: a bare list of turns, or a map from a key to a list. It is quick to write in JSON and
-//! is the form of existing corpora; times are seconds here, and a few keys have other names than in the
-//! full form. It becomes a [`Script`] at once, nothing behind the loader knows that it exists.
+//! The short form: a bare list of turns, or a map from a key to a list. It is quick to write in JSON and is the form of
+//! existing corpora; times are seconds here, and a few keys have other names than in the full form. The loader turns it
+//! into a [`Script`] at once; no other code knows it.
 //!
-//! What is peculiar to it: an empty text is no block, a probe with `max_tokens: 1` uses up no turn, and
-//! in the keyed form a key in capitals is searched in the user texts while any other key is meant for
-//! prompts that carry `RUN<key>`.
+//! Its peculiarities: an empty text makes no block, a probe with `max_tokens: 1` does not use a turn, and in the keyed
+//! form a key in capitals is searched in the user texts while any other key applies to prompts that contain `RUN<key>`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +23,7 @@ pub(crate) enum Scenario {
     Keyed(Lines),
 }
 
-/// The keyed form in the order of the file, because the first key that fits wins.
+/// The keyed form in the order of the file, because the first key that matches wins.
 pub(crate) struct Lines(Vec<(String, Vec<ShortTurn>)>);
 
 #[derive(Deserialize, Default)]
@@ -47,7 +46,7 @@ pub(crate) struct ShortTurn {
     headers: BTreeMap<String, String>,
     /// How often in a row.
     times: Option<u32>,
-    /// Seconds of silence before the answer, under three names.
+    /// Seconds of silence before the response, under three names.
     wait: Option<f64>,
     hang: Option<f64>,
     stall: Option<f64>,
@@ -94,7 +93,7 @@ fn no_turns(file: &str) -> ScriptError {
     }
 }
 
-/// Clients try a model out with a one-token request; that must not shift the script.
+/// Clients test a model with a one-token request; that must not shift the script.
 fn probe() -> Turn {
     Turn { when: Some(Conditions { max_tokens: Some(1), ..Conditions::default() }), ..Turn::text("ok") }
 }

@@ -1,8 +1,8 @@
-//! The script format: what a turn answers, when, and how it fails. `SCRIPT.md` is the user's view of
-//! these types; a key that is not here is an error, never silently ignored.
+//! The script format: the response of each turn, when it is used, and how it fails. `SCRIPT.md` is the user's view of
+//! these types; an unknown key is an error, never silently ignored.
 //!
-//! Only the shape lives here. [`crate::load`](crate) reads text into it, [`crate::engine`] chooses among
-//! turns, [`crate::render`] turns the chosen one into bytes.
+//! Only the shape is here. [`crate::load`](crate) reads text into it, [`crate::engine`] chooses among turns,
+//! [`crate::render`] turns the chosen one into bytes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,57 +26,57 @@ pub struct Script {
     pub about: Option<String>,
     /// Whether all requests share one position or each conversation has its own.
     pub scope: TurnScope,
-    /// What to answer when the sequence is used up.
+    /// The response when the sequence is used up.
     pub at_end: AtEnd,
-    /// What turns do unless they say otherwise.
+    /// Values for turns that do not set their own.
     pub defaults: Defaults,
     /// Ids for `GET /v1/models`.
     pub models: Vec<String>,
-    /// The answer of `count_tokens`; an estimate where absent.
+    /// The result of `count_tokens`; an estimate if absent.
     pub count_tokens: Option<u64>,
-    /// Answer also what the API would refuse.
+    /// Whether to respond also to what the API would refuse.
     pub lax: bool,
-    /// What becomes of thinking blocks that another model signed.
+    /// The treatment of thinking blocks that another model signed.
     pub foreign_signatures: ForeignSignatures,
     /// Values of the `anthropic-beta` header that are known besides the usual ones.
     pub betas: Vec<String>,
-    /// The main line.
+    /// The turns of the main line.
     pub turns: Vec<Turn>,
-    /// Lines for requests that match, looked at in order before the main line.
+    /// Lines for requests that match, tried in order before the main line.
     pub routes: Vec<Route>,
 }
 
-/// What becomes of thinking blocks that another model signed.
+/// The treatment of thinking blocks that another model signed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, DeriveDeserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ForeignSignatures {
-    /// They are taken as they come: only who signed them could check them.
+    /// They are accepted: only the model that signed them could check them.
     #[default]
     Accept,
     /// They are refused like forged ones.
     Refuse,
 }
 
-/// A line of its own for requests that match.
+/// A separate line for requests that match.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Route {
     /// Name for messages and logs.
     pub name: Option<String>,
-    /// Which requests come here.
+    /// The requests that use this line.
     #[serde(deserialize_with = "conditions_or_text")]
     pub when: Option<Conditions>,
-    /// What to answer when this line is used up; the script's `at_end` where absent.
+    /// The response when this line is used up; the script's `at_end` if absent.
     pub at_end: Option<AtEnd>,
-    /// The line.
+    /// The turns of the line.
     pub turns: Vec<Turn>,
 }
 
-/// Who shares a position.
+/// Which requests share a position.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, DeriveDeserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TurnScope {
-    /// Everybody.
+    /// All requests.
     #[default]
     Global,
     /// The requests of one conversation.
@@ -95,7 +95,7 @@ pub enum AtEnd {
     Text(Template),
 }
 
-/// What turns do unless they say otherwise.
+/// Values for turns that do not set their own.
 #[derive(Debug, Clone, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Defaults {
@@ -109,7 +109,7 @@ pub struct Defaults {
     pub text_chunk: usize,
     /// Characters in a tool input delta; 0 sends it in one piece.
     pub json_chunk: usize,
-    /// Signature of thinking blocks that have none; the model's own where absent.
+    /// Signature of thinking blocks that have none; the model's own if absent.
     pub signature: Option<String>,
     /// Headers of every response.
     pub headers: BTreeMap<String, String>,
@@ -129,42 +129,42 @@ impl Default for Defaults {
     }
 }
 
-/// One answer.
+/// One response.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Turn {
     /// Name for messages and logs.
     pub id: Option<String>,
-    /// Answer whenever this holds, outside the sequence.
+    /// Use the turn whenever this holds, outside the sequence.
     #[serde(deserialize_with = "conditions_or_text")]
     pub when: Option<Conditions>,
-    /// What the request must look like; otherwise it gets a 400.
+    /// What must be true of the request; otherwise it gets a 400.
     #[serde(deserialize_with = "conditions_or_text")]
     pub expect: Option<Conditions>,
-    /// How often: in the sequence 1 where absent, with `when` without limit.
+    /// How often the turn is used: if absent, once in the sequence, and without limit with `when`.
     pub times: Option<u32>,
 
-    /// A thinking block in front.
+    /// A thinking block at the beginning.
     pub thinking: Option<Template>,
     /// A text block.
     pub text: Option<Template>,
-    /// Tool calls behind the text.
+    /// Tool calls after the text.
     pub tools: Vec<ToolCall>,
     /// Blocks in any order, instead of the three above.
     pub blocks: Vec<ScriptBlock>,
-    /// Stop reason; `tool_use` with tool calls and `end_turn` without, where absent.
+    /// Stop reason; if absent, `tool_use` with tool calls and `end_turn` without.
     pub stop: Option<String>,
     /// The stop sequence that was met.
     pub stop_sequence: Option<String>,
     /// Token counts.
     pub usage: ScriptedUsage,
-    /// The model the answer claims to be; the one asked for where absent.
+    /// The model that the response names; the requested one if absent.
     pub model: Option<String>,
 
-    /// An HTTP error instead of an answer.
+    /// An HTTP error instead of a message.
     #[serde(deserialize_with = "error_reply")]
     pub error: Option<ErrorReply>,
-    /// An exact response instead of an answer.
+    /// An exact response instead of a message.
     pub raw: Option<RawReply>,
     /// Further response headers.
     pub headers: BTreeMap<String, String>,
@@ -186,7 +186,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Whether the first block of the answer is thinking.
+    /// Whether the first block of the response is thinking.
     pub(crate) fn begins_with_thinking(&self) -> bool {
         self.thinking.is_some() || self.blocks.first().is_some_and(|block| block.thinking.is_some())
     }
@@ -202,7 +202,7 @@ pub struct ToolCall {
     pub input: Option<TemplateValue>,
     /// Its input as text that need not be JSON.
     pub raw: Option<Template>,
-    /// Id of the call; `toolu_<request>_<index>` where absent.
+    /// Id of the call; `toolu_<request>_<index>` if absent.
     pub id: Option<String>,
 }
 
@@ -222,19 +222,19 @@ pub struct ScriptBlock {
     pub block: Option<Value>,
 }
 
-/// Token counts; what is absent comes from the defaults.
+/// Token counts; absent ones come from the defaults.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ScriptedUsage {
-    /// Input tokens, 100 where nobody says otherwise.
+    /// Input tokens; 100 if set nowhere.
     pub input_tokens: Option<u64>,
-    /// Output tokens, 20 where nobody says otherwise.
+    /// Output tokens; 20 if set nowhere.
     pub output_tokens: Option<u64>,
     /// Tokens written to the cache.
     pub cache_creation_input_tokens: Option<u64>,
     /// Tokens read from the cache.
     pub cache_read_input_tokens: Option<u64>,
-    /// `standard` where nobody says otherwise.
+    /// `standard` if set nowhere.
     pub service_tier: Option<String>,
     /// Further keys of the usage object.
     pub extra: Map<String, Value>,
@@ -246,7 +246,7 @@ pub struct ScriptedUsage {
 pub struct ErrorReply {
     /// HTTP status.
     pub status: u16,
-    /// The API's error type; the usual one for the status where absent.
+    /// The API's error type; the usual one for the status if absent.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     /// The API's message.
@@ -268,7 +268,7 @@ pub struct RawReply {
     /// Response headers.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
-    /// The body, in the pieces it came in.
+    /// The body, in the pieces in which it was received.
     #[serde(default)]
     pub chunks: Vec<Chunk>,
 }
@@ -277,7 +277,7 @@ fn ok_status() -> u16 {
     200
 }
 
-/// A piece of a raw body: a string, or `{base64: …}` for what is not UTF-8.
+/// A piece of a raw body: a string, or `{base64: …}` for bytes that are not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk(pub Bytes);
 
@@ -303,7 +303,7 @@ pub enum CutHow {
     Rst,
 }
 
-/// The connection ends early; in the middle of the last block where no place is given.
+/// The connection ends early; in the middle of the last block if no position is given.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Cut {
@@ -311,77 +311,77 @@ pub struct Cut {
     pub how: CutHow,
     /// Before even the status line.
     pub before_headers: bool,
-    /// After so many events.
+    /// After this many events.
     pub after_events: Option<usize>,
-    /// After so many bytes of the body.
+    /// After this many bytes of the body.
     pub after_bytes: Option<usize>,
 }
 
-/// The stream falls silent; in the middle of the last block where no place is given.
+/// The stream falls silent; in the middle of the last block if no position is given.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Stall {
-    /// For so long; until the client gives up where absent.
+    /// For this long; until the client gives up if absent.
     pub ms: Option<u64>,
-    /// After so many events.
+    /// After this many events.
     pub after_events: Option<usize>,
-    /// After so many bytes of the body.
+    /// After this many bytes of the body.
     pub after_bytes: Option<usize>,
 }
 
-/// Bytes that are not the protocol; in the middle of the last block where no place is given.
+/// Bytes that are not the protocol; in the middle of the last block if no position is given.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Garbage {
-    /// What to send; an event with broken JSON where absent.
+    /// The bytes to send; an event with broken JSON if absent.
     pub bytes: Option<Chunk>,
-    /// After so many events.
+    /// After this many events.
     pub after_events: Option<usize>,
-    /// After so many bytes of the body.
+    /// After this many bytes of the body.
     pub after_bytes: Option<usize>,
 }
 
-/// An `error` event; in the middle of the last block where no place is given.
+/// An `error` event; in the middle of the last block if no position is given.
 #[derive(Debug, Clone, Default, DeriveDeserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ErrorEvent {
-    /// The API's error type, `overloaded_error` where absent.
+    /// The API's error type, `overloaded_error` if absent.
     #[serde(rename = "type")]
     pub kind: Option<String>,
     /// The API's message.
     pub message: Option<String>,
-    /// After so many events.
+    /// After this many events.
     pub after_events: Option<usize>,
-    /// After so many bytes of the body.
+    /// After this many bytes of the body.
     pub after_bytes: Option<usize>,
 }
 
 impl Script {
-    /// A script that answers with these turns in order.
+    /// Returns a script with these turns in order.
     pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self { turns: turns.into_iter().collect(), ..Self::default() }
     }
 }
 
 impl Turn {
-    /// A turn that says `text`, taken as it is.
+    /// Returns a turn with `text`, without placeholders.
     pub fn text(text: impl Into<String>) -> Self {
         Self { text: Some(Template::literal(text)), ..Self::default() }
     }
 
-    /// A turn that calls one tool; strings in `input` may hold placeholders.
+    /// Returns a turn that calls one tool; strings in `input` may hold placeholders.
     pub fn tool(name: impl Into<String>, input: Value) -> Result<Self, TemplateError> {
         Ok(Self { tools: vec![ToolCall::new(name, input)?], ..Self::default() })
     }
 
-    /// A turn that fails with an HTTP status.
+    /// Returns a turn that fails with an HTTP status.
     pub fn error(status: u16) -> Self {
         Self { error: Some(ErrorReply { status, ..ErrorReply::default() }), ..Self::default() }
     }
 }
 
 impl ToolCall {
-    /// A call with this input; its strings may hold placeholders.
+    /// Returns a call with this input; its strings may hold placeholders.
     pub fn new(name: impl Into<String>, input: Value) -> Result<Self, TemplateError> {
         Ok(Self { name: name.into(), input: Some(TemplateValue::parse(input)?), raw: None, id: None })
     }

@@ -1,6 +1,6 @@
-//! The scripted model as an HTTP server for any Messages API client: `POST /v1/messages` streamed or
-//! not, `count_tokens`, `GET /v1/models`. Which turn answers is the engine's business, which bytes the
-//! renderer's; here are the routes, and the log in which tests see what a client really sent.
+//! The scripted model as an HTTP server for any Messages API client: `POST /v1/messages` streamed or not,
+//! `count_tokens`, `GET /v1/models`. The engine chooses the turn and the renderer makes the bytes; this module has the
+//! routes, and the log in which tests see what a client really sent.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -24,7 +24,7 @@ use crate::record::is_secret_header;
 use crate::render::{self, Reply};
 use crate::script::Script;
 
-/// Bodies in the log take at most this much memory together.
+/// The most memory for all bodies in the log.
 const MAX_LOG_BYTES: usize = 64 * 1024 * 1024;
 
 /// How to serve.
@@ -36,17 +36,17 @@ pub struct ServeOptions {
     pub log_file: Option<PathBuf>,
     /// How many requests [`ServerHandle::requests`] remembers.
     pub keep_requests: usize,
-    /// Whether to answer what the API would refuse.
+    /// Whether to respond to what the API would refuse.
     pub strictness: RequestStrictness,
 }
 
-/// Whether a server answers what the API would refuse.
+/// Whether a server responds to what the API would refuse.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum RequestStrictness {
     /// As the script says: it refuses unless it is `lax`.
     #[default]
     AsScripted,
-    /// It answers whatever can be read.
+    /// It responds to everything that can be parsed.
     Lax,
 }
 
@@ -61,10 +61,10 @@ impl Default for ServeOptions {
     }
 }
 
-/// A request that was answered.
+/// A request that got a response.
 #[derive(Debug, Clone)]
 pub struct LoggedRequest {
-    /// Number of the messages request; 0 for requests that are none.
+    /// Number of the messages request; 0 for other requests.
     pub number: u64,
     /// HTTP method.
     pub method: String,
@@ -72,16 +72,16 @@ pub struct LoggedRequest {
     pub target: String,
     /// Headers, names in lower case, credentials replaced.
     pub headers: Vec<(String, String)>,
-    /// The body as it came.
+    /// The body as it was received.
     pub body: Bytes,
-    /// Status of the answer.
+    /// Status of the response.
     pub status: u16,
-    /// The turn that answered, in words.
+    /// The name of the turn that was used.
     pub turn: String,
 }
 
 impl LoggedRequest {
-    /// The body as JSON; null where it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
@@ -103,7 +103,7 @@ impl LoggedRequest {
         if let Some(raw) = body.and_then(|text| serde_json::from_str::<&RawValue>(text).ok()) {
             line.truncate(line.len() - 1);
             line.push_str(",\"body\":");
-            // JSON may be spread over lines; a log line may not.
+            // JSON may span lines; a log line may not.
             line.extend(raw.get().chars().filter(|c| !matches!(c, '\n' | '\r')));
             line.push('}');
         }
@@ -122,7 +122,7 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// Where it listens.
+    /// The address it listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -142,7 +142,7 @@ impl ServerHandle {
         self.log.lock().count
     }
 
-    /// Blocks until there were `count` requests; false when the time is over first.
+    /// Blocks until there were `count` requests; returns false if the time is over first.
     #[allow(clippy::disallowed_methods, reason = "for tests, which have a thread of their own")]
     pub fn wait_for_requests(&self, count: u64, limit: Duration) -> bool {
         let fewer = |entries: &mut Entries| entries.count < count;
@@ -257,7 +257,7 @@ impl ScriptHandler {
         if !body["messages"].is_array() {
             return Answer::error(400, "invalid_request_error", "messages: Field required");
         }
-        // No tokenizer: four bytes a token is what clients themselves fall back to.
+        // Without a tokenizer: four bytes per token is the estimate that clients use as well.
         let size = |key: &str| body.get(key).map_or(0, |value| value.to_string().len() as u64);
         let estimate = (size("messages") + size("system") + size("tools")).div_ceil(4);
         let tokens = self.engine.script().count_tokens.unwrap_or(estimate);
@@ -307,7 +307,7 @@ fn model(id: &str) -> Value {
     json!({"type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:00Z"})
 }
 
-/// What was asked, bounded in number and bytes.
+/// The requests so far, bounded in number and bytes.
 #[derive(Debug)]
 struct Log {
     entries: Mutex<Entries>,
@@ -353,8 +353,8 @@ impl Log {
             status: answer.reply.status,
             turn: answer.turn.clone(),
         };
-        // A log that cannot be written must not change what the client under test sees; the failure is
-        // kept for whoever owns the server.
+        // A log that cannot be written must not change what the client under test sees; the owner of the server gets
+        // the error from `log_error`.
         let written = self.file.as_ref().map_or(Ok(()), |file| {
             file.lock().unwrap_or_else(PoisonError::into_inner).write_all(entry.line().as_bytes())
         });

@@ -1,42 +1,42 @@
-//! The signature of thinking blocks: the model signs what it says and recognises it when it comes back.
+//! The signature of thinking blocks: the model signs its blocks and recognises them when they are sent back.
 //!
-//! A signature holds the number of the answer, the place among its thinking blocks, the conversation that the
-//! answer belongs to (for models that bind their blocks to it) and a sum of the text, under a seal. It depends
-//! on nothing else, so two runs of a script sign alike, and a session may go on in another process. It is no
-//! secret: it finds mistakes of a client, not forgers.
+//! A signature holds the number of the response, the index among its thinking blocks, the conversation that the
+//! response belongs to (for models that bind their blocks to it) and a checksum of the text, followed by a checksum
+//! over all of it. It depends on nothing else, so two runs of a script sign alike, and a session may continue in
+//! another process. It is not a secret: it finds mistakes of a client, not forgers.
 
-/// What every signature of ours begins with.
+/// The beginning of every signature of this model.
 const PREFIX: &str = "lathe1.";
 const SEAL: &str = "scripted thinking";
 
 /// What the signature of a thinking block says about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ThinkingSeal {
-    /// The signature is ours.
+    /// The signature is from this model.
     Own {
-        /// Place among the thinking blocks of its answer.
+        /// Index among the thinking blocks of its response.
         index: u32,
-        /// The conversation before the answer; 0 where the answer is not bound to one.
+        /// The conversation before the response; 0 if the response is not bound to one.
         history: u64,
         /// Whether the text is the one that was signed.
         text_intact: bool,
     },
-    /// It looks like ours and is not.
+    /// It looks like one of this model and is not.
     Forged,
     /// There is none.
     Empty,
-    /// Another model's.
+    /// It is from another model.
     Foreign,
 }
 
-/// Signs the thinking block at place `index` of the answer `answer`.
+/// Signs the thinking block at `index` of the response `answer`.
 pub(crate) fn sign(text: &str, answer: u64, index: u32, history: u64) -> String {
     let head = format!("{PREFIX}{answer}.{index}.{history:016x}.{:016x}", stable_hash(&[text]));
     let seal = stable_hash(&[&head, SEAL]);
     format!("{head}.{seal:016x}")
 }
 
-/// Looks at the signature that came with `text`.
+/// Examines the signature that was sent with `text`.
 pub(crate) fn inspect(signature: &str, text: &str) -> ThinkingSeal {
     if signature.is_empty() {
         return ThinkingSeal::Empty;

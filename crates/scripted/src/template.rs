@@ -1,9 +1,9 @@
-//! Placeholders in a script's strings: `{{last_user_text}}`, `{{tool.Bash.result}}`, `{{last:REGEX}}`
-//! and the rest of the list in `SCRIPT.md`. They are compiled when the script is loaded, so a misspelt
-//! one is an error with a line number and not a strange answer an hour later.
+//! Placeholders in the strings of a script: `{{last_user_text}}`, `{{tool.Bash.result}}`, `{{last:REGEX}}` and the rest
+//! of the list in `SCRIPT.md`. They are compiled when the script is loaded, so a misspelt one is an error with a line
+//! number and not a strange response an hour later.
 //!
-//! A placeholder that finds nothing fails the request: an agent test that goes on with an empty string
-//! would hide exactly what it was written to show.
+//! A placeholder that finds nothing fails the request: an agent test that continues with an empty string would hide
+//! exactly what it was written to show.
 
 use regex::Regex;
 use serde::de::{self, Deserialize, Deserializer};
@@ -17,12 +17,12 @@ pub struct Template {
     parts: Vec<Part>,
 }
 
-/// A JSON value whose strings may hold placeholders. A string that is nothing but one placeholder takes
-/// the type of what was found.
+/// A JSON value whose strings may hold placeholders. A string that consists of one placeholder takes the type of the
+/// value that was found.
 #[derive(Debug, Clone)]
 pub struct TemplateValue(Node);
 
-/// A placeholder that cannot be read, or that finds nothing in the request.
+/// A placeholder that cannot be parsed, or that finds nothing in the request.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum TemplateError {
     /// `{{` without `}}`.
@@ -37,7 +37,7 @@ pub enum TemplateError {
     /// `{{last:…}}` with a pattern that does not compile.
     #[error("bad pattern in a placeholder: {0}")]
     Pattern(String),
-    /// The request has nothing of the kind.
+    /// The request has no such value.
     #[error("placeholder `{{{{{0}}}}}` finds nothing in the request")]
     NotFound(String),
 }
@@ -52,7 +52,7 @@ enum Part {
 struct Slot {
     source: String,
     what: Lookup,
-    /// JSON pointer into what was found.
+    /// JSON pointer into the value that was found.
     pointer: Option<String>,
 }
 
@@ -96,12 +96,12 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// A string that is taken as it is, braces included.
+    /// Returns a string without placeholders: braces stay as they are.
     pub fn literal(text: impl Into<String>) -> Self {
         Self { parts: vec![Part::Literal(text.into())] }
     }
 
-    /// The text for this request.
+    /// Returns the text for this request.
     pub fn render(&self, facts: &Facts) -> Result<String, TemplateError> {
         let mut text = String::new();
         for part in &self.parts {
@@ -124,8 +124,7 @@ impl Template {
     }
 }
 
-/// Where the placeholder that begins before `inner` ends. A `}` more than two belongs to the pattern:
-/// `{{last:\d{4}}}`.
+/// Returns the end of the placeholder that begins before `inner`. A third `}` belongs to the pattern: `{{last:\d{4}}}`.
 fn closing(inner: &str) -> Option<usize> {
     let mut close = inner.find("}}")?;
     while inner[close + 2..].starts_with('}') {
@@ -185,7 +184,7 @@ impl TemplateValue {
         Node::parse(value).map(Self)
     }
 
-    /// The value for this request.
+    /// Returns the value for this request.
     pub fn render(&self, facts: &Facts) -> Result<Value, TemplateError> {
         self.0.render(facts)
     }

@@ -1,6 +1,5 @@
-//! AskUserQuestion: up to four questions with a choice of answers, for the person behind the host. The host
-//! answers by allowing the call with `answers` in its input, so all that is left to do here is to tell the
-//! model what was chosen.
+//! AskUserQuestion: up to four multiple-choice questions for the person who uses the host. The host answers by allowing
+//! the call with `answers` in its input; this tool then only tells the model what was chosen.
 
 use std::sync::LazyLock;
 
@@ -14,7 +13,7 @@ use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
 #[derive(Debug, Default)]
 pub struct AskUserQuestion;
 
-/// What only the host may fill in.
+/// Fields that only the host may fill in.
 const HOST_FIELDS: [&str; 3] = ["answers", "annotations", "response"];
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
@@ -104,13 +103,13 @@ impl Tool for AskUserQuestion {
     }
 }
 
-/// Whether two entries share a text.
+/// Whether two entries have the same text.
 fn has_twins(entries: &[Value], key: &str) -> bool {
     let texts: Vec<&Value> = entries.iter().map(|entry| &entry[key]).collect();
     texts.iter().enumerate().any(|(at, text)| texts[..at].contains(text))
 }
 
-/// What the user said, for the model and for programs.
+/// The answers of the user, for the model and for programs.
 fn told(input: &Value) -> ToolOutput {
     let given = input["answers"].as_object().cloned().unwrap_or_default();
     let answers: Map<String, Value> = given.iter().map(|(q, answer)| (q.clone(), plain(answer))).collect();
@@ -143,7 +142,7 @@ fn told(input: &Value) -> ToolOutput {
     ToolOutput::new(Content::Text(parts.join(" ")), result)
 }
 
-/// An answer as one text; several choices are joined.
+/// Returns an answer as one text; several choices are joined.
 fn plain(answer: &Value) -> Value {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match answer {

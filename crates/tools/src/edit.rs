@@ -1,9 +1,9 @@
-//! Edit: one string of a file becomes another.
+//! Edit: replaces one string of a file by another.
 //!
-//! Matching is done on the text as the model sees it (see `files::text`), writing on the bytes, so all else
-//! stays as it is. Surprising: a file that changed since it was read may still be edited if the old string
-//! is there exactly once, for then the edit means what it meant; the result says so. If somebody changes the
-//! file between our reading and our writing, the edit starts over, so no update is lost.
+//! Matching works on the text as the model sees it (see `files::text`), writing works on the bytes, so the rest of the
+//! file stays as it is. Surprising: a file that changed since it was read may still be edited if the old string occurs
+//! exactly once, because the edit then still has one meaning; the result says so. If another program changes the file
+//! between our reading and our writing, the edit starts over, so no update is lost.
 
 mod matching;
 
@@ -27,7 +27,7 @@ use crate::write::{NOT_READ, STATE_IS_CURRENT, is_notebook};
 use crate::{Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 use matching::Found;
 
-/// How often an edit starts over because others keep changing the file.
+/// How often an edit starts over because the file keeps changing.
 const ATTEMPTS: usize = 5;
 
 /// The Edit tool.
@@ -48,10 +48,10 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-/// What is asked for.
+/// The input of the call.
 struct Request<'a> {
     path: &'a str,
-    /// With LF.
+    /// With LF line ends.
     old: String,
     new: &'a str,
     replace_all: bool,
@@ -147,14 +147,14 @@ fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<Too
     Err(failed(last))
 }
 
-/// A change worked out against what the file has now.
+/// A change, computed for the current content of the file.
 struct Plan {
-    /// What is there now; `None` for a file that is made.
+    /// The current content; `None` for a file that is created.
     original: Option<Original>,
     old_text: String,
     new_text: String,
     new_bytes: Vec<u8>,
-    /// The old string as the file has it.
+    /// The old string as it is in the file.
     actual_old: String,
     knowledge: Knowledge,
     view_after: View,
@@ -164,7 +164,7 @@ struct Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knowledge {
     Current,
-    /// It was read and has changed since.
+    /// The file was read and has changed since.
     Stale,
     Unread,
 }
@@ -207,7 +207,7 @@ impl Plan {
         })
     }
 
-    /// An empty old string: the file is made, or filled if it is empty.
+    /// An empty old string creates the file, or fills an empty one.
     fn create(request: &Request<'_>, original: Option<Original>) -> Result<Self, ToolFailure> {
         if original.as_ref().is_some_and(|original| !original.bytes.trim_ascii().is_empty()) {
             return Err(rejected("Cannot create new file - file already exists."));
@@ -270,7 +270,7 @@ impl Plan {
     }
 }
 
-/// What the model knows of the file, and will know after the edit.
+/// Returns what the model knows of the file, and will know after the edit.
 fn knowledge(
     original: &Original,
     target: &Target,
@@ -287,7 +287,7 @@ fn knowledge(
     }
 }
 
-/// Many small places and a long new string make a file that nobody meant, and more memory than there is.
+/// Many matches and a long new string can make a file far larger than intended, and exhaust the memory.
 fn check_growth(file: &FileText, found: &Found, new: &str, context: &ToolContext) -> Result<(), ToolFailure> {
     let added = new.len().saturating_mul(found.ranges.len());
     let size = file.lf.len().saturating_add(added) as u64;

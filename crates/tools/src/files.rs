@@ -1,5 +1,5 @@
-//! What the file tools share: safe opening, atomic replacing, text with its line endings, patches, and the
-//! memory of what has been read. Nothing here knows a tool or a permission.
+//! What the file tools share: safe opening, atomic replacing, text with its line endings, patches, and the record of
+//! what has been read. Nothing here knows a tool or a permission.
 
 pub(crate) mod error;
 pub mod keep;

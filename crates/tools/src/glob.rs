@@ -1,8 +1,8 @@
 //! Glob: files by the pattern of their name, newest last.
 //!
-//! Patterns are those of `.gitignore`: without a slash they match at any depth, with one they start at the
-//! search root. The literal directories a pattern begins with are walked into directly, so `src/**/*.rs`
-//! does not read the rest of the tree, and absolute patterns and `../` work.
+//! Patterns are those of `.gitignore`: without a slash they match at any depth, with one they start at the search root.
+//! The walk starts in the literal directories that a pattern begins with, so `src/**/*.rs` does not read the rest of
+//! the tree, and absolute patterns and `../` work.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -22,7 +22,7 @@ use crate::stoppable::{self, Stop, StopReason};
 use crate::workspace::GlobScope;
 use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
 
-/// Files that are listed.
+/// The most files that are listed.
 const MAX_FILES: usize = 100;
 
 /// The Glob tool.
@@ -79,7 +79,7 @@ impl Tool for Glob {
             let (turn, time_left) =
                 context.wait_for_place(&context.workspace.process_limits.searches, time).await?;
             let work = move |stop: &Stop| {
-                // Held here, not by the call: a search that was left behind still runs.
+                // Held by the work, not by the call: a search that was left behind still runs.
                 let _turn = turn;
                 search.run(stop)
             };
@@ -89,7 +89,7 @@ impl Tool for Glob {
     }
 }
 
-/// A pattern made ready.
+/// A compiled pattern.
 struct Search {
     place: Place,
     pattern: Override,
@@ -97,7 +97,7 @@ struct Search {
     scope: GlobScope,
 }
 
-/// Newest first, so that the best are the newest.
+/// Newest first, so that the best entries are the newest.
 type Newest = Best<(std::cmp::Reverse<SystemTime>, PathBuf), ()>;
 
 impl Search {
@@ -138,7 +138,7 @@ impl Search {
     }
 }
 
-/// The literal directories at the start of a pattern, and the rest, which is then bound to that place.
+/// Splits off the literal directories at the start of a pattern; the rest is then anchored there.
 fn split(pattern: &str) -> (Option<PathBuf>, String) {
     let is_literal = |part: &Component<'_>| match part {
         Component::Normal(name) => !name.to_string_lossy().contains(['*', '?', '[', '{', '\\', '!']),
@@ -156,7 +156,7 @@ fn split(pattern: &str) -> (Option<PathBuf>, String) {
     (Some(base), format!("/{}{slash}", rest.display()))
 }
 
-/// Whether a found file is where it was found, and not behind a directory that became a link meanwhile.
+/// Whether a found file is really at its path, and not behind a directory that became a link meanwhile.
 fn is_there(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     !matches!(real::open(path, flags), Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT))

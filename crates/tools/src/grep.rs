@@ -1,9 +1,8 @@
-//! Grep: file contents by regular expression, with ripgrep's own parts.
+//! Grep: file contents by regular expression, with the libraries of ripgrep.
 //!
-//! `query.rs` turns the input into matcher and walk, `collect.rs` holds what is found within bounds, and
-//! this file searches and puts the outcome into words. Surprising: every matching file is looked at even when
-//! only some lines are wanted, because the result says how many there are; results are in a fixed order
-//! whatever thread was first.
+//! `query.rs` turns the input into matcher and walk, `collect.rs` holds the results within bounds, and this file
+//! searches and words the result. Surprising: every matching file is read even when only some lines are wanted, because
+//! the result says how many there are; results are in a fixed order, whichever thread was first.
 
 mod collect;
 mod query;
@@ -82,7 +81,7 @@ impl Tool for Grep {
     }
 
     fn result_limits(&self, limits: &Limits) -> ResultLimits {
-        // The page is cut at this length. In the value each name counts a little more than in the text.
+        // The page is cut at this length. In the value each name takes slightly more room than in the text.
         let cut = ResultLimits::of_cut_text(limits.search_bytes);
         ResultLimits { value_chars: cut.value_chars.saturating_mul(2), ..cut }
     }
@@ -100,7 +99,7 @@ impl Tool for Grep {
             let (turn, time_left) =
                 context.wait_for_place(&context.workspace.process_limits.searches, time).await?;
             let outcome = stoppable::run(&context.cancel, time_left, move |stop| {
-                // Held here, not by the call: a search that was left behind still runs.
+                // Held by the work, not by the call: a search that was left behind still runs.
                 let _turn = turn;
                 let outcome = search(&query, &place, stop);
                 (query, outcome)
@@ -111,7 +110,7 @@ impl Tool for Grep {
     }
 }
 
-/// What a search gave.
+/// The results of a search.
 struct Outcome {
     found: Found,
     /// Files and directories that could not be read.
@@ -123,7 +122,7 @@ fn search(query: &Query, place: &Place, stop: &Stop) -> Outcome {
     let found = std::sync::Mutex::new(Found::new(query));
     let unreadable = AtomicU64::new(0);
     query.walk.build_parallel().run(|| {
-        // A matcher of its own for each thread: threads that share one wait for its caches.
+        // Each thread has its own matcher: threads that share one wait for its caches.
         let mut worker =
             Worker { query, place, stop, searcher: query.searcher(), matcher: query.matcher.clone() };
         let (found, unreadable) = (&found, &unreadable);
@@ -148,7 +147,7 @@ fn search(query: &Query, place: &Place, stop: &Stop) -> Outcome {
     }
 }
 
-/// What one thread works with.
+/// The tools of one thread.
 struct Worker<'a> {
     query: &'a Query,
     place: &'a Place,
@@ -158,12 +157,12 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Searches one file; `None` if nothing matched or it is no file.
+    /// Searches one file; `None` if nothing matched or it is not a file.
     fn search(&mut self, entry: &DirEntry) -> std::io::Result<Option<FoundFile>> {
         if !entry.file_type().is_some_and(|kind| kind.is_file()) {
             return Ok(None);
         }
-        // A file that was named is searched to its end even if it is binary, one that was met is not.
+        // A file that the call names is searched to its end even if it is binary, one that the walk finds is not.
         self.searcher.set_binary_detection(if entry.depth() == 0 {
             BinaryDetection::convert(0)
         } else {
@@ -184,8 +183,8 @@ impl Worker<'_> {
     }
 }
 
-/// Opens a file. One that was met was a regular file a moment ago; should it be something else now, nothing
-/// is followed and nothing blocks.
+/// Opens a file. A file that the walk found was regular a moment ago; if it is something else now, no link is followed
+/// and nothing blocks.
 fn open(entry: &DirEntry) -> std::io::Result<File> {
     if entry.depth() == 0 {
         return open_regular(entry.path()).map(|opened| opened.file).map_err(std::io::Error::other);
@@ -194,7 +193,7 @@ fn open(entry: &DirEntry) -> std::io::Result<File> {
     Ok(File::from(real::open(entry.path(), flags)?))
 }
 
-/// A file that reads as broken once the search is to stop: so one endless file cannot hold it.
+/// A file whose reads fail once the search must stop, so that one endless file cannot hold it up.
 struct Watched<'a> {
     file: &'a File,
     stop: &'a Stop,
@@ -302,10 +301,10 @@ fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{plural}")
 }
 
-/// What was left out of the results.
+/// Describes what was left out of the results.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cut {
-    /// Set if there were more.
+    /// Set if there were more results.
     limit: Option<usize>,
     offset: Option<usize>,
 }

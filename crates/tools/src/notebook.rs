@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Name of a cell: its id, or its place for notebooks from before cells had ids.
+/// Returns the name of a cell: its id, or its position in notebooks from before cells had ids.
 pub(crate) fn cell_id(cell: &Value, index: usize) -> String {
     match cell["id"].as_str() {
         Some(id) => id.to_owned(),
@@ -10,7 +10,7 @@ pub(crate) fn cell_id(cell: &Value, index: usize) -> String {
     }
 }
 
-/// Text of a cell, which is stored as one string or as a list of lines.
+/// Returns the text of a cell, which is stored as one string or as a list of lines.
 pub(crate) fn source_of(cell: &Value) -> String {
     match &cell["source"] {
         Value::String(text) => text.clone(),

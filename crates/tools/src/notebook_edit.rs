@@ -1,8 +1,8 @@
-//! NotebookEdit: one cell of a notebook is replaced, inserted or deleted.
+//! NotebookEdit: replaces, inserts or deletes one cell of a notebook.
 //!
-//! The notebook must have been read, whatever the model: its cells are addressed by ids that are only known
-//! from reading. Everything else in the file stays, in its order; the layout becomes the usual one of
-//! notebooks (indented by one space).
+//! The notebook must have been read, whatever the model: its cells are addressed by ids that are only known from
+//! reading. Everything else in the file stays, in its order; the layout becomes the usual one of notebooks (indented by
+//! one space).
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -42,7 +42,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-/// What is asked for.
+/// The input of the call.
 struct Request<'a> {
     path: &'a str,
     cell: Option<&'a str>,
@@ -179,7 +179,7 @@ fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<Too
     Ok(output(request, &notebook, done, before, updated))
 }
 
-/// What was done to which cell.
+/// The change that was made, and to which cell.
 struct Done {
     cell_id: String,
     cell_type: String,
@@ -220,7 +220,7 @@ fn change(request: &Request<'_>, notebook: &mut Value, salt: &str) -> Result<Don
     }
 }
 
-/// Cells have ids since version 4.5 of the format; older readers stumble over them.
+/// Whether cells have ids: since version 4.5 of the format; older readers reject them.
 fn has_cell_ids(notebook: &Value) -> bool {
     let version = (notebook["nbformat"].as_u64(), notebook["nbformat_minor"].as_u64());
     version >= (Some(4), Some(5))
@@ -248,7 +248,8 @@ fn insert(request: &Request<'_>, cells: &mut Vec<Value>, at: usize, salt: Option
     Done { cell_id: id, cell_type: cell_type.to_owned(), old_source: None }
 }
 
-/// Eight hex digits that no cell has. From the call and not from chance, so that runs can be repeated.
+/// Returns eight hex digits that no cell has. They are derived from the call instead of random, so that runs can be
+/// repeated.
 fn new_id(salt: &str, source: &str, cells: &[Value]) -> String {
     let mut hasher = DefaultHasher::new();
     (salt, source, cells.len()).hash(&mut hasher);
@@ -262,7 +263,7 @@ fn new_id(salt: &str, source: &str, cells: &[Value]) -> String {
     }
 }
 
-/// New text makes what the old one printed wrong, so outputs go.
+/// Replaces the text of a cell. Its outputs are removed, because they belong to the old text.
 fn replace(request: &Request<'_>, cell: &mut Value, index: usize) -> Done {
     let old_source = source_of(cell);
     let id = cell_id(cell, index);

@@ -1,9 +1,9 @@
-//! Results that are too large to be shown: the file that holds them, and the text that stands in their place.
+//! Results that are too large to be shown: the file that holds them, and the text that replaces them.
 //!
-//! [`shown_in_place`] is the only maker of the `<persisted-output>` form and [`both_ends`] of the excerpt, for Bash,
-//! which writes its file while the command runs, and for the agent, which bounds the results of all tools. What is
-//! too large is said by neither: that is the caller's part. The names of files are made from the ids of calls, which
-//! a model chose: only plain characters of an id reach the disk, and a file that exists is never written to.
+//! Only [`shown_in_place`] makes the `<persisted-output>` form and only [`both_ends`] the excerpt, for Bash, which
+//! writes its file while the command runs, and for the agent, which bounds the results of all tools. The caller decides
+//! what is too large. File names are made from the ids of calls, which a model chose: only plain characters of an id
+//! reach the disk, and an existing file is never written to.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -20,19 +20,19 @@ pub use crate::files::error::human_size;
 use crate::ToolFailure;
 use crate::stoppable::{self, Stop};
 
-/// Characters of a large output that are shown beside the name of its file.
+/// The most characters of a large output that are shown with the name of its file.
 const PREVIEW_CHARS: usize = 2000;
 
-/// Bytes that one file takes; the rest of a result is not kept.
+/// The most bytes that one file takes; the rest of a result is not kept.
 pub const FILE_BYTES: u64 = SpillFile::DEFAULT_CAP_BYTES;
 
-/// Time for all file work of one result.
+/// The time limit for all file work of one result.
 const TIME: Duration = Duration::from_secs(30);
 
 /// How many names are tried for one file.
 const NAMES_TRIED: usize = 10_000;
 
-/// A file with a result, or with as much of it as a file takes.
+/// A file with a result, or with as much of it as fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SavedResult {
     /// Where it is.
@@ -44,7 +44,7 @@ pub struct SavedResult {
 }
 
 impl SavedResult {
-    /// Where the result is, as the end of a sentence.
+    /// Says where the result is, as the end of a sentence.
     pub fn whereabouts(&self) -> String {
         let path = self.path.display();
         if self.bytes < self.total_bytes {
@@ -55,12 +55,12 @@ impl SavedResult {
     }
 }
 
-/// What is said of a result that is in no file.
+/// Says that a result is not in a file, as the end of a sentence.
 pub fn not_kept(why: &str) -> String {
     format!("it could not be kept in a file: {why}")
 }
 
-/// What the model reads in the place of an output that is in a file: size, file and the first 2 KB of `text`, in
+/// Returns what the model reads instead of an output that is in a file: size, file and the first 2 KB of `text`, in
 /// whole lines unless the first one is longer than that.
 pub fn shown_in_place(text: &str, saved: &SavedResult) -> String {
     let start = first_chars(text, PREVIEW_CHARS);
@@ -75,8 +75,8 @@ pub fn shown_in_place(text: &str, saved: &SavedResult) -> String {
     )
 }
 
-/// The beginning and the end of a text, `limit` characters together, with a note between them. `missing_bytes` are
-/// those that the text itself lacks somewhere in its middle.
+/// Returns the beginning and the end of a text, `limit` characters together, with a note between them. `missing_bytes`
+/// counts those that the text itself lacks somewhere in its middle.
 pub fn both_ends(text: &str, missing_bytes: u64, limit: usize, note: &str) -> String {
     let head = first_chars(text, limit / 2);
     let tail = last_chars(&text[head.len()..], limit / 2);
@@ -92,8 +92,8 @@ fn last_chars(text: &str, count: usize) -> &str {
     }
 }
 
-/// Names for a file of this call in `directory`, best first: `before` + id + `after`, then with numbers. None of
-/// them is outside of the directory, whatever the id is.
+/// Returns names for a file of this call in `directory`, best first: `before` + id + `after`, then with numbers. All of
+/// them are inside the directory, whatever the id is.
 pub(crate) fn names(
     directory: &Path,
     before: &str,
@@ -110,7 +110,7 @@ pub(crate) fn names(
     })
 }
 
-/// What a file of a result holds, which is the end of its name.
+/// The content of a file, which decides the end of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// Text for the model.
@@ -134,30 +134,30 @@ impl FileKind {
 /// The place where the results of one call are kept.
 #[derive(Debug, Clone)]
 pub struct ResultFolder {
-    /// Made when the first file is written.
+    /// Created when the first file is written.
     pub folder: PathBuf,
-    /// Names the files.
+    /// The base of the file names.
     pub tool_use_id: String,
 }
 
-/// Keeps results in files, or says why it does not.
+/// Keeps results in files, or says why it cannot.
 pub enum ResultSaver<'a> {
     /// Writes files.
     Files {
         /// Where they go.
         place: &'a ResultFolder,
-        /// Set when the files are no longer waited for.
+        /// Set when the caller no longer waits for the files.
         stop: &'a StopSaving,
     },
-    /// Writes none, for this reason.
+    /// Writes no files, for this reason.
     Refuses(&'a str),
 }
 
-/// Tells the writing of files to end.
+/// Tells the work that writes files to end.
 pub struct StopSaving(Stop);
 
-/// Does work that keeps results in files, on the blocking pool. An error says why the work was given up: the call was
-/// interrupted, the disk does not answer, or the work panicked.
+/// Runs work that keeps results in files on the blocking pool. An error says why the work was abandoned: the call was
+/// cancelled, the disk does not respond, or the work panicked.
 pub async fn on_blocking_pool<T: Send + 'static>(
     place: ResultFolder,
     cancel: &CancellationToken,
@@ -174,7 +174,8 @@ pub async fn on_blocking_pool<T: Send + 'static>(
 }
 
 impl ResultSaver<'_> {
-    /// Keeps what `write` writes, up to [`FILE_BYTES`]. An error says why there is no file; nothing of it is left then.
+    /// Keeps what `write` writes, up to [`FILE_BYTES`]. An error says why the file is missing; no part of it is left
+    /// then.
     pub fn save(
         &self,
         kind: FileKind,
@@ -188,7 +189,7 @@ impl ResultSaver<'_> {
         fill(file, stop, write)
             .map(|(bytes, total_bytes)| SavedResult { path: path.clone(), bytes, total_bytes })
             .map_err(|error| {
-                // Half a file is of no use, least of all on a full disk.
+                // Half a file is useless, least of all on a full disk.
                 let _gone_or_not = std::fs::remove_file(&path);
                 format!("{}: {error}", path.display())
             })
@@ -212,7 +213,7 @@ fn create(place: &ResultFolder, kind: FileKind) -> Result<(PathBuf, File), Strin
     Err(format!("{}: it has too many files of one call", folder.display()))
 }
 
-/// Writes a file; the bytes in it and the bytes there were.
+/// Writes a file. Returns the bytes in it and the bytes that were to be written.
 fn fill(
     file: File,
     stop: &StopSaving,
@@ -226,7 +227,7 @@ fn fill(
     Ok((capped.bytes, capped.total_bytes))
 }
 
-/// A file that takes [`FILE_BYTES`] and counts the rest.
+/// A file that takes [`FILE_BYTES`] and only counts the rest.
 struct Capped<'a> {
     file: File,
     bytes: u64,
@@ -298,7 +299,7 @@ mod tests {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = fill(full, &unstopped(), |out| out.write_all(&[b'x'; 1 << 20])).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-        // Few bytes reach the disk when the buffer is emptied.
+        // These few bytes reach the disk only when the buffer is flushed.
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let error = fill(full, &unstopped(), |out| out.write_all(b"x")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

@@ -1,6 +1,6 @@
-//! EnterPlanMode and ExitPlanMode: the model goes into planning by itself, and out of it with the user's
-//! consent. The plan is a file of its own, so that it survives the conversation. The permission mode is the
-//! session's, which is told through [`SessionActions`](crate::SessionActions) when it has to change.
+//! EnterPlanMode and ExitPlanMode: the model enters plan mode on its own, and leaves it with the user's consent. The
+//! plan is a separate file, so that it survives the conversation. The permission mode belongs to the session, which
+//! [`SessionActions`](crate::SessionActions) tells when it has to change.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
 
-/// A plan longer than this is cut when it is shown.
+/// A longer plan is cut when it is shown.
 const MAX_PLAN_BYTES: u64 = 1 << 20;
 
-/// How to work while planning.
+/// How to work in plan mode, for the model.
 pub const HOW_TO_PLAN: &str = "Find out what there is before you decide: read the code the task touches and \
 what is like it. Weigh the ways it could be done, and settle on one. The plan names the files to change, what \
 changes in each, in which order, and how to check the result. Ask the user only what cannot be found out.";
@@ -85,7 +85,7 @@ impl Tool for EnterPlanMode {
     }
 }
 
-/// What holds while planning, and how it ends.
+/// Returns the rules of plan mode, and how it ends, for the model.
 pub fn rules_of_planning(file: Option<&Path>) -> String {
     let place = match file {
         Some(file) => format!("Write the plan to {}, the one file that may be written", file.display()),
@@ -98,7 +98,7 @@ pub fn rules_of_planning(file: Option<&Path>) -> String {
 }
 
 impl ExitPlanMode {
-    /// The name the model calls it by.
+    /// The name of the tool.
     pub const NAME: &'static str = "ExitPlanMode";
 }
 
@@ -120,7 +120,7 @@ impl Tool for ExitPlanMode {
         CallSubject::Question(UserQuestion::PlanApproval)
     }
 
-    /// The plan that is to be agreed to is the one in the file, whatever the model says it is.
+    /// Fills in the plan from its file, whatever the model says it is: that is what the user approves.
     fn complete_input(&self, mut input: Value, workspace: &Workspace) -> Value {
         let Some(fields) = input.as_object_mut() else { return input };
         fields.remove("plan");
@@ -145,7 +145,7 @@ impl Tool for ExitPlanMode {
     }
 }
 
-/// The user has agreed, perhaps to a plan that they have changed.
+/// The result after the user has approved the plan, perhaps with changes.
 fn approved(input: &Value, file: Option<&Path>) -> Result<ToolOutput, ToolFailure> {
     let written = file.and_then(read_plan);
     let shown = input["plan"].as_str().map(str::to_owned);
@@ -176,7 +176,7 @@ fn approved(input: &Value, file: Option<&Path>) -> Result<ToolOutput, ToolFailur
     Ok(ToolOutput::new(Content::Text(text), result))
 }
 
-/// The plan as it was written; none where there is none.
+/// Reads the plan; `None` if there is none.
 fn read_plan(file: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     let opened = crate::open_file(file).ok()?;

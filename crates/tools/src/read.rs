@@ -1,7 +1,7 @@
-//! Read: a file as the model can take it — numbered lines, a picture, a notebook's cells, a PDF document.
+//! Read: a file in a form that the model can take: numbered lines, a picture, the cells of a notebook, a PDF document.
 //!
-//! The kind is decided by the extension, here; each kind has its file. All of them get the file already open
-//! and known to be regular. Small files are read where we are; anything that can take long goes to a thread.
+//! The extension decides the kind, here; each kind has its own module. All of them get the file already open and known
+//! to be regular. Small files are read on the event loop; anything that can take long goes to a thread.
 
 mod image;
 mod notebook;
@@ -22,13 +22,13 @@ use crate::files::open::{Opened, names_special, open_regular};
 use crate::stoppable::{self, Stop};
 use crate::{Limits, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput};
 
-/// A file larger than this is read on a thread of its own.
+/// A larger file is read on a separate thread.
 const INLINE_BYTES: u64 = 1 << 20;
 
-/// How long reading one file may take.
+/// The time limit for reading one file.
 const TIME: Duration = Duration::from_secs(30);
 
-/// Characters of the value for programs: the largest PDF as base64, with room to spare.
+/// The most characters of the value for programs: the largest PDF as base64, with room to spare.
 const VALUE_CHARS: usize = 32 << 20;
 
 /// The Read tool.
@@ -53,7 +53,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 /// What to read of a file.
 #[derive(Debug, Clone)]
 struct Request {
-    /// As the model wrote it; it gets it back like that.
+    /// As the model wrote it, because the result repeats it.
     path: String,
     offset: Option<i64>,
     limit: Option<u64>,
@@ -84,7 +84,7 @@ enum Kind {
     Image,
     Notebook,
     Pdf,
-    /// Known by its extension to be nothing a model can read.
+    /// A format, known by its extension, that a model cannot read.
     Binary,
 }
 
@@ -101,7 +101,7 @@ impl Kind {
     }
 }
 
-/// Sorted by what they are: programs, archives, media, fonts, data, documents.
+/// Grouped by kind: programs, archives, media, fonts, data, documents.
 const BINARY_EXTENSIONS: &[&str] = &[
     "exe", "dll", "so", "dylib", "a", "o", "obj", "lib", "bin", "class", "jar", "war", "pyc", "pyo", "wasm",
     "node", "zip", "gz", "tgz", "bz2", "xz", "zst", "7z", "rar", "tar", "iso", "dmg", "img", "deb", "rpm",
@@ -116,7 +116,7 @@ fn extension(path: &str) -> String {
 }
 
 impl Read {
-    /// The name the model calls it by.
+    /// The name of the tool.
     pub const NAME: &'static str = "Read";
 }
 
@@ -150,8 +150,8 @@ impl Tool for Read {
     }
 
     fn result_limits(&self, limits: &Limits) -> ResultLimits {
-        // Each kind of file has its own limit; these are above all of them. The numbers of lines may take as much
-        // room as the lines, and the value of a PDF is the whole file.
+        // Each kind of file has its own limit; these are above all of them. Line numbers may take as much room as the
+        // lines, and the value of a PDF is the whole file.
         let text = usize::try_from(limits.read_large_bytes.saturating_mul(2)).unwrap_or(usize::MAX);
         ResultLimits { text: TextLimit::Characters(text), value_chars: VALUE_CHARS }
     }
@@ -178,7 +178,7 @@ impl Tool for Read {
     }
 }
 
-/// The first sentence is what programs know; programs other than models cannot act on the rest.
+/// Programs look for the first sentence; the rest is advice for the model.
 fn binary_text(path: &str) -> String {
     format!(
         "This tool cannot read binary files. The file appears to be a binary .{} file. \
@@ -204,7 +204,7 @@ pub(crate) fn missing_text(context: &ToolContext) -> String {
     format!("File does not exist. Note: your current working directory is {}.", cwd.display())
 }
 
-/// All bytes of a file of at most `max` bytes, read on another thread unless there are few.
+/// Reads all bytes of a file of at most `max` bytes, on another thread unless it is small.
 async fn read_whole(
     opened: Opened,
     max: u64,
@@ -219,7 +219,7 @@ async fn read_whole(
     bytes.map_err(|error| failure(error, &request.path, context))
 }
 
-/// All bytes of a file of at most `max` bytes.
+/// Reads all bytes of a file of at most `max` bytes.
 fn read_all(opened: &Opened, max: u64) -> Result<Vec<u8>, FileError> {
     use std::io::Read as _;
     let size = opened.stamp.size;

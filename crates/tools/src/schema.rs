@@ -1,10 +1,9 @@
 //! Checks a tool input against the tool's own JSON Schema, strictly, before anything else sees it.
 //!
-//! Understands the part of JSON Schema that tools use: types, `properties`, `required`, `enum`, bounds,
-//! `items`, `additionalProperties: false` and `default`. Other keywords are ignored, so a schema from
-//! outside is checked as far as it is understood. Surprising: two things are mended instead of refused,
-//! because models do them all the time and the meaning is plain: a number sent as a string, and a missing
-//! parameter that has a default.
+//! Supports the part of JSON Schema that tools use: types, `properties`, `required`, `enum`, bounds, `items`,
+//! `additionalProperties: false` and `default`. Other keywords are ignored, so a schema from outside is checked as far
+//! as it is understood. Surprising: two faults are repaired instead of rejected, because models make them all the time
+//! and the meaning is clear: a number sent as a string, and a missing parameter that has a default.
 
 use lathe_protocol::text::first_chars;
 use serde_json::{Map, Value, json};
@@ -31,14 +30,14 @@ impl InvalidInput {
         format!("InputValidationError: {}", self.issues_json)
     }
 
-    /// One issue of a tool's own making, in the shape of schema issues: for checks that a schema cannot say.
+    /// Returns one issue in the shape of schema issues, for checks that a schema cannot express.
     pub fn custom(parameter: &str, problem: &str) -> Self {
         let issues = json!([{ "code": "custom", "path": [parameter], "message": problem }]);
         let text = pretty(&issues);
         Self { message: text.clone(), issues_json: text }
     }
 
-    /// The input of this call was cut or broken and is not JSON.
+    /// Returns the issue of an input that was cut off or is not JSON.
     pub fn unparsable(tool_name: &str, raw: &str) -> Self {
         let shown = first_chars(raw, UNPARSABLE_SHOWN);
         Self {
@@ -54,10 +53,10 @@ impl InvalidInput {
     }
 }
 
-/// Characters of an unparsable input that are quoted back.
+/// The most characters of an unparsable input that are quoted back.
 const UNPARSABLE_SHOWN: usize = 200;
 
-/// Checks `input` and returns it mended: numbers out of numeric strings, defaults filled in.
+/// Checks `input` and returns it repaired: numeric strings become numbers, defaults are filled in.
 pub fn validate(tool_name: &str, schema: &Value, mut input: Value) -> Result<Value, InvalidInput> {
     let mut issues = Issues::default();
     check(schema, &mut input, &mut Vec::new(), &mut issues);
@@ -75,7 +74,7 @@ pub fn validate(tool_name: &str, schema: &Value, mut input: Value) -> Result<Val
     Err(InvalidInput { message, issues_json })
 }
 
-/// What was found so far. `prose` stays `Some` while every issue is a missing or an unexpected parameter.
+/// The issues so far. `prose` stays `Some` while every issue is a missing or an unexpected parameter.
 struct Issues {
     raw: Vec<Value>,
     prose: Option<Vec<String>>,
@@ -172,7 +171,7 @@ fn check_object(schema: &Value, object: &mut Map<String, Value>, path: &mut Vec<
     }
 }
 
-/// A measured value and how the bounds speak about it.
+/// A measured value, and the words for its bounds.
 struct Size {
     value: f64,
     origin: &'static str,
@@ -290,7 +289,7 @@ fn unknown_keys_issue(unknown: &[&String], path: &[Value]) -> Value {
     })
 }
 
-/// `todos[0].content` out of `["todos", 0, "content"]`.
+/// Turns `["todos", 0, "content"]` into `todos[0].content`.
 fn in_words(path: &[Value]) -> String {
     let mut words = String::new();
     for step in path {

@@ -1,9 +1,9 @@
-//! What Glob and Grep share: where to look, walking in parallel, keeping the best few results.
+//! What Glob and Grep share: the starting place, the parallel walk, and keeping the best few results.
 //!
-//! Never walked into: directories of version control, and the kernel's own (`/proc`, `/sys`, `/dev`) unless
-//! the search starts there. Symlinks are not followed, so no loop can catch a walk. A walk starts at the real
-//! path that was decided on; a directory that becomes a link while it runs may still be listed by the walker,
-//! so whatever is shown or read of a file goes through [`crate::files::real`], which leads nowhere else.
+//! Never entered: directories of version control, and the kernel's own (`/proc`, `/sys`, `/dev`) unless the search
+//! starts there. Symlinks are not followed, so a walk cannot loop. A walk starts at the real path that was decided on.
+//! The walker may still list a directory that becomes a link while it runs, so whatever is shown or read of a file goes
+//! through [`crate::files::real`], which follows no link.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,19 +16,19 @@ use crate::files::open::names_special;
 use crate::files::real;
 use crate::{PathFilter, ToolContext, ToolFailure};
 
-/// Threads of one walk at most; more do not help a disk.
+/// The most threads of one walk; more do not help a disk.
 const MAX_THREADS: usize = 12;
 
 const VCS_DIRS: [&str; 6] = [".git", ".svn", ".hg", ".bzr", ".jj", ".sl"];
 
 const KERNEL_DIRS: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// Where a search starts and how its results are named.
+/// Where a search starts, and how its results are named.
 #[derive(Clone)]
 pub(crate) struct Place {
     /// Where it starts: a real path.
     pub root: PathBuf,
-    /// The same as the caller wrote it.
+    /// The same path as the caller wrote it.
     written: PathBuf,
     cwd: PathBuf,
     closed: Option<PathFilter>,
@@ -44,7 +44,7 @@ pub(crate) enum StartAt<'a> {
     FileOrDirectory,
 }
 
-/// What a search is about: everything below its `path`, or below where the shell stands.
+/// Returns the subject of a search: everything below its `path`, or below the current directory of the shell.
 pub(crate) fn subject(input: &Value, name_pattern: Option<&str>) -> CallSubject {
     let path = match &input["path"] {
         Value::Null => "",
@@ -58,7 +58,7 @@ pub(crate) fn subject(input: &Value, name_pattern: Option<&str>) -> CallSubject 
 }
 
 impl Place {
-    /// The place that the input names, or where the shell stands.
+    /// Returns the place that the input names, or the current directory of the shell.
     pub fn of(path: Option<&str>, start: StartAt<'_>, context: &ToolContext) -> Result<Self, ToolFailure> {
         let cwd = context.workspace.cwd();
         let closed = context.closed_paths.clone();
@@ -83,7 +83,7 @@ impl Place {
         Ok(Self { root, written, cwd, closed })
     }
 
-    /// A found path for the model: from where the shell stands, if it is below.
+    /// Returns a found path for the model: relative to the current directory of the shell, if it is below it.
     pub fn name(&self, path: &Path) -> String {
         let written = match path.strip_prefix(&self.root) {
             Ok(below) if below.as_os_str().is_empty() => self.written.clone(),
@@ -120,7 +120,7 @@ fn check_start(path: &str, named: &Path, start: StartAt<'_>, cwd: &Path) -> Resu
     }
 }
 
-/// Whether directories of version control are part of a walk.
+/// Whether a walk includes directories of version control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Vcs {
     Skip,
@@ -128,14 +128,14 @@ pub(crate) enum Vcs {
 }
 
 impl Vcs {
-    /// A pattern that names such a directory means it.
+    /// A pattern that names such a directory includes it.
     pub fn named_in(pattern: &str) -> Self {
         if pattern.split('/').any(|part| VCS_DIRS.contains(&part)) { Self::Enter } else { Self::Skip }
     }
 }
 
 impl Place {
-    /// A walk below the root that sees hidden files and uses every core.
+    /// Returns a walk below the root that sees hidden files and uses several threads.
     pub fn walk(&self, vcs: Vcs) -> WalkBuilder {
         let mut builder = WalkBuilder::new(&self.root);
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
@@ -164,7 +164,7 @@ fn is_entered(entry: &DirEntry, vcs: Vcs) -> bool {
     entry.depth() > 1 || !KERNEL_DIRS.iter().any(|dir| entry.path() == Path::new(dir))
 }
 
-/// The `capacity` entries with the smallest keys, in order, and how many there were in all.
+/// The `capacity` entries with the smallest keys, in order, and the number of all entries.
 #[derive(Debug)]
 pub(crate) struct Best<K, V> {
     entries: BTreeMap<K, V>,

@@ -1,5 +1,5 @@
-//! What a tool may do to the session that calls it. The tools that need it are declared here like all others, with
-//! name, schema and subject; what happens in the session is the business of whoever implements the trait.
+//! What a tool may do to the session that calls it. The tools that need this are declared like all others, with name,
+//! schema and subject; the implementation of the trait decides what happens in the session.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,17 +9,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ToolSet;
 
-/// The session as its tools can change it.
+/// The session, as its tools can change it.
 pub trait SessionActions: Send + Sync {
-    /// Planning begins: nothing may be changed until a plan is approved. Nothing happens where it has begun.
+    /// Enters plan mode: nothing may be changed until a plan is approved. No effect in plan mode.
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()>;
 
-    /// Planning is over: the mode from before it holds again. Nothing happens where another mode is in force, as
-    /// after a host that chose one while it agreed to the plan.
+    /// Leaves plan mode: the mode from before is restored. No effect if another mode is in force, for example because
+    /// the host chose one when it approved the plan.
     fn leave_plan_mode(&self) -> BoxFuture<'_, ()>;
 
-    /// Runs an agent below the one that calls, to the end of its prompt. `tool_use_id` is the call that asks for it;
-    /// `cancel` ends the agent.
+    /// Runs a subagent to the end of its prompt. `tool_use_id` is the call that asks for it; `cancel` ends the agent.
     fn run_agent(
         self: Arc<Self>,
         request: AgentRequest,
@@ -28,11 +27,11 @@ pub trait SessionActions: Send + Sync {
     ) -> BoxFuture<'static, AgentReport>;
 }
 
-/// What an agent below another is asked to do, and with what.
+/// The task of a subagent, and what it works with.
 pub struct AgentRequest {
-    /// The kind of agent, as definitions name it.
+    /// The type of agent, as definitions name it.
     pub agent_type: String,
-    /// What it is to do, in a few words, for lists.
+    /// The task in a few words, for lists.
     pub description: String,
     /// Its first and only prompt.
     pub prompt: String,
@@ -40,18 +39,18 @@ pub struct AgentRequest {
     pub system_prompt: String,
     /// The tools it has.
     pub tools: ToolSet,
-    /// A name of the catalogue; without one it has the model of the agent that starts it.
+    /// A name of the catalogue; `None` uses the model of the agent that starts it.
     pub model: Option<String>,
-    /// Where it works; without one where the agent that starts it stands.
+    /// The folder it works in; `None` uses the current folder of the agent that starts it.
     pub folder: Option<PathBuf>,
-    /// Answers of the model; none means no limit.
+    /// The most responses of the model; `None` means no limit.
     pub max_rounds: Option<u32>,
 }
 
-/// What became of an agent below another.
+/// The result of a subagent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentReport {
-    /// What frames and files know it by.
+    /// Its id in frames and files.
     pub agent_id: String,
     /// The last text of the model.
     pub text: String,
@@ -60,26 +59,26 @@ pub struct AgentReport {
 }
 
 impl AgentReport {
-    /// An agent that could not do anything.
+    /// Returns the report of an agent that could not start.
     pub fn failed(why: String) -> Self {
         Self { agent_id: String::new(), text: String::new(), end: AgentEnd::Failed(why) }
     }
 }
 
-/// How an agent below another ended.
+/// How a subagent ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentEnd {
     /// The model had nothing more to do.
     Completed,
     /// A limit of the session or of the agent was reached.
     LimitReached,
-    /// The turn above it was broken off.
+    /// The turn of the agent that started it was interrupted.
     Interrupted,
-    /// The model could not be asked.
+    /// The model could not be called.
     Failed(String),
 }
 
-/// No session: calls of a tool alone, as tests make them.
+/// Stands in for a session where a tool is called alone, as in tests.
 pub struct DetachedSession;
 
 impl SessionActions for DetachedSession {

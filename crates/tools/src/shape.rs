@@ -1,20 +1,20 @@
-//! What can be read out of inputs and results without knowing which tool they belong to: the tools of this crate share
-//! names of fields, and those of others are asked for the same names. Everything that is not there reads as nothing.
+//! Reads inputs and results without knowing which tool they belong to: the tools of this crate share field names, and
+//! tools of others are searched for the same names. A missing field reads as nothing.
 
 use serde_json::Value;
 
 use crate::Content;
 
-/// The fields of an input that say in one text what a call is about, the best first.
+/// The fields of an input that say in one text what a call does, best first.
 const TELLING_FIELDS: [&str; 6] = ["command", "description", "file_path", "notebook_path", "url", "query"];
 
-/// The text of an input that says most about a call, for the question whether it may run.
+/// Returns the text of an input that says most about a call, for the question whether it may run.
 pub fn telling_text(input: &Value) -> Option<&str> {
     TELLING_FIELDS.iter().find_map(|key| input[*key].as_str())
 }
 
-/// What the model reads of a `tool_use_result` that a hook wrote in the place of the tool's: as the tool would have
-/// said it where the shape is known, else as JSON.
+/// Returns what the model reads of a `tool_use_result` that a hook wrote in place of the tool's: as the tool would have
+/// worded it if the shape is known, otherwise as JSON.
 pub fn content_of_result(result: &Value) -> Content {
     let text = |value: &Value| value.as_str().unwrap_or("").to_owned();
     Content::Text(match result {

@@ -1,9 +1,9 @@
-//! Long file work on a thread of its own that ends soon after it is no longer wanted.
+//! Long file work on a separate thread that ends soon after its call does.
 //!
-//! The work polls a [`Stop`]; the waiting side sets it when the call is cancelled, when time is up, or when
-//! the call's future is dropped. Work that sits in a system call that does not return is left behind after
-//! [`GRACE`]: the turn must not hang with it. [`run`] is for work that only looks, [`change`] for work that changes a
-//! file, whose true outcome is told also when the call was cancelled meanwhile.
+//! The work polls a [`Stop`]; the waiting side sets it when the call is cancelled, when time is up, or when the call's
+//! future is dropped. Work that hangs in a system call is left behind after [`GRACE`], so that the turn does not hang
+//! with it. [`run`] is for work that only reads, [`change`] for work that changes a file: its true result is reported
+//! even if the call was cancelled meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -28,7 +28,7 @@ pub(crate) enum StopReason {
 }
 
 impl Stop {
-    /// Why to stop now; cheap enough to ask for every block that is read.
+    /// The reason to stop, if there is one; cheap enough to check for every block that is read.
     pub fn reason(&self) -> Option<StopReason> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
@@ -37,12 +37,12 @@ impl Stop {
         }
     }
 
-    /// Whether to go on is over.
+    /// Whether the work should stop.
     pub fn is_set(&self) -> bool {
         self.reason().is_some()
     }
 
-    /// Asked right before a file is changed: not any more once the call has ended.
+    /// Checked right before a file is changed: fails once the call has ended.
     pub fn check(&self) -> Result<(), ToolFailure> {
         if self.is_set() { Err(ToolFailure::Interrupted) } else { Ok(()) }
     }
@@ -56,7 +56,7 @@ impl Stop {
     }
 }
 
-/// How long a change of one file may take.
+/// The time limit for a change of one file.
 const CHANGE_TIME: Duration = Duration::from_secs(60);
 
 /// Sets the stop when the call's future is dropped before the work ended.
@@ -70,8 +70,8 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// Runs `work` on a blocking thread. When `time` is up the work is told so and its outcome is still used;
-/// when `cancel` fires the outcome is [`ToolFailure::Interrupted`].
+/// Runs `work` on a blocking thread. When `time` is up the work is told to stop and its result is still used; when
+/// `cancel` fires the result is [`ToolFailure::Interrupted`].
 pub(crate) async fn run<T: Send + 'static>(
     cancel: &CancellationToken,
     time: Duration,
@@ -102,14 +102,14 @@ pub(crate) async fn run<T: Send + 'static>(
     joined.map_err(|error| broke_off(&error))
 }
 
-/// Runs work that changes a file on a blocking thread. The work looks at the stop right before it changes anything and
-/// gives [`ToolFailure::Interrupted`] if it is set. Work that was further along when `cancel` fired ends, and its outcome
-/// is the outcome of the call.
+/// Runs work that changes a file on a blocking thread. The work checks the stop right before it changes anything and
+/// returns [`ToolFailure::Interrupted`] if it is set. Work that was past this check when `cancel` fired runs to its
+/// end, and its result is the result of the call.
 pub(crate) async fn change<T: Send + 'static>(
     cancel: &CancellationToken,
     work: impl FnOnce(&Stop) -> Result<T, ToolFailure> + Send + 'static,
 ) -> Result<T, ToolFailure> {
-    // The copy of the file that a cancelled call waited for may still be under way.
+    // The call may have been cancelled before the work starts, while it waited for the copy of the file.
     if cancel.is_cancelled() {
         return Err(ToolFailure::Interrupted);
     }
@@ -181,7 +181,7 @@ mod tests {
         drop(send);
     }
 
-    /// What becomes of a change that is cancelled when it says that it has begun.
+    /// Returns the result of a change that is cancelled right after it has begun.
     async fn cancelled(
         work: impl FnOnce(&Stop, oneshot::Sender<()>) -> Result<u8, ToolFailure> + Send + 'static,
     ) -> Result<u8, ToolFailure> {

@@ -1,8 +1,8 @@
-//! StructuredOutput: the final answer as an object of a shape the user has chosen. The schema the user gives
-//! is the tool's input schema, so a model that can call tools can answer in that shape.
+//! StructuredOutput: the final result as an object of a shape that the user has chosen. The user's schema is the tool's
+//! input schema, so any model that can call tools can produce that shape.
 //!
-//! Surprising: the input is not checked with the other tools' schema check. A user's schema may use all of
-//! JSON Schema, and nothing in it is mended on the way: what is handed over is what the model wrote.
+//! Surprising: the input is not checked by the schema check of the other tools. A user's schema may use all of JSON
+//! Schema, and nothing is repaired: the result is exactly what the model wrote.
 
 use futures_util::future::BoxFuture;
 use jsonschema::error::{TypeKind, ValidationErrorKind};
@@ -20,20 +20,20 @@ pub const STRUCTURED_OUTPUT: &str = "StructuredOutput";
 pub const CALL_STRUCTURED_OUTPUT: &str = "[structured-output-enforce] The answer is wanted in the shape of a \
 schema. Finish by calling the StructuredOutput tool with it now; text alone is not delivered.";
 
-/// What the model reads when its answer was taken; programs read the same.
+/// What the model reads when its input was accepted; programs read the same.
 const TAKEN: &str = "Structured output provided successfully";
 
-/// Faults of one answer that are named; a model mends them and meets the rest at its next try.
+/// The most faults of one input that are named; a model fixes them and sees the rest at its next attempt.
 const MAX_FAULTS: usize = 20;
 
 /// The tool, for one schema.
 pub struct StructuredOutput {
-    /// As the API wants it: the input of a tool says that it is an object.
+    /// As the API requires it: the input of a tool must be an object.
     schema: Value,
     validator: Validator,
 }
 
-/// A schema that is none.
+/// An invalid schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadSchema(String);
@@ -47,7 +47,7 @@ impl StructuredOutput {
         Ok(Self { schema: of_objects(schema)?, validator })
     }
 
-    /// What is wrong with an answer, as the model reads it.
+    /// Returns the faults of an input, worded for the model.
     fn faults(&self, answer: &Value) -> Option<String> {
         let mut faults: Vec<String> = self
             .validator
@@ -96,7 +96,8 @@ impl Tool for StructuredOutput {
     }
 }
 
-/// The schema with the type that the input of every tool has. One that allows no object could never be met.
+/// Returns the schema with the type that the input of every tool has. A schema that allows no object could never be
+/// met.
 fn of_objects(mut schema: Value) -> Result<Value, BadSchema> {
     let is_object = |kind: &Value| kind == "object";
     let allowed = match &schema {
@@ -115,12 +116,12 @@ fn of_objects(mut schema: Value) -> Result<Value, BadSchema> {
     Ok(schema)
 }
 
-/// A JSON pointer; the top has a name instead.
+/// Returns a JSON pointer; the top level has a name instead.
 fn place<'a>(pointer: &'a str, top: &'a str) -> &'a str {
     if pointer.is_empty() { top } else { pointer }
 }
 
-/// One fault, as an instruction. The commonest two are worded as clients have seen them.
+/// Words one fault as an instruction. The two most common ones are worded as clients know them.
 fn fault(error: &ValidationError<'_>) -> String {
     use ValidationErrorKind as Kind;
     let name = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -147,8 +148,8 @@ fn fault(error: &ValidationError<'_>) -> String {
         Kind::MaxItems { limit } => format!("must have at most {limit} items"),
         Kind::Pattern { pattern } => format!("must match the pattern {pattern}"),
         Kind::Format { format } => format!("must have the format {format}"),
-        // The rest is rare, and the library says it well; but it quotes the value it complains about, which may be a
-        // whole document.
+        // The rest is rare, and the library words it well; but it quotes the faulty value, which may be a whole
+        // document.
         _rare => shorten(&error.to_string(), 400).into_owned(),
     }
 }

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use crate::Tool;
 
-/// Names under which tools are still called, and what they are now.
+/// Former names of tools, and the current ones.
 const ALIASES: [(&str, &str); 2] = [("Task", "Agent"), ("KillShell", "TaskStop")];
 
-/// The name of the calls in a conversation that hold the list of things to do. There is no such tool here yet, but
-/// there is in sessions that were begun elsewhere.
+/// The name of the calls that hold a to-do list in a conversation. Lathe does not have this tool yet, but sessions
+/// begun by other programs contain its calls.
 pub const TODO_LIST_TOOL: &str = "TodoWrite";
 
 /// A set of tools in a fixed order.
@@ -22,17 +22,17 @@ pub struct ToolSet {
     api_json: OnceLock<Arc<str>>,
 }
 
-/// Which tools of a set are taken over.
+/// Which tools of a set are kept.
 #[derive(Debug, Clone, Copy)]
 pub enum Selection<'a> {
-    /// Only those with these names; names without a tool are passed over.
+    /// Only those with these names; names without a tool are ignored.
     Only(&'a [String]),
     /// All but those with these names.
     Except(&'a [String]),
 }
 
 impl ToolSet {
-    /// A set of these tools; of two with the same name the first counts.
+    /// Returns a set of these tools; of two with the same name the first is kept.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         let mut set = Self::default();
         for tool in tools {
@@ -59,7 +59,7 @@ impl ToolSet {
         self.tools.iter()
     }
 
-    /// A part of this set. Aliases in the lists mean the tools they stand for.
+    /// Returns a part of this set. Aliases in the lists stand for their tools.
     pub fn select(&self, selection: Selection<'_>) -> Self {
         let listed = |names: &[String], tool: &Arc<dyn Tool>| {
             names.iter().any(|name| name == tool.name() || canonical_name(name) == Some(tool.name()))
@@ -71,13 +71,13 @@ impl ToolSet {
         Self { tools: tools.cloned().collect(), api_json: OnceLock::new() }
     }
 
-    /// This set with one more tool, in the place of one with the same name.
+    /// Returns this set with one more tool, which replaces one with the same name.
     pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
         let others = self.tools.iter().filter(|known| known.name() != tool.name()).cloned();
         Self { tools: others.chain([tool.clone()]).collect(), api_json: OnceLock::new() }
     }
 
-    /// The `tools` array of a request: name, description and schema of each. Made when first asked for.
+    /// The `tools` array of a request: name, description and schema of each. Built when first needed.
     pub fn api_json(&self) -> Arc<str> {
         self.api_json
             .get_or_init(|| {
@@ -98,7 +98,7 @@ impl ToolSet {
     }
 }
 
-/// What an alias stands for.
+/// Returns the tool that an alias stands for.
 fn canonical_name(alias: &str) -> Option<&'static str> {
     ALIASES.iter().find(|(old, _)| *old == alias).map(|(_, new)| *new)
 }

@@ -1,8 +1,8 @@
-//! Write: a file's whole content, new or in place of the old.
+//! Write: replaces the whole content of a file, or creates it.
 //!
-//! What was there keeps its mode, line ends and byte order mark. A file that was read and has changed since
-//! is not overwritten: the model would undo what it has not seen. Whether an unread file may be overwritten
-//! is a setting; notebooks and files read only in part never are.
+//! An existing file keeps its mode, line ends and byte order mark. A file that was read and has changed since is not
+//! overwritten: the model would undo changes it has not seen. Whether an unread file may be overwritten is a setting;
+//! notebooks and files read only in part never are.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -88,17 +88,17 @@ impl Tool for Write {
     }
 }
 
-/// Path and content of an input.
+/// Returns path and content of an input.
 fn words(input: &Value) -> (&str, &str) {
     let word = |name: &str| input[name].as_str().unwrap_or_default();
     (word("file_path"), word("content"))
 }
 
-/// What is at the path before the write.
+/// The state of the path before the write.
 enum Before {
     Nothing,
     File(Original),
-    /// More than is compared: replaced all the same, without a patch.
+    /// Too large to compare: replaced all the same, without a patch.
     LargeFile(Stamp),
 }
 
@@ -182,7 +182,7 @@ fn output(path: &str, content: &str, before: Before) -> ToolOutput {
         None => Vec::new(),
     };
     let changed = match kind {
-        // A new file has no difference to anything: all of it is new.
+        // All lines of a new file count as added.
         "create" => ChangedLines { added: content.lines().count() as u64, removed: 0 },
         _ => changed_lines(&patch),
     };

@@ -1,7 +1,7 @@
 //! The figures of a run, and how they are shown: as text, as Markdown, as JSON.
 //!
-//! A row holds one figure of every subject and of its floor, the least that could do the same work. Whether
-//! a budget is met is decided here, from the figures alone.
+//! A row holds one figure of every subject and of its floor, the least that could do the same work. Whether a budget is
+//! met is decided here, from the figures alone.
 
 use std::fmt::Write as _;
 
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 pub struct Figures {
     /// The names of the peers, in the order of [`Row::peers`].
     pub peers: Vec<String>,
-    /// One row a question.
+    /// One row per measurement.
     pub rows: Vec<Row>,
 }
 
-/// One question and its answers.
+/// One measurement and its figures.
 #[derive(Debug, PartialEq)]
 pub struct Row {
     /// What was measured.
@@ -29,11 +29,11 @@ pub struct Row {
     pub floor: Option<f64>,
     /// The peers' figures.
     pub peers: Vec<Option<f64>>,
-    /// What Lathe's figure may be.
+    /// The budget of Lathe's figure.
     pub budget: Budget,
 }
 
-/// What a figure counts.
+/// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
     Milliseconds,
@@ -42,7 +42,7 @@ pub enum Unit {
     LinesPerSecond,
 }
 
-/// What a figure may be at most.
+/// The largest figure allowed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Budget {
     /// Only reported.
@@ -58,7 +58,7 @@ pub enum Budget {
 pub enum Verdict {
     Pass,
     Fail,
-    /// There is no budget, or no figure to compare.
+    /// No budget, or no figure to compare.
     Unknown,
 }
 
@@ -93,7 +93,7 @@ impl Unit {
 }
 
 impl Row {
-    /// How many times the floor Lathe takes.
+    /// Lathe's figure as a multiple of the floor.
     fn ratio(&self) -> Option<f64> {
         Some(self.lathe? / self.floor.filter(|floor| *floor > 0.0)?)
     }

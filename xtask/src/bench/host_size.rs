@@ -1,8 +1,8 @@
-//! What a command costs a large host: the example `host_size` of `exec` takes memory and runs `true` in it.
+//! The cost of a command in a large host: the example `host_size` of `exec` allocates memory and runs `true` in it.
 //!
-//! Lathe itself is small, but a program that has many sessions inside is not, and each command forks. The floor
-//! is a plain child of the same host, which needs no copy of the tables of its memory. There is no budget: the
-//! figures say whether a remedy is needed.
+//! Lathe itself is small, but a program that runs many sessions is not, and each command forks. The floor is a plain
+//! child of the same host, which needs no copy of its page tables. The rows have no budget: the figures say whether a
+//! remedy is needed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use super::measure::{Bench, median, row};
 use super::process;
 use crate::repo::Repo;
 
-/// Sizes of the host in megabytes, as a person calls them.
+/// Sizes of the host in megabytes, with their names for people.
 const SIZES: [(usize, &str); 3] = [(100, "100 MB"), (1024, "1 GB"), (4096, "4 GB")];
 /// Commands behind each median.
 const COMMANDS: usize = 50;
 
-/// Builds the program that is measured.
+/// Builds the measured program.
 pub fn build(repo: &Repo) -> Result<PathBuf> {
     let args = ["build", "--release", "--package", "lathe-exec", "--example", "host_size"];
     let status = repo.cargo(&args).status().context("failed to start cargo")?;
@@ -31,7 +31,7 @@ pub fn build(repo: &Repo) -> Result<PathBuf> {
 }
 
 impl Bench<'_> {
-    /// One row for each size. A size that the machine has no memory for has no figures.
+    /// One row for each size. A size that does not fit into the memory of the machine has no figures.
     pub(super) fn host_sizes(&self) -> Result<Vec<Row>> {
         let available = available_megabytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
         let mut rows = vec![];
@@ -61,7 +61,7 @@ struct Medians {
     plain: Option<f64>,
 }
 
-/// What the lines of the program come to.
+/// Reads the medians from the lines of the program.
 fn medians(printed: &str) -> Medians {
     let of = |way: &str| {
         let lines = printed.lines().filter_map(|line| line.strip_prefix(way)?.strip_prefix(' '));
@@ -71,7 +71,7 @@ fn medians(printed: &str) -> Medians {
     Medians { ledger: of("ledger"), plain: of("plain") }
 }
 
-/// What new programs may take without swapping.
+/// The memory that new programs may use without swapping.
 fn available_megabytes(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kilobytes: usize = line.split_whitespace().next()?.parse().ok()?;

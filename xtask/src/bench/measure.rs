@@ -1,8 +1,8 @@
-//! What is measured, and how: one function a row.
+//! What is measured, and how: one function per row.
 //!
-//! A turn of the tool rows is the time between two requests at a server that answers at once: what the
-//! subject needs to read the answer, run the command, and send the next request. The command itself is in
-//! it; its floor is `bash` running the same command.
+//! A turn of the tool rows is the time between two requests at a server that responds at once: what the subject needs
+//! to read the response, run the command, and send the next request. The time of the command is included; its floor is
+//! `bash` running the same command.
 
 use std::fs;
 use std::path::PathBuf;
@@ -31,7 +31,7 @@ pub struct Effort {
 }
 
 impl Effort {
-    /// The figures of README.md.
+    /// The effort for the figures of README.md.
     pub const FULL: Self = Self { runs: 20, turns: 200, long_turns: 1000, pieces: 50_000 };
     /// A minute or less, for CI.
     pub const QUICK: Self = Self { runs: 5, turns: 50, long_turns: 200, pieces: 10_000 };
@@ -41,7 +41,7 @@ impl Effort {
 pub(super) const ENDS: usize = 50;
 /// How many sessions of many turns are measured: they are long, and each gives many figures.
 pub(super) const SESSIONS: usize = 3;
-/// How much slower the last turns may be than the first. They send a longer request; they must not do more.
+/// How much slower the last turns may be than the first. They send a longer request, but must not do more work.
 pub(super) const FLAT: f64 = 1.5;
 
 /// Runs everything and returns the table. `host_size` is the program that `host_size.rs` builds.
@@ -67,18 +67,18 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort, host_size: PathBu
     Ok(figures)
 }
 
-/// What every row is measured with.
+/// What every row needs.
 pub(super) struct Bench<'a> {
     pub(super) server: Server,
     pub(super) place: Place,
     lathe: &'a Subject,
     peers: &'a [Subject],
     pub(super) effort: Effort,
-    /// The program that `host_size.rs` measures with.
+    /// The program that `host_size.rs` uses.
     pub(super) host_size: PathBuf,
 }
 
-/// A finished run and what the server saw of it.
+/// A finished run and what the server recorded of it.
 pub(super) struct Run {
     pub(super) finished: Finished,
     pub(super) seen: Seen,
@@ -94,7 +94,7 @@ impl Run {
         self.finished.ended.duration_since(self.finished.started)
     }
 
-    /// Lines on stdout, over the time from the request, which is answered at once, to the last of them.
+    /// Lines on stdout per second, from the request, which gets its response at once, to the last line.
     #[allow(clippy::cast_precision_loss, reason = "a count of lines, shown without digits")]
     fn lines_per_second(&self) -> Option<f64> {
         let arrived = *self.seen.arrivals.first()?;
@@ -114,7 +114,7 @@ impl Bench<'_> {
         std::iter::once(self.lathe).chain(self.peers)
     }
 
-    /// Runs a command to its good end while the server follows a plan.
+    /// Runs a command to a successful end while the server follows a plan.
     pub(super) fn run(&self, name: &str, mut command: Command, plan: Plan) -> Result<Run> {
         self.server.begin(plan);
         let finished = process::run(&mut command)?;
@@ -142,7 +142,7 @@ impl Bench<'_> {
         Ok(run)
     }
 
-    /// `curl` sending the very request that Lathe sends, learnt from a first run of it.
+    /// Returns `curl` with the same request that Lathe sends, learnt from a first run of Lathe.
     fn curl(&self) -> Result<Curl> {
         let request =
             self.session(self.lathe, Plan::Text)?.seen.first.context("the server saw no request")?;
@@ -269,7 +269,7 @@ impl Bench<'_> {
     }
 }
 
-/// How to send a request once more.
+/// A request to be sent again with `curl`.
 struct Curl {
     request: Request,
     body: String,
@@ -291,7 +291,7 @@ impl Curl {
     }
 }
 
-/// The first tool result that is an error: a turn whose command was refused is fast and proves nothing.
+/// Returns the first tool result that is an error: a turn whose command was refused is fast and proves nothing.
 fn failed_tool_result(stdout: &[u8]) -> Option<String> {
     let lines = stdout.split(|byte| *byte == b'\n');
     let messages = lines.filter_map(|line| serde_json::from_slice::<Value>(line).ok());
@@ -314,7 +314,7 @@ pub(super) fn row(
     Row { what: what.to_owned(), unit, lathe: figures[0], floor, peers, budget }
 }
 
-/// How many times longer the last turns took than the first ones.
+/// Returns how many times longer the last turns took than the first ones.
 fn growth_of(turns: &[Duration]) -> Option<f64> {
     if turns.len() < 2 * ENDS {
         return None;
@@ -328,7 +328,7 @@ pub(super) fn median_ms(times: Vec<Duration>) -> Option<f64> {
     median(times.into_iter().map(|time| time.as_secs_f64() * 1000.0).collect())
 }
 
-/// The middle of a list, or the mean of the two in the middle.
+/// Returns the median of a list.
 pub(super) fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;

@@ -1,9 +1,8 @@
-//! What permissions cost: how soon a host's answer takes effect, and whether many rules slow a session down.
+//! The cost of permissions: how soon a host's reply takes effect, and whether many rules slow a session down.
 //!
-//! The answer's row is taken from the host's side of the pipes: from the moment the answer is handed to the
-//! kernel to the moment the result of the permitted call can be read. The call writes a small file, so a
-//! result means that it ran. The row about rules compares turns whose call a rule denies: no command starts
-//! in them, so that a slow decision would show.
+//! The reply is timed on the host's side of the pipes: from the moment it is handed to the kernel to the moment the
+//! result of the permitted call can be read. The call writes a small file, so a result means that it ran. The row about
+//! rules compares turns whose call a rule denies: no command starts in them, so that a slow decision would show.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -21,18 +20,18 @@ use super::process;
 use super::server::Plan;
 use super::subject::Subject;
 
-/// What an answer may take, in milliseconds.
+/// The budget for a reply, in milliseconds.
 const ANSWER_BUDGET: f64 = 2.0;
-/// Rules of the two sessions that are compared.
+/// The numbers of rules in the two sessions that are compared.
 const RULES: [usize; 2] = [10, 1000];
 
 impl Bench<'_> {
-    /// The time from a permission answer to the result of the call it permits.
+    /// The time from a permission reply to the result of the call it permits.
     pub(super) fn permission_answer(&self) -> Result<Row> {
         let turns = self.effort.turns;
         let mut figures = vec![];
         for subject in self.subjects() {
-            // The files of one session would make the next one overwrite them, which is another call.
+            // A session must not find the files of an earlier one: overwriting them would be a different call.
             let folder = self.place.path(&format!("asked-{}", figures.len()));
             fs::create_dir(&folder).context("failed to make a folder")?;
             self.server.begin(Plan::Writes { turns, folder: folder.clone() });
@@ -47,7 +46,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Milliseconds, figures, None, Budget::AtMost(ANSWER_BUDGET)))
     }
 
-    /// A turn with 1,000 rules, as a multiple of one with 10.
+    /// The time of a turn with 1,000 rules, as a multiple of one with 10.
     pub(super) fn many_rules(&self) -> Result<Row> {
         let mut figures = vec![];
         for subject in self.subjects() {
@@ -78,13 +77,13 @@ impl Bench<'_> {
     }
 }
 
-/// So many allow rules, and behind them the one that denies what the plan asks for.
+/// Returns this many allow rules, followed by the one that denies the calls of the plan.
 fn settings_with(rules: usize) -> Value {
     let allow: Vec<String> = (0..rules).map(|number| format!("Bash(tool-{number} run *)")).collect();
     json!({ "permissions": { "allow": allow, "deny": ["Bash(echo *)"] } })
 }
 
-/// Runs a session, says yes to every question, and returns how long each yes took to have its effect.
+/// Runs a session, allows every call, and returns how long each reply took to have its effect.
 fn answered(mut command: Command, name: &str) -> Result<Vec<Duration>> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -95,7 +94,7 @@ fn answered(mut command: Command, name: &str) -> Result<Vec<Duration>> {
     let pid = rustix::process::Pid::from_child(&child);
     let (ended, watch) = mpsc::channel::<()>();
     let watchdog = thread::spawn(move || {
-        // Nobody reaps the child before the sender is dropped, so the number still means this child.
+        // The child is not reaped before the sender is dropped, so the number still means this child.
         if watch.recv_timeout(process::LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }

@@ -1,8 +1,7 @@
-//! Runs one child and says when it started and ended, what it wrote and how much memory it took.
+//! Runs one child and reports when it started and ended, what it wrote and how much memory it used.
 //!
-//! Memory is read from `/proc` while the child lives: the figure that `wait4` hands out starts with the
-//! memory of the process that forked the child, which is us. Timing and memory are measured in separate
-//! runs, because looking costs time.
+//! Memory is read from `/proc` while the child lives: the figure of `wait4` starts with the memory of the process that
+//! forked the child, which is this one. Timing and memory are measured in separate runs, because polling costs time.
 
 use std::fs;
 use std::io::Read;
@@ -15,7 +14,7 @@ use anyhow::{Context, Result, bail};
 
 /// How long one run may take before it counts as hung.
 pub const LIMIT: Duration = Duration::from_secs(300);
-/// How often memory is looked at.
+/// How often memory is read.
 const LOOK: Duration = Duration::from_micros(300);
 
 /// A child that has ended.
@@ -42,7 +41,7 @@ pub struct Output {
 }
 
 impl Finished {
-    /// Fails with the last words of a child that did not end well.
+    /// Fails with the last output of a child that did not succeed.
     pub fn must_be_good(&self, name: &str) -> Result<()> {
         if self.status.success() {
             return Ok(());
@@ -60,7 +59,7 @@ pub fn run(command: &mut Command) -> Result<Finished> {
     run_watched(command, |_| {})
 }
 
-/// Runs a child to its end; `when_started` learns its number as soon as it has one.
+/// Runs a child to its end; `when_started` gets its process id as soon as it has one.
 pub fn run_watched(command: &mut Command, when_started: impl FnOnce(u32)) -> Result<Finished> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -101,7 +100,7 @@ fn drain(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Output> {
     })
 }
 
-/// Runs a child to its end and returns its peak memory in bytes; nothing where `/proc` does not tell.
+/// Runs a child to its end and returns its peak memory in bytes; `None` if `/proc` does not have it.
 pub fn peak_memory(command: &mut Command) -> Result<Option<u64>> {
     let name = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -109,7 +108,7 @@ pub fn peak_memory(command: &mut Command) -> Result<Option<u64>> {
     let mut child = command.spawn().with_context(|| format!("failed to start {name}"))?;
     let mut peak = None;
     loop {
-        // The mark only ever rises, so the last look before the end is the peak.
+        // The mark only ever rises, so the last reading before the end is the peak.
         peak = high_water_mark(&child).or(peak);
         if let Some(status) = child.try_wait().with_context(|| format!("failed to wait for {name}"))? {
             if !status.success() {
@@ -126,8 +125,8 @@ pub fn peak_memory(command: &mut Command) -> Result<Option<u64>> {
     }
 }
 
-/// Processor time that the threads of a process have used, its children not counted; nothing where `/proc`
-/// does not tell.
+/// Returns the processor time that the threads of a process have used, without its children; `None` if `/proc` does not
+/// have it.
 pub fn processor_time(process: u32) -> Option<Duration> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let used = threads.flatten().filter_map(|thread| {
@@ -178,11 +177,11 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn memory_is_that_of_the_child_and_not_ours() {
-        // We hold far more than the child does, and have written to it.
+        // This process holds far more memory than the child, and has written to it.
         let ballast = vec![1_u8; 64 << 20];
         let mut command = Command::new("cat");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        // It has answered, so it is up, and cannot end before its stdin is closed.
+        // It has replied, so it runs, and cannot end before its stdin is closed.
         let (mut stdin, mut stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         stdin.write_all(b"x").unwrap();
         stdout.read_exact(&mut [0]).unwrap();

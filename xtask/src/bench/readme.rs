@@ -1,6 +1,6 @@
 //! Puts the table of a run between two marks of README.md.
 //!
-//! The marks stay, so that the next run replaces the table; what is outside of them is never touched.
+//! The marks stay, so that the next run replaces the table; the text outside of them is never touched.
 
 use anyhow::{Context, Result};
 

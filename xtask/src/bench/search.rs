@@ -1,6 +1,6 @@
-//! What searching costs: Grep and Glob on a large tree, with `rg` doing the same as the floor.
+//! The cost of searching: Grep and Glob on a large tree, with `rg` doing the same as the floor.
 //!
-//! The figure is a whole turn, from the answer that asks for the search to the next request; `rg` is a whole process.
+//! The figure is a whole turn, from the response that asks for the search to the next request; `rg` is a whole process.
 //! Both find the same files. Without `rg` on the machine the rows have no floor and no verdict.
 
 use std::fs;
@@ -13,14 +13,14 @@ use super::figures::{Budget, Row, Unit};
 use super::measure::{Bench, SESSIONS, median_ms, row};
 use super::server::Plan;
 
-/// The tree: so many folders with so many files of so many lines each.
+/// The tree: the numbers of folders, of files in each, and of lines in each file.
 const FOLDERS: usize = 100;
 const FILES: usize = 100;
 const LINES: usize = 60;
-/// Every so many files hold the line that is looked for.
+/// One in this many files holds the line that is searched for.
 const RARE: usize = 97;
 
-/// One way to search, for both sides.
+/// One search, for both sides.
 struct Search {
     tool: &'static str,
     input: Value,

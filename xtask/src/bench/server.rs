@@ -1,10 +1,9 @@
-//! The server that the benchmark's subjects ask: it notes when each request has arrived and answers at once
-//! with bytes that were ready before.
+//! The server that the benchmark's subjects talk to: it records when each request has arrived and responds at once with
+//! prepared bytes.
 //!
-//! Not the scripted model, on purpose: `xtask` links no crate of ours, and an HTTP framework in a debug
-//! build would show in every figure. This one looks at the request line and counts, so that it costs the
-//! same on turn 1 and on turn 1,000. Subjects start in this process and arrive in it, so both times are of
-//! one clock.
+//! This is not the scripted model, on purpose: `xtask` links no crate of the workspace, and an HTTP framework in a
+//! debug build would show in every figure. This server reads the request line and counts, so that it costs the same on
+//! turn 1 and on turn 1,000. Subjects are started by this process and connect to it, so both times are of one clock.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -21,31 +20,31 @@ use super::{process, sse};
 /// What the server does during one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Plan {
-    /// A short text to every request.
+    /// A short text for every request.
     Text,
-    /// So many calls of the shell, then a short text.
+    /// This many calls of the shell, then a short text.
     ToolTurns(usize),
-    /// A text in so many pieces.
+    /// A text in this many pieces.
     Pieces(usize),
-    /// So many times the same call, then a short text.
+    /// The same call this many times, then a short text.
     Calls {
-        /// How many.
+        /// The number of calls.
         turns: usize,
-        /// Of which tool.
+        /// The tool.
         tool: &'static str,
-        /// With what.
+        /// The input.
         input: Value,
     },
-    /// So many calls that write a new file of a folder, then a short text.
+    /// This many calls that each write a new file in a folder, then a short text.
     Writes {
-        /// How many.
+        /// The number of calls.
         turns: usize,
-        /// Where.
+        /// The folder.
         folder: PathBuf,
     },
 }
 
-/// A request as it came.
+/// A request as it was received.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Request {
     /// `POST /v1/messages HTTP/1.1`.
@@ -56,7 +55,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-/// What the server saw during one run.
+/// What the server recorded during one run.
 #[derive(Debug, Default)]
 pub struct Seen {
     /// When each request for a message was complete.
@@ -76,12 +75,12 @@ pub struct Server {
 struct State {
     answers: Vec<Arc<Vec<u8>>>,
     seen: Seen,
-    /// The process whose processor time is noted with each request.
+    /// The process whose processor time is recorded with each request.
     watched: Option<u32>,
 }
 
 impl State {
-    /// Notes a request and picks its answer; the last answer serves for all that follow.
+    /// Records a request and picks its response; the last response is repeated.
     fn answer(&mut self, request: Request, arrived: Instant) -> Option<Arc<Vec<u8>>> {
         let number = self.seen.arrivals.len();
         self.seen.arrivals.push(arrived);
@@ -103,19 +102,19 @@ impl Server {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let state = Arc::clone(&shared);
-                // A subject that goes away in the middle is noticed by its own exit.
+                // A subject that disappears in the middle is noticed by its exit code.
                 thread::spawn(move || drop(serve(stream, &state)));
             }
         });
         Ok(Self { base_url, state })
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
 
-    /// Starts a run: forgets what was seen.
+    /// Starts a run and forgets the one before.
     pub fn begin(&self, plan: Plan) {
         let answers = match plan {
             Plan::Text => vec![sse::text()],
@@ -132,12 +131,12 @@ impl Server {
         *lock(&self.state) = State { answers, seen: Seen::default(), watched: None };
     }
 
-    /// From now on, notes the processor time of this process with each request.
+    /// From now on, records the processor time of this process with each request.
     pub fn watch(&self, process: u32) {
         lock(&self.state).watched = Some(process);
     }
 
-    /// Ends a run: what was seen.
+    /// Ends a run and returns what was recorded.
     pub fn end(&self) -> Seen {
         std::mem::take(&mut lock(&self.state).seen)
     }
@@ -147,7 +146,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Answers the requests of one connection until the other side closes it.
+/// Responds to the requests of one connection until the client closes it.
 fn serve(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
     stream.set_nodelay(true)?;
     let mut writer = stream.try_clone()?;
@@ -177,7 +176,7 @@ fn reply(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Reads one request, or nothing where the connection ends between two.
+/// Reads one request; `None` if the connection ends between two.
 fn read_request(reader: &mut impl BufRead) -> Result<Option<Request>> {
     let Some(line) = read_line(reader)? else { return Ok(None) };
     let mut request = Request { line, ..Request::default() };
@@ -216,7 +215,7 @@ fn read_chunks(reader: &mut impl BufRead) -> Result<Vec<u8>> {
     }
 }
 
-/// One line without its end, or nothing at the end of the stream.
+/// Reads one line without its end; `None` at the end of the stream.
 fn read_line(reader: &mut impl BufRead) -> Result<Option<String>> {
     let mut line = Vec::new();
     if reader.by_ref().take(64 * 1024).read_until(b'\n', &mut line)? == 0 {

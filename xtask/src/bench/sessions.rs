@@ -1,8 +1,8 @@
-//! What long sessions cost: whether turn 1,000 takes more of the processor than turn 10, and what it takes
-//! to go on with a transcript of 100 MB.
+//! The cost of long sessions: whether turn 1,000 takes more processor time than turn 10, and what it takes to resume a
+//! transcript of 100 MB.
 //!
-//! The transcript is what such a file is in practice: far more than a model can be sent, most of it behind
-//! a compaction, and tool results recorded twice (for the model and for programs).
+//! The transcript is like such files in practice: far more than a model can be sent, most of it before a compaction,
+//! and tool results recorded twice (for the model and for programs).
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -21,7 +21,7 @@ use super::subject::Detail;
 const SESSION: &str = "1a26e000-0000-4000-8000-000000000000";
 /// Its size.
 const BYTES: usize = 100_000_000;
-/// Turns behind the last compaction.
+/// Turns after the last compaction.
 const RECENT: usize = 200;
 /// The turn that the last ones are compared with.
 const EARLY: usize = 10;
@@ -42,7 +42,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(FLAT)))
     }
 
-    /// Time to the first request, and memory, of a session that goes on after 100 MB.
+    /// Time to the first request, and memory, of a session that resumes 100 MB.
     pub(super) fn large_resume(&self) -> Result<[Row; 2]> {
         let lathe = self.subjects().next().context("there is always Lathe")?;
         let others = self.subjects().count() - 1;
@@ -78,7 +78,7 @@ impl Bench<'_> {
         ])
     }
 
-    /// Where the transcript of a session in the working folder is.
+    /// The path of the transcript of a session in the working folder.
     fn transcript(&self) -> Result<std::path::PathBuf> {
         let work = self.place.path("work").canonicalize().context("the working folder is gone")?;
         let key: String =
@@ -114,14 +114,14 @@ fn write_large(path: &std::path::Path) -> Result<()> {
     out.flush().context("failed to write the large transcript")
 }
 
-/// A transcript under way.
+/// A transcript that is being written.
 struct Log {
     last: Option<String>,
     records: u64,
 }
 
 impl Log {
-    /// A prompt, a call, its result, an answer. Returns the bytes.
+    /// Writes a prompt, a call, its result and a response. Returns the number of bytes.
     fn turn(&mut self, out: &mut impl Write) -> Result<usize> {
         let call = format!("toolu_{}", self.records);
         let output = "a line of the output of some command\n".repeat(60);
@@ -184,7 +184,7 @@ mod tests {
         let mut readings: Vec<Duration> = (0..500).map(|nth| Duration::from_millis(nth * 2)).collect();
         assert_eq!(growth_of(&readings), Some(1.0));
         readings.extend((1..=ENDS as u64 + 1).map(|nth| Duration::from_millis(998 + nth * 3)));
-        // Seconds are no whole numbers.
+        // The figures are not whole numbers.
         assert!(growth_of(&readings).is_some_and(|times| (times - 1.5).abs() < 1e-9));
         assert_eq!(growth_of(&readings[..ENDS]), None);
     }

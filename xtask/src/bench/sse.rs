@@ -1,14 +1,13 @@
-//! The answers of the benchmark's server, as bytes of a Messages API stream.
+//! The responses of the benchmark's server, as bytes of a Messages API stream.
 //!
-//! They are built before they are asked for, so that writing them is all the server does while a subject is
-//! being timed.
+//! They are built in advance, so that the server only writes while a subject is being timed.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// The model that subjects are told to ask for.
+/// The model that subjects are told to use.
 pub const MODEL: &str = "claude-sonnet-5";
 
 /// A short text.
@@ -23,7 +22,7 @@ pub fn echo(number: usize) -> Vec<u8> {
     call(number, "Bash", &json!({ "command": "echo hi", "description": "Print a word" }))
 }
 
-/// One call that writes a file nobody has written before.
+/// One call that writes a new file.
 pub fn write(number: usize, folder: &Path) -> Vec<u8> {
     let file = folder.join(format!("{number:06}"));
     call(number, "Write", &json!({ "file_path": file, "content": "x" }))

@@ -1,7 +1,7 @@
-//! What is measured: a command line to which the arguments of a headless session are appended.
+//! A measured program: a command line to which the arguments of a headless session are appended.
 //!
-//! Every subject gets the same arguments, environment and folders, and only those: a configuration of the
-//! person who runs the benchmark must not change the figures.
+//! Every subject gets the same arguments, environment and folders, and only those: a configuration of the person who
+//! runs the benchmark must not change the figures.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub struct Subject {
     words: Vec<String>,
 }
 
-/// What a session shows on stdout.
+/// How much a session prints on stdout.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
     /// One line a message.
@@ -26,12 +26,12 @@ pub enum Detail {
 }
 
 impl Subject {
-    /// A subject that is started with these words.
+    /// Returns a subject that is started with these words.
     pub fn new(name: &str, words: Vec<String>) -> Self {
         Self { name: name.to_owned(), words }
     }
 
-    /// A subject from one string, split at spaces; the name is the file name of its first word.
+    /// Returns a subject from one string, split at spaces; the name is the file name of its first word.
     pub fn peer(command: &str) -> Result<Self> {
         let words: Vec<String> = command.split_whitespace().map(str::to_owned).collect();
         let first = words.first().context("--peer needs a command")?;
@@ -40,7 +40,7 @@ impl Subject {
         Ok(Self { name, words })
     }
 
-    /// One headless session that asks `prompt`.
+    /// One headless session with the prompt `prompt`.
     pub fn session(&self, place: &Place, prompt: &str, detail: Detail) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", prompt, "--output-format", "stream-json", "--verbose"]);
@@ -54,14 +54,14 @@ impl Subject {
         command
     }
 
-    /// A session that goes on.
+    /// A session that is resumed.
     pub fn resumed(&self, place: &Place, session: &str) -> Command {
         let mut command = self.session(place, "go", Detail::Messages);
         command.args(["--resume", session]);
         command
     }
 
-    /// A session on pipes whose host is asked before files are written.
+    /// A session on pipes that asks its host before files are written.
     pub fn asked(&self, place: &Place, folder: &Path) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
@@ -70,7 +70,7 @@ impl Subject {
         command
     }
 
-    /// A session whose permission rules come from elsewhere.
+    /// A session whose permission rules come from a settings file.
     pub fn denied(&self, place: &Place) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", "go", "--output-format", "stream-json", "--verbose"]);
@@ -92,14 +92,14 @@ impl Subject {
     }
 }
 
-/// Where subjects run: an empty home, an empty working folder, and the server to ask.
+/// Where subjects run: an empty home, an empty working folder, and the server to talk to.
 pub struct Place {
     dir: tempfile::TempDir,
     base_url: String,
 }
 
 impl Place {
-    /// Makes the folders.
+    /// Creates the folders.
     pub fn new(base_url: String) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("bench-").tempdir().context("failed to make a folder")?;
         for folder in ["home", "work"] {
@@ -113,7 +113,7 @@ impl Place {
         self.dir.path().join(name)
     }
 
-    /// Where the server listens.
+    /// The address of the server.
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
@@ -126,7 +126,7 @@ impl Place {
         command.env("HOME", self.path("home"));
         command.env("ANTHROPIC_BASE_URL", &self.base_url);
         command.env("ANTHROPIC_API_KEY", "bench");
-        // For peers that call home otherwise; the figures are about the model's requests.
+        // Peers would otherwise send telemetry; the figures are about the model's requests.
         for name in ["CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER"] {
             command.env(name, "1");
         }

@@ -4,7 +4,7 @@
 pub struct Dice(u64);
 
 impl Dice {
-    /// A generator; any seed will do.
+    /// Returns a generator; any seed will do.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

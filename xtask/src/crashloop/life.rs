@@ -1,5 +1,5 @@
-//! One life of a session: a process that is given prompts until all are done or it is killed. Everything
-//! that came out of its pipe counts as read by the host, also what was still in there when it died.
+//! One life of a session: a process that gets prompts until all are done or it is killed. Everything that came out of
+//! its pipe counts as read by the host, including what was still in the pipe when it died.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::script::PROMPTS;
 
-/// A life that says nothing for this long hangs.
+/// A life without output for this long counts as hung.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// When a life ends.
 #[derive(Debug, Clone, Copy)]
 pub enum Kill {
-    /// By itself, when all prompts are done.
+    /// On its own, when all prompts are done.
     Never,
     /// This long after its start.
     After(Duration),
@@ -30,41 +30,41 @@ pub enum Kill {
 /// How a life ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// All prompts are done, and it has left.
+    /// All prompts are done, and the process has exited.
     Done,
     /// It was killed.
     Killed,
 }
 
-/// What a life has told its host.
+/// What a life has reported to its host.
 #[derive(Default)]
 pub struct Told {
-    /// The ids of the messages it has shown.
+    /// The ids of the messages it has written.
     pub uuids: Vec<String>,
     /// Prompts that got their result.
     pub prompts: u32,
-    /// The cost that the last result told.
+    /// The cost in the last result.
     pub cost: f64,
     /// The session that the first frame named.
     pub session: Option<String>,
     lines: u64,
 }
 
-/// A process under way.
+/// A running process.
 pub struct Life<'a> {
     pub child: Child,
     pub stdin: Option<ChildStdin>,
-    /// Keeps what comes out, for the evidence.
+    /// Keeps a copy of the output, as evidence.
     pub tee: File,
     pub told: Told,
-    /// The prompt it is at.
+    /// The number of the current prompt.
     pub prompt: u32,
     /// Makes the ids of prompts.
     pub new_uuid: &'a mut dyn FnMut() -> String,
 }
 
 impl<'a> Life<'a> {
-    /// Starts a process that is at `prompt`.
+    /// Starts a process that begins with `prompt`.
     pub fn start(
         command: &mut Command,
         tee: &Path,
@@ -81,10 +81,10 @@ impl<'a> Life<'a> {
         Ok(Self { child, stdin, tee, told: Told::default(), prompt, new_uuid })
     }
 
-    /// Lives until the end.
+    /// Runs the life to its end.
     pub fn live(mut self, kill: Kill) -> Result<(Told, End)> {
         let outcome = self.talk(kill);
-        // Whatever went wrong, nothing of it may stay.
+        // Whatever went wrong, the process must not stay.
         let _ = self.child.kill();
         let status = self.child.wait().context("failed to wait for the program")?;
         let end = outcome?;
@@ -107,7 +107,7 @@ impl<'a> Life<'a> {
             if !is_readable(&stdout, limit)? {
                 ensure!(deadline.is_some(), "the program says nothing for {} s", SILENCE.as_secs());
                 self.child.kill().context("failed to kill the program")?;
-                // What it managed to say counts as said; a last line that is torn was not.
+                // Complete lines that were written count; a torn last line does not.
                 stdout.read_to_end(&mut waiting).context("failed to read the last words")?;
                 self.take_lines(&mut waiting)?;
                 return Ok(End::Killed);
@@ -162,7 +162,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
-    /// Gives the next prompt, or lets the session end.
+    /// Sends the next prompt, or lets the session end.
     fn ask(&mut self) -> Result<()> {
         if self.prompt == PROMPTS {
             self.stdin = None;
@@ -173,13 +173,13 @@ impl<'a> Life<'a> {
         let uuid = (self.new_uuid)();
         let line = json!({ "type": "user", "message": message, "parent_tool_use_id": null, "uuid": uuid })
             .to_string();
-        // One that was killed just now takes no more prompts.
+        // A process that was just killed takes no more prompts.
         let _ = stdin.write_all(format!("{line}\n").as_bytes());
         Ok(())
     }
 }
 
-/// Waits for something to read, or the end of the pipe; false when the time is over.
+/// Waits for something to read, or the end of the pipe; returns false when the time is over.
 fn is_readable(stdout: &impl std::os::fd::AsFd, limit: Duration) -> Result<bool> {
     let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
     let mut fds = [PollFd::new(stdout, PollFlags::IN)];

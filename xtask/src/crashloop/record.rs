@@ -1,5 +1,5 @@
-//! The transcript and the working folder after a kill, and what must be true of them. Files are read here
-//! with nothing but a JSON parser: a fault of Lathe's own reader must not hide a fault of its writer.
+//! The transcript and the working folder after a kill, and what must be true of them. Files are read here with only a
+//! JSON parser: a fault of Lathe's own reader must not hide a fault of its writer.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -19,14 +19,14 @@ pub struct Transcript {
     pub calls: HashSet<String>,
     /// Results, by the id of their call: whether it was an error.
     pub results: HashMap<String, bool>,
-    /// Lines that are no records.
+    /// Lines that are not records.
     pub torn: u32,
-    /// What the session has cost, by its last note.
+    /// The cost of the session, by its last record of it.
     pub cost: f64,
 }
 
 impl Transcript {
-    /// Reads a file; one that is not there is empty. Fails where an id stands twice or a link leads nowhere.
+    /// Reads a file; a missing one is empty. Fails if an id occurs twice or a link leads nowhere.
     pub fn read(path: &Path) -> Result<Self> {
         let mut transcript = Self::default();
         let bytes = fs::read(path).unwrap_or_default();
@@ -61,8 +61,8 @@ impl Transcript {
         Ok(())
     }
 
-    /// Checks that everything the tools did belongs to a recorded call and was done once, and that what the
-    /// transcript calls done is done.
+    /// Checks that every effect of a tool belongs to a recorded call and happened once, that no call failed, and that
+    /// every call with a result had its effect.
     pub fn check_effects(&self, folder: &Path) -> Result<()> {
         let log = fs::read_to_string(folder.join(EFFECTS)).unwrap_or_default();
         let mut done = HashSet::new();

@@ -1,13 +1,13 @@
-//! What the model says in one life of a session. A session has ten prompts of three turns each: a command
-//! and a new file, a change of that file, a closing word. Every call has an id of its own over all lives,
-//! and leaves that id where the checks find it, so that one effect can be told from another.
+//! The script of the model in one life of a session. A session has ten prompts of three turns each: a command and a new
+//! file, a change of that file, a closing word. Every call has a unique id over all lives, and leaves that id where the
+//! checks find it, so that effects can be told apart.
 
 use serde_json::{Value, json};
 
 /// Prompts of a session.
 pub const PROMPTS: u32 = 10;
 
-/// Where the commands leave their ids, one a line.
+/// Where the commands leave their ids, one per line.
 pub const EFFECTS: &str = "effects.log";
 
 /// What the model must read about a call whose result was lost: the beginning of the text that stands for
@@ -19,7 +19,7 @@ const LOST_RESULT: &str = "No result was recorded";
 pub enum Lost {
     /// Every call has its result.
     Nothing,
-    /// A call was under way when the life ended.
+    /// A call was running when the life ended.
     Call,
 }
 
@@ -61,7 +61,7 @@ fn of_prompt(life: u32, prompt: u32) -> [Value; 3] {
     ]
 }
 
-/// What stands in the file of a call, before and after its change.
+/// The content of a call's file, before and after its change.
 pub fn content(file_call: &str, age: &str) -> String {
     format!("{file_call} is {age}\n").repeat(40)
 }

@@ -1,5 +1,5 @@
-//! Processes that a killed session left behind, found by a cookie in their environment: a child may leave
-//! its group and its parent, but not the environment it was started with.
+//! Processes that a killed session left behind, found by a cookie in their environment: a child may leave its group and
+//! its parent, but not the environment it was started with.
 
 use std::fs;
 use std::thread;
@@ -11,7 +11,7 @@ pub const COOKIE: &str = "LATHE_CRASHLOOP";
 /// How long the kernel and the supervisors may take to clear up, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Waits until nobody carries the cookie. Returns the command lines of those who still do.
+/// Waits until no process has the cookie. Returns the command lines of those that still do.
 pub fn wait_until_gone(cookie: &str) -> Vec<String> {
     let deadline = Instant::now() + LIMIT;
     loop {
@@ -33,8 +33,8 @@ fn scan(cookie: &str) -> Vec<String> {
     });
     processes
         .filter_map(|process| {
-            // A process of somebody else, or one that has just ended, is none of ours; a zombie has no
-            // environment any more.
+            // The environment of another user's process, or of one that has just ended, cannot be read: neither is
+            // ours. A zombie has no environment any more.
             let environment = fs::read(process.path().join("environ")).ok()?;
             let carries = environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes());
             let command = fs::read(process.path().join("cmdline")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! One session from its first prompt to its last, through as many lives as it takes, with all checks
-//! between them. What it leaves is removed when it was good, and kept when it was not.
+//! One session from its first prompt to its last, through as many lives as it takes, with all checks between them. Its
+//! files are removed if it passed, and kept if it did not.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -17,13 +17,13 @@ use super::record::Transcript;
 use super::script::{self, Lost, PROMPTS};
 use super::survivors;
 
-/// Lives after which a session is left alone, so that it comes to an end.
+/// After this many kills a session is left alone, so that it ends.
 const MOST_KILLS: u32 = 4;
 
-/// Lines that a whole session writes, about.
+/// Lines that a whole session writes, approximately.
 const LINES: u64 = 140;
 
-/// What trials have come through.
+/// The counts of completed trials.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tally {
     /// How often a process was killed.
@@ -53,7 +53,7 @@ pub struct Trial<'a> {
     dir: TempDir,
     dice: Dice,
     session: String,
-    /// How long a session takes that nobody disturbs.
+    /// How long an undisturbed session takes.
     calm: Duration,
     /// Prompts that are done.
     prompt: u32,
@@ -64,7 +64,7 @@ pub struct Trial<'a> {
     tally: Tally,
 }
 
-/// Runs a session that nobody kills, and says how long it took.
+/// Runs an undisturbed session, and returns how long it took.
 pub fn calm_session(binary: &Path) -> Result<Duration> {
     let mut trial = Trial::new(binary, Dice::new(1), Duration::ZERO)?;
     let started = Instant::now();
@@ -95,7 +95,7 @@ impl<'a> Trial<'a> {
         })
     }
 
-    /// Lives, dies and lives again, until all prompts are done.
+    /// Starts, kills and resumes the session until all prompts are done.
     pub fn run(mut self) -> Result<Tally> {
         let outcome = self.lives();
         let tally = self.tally;
@@ -115,14 +115,14 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Half of the kills strike at an instant of the clock, half at one of the conversation.
+    /// Half of the kills happen after a time, half after a number of lines.
     fn next_kill(&mut self) -> Kill {
         let rest = u64::from(PROMPTS - self.prompt);
         match self.tally.kills {
             MOST_KILLS.. => Kill::Never,
             1.. if self.dice.below(3) == 0 => Kill::Never,
             _ if self.dice.below(2) == 0 => {
-                // A little less than the whole, so that most strike before the end.
+                // A little less than the whole time, so that most kills happen before the end.
                 let whole = self.calm.as_micros() as u64 * 3 / 4 * rest / u64::from(PROMPTS);
                 Kill::After(Duration::from_micros(self.dice.below(whole)))
             }
@@ -139,7 +139,7 @@ impl<'a> Trial<'a> {
         let mut command = self.command(&["-p", "--input-format", "stream-json", "--replay-user-messages"])?;
         command.args(["--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"]);
         command.args(["--allowedTools", "Bash", "--model", &format!("script:{}", script.display())]);
-        // A session that died before its first record is a new one.
+        // A session that died before its first record starts as a new one.
         let has_begun = fs::metadata(self.transcript()).is_ok_and(|file| file.len() > 0);
         command.args([if has_begun { "--resume" } else { "--session-id" }, &self.session]);
         let dice = &mut self.dice;
@@ -196,7 +196,7 @@ impl<'a> Trial<'a> {
         Ok(transcript)
     }
 
-    /// The session is over: its files are whole, and its own check agrees.
+    /// Checks the finished session: its files are whole, and Lathe's own check agrees.
     fn check_end(&mut self) -> Result<()> {
         ensure!(self.prompt == PROMPTS, "{} of {PROMPTS} prompts are done", self.prompt);
         let transcript = self.check_files()?;

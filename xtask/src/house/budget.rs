@@ -1,14 +1,14 @@
-//! What the program may weigh: the number of packages in `Cargo.lock` and the size of the release binary.
+//! The budgets of the program: the number of packages in `Cargo.lock` and the size of the release binary.
 //!
-//! The binary is measured where a release build happens to be; this check does not build one, because a
-//! test run should not wait for it.
+//! The binary is measured only if a release build exists; this check does not build one, because a test run should not
+//! wait for it.
 
 use super::{Findings, SourceFile};
 
 const LOCK_PACKAGES: usize = 360;
 const BINARY_BYTES: u64 = 20 * 1024 * 1024;
 
-/// Reports both figures and fails where one is over its budget.
+/// Reports both figures and fails if one exceeds its budget.
 pub fn check(files: &[SourceFile], binary_bytes: Option<u64>) -> Findings {
     let mut findings = Findings::default();
     if let Some(lock) = files.iter().find(|file| file.path == "Cargo.lock") {

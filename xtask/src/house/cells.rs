@@ -1,17 +1,17 @@
-//! Shared mutable state in `agent`: how much of it there is, and whether each piece says who uses it. The loop
-//! is easy to follow while state has one owner; every lock beside it needs a reason.
+//! Shared mutable state in `agent`: how much of it there is, and whether each field says who uses it. The loop is easy
+//! to follow while state has one owner; every additional lock needs a reason.
 
 use super::scan::Code;
 use super::{Findings, SourceFile};
 
-/// Fields of `agent` that may be changed while others look at them.
+/// The most fields of `agent` that may be changed while other code reads them.
 const MAX_CELLS: usize = 16;
 
-/// What makes a field such a cell.
+/// The types that make a field such a cell.
 const CELL_TYPES: [&str; 8] =
     ["Mutex<", "RwLock<", "RefCell<", "OnceLock<", "OnceCell<", "ArcSwap<", "watch::Sender<", "Atomic"];
 
-/// Counts the cells and looks at their documentation.
+/// Counts the cells and checks their documentation.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let mut count = 0;
@@ -43,7 +43,7 @@ fn is_agent_source(file: &SourceFile) -> bool {
     file.path.starts_with("crates/agent/src/") && file.is_rust() && !file.is_test()
 }
 
-/// The line and the documentation of every field that is a cell.
+/// Returns the line and the documentation of every field that is a cell.
 fn cells(source: &str) -> Vec<(usize, String)> {
     let code = Code::new(source);
     let tests = code.test_modules();

@@ -1,8 +1,7 @@
-//! Who may depend on whom: the table of ARCHITECTURE.md, read against `cargo metadata`.
+//! Which crate may depend on which: the table of ARCHITECTURE.md, compared with `cargo metadata`.
 //!
-//! Only our own crates and a few outside ones that tell where something happens (`tokio`, `anyhow`) are
-//! looked at. A crate that is missing in the table fails, so that a new room cannot be added without saying
-//! where it stands.
+//! Only crates of the workspace and a few outside ones that mark a responsibility (`tokio`, `anyhow`) are checked. A
+//! crate that is missing in the table fails, so that a new crate cannot be added without its row.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -13,13 +12,13 @@ use super::Findings;
 struct Room {
     /// The name without `lathe-`.
     name: &'static str,
-    /// Which of our crates it may use.
+    /// The crates of the workspace that it may use.
     may_use: MayUse,
 }
 
 enum MayUse {
     These(&'static [&'static str]),
-    /// Every library but the ones named.
+    /// Every library except these.
     AllBut(&'static [&'static str]),
 }
 
@@ -47,17 +46,17 @@ const ROOMS: &[Room] = &[
     Room { name: "xtask", may_use: MayUse::These(&[]) },
 ];
 
-/// Crates that tests may use on top of what the table says.
+/// Crates that tests may use in addition to the table.
 const FOR_TESTS: &[&str] = &["testkit", "scripted"];
 
-/// Further crates that the tests of one room may use: `(room, crate)`.
+/// Further crates that the tests of one crate may use: `(user, crate)`.
 const FOR_TESTS_OF: &[(&str, &str)] = &[("agent", "launch")];
 
-/// Outside crates that only some rooms may use: `(crate, rooms that may, why)`.
+/// Outside crates that only some crates may use: `(crate, users, why)`.
 const FENCED: &[(&str, &[&str], &str)] =
     &[("anyhow", &["cli", "xtask", "testkit"], "libraries have an error enum of their own")];
 
-/// Outside crates that a room must never use: `(room, crate, why)`.
+/// Outside crates that a crate must never use: `(user, crate, why)`.
 const NEVER: &[(&str, &str, &str)] = &[
     ("protocol", "tokio", "protocol does no I/O"),
     ("permissions", "tokio", "permissions decides and does no I/O beyond resolving paths"),
@@ -96,7 +95,7 @@ fn room_name(package: &str) -> &str {
 }
 
 fn own_crate(room: &Room, target: &str, is_for_tests: bool) -> Option<String> {
-    // A crate may name itself as a dev-dependency, to test with features of its own.
+    // A crate may name itself as a dev-dependency, to test with its own features.
     let allowed = match room.may_use {
         MayUse::These(list) => list.contains(&target),
         MayUse::AllBut(list) => !list.contains(&target),

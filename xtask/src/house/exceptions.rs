@@ -1,12 +1,12 @@
-//! The list of exceptions, each with its reason: files and functions that may be larger than the rule, and names of
+//! The list of exceptions, each with its reason: files and functions that may exceed the size limits, and names of
 //! types that several crates may export.
 //!
 //! It may only shrink: an entry about a size states what it allows, growing beyond it fails, and so does any entry that
-//! is not needed any more (checked in `sizes.rs` and `exports.rs`).
+//! is no longer needed (checked in `sizes.rs` and `exports.rs`).
 
 use anyhow::{Context, Result, bail};
 
-/// What an entry is about.
+/// The kind of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     File,

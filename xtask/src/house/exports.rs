@@ -1,9 +1,9 @@
-//! Names that two crates export. A reader who finds a type by its name in a search must not have to find out which of
-//! several it is, so a type that one crate exports has a name that no other crate exports.
+//! Names that two crates export. A reader who searches for the name of a type should find one, so a type that one crate
+//! exports has a name that no other crate exports.
 //!
-//! The check reads `lib.rs` of each crate: what stands in a public module or is named by `pub use` is exported. A type of
-//! another crate that is passed on is not counted again. `Result` aliases are exempt, and so are the names that
-//! `exceptions.txt` lists with a reason.
+//! The check reads `lib.rs` of each crate: what is in a public module or named by `pub use` is exported. A re-exported
+//! type of another crate is not counted again. `Result` aliases are exempt, and so are the names that `exceptions.txt`
+//! lists with a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::exceptions::Exceptions;
 use super::scan::Code;
 use super::{Findings, SourceFile};
 
-/// Crates whose types no other crate of the product sees.
+/// Crates whose types no other crate of the product uses.
 const NOT_COUNTED: [&str; 1] = ["testkit"];
 
 /// Finds names that several crates export.
@@ -73,7 +73,7 @@ fn exported_types(files: &[SourceFile], name: &str) -> BTreeSet<String> {
     found
 }
 
-/// The types that `pub use` names, where they are the crate's own.
+/// Returns the types that `pub use` names, if they are the crate's own.
 fn own_types(path: &str) -> Vec<String> {
     let path = path.trim_end_matches(';');
     if path.starts_with("lathe_") || path.starts_with("tokio") || path.starts_with("serde") {
@@ -82,7 +82,7 @@ fn own_types(path: &str) -> Vec<String> {
     let (_, names) = path.rsplit_once("::").map_or(("", path), |parts| parts);
     let names = if let Some(open) = path.find('{') { &path[open + 1..] } else { names };
     let names = names.trim_end_matches('}').split(',').map(str::trim);
-    // A function or constant is no type: types begin with a capital letter and have a small one.
+    // Functions and constants do not count: types begin with a capital letter and contain a small one.
     let is_type = |name: &&str| {
         name.starts_with(|first: char| first.is_ascii_uppercase())
             && name.contains(|letter: char| letter.is_ascii_lowercase())
@@ -90,7 +90,7 @@ fn own_types(path: &str) -> Vec<String> {
     names.filter(is_type).map(|name| name.rsplit(' ').next().unwrap_or(name).to_owned()).collect()
 }
 
-/// The name of a type that a line declares.
+/// Returns the name of a type that a line declares.
 fn declared_type(line: &str) -> Option<String> {
     let line = line.strip_prefix("unsafe ").unwrap_or(line);
     let rest = ["struct ", "enum ", "trait ", "type ", "union "]

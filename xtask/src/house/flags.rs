@@ -1,7 +1,7 @@
-//! The lists of flags in COMPATIBILITY.md say what the table of `crates/cli/src/args.rs` does.
+//! Checks that the lists of flags in COMPATIBILITY.md agree with the table of `crates/cli/src/args.rs`.
 //!
-//! Both are read as text: this program links no crate of ours. A table that cannot be found is a complaint,
-//! so that moving it does not switch the check off.
+//! Both are read as text: this program links no crate of the workspace. A table that cannot be found is a failure, so
+//! that moving it does not switch the check off.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// The first long spelling of each flag, and its state.
+/// Returns the first long spelling of each flag, and its state.
 fn table_flags(text: &str) -> BTreeMap<String, String> {
     let rows = text.lines().filter_map(|line| line.trim().strip_prefix("flag(\"")?.strip_suffix("),"));
     rows.filter_map(|row| {
@@ -52,7 +52,7 @@ fn table_flags(text: &str) -> BTreeMap<String, String> {
     .collect()
 }
 
-/// Each flag in code marks below one of the headings, and the state of that heading.
+/// Returns each flag in code marks below one of the headings, and the state of that heading.
 fn document_flags(text: &str) -> BTreeMap<String, String> {
     let mut flags = BTreeMap::new();
     let mut state = None;

@@ -1,20 +1,20 @@
-//! Folders that tell a story: how many files stand side by side, and, in `agent`, in which direction they know each
-//! other. The order of the folders is the order of the `mod` lines in `crates/agent/src/lib.rs`, which is the order in
-//! which a prompt passes them. A file may use its own folder and those ahead of it, never one that the prompt has left
-//! behind: then each folder can be read, and changed, without the ones before it.
+//! Folders: how many files are in one, and, in `agent`, in which direction they depend on each other. The order of the
+//! folders is the order of the `mod` lines in `crates/agent/src/lib.rs`, which is the order in which a prompt passes
+//! through them. A file may use its own folder and later ones, never an earlier one: then each folder can be read, and
+//! changed, without the ones before it.
 
 use std::collections::BTreeMap;
 
 use super::scan::Code;
 use super::{Findings, SourceFile};
 
-/// Source files in one folder, the folders in it not counted.
+/// The most source files in one folder, without those in its subfolders.
 const MAX_SIDE_BY_SIDE: usize = 24;
 
 /// The crate whose folders have an order.
 const ORDERED: &str = "crates/agent/src/";
 
-/// Looks at both.
+/// Checks both.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     side_by_side(files, &mut findings);
@@ -46,13 +46,13 @@ fn side_by_side(files: &[SourceFile], findings: &mut Findings) {
     }
 }
 
-/// The modules that a `lib.rs` declares, in the order of its lines.
+/// Returns the modules that a `lib.rs` declares, in the order of its lines.
 fn modules(source: &str) -> Vec<String> {
     let names = source.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
     names.map(str::to_owned).collect()
 }
 
-/// The places where a file names a module that stands before its own.
+/// Returns the places where a file names a module that comes before its own.
 fn backward_paths(file: &SourceFile, order: &[String]) -> Vec<String> {
     let place = |name: &str| order.iter().position(|module| module == name);
     let inside = file.path.trim_start_matches(ORDERED);

@@ -1,7 +1,7 @@
-//! Text that must not be in any file: paths of the machine it was written on, and hosts of package
-//! registries. Both make a clone depend on one machine's surroundings.
+//! Text that must not be in any file: paths of the machine it was written on, and hosts of package registries. Both
+//! make a clone depend on one machine's environment.
 //!
-//! The words are glued together here so that this file does not complain about itself.
+//! The words are concatenated here so that this file does not fail its own check.
 
 use std::path::Path;
 
@@ -21,12 +21,12 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("--index", "-url"), "a registry address"),
 ];
 
-/// Searches every file for the forbidden words and for the place where this clone lies.
+/// Searches every file for the forbidden words and for the path of this clone.
 pub fn check(files: &[SourceFile], root: &Path) -> Findings {
     let mut findings = Findings::default();
     let root = root.to_string_lossy();
     let mut words: Vec<(&str, &str)> = FORBIDDEN.to_vec();
-    // A short root such as `/src` would be found everywhere and prove nothing.
+    // A short root such as `/src` would match everywhere and prove nothing.
     if root.len() > 8 {
         words.push((&root, "the path of this clone"));
     }

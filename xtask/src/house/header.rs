@@ -1,10 +1,10 @@
-//! Every module opens with a comment that says what it is for.
+//! Every module begins with a comment that says what it is for.
 //!
-//! Only that it is there can be checked; that it is worth reading is for the reviewer.
+//! Only the presence of the comment can be checked; whether it is worth reading is for the reviewer.
 
 use super::{Findings, SourceFile};
 
-/// Asks every Rust file that is not a test for a `//!` on its first line.
+/// Requires a `//!` on the first line of every Rust file that is not a test.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test()) {

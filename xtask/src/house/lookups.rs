@@ -1,17 +1,17 @@
-//! Look-ups by a string in `agent`: JSON that is indexed by the name of a field is a type that nobody wrote down, and
-//! the compiler says nothing when the name is wrong. A few may stand where bytes come in; everything behind that point
-//! has a type.
+//! Look-ups by a string in `agent`: JSON that is indexed by the name of a field is a type that was not declared, and
+//! the compiler does not notice a wrong name. A few are allowed where bytes come in; everything after that point has a
+//! type.
 //!
-//! The scan is of text: a place in brackets whose whole content is a string literal, and the methods of JSON values
-//! that take a name. A key in a variable is not seen.
+//! The scan is of text: brackets whose whole content is a string literal, and the methods of JSON values that take a
+//! name. A key in a variable is not found.
 
 use super::scan::Code;
 use super::{Findings, SourceFile};
 
-/// Look-ups that may be left in `agent`.
+/// The most look-ups that may be left in `agent`.
 const MAX_LOOKUPS: usize = 12;
 
-/// The methods of JSON values and maps that look for a name.
+/// The methods of JSON values and maps that take a name.
 const METHODS: [&str; 6] =
     [".get(\"", ".get_mut(\"", ".contains_key(\"", ".remove(\"", ".pointer(\"", ".pointer_mut(\""];
 
@@ -38,7 +38,7 @@ fn is_agent_source(file: &SourceFile) -> bool {
     file.path.starts_with("crates/agent/src/") && file.is_rust() && !file.is_test()
 }
 
-/// The line of every look-up outside of tests.
+/// Returns the line of every look-up outside of tests.
 fn lookups(source: &str) -> Vec<usize> {
     let code = Code::new(source);
     let tests = code.test_modules();
@@ -54,7 +54,7 @@ fn lookups(source: &str) -> Vec<usize> {
     found
 }
 
-/// How often a line has `value["field"]`: a list of one string, as in `&["field"]`, has no value in front of it.
+/// Counts how often a line has `value["field"]`: a list of one string, as in `&["field"]`, has no value before it.
 fn indexed(line: &str) -> usize {
     let is_value_end = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b')' | b']' | b'?');
     let starts = line.match_indices("[\"").filter(|(at, _)| {

@@ -1,18 +1,18 @@
 //! The tag around text that the runtime adds to a conversation is written in one place.
 //!
-//! `crates/protocol/src/reminder.rs` breaks the tag wherever it occurs in the text it wraps. A second maker would
-//! have to remember that, so the name of the tag may stand in no other code; comments and tests are left alone.
+//! `crates/protocol/src/reminder.rs` breaks the tag wherever it occurs in the text it wraps. A second place would have
+//! to do the same, so the name of the tag may not occur in any other code; comments and tests are not checked.
 
 use super::scan::Code;
 use super::{Findings, SourceFile};
 
-/// The one place.
+/// The one file that may write the tag.
 const MAKER: &str = "crates/protocol/src/reminder.rs";
 
-/// Glued together, so that this file does not complain about itself.
+/// Concatenated, so that this file does not fail its own check.
 const TAG: &str = concat!("system", "-reminder");
 
-/// Code that spells the tag out and puts no text from outside behind it: file, lines, reason.
+/// Code that spells the tag out without text from outside: file, lines, reason.
 const ALLOWED: &[(&str, usize, &str)] = &[
     ("crates/scripted/src/facts.rs", 1, "recognises reminders in requests and writes none"),
     (
@@ -22,7 +22,7 @@ const ALLOWED: &[(&str, usize, &str)] = &[
     ),
 ];
 
-/// Looks for the tag in the code of all crates.
+/// Searches the code of all crates for the tag.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test() && file.path != MAKER) {
@@ -50,7 +50,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// The lines outside of tests and comments that hold the tag, from 1.
+/// Returns the lines outside of tests and comments that contain the tag, from 1.
 fn lines_with_tag(text: &str) -> Vec<usize> {
     let tests = Code::new(text).test_modules();
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));

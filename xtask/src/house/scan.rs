@@ -1,7 +1,7 @@
-//! A small reader of Rust source: where functions and test modules begin and end.
+//! A small scanner of Rust source: where functions and test modules begin and end.
 //!
-//! It knows just enough of the language to match braces: comments, strings and characters are blanked out
-//! first, then words and brackets are counted. It never fails; on text that is not Rust it finds less.
+//! It knows just enough of the language to match braces: comments, strings and characters are blanked out first, then
+//! words and brackets are counted. It never fails; on text that is not Rust it finds less.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub struct Function {
     pub body_lines: usize,
 }
 
-/// Source text whose comments and literals are blank; every byte and line is where it was.
+/// Source text whose comments and literals are blank; every byte and line keeps its position.
 pub struct Code(Vec<u8>);
 
 impl Code {
@@ -37,7 +37,7 @@ impl Code {
         Self(code)
     }
 
-    /// Every function that has a body, in order; a nested one comes after the one around it.
+    /// Returns every function that has a body, in order; a nested one comes after the one around it.
     pub fn functions(&self) -> Vec<Function> {
         let mut found = Vec::new();
         for at in self.words("fn") {
@@ -53,7 +53,7 @@ impl Code {
         found
     }
 
-    /// The lines of every `#[cfg(test)] mod … { … }`, from the attribute to the closing brace, from 1.
+    /// Returns the lines of every `#[cfg(test)] mod … { … }`, from the attribute to the closing brace, from 1.
     pub fn test_modules(&self) -> Vec<Range<usize>> {
         const MARK: &[u8] = b"#[cfg(test)]";
         let mut found = Vec::new();
@@ -71,7 +71,8 @@ impl Code {
         found
     }
 
-    /// The first name behind every `crate::`, with the line of the path; of `crate::{a::b, c}` every one of them.
+    /// Returns the first name after every `crate::`, with the line of the path; of `crate::{a::b, c}` every one of
+    /// them.
     pub fn crate_paths(&self) -> Vec<(usize, String)> {
         let mut found = Vec::new();
         for at in self.words("crate") {
@@ -91,8 +92,8 @@ impl Code {
         found
     }
 
-    /// Every item that is `pub` at the outermost level, from the word behind `pub` to the `;` or `{` that ends its
-    /// head (for `use` with its names), in one line.
+    /// Returns every item that is `pub` at the outermost level, from the word after `pub` to the `;` or `{` that ends
+    /// its head (for `use` with its names), in one line.
     pub fn public_items(&self) -> Vec<String> {
         let tests = self.test_modules();
         let mut found = Vec::new();
@@ -114,7 +115,7 @@ impl Code {
         found
     }
 
-    /// Where each whole word stands.
+    /// Returns the position of each whole word.
     fn words(&self, word: &str) -> Vec<usize> {
         let mut found = Vec::new();
         let mut from = 0;
@@ -136,7 +137,7 @@ impl Code {
         (String::from_utf8_lossy(&self.0[start..end]).into_owned(), end)
     }
 
-    /// The `{` that opens a body, or nothing where a `;` comes first.
+    /// Returns the `{` that opens a body; `None` if a `;` comes first.
     fn body_start(&self, from: usize) -> Option<usize> {
         let mut depth = 0_usize;
         for (at, byte) in self.0.iter().enumerate().skip(from) {
@@ -151,7 +152,7 @@ impl Code {
         None
     }
 
-    /// The brace that closes the one at `open`, or the last byte where none does.
+    /// Returns the brace that closes the one at `open`, or the last byte if none does.
     fn matching_brace(&self, open: usize) -> usize {
         let mut depth = 0_usize;
         for (at, byte) in self.0.iter().enumerate().skip(open) {
@@ -172,7 +173,7 @@ impl Code {
     }
 }
 
-/// The first name of each path in a group, groups inside it left out.
+/// Returns the first name of each path in a group, without groups inside it.
 fn outer_names(group: &str) -> Vec<String> {
     let mut depth = 0_usize;
     let mut paths = vec![String::new()];
@@ -194,11 +195,11 @@ fn outer_names(group: &str) -> Vec<String> {
 pub struct Literal {
     /// The line it begins on, from 1.
     pub line: usize,
-    /// What stands between the quotes, escapes as they are written.
+    /// The text between the quotes, with escapes as written.
     pub text: String,
 }
 
-/// Every string literal, in order; comments and characters are none.
+/// Returns every string literal, in order; comments and characters do not count.
 pub fn literals(source: &str) -> Vec<Literal> {
     let bytes = source.as_bytes();
     let mut found = Vec::new();
@@ -228,7 +229,7 @@ fn find(bytes: &[u8], what: &[u8], from: usize) -> Option<usize> {
     bytes.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| at + from)
 }
 
-/// Where the comment, string or character that starts at `at` ends; nothing if none starts there.
+/// Returns the end of the comment, string or character that starts at `at`; `None` if none starts there.
 fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
     let rest = &bytes[at..];
     if rest.starts_with(b"//") {
@@ -295,7 +296,7 @@ fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
     Some(end.map_or(bytes.len(), |found| found + close.len()))
 }
 
-/// A character literal, and not a lifetime: `'a'` and `'\n'`, but not `'a`.
+/// Returns the end of a character literal, not of a lifetime: `'a'` and `'\n'`, but not `'a`.
 fn char_end(bytes: &[u8], at: usize) -> Option<usize> {
     let first = *bytes.get(at + 1)?;
     if first == b'\\' {

@@ -1,6 +1,6 @@
-//! How long a file and a function may be: over the soft limit is listed, over the hard limit fails.
+//! Limits for the length of files and functions: over the soft limit is listed, over the hard limit fails.
 //!
-//! Tests do not count: whole test files are left alone, and test modules inside a file are subtracted.
+//! Tests do not count: whole test files are not checked, and test modules inside a file are subtracted.
 
 use super::exceptions::{Exception, Kind};
 use super::scan::Code;

@@ -1,9 +1,9 @@
-//! No tool is known by its name outside of `tools`: what a call is about is said by its tool, and a crate that looks at
-//! the name instead misses the next tool that does the same.
+//! No tool is known by its name outside of `tools`: the tool itself gives the subject of a call, and a crate that
+//! checks the name instead misses the next tool that does the same.
 //!
-//! Looked at are the string literals of shipped crates without their tests. Which names there are is read from the
-//! source of `tools`; names that tools had before or will have are listed here. `xtask/tool-names.txt` says where a name
-//! may stand all the same and why; an entry that is not needed any more fails.
+//! The check reads the string literals of shipped crates without their tests. The names are read from the source of
+//! `tools`; former and planned names are listed here. `xtask/tool-names.txt` lists where a name is allowed and why; an
+//! entry that is no longer needed fails.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +53,7 @@ const FORMER_AND_COMING: &[&str] = &[
     "WebSearch",
 ];
 
-/// A place where names of tools may stand.
+/// A place where names of tools are allowed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct AllowedPlace {
     path: String,
@@ -83,7 +83,7 @@ fn place(line: &str) -> Result<AllowedPlace> {
     Ok(AllowedPlace { path, names })
 }
 
-/// Looks for names of tools outside of `tools`.
+/// Searches for names of tools outside of `tools`.
 pub fn check(files: &[SourceFile], allowed: &[AllowedPlace]) -> Findings {
     let names = tool_names(files);
     let mut findings = Findings::default();
@@ -120,7 +120,7 @@ pub fn check(files: &[SourceFile], allowed: &[AllowedPlace]) -> Findings {
     findings
 }
 
-/// The code of shipped crates but `tools`.
+/// Whether a file is code of a shipped crate other than `tools`.
 fn is_looked_at(file: &SourceFile) -> bool {
     let mut parts = file.path.split('/');
     let (folder, name, part) = (parts.next(), parts.next(), parts.next());
@@ -131,7 +131,7 @@ fn is_looked_at(file: &SourceFile) -> bool {
         && !file.is_test()
 }
 
-/// Every name of a tool: what `fn name` of each `Tool` in `tools` returns, and the names of the list above.
+/// Returns every name of a tool: what `fn name` of each `Tool` in `tools` returns, and the names of the list above.
 fn tool_names(files: &[SourceFile]) -> BTreeSet<String> {
     let mut names: BTreeSet<String> = FORMER_AND_COMING.iter().map(|name| (*name).to_owned()).collect();
     for file in files.iter().filter(|file| file.path.starts_with("crates/tools/src/") && file.is_rust()) {
@@ -145,7 +145,7 @@ fn tool_names(files: &[SourceFile]) -> BTreeSet<String> {
     names
 }
 
-/// The text that an expression stands for: a literal, or a constant of the same file.
+/// Returns the text that an expression stands for: a literal, or a constant of the same file.
 fn value_of(expression: &str, source: &str) -> Option<String> {
     if let Some(rest) = expression.strip_prefix('"') {
         return rest.split('"').next().map(str::to_owned);
@@ -155,8 +155,8 @@ fn value_of(expression: &str, source: &str) -> Option<String> {
     defined.split('"').nth(1).map(str::to_owned)
 }
 
-/// Whether a literal names the tool: it is the name, a rule about it, or, for a name that is no plain word, it holds the
-/// name among others.
+/// Whether a literal names the tool: it is the name, a rule about it, or, for a name that is not an ordinary word, it
+/// contains the name.
 fn stands_for(name: &str, text: &str) -> bool {
     let is_compound = name.chars().filter(char::is_ascii_uppercase).count() > 1;
     let is_word_byte = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';

@@ -1,11 +1,10 @@
-//! Programs of others: the folders below `conformance/`. Most are the official SDKs, driven against the built `lathe`.
+//! Programs of others: the folders below `conformance/`. Most are the official SDKs, which run the built `lathe`.
 //!
 //! A folder with a `package.json` is run by node's own test runner, one with a `requirements.txt` by Python's
-//! `unittest`; both learn the program from `LATHE_BIN`. One with a `Cargo.toml` holds programs that have the library
-//! instead of the program (`embed.rs`). What they need is installed into the folder's
-//! `node_modules` and into a venv below `target/`, and only again when the list of requirements changes.
-//! Where node or Python is missing the folder is left out and named; under `CI=true` that is a failure,
-//! because nobody reads a skip there.
+//! `unittest`; both get the program from `LATHE_BIN`. A folder with a `Cargo.toml` holds programs that use the library
+//! instead of the program (`embed.rs`). Their requirements are installed into the folder's `node_modules` and into a
+//! venv below `target/`, and only again when the list of requirements changes. If node or Python is missing the folder
+//! is skipped and named; under `CI=true` that is a failure, because a skip would not be noticed there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,12 +17,12 @@ use crate::Outcome;
 use crate::repo::Repo;
 use crate::totals::{self, Totals};
 
-/// What a missing node or Python means.
+/// What happens if node or Python is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Missing {
-    /// On somebody's machine: say so and go on.
+    /// On a developer's machine: the folder is named and skipped.
     Skips,
-    /// In CI: fail.
+    /// In CI: the run fails.
     Fails,
 }
 
@@ -61,7 +60,7 @@ pub fn run(repo: &Repo, binary: &Path) -> Result<Totals> {
             Kind::Python => python(&folder, binary, &repo.target_dir().join("conformance").join(&name)),
             Kind::Rust => embed::run(repo, &folder),
         };
-        // What went wrong in one folder says nothing about the next.
+        // A failure in one folder says nothing about the next.
         sum += result.unwrap_or_else(|error| {
             println!("error: conformance/{name}: {error:#}");
             Totals::FAILED
@@ -144,7 +143,7 @@ fn python(folder: &Path, binary: &Path, venv: &Path) -> Result<Totals> {
     Ok(checked(totals::of_unittest(&text), end))
 }
 
-/// A runner without a summary, or with a bad exit and no failed test, has failed as a whole.
+/// A runner without a summary, or with a bad exit code and no failed test, has failed as a whole.
 fn checked(read: Option<Totals>, end: Outcome) -> Totals {
     match read {
         Some(totals) if end == Outcome::Good || totals.failed > 0 => totals,
@@ -165,7 +164,7 @@ fn must(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end, then shows what was printed: `unittest` reports on stderr, node on stdout.
+/// Runs a command to its end, then prints its output: `unittest` reports on stderr, node on stdout.
 fn run_and_show(command: &mut Command) -> Result<(String, Outcome)> {
     let output = command.stdin(Stdio::null()).output().context("failed to start the conformance tests")?;
     let mut text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -180,7 +179,7 @@ fn is_fresh(stamp: &Path, lists: &[PathBuf]) -> bool {
 }
 
 fn write_stamp(stamp: &Path, lists: &[PathBuf]) -> Result<()> {
-    // npm makes no folder where nothing is required.
+    // npm creates no folder if nothing is required.
     if let Some(folder) = stamp.parent() {
         fs::create_dir_all(folder).with_context(|| format!("failed to make {}", folder.display()))?;
     }

@@ -1,8 +1,9 @@
-//! The programs of `conformance/embed/`, which stand outside of the workspace and run sessions in their own process.
+//! The programs of `conformance/embed/`, which are outside of the workspace and run sessions in their own process.
 //!
-//! They are built with the versions of the workspace's lock file: a copy of it is put beside their manifest, because
-//! cargo writes the file that it finds there. They share the target directory, so that only our own crates are compiled
-//! again (cargo tells crates apart by the workspace they are built from), and nothing is fetched.
+//! They are built with the versions of the workspace's lock file: a copy of it is put next to their manifest, because
+//! cargo modifies the file that it finds there. They share the target directory, so that only the crates of the
+//! workspace are compiled again (cargo distinguishes crates by the workspace they are built from), and nothing is
+//! fetched.
 
 use std::fs;
 use std::path::Path;
@@ -39,7 +40,7 @@ pub fn run(repo: &Repo, folder: &Path) -> Result<Totals> {
     Ok(sum)
 }
 
-/// Runs a program that must succeed and say what is expected.
+/// Runs a program that must succeed and print what is expected.
 fn one(program: &mut Command, is_expected: impl Fn(&str) -> bool) -> Result<Totals> {
     let name = program.get_program().to_string_lossy().into_owned();
     let output = program

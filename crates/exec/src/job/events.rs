@@ -1,8 +1,7 @@
-//! What happens to a command, told to any number of readers.
+//! The events of a command, for any number of readers.
 //!
-//! There is no queue that a slow reader could fill: each reader compares the state of the command with what it
-//! was told last. So growth is told in fewer, larger steps to a reader that comes seldom, and everything else
-//! exactly once.
+//! No queue exists that a slow reader could fill: each reader compares the state of the command with the state it
+//! reported last. So a slow reader sees growth in fewer, larger steps, and everything else exactly once.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use tokio::sync::watch;
 use super::{Held, JobPhase, JobShared, JobState};
 use crate::{Ended, Exit};
 
-/// Something that happened to a command.
+/// An event of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum JobEvent {
     /// It runs.
@@ -24,18 +23,18 @@ pub enum JobEvent {
         /// Bytes of stdout and stderr together, since the start.
         total_bytes: u64,
     },
-    /// The file of an output is full; what comes now is kept only as far as the tail in memory goes.
+    /// The file of an output is full; from now on only the tail in memory is kept.
     OutputCapReached,
-    /// It goes on without its caller.
+    /// It continues without its caller.
     Detached,
-    /// The main process has ended and its output is read.
+    /// The main process has ended and its output has been read.
     Exited {
-        /// With which code or by which signal.
+        /// The code or the signal.
         exit: Exit,
-        /// What made it end.
+        /// The cause of the end.
         ended: Ended,
     },
-    /// Nothing of the tree is left, and all that it printed is read. The last event.
+    /// No process of the tree is left, and all output has been read. The last event.
     Gone,
 }
 
@@ -43,7 +42,7 @@ pub enum JobEvent {
 pub struct JobEvents {
     shared: Arc<JobShared>,
     state: watch::Receiver<JobState>,
-    /// `None` until the start was told.
+    /// The state reported last; `None` before the start was reported.
     told: Option<JobState>,
 }
 
@@ -53,7 +52,7 @@ impl JobEvents {
         Self { shared, state, told: None }
     }
 
-    /// The next event; `None` after [`JobEvent::Gone`]. Cancel-safe.
+    /// Returns the next event; `None` after [`JobEvent::Gone`]. Cancel-safe.
     pub async fn next(&mut self) -> Option<JobEvent> {
         loop {
             let now = *self.state.borrow_and_update();
@@ -67,7 +66,7 @@ impl JobEvents {
         }
     }
 
-    /// The oldest thing that was not told yet.
+    /// Returns the oldest event that was not reported yet.
     fn news(&mut self, now: JobState) -> Option<JobEvent> {
         let Some(told) = &mut self.told else {
             self.told = Some(JobState {

@@ -10,31 +10,31 @@ use libc::{c_int, pid_t, sigset_t};
 use super::{END_RECORD_BYTES, Plan, write_record};
 use crate::Leftovers;
 
-/// Where the supervisor keeps its two pipes: nothing else is open in it.
+/// The descriptors of the supervisor's two pipes: nothing else is open in it.
 const LIFELINE: RawFd = 0;
 const STATUS: RawFd = 1;
 
-/// Whether the process group is all that can be known of a tree.
+/// Whether only the process group of a tree can be known.
 const GROUP_ONLY: bool = cfg!(not(target_os = "linux"));
 
 /// What a supervisor knows of its tree.
 struct Family {
     main: pid_t,
-    /// The main process was reaped, so that its number may be somebody else's by now.
+    /// The main process was reaped, so its number may already belong to another process.
     main_reaped: bool,
 }
 
-/// Whether a sweep over ended children left any alive.
+/// Whether any child was still alive after a sweep over the ended ones.
 #[derive(PartialEq)]
 enum Left {
     Some,
     Nobody,
 }
 
-/// A command that lives this long is worth the trouble of giving the host's memory back.
+/// Only a command that lives this long is worth the work of giving the host's memory back.
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
 
-/// Looks after a command until nobody of its tree is left.
+/// Supervises a command until no process of its tree is left.
 pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
     unsafe {
         libc::dup2(plan.lifeline.as_raw_fd(), LIFELINE);
@@ -43,7 +43,7 @@ pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
         libc::chdir(c"/".as_ptr());
         #[cfg(target_os = "linux")]
         libc::prctl(libc::PR_SET_NAME, c"lathe-keeper".as_ptr(), 0, 0, 0);
-        // A handler that does nothing, so that an ended child interrupts `pselect`.
+        // The handler does nothing; it exists so that the end of a child interrupts `pselect`.
         let mut wake: libc::sigaction = mem::zeroed();
         wake.sa_sigaction = do_nothing as extern "C" fn(c_int) as usize;
         libc::sigaction(libc::SIGCHLD, &wake, std::ptr::null_mut());
@@ -70,7 +70,7 @@ pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
                 News::TimeIsUp => {
                     #[cfg(target_os = "linux")]
                     super::memory::give_back();
-                    // Nobody tells us when the rest of a mere group ends.
+                    // No signal reports the end of processes that are only in the group, so they are polled.
                     look_again = GROUP_ONLY.then_some(Duration::from_secs(1));
                 }
             }
@@ -81,7 +81,7 @@ pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
 extern "C" fn do_nothing(_signal: c_int) {}
 
 impl Family {
-    /// Reaps what has ended and reports the end of the main process.
+    /// Reaps ended children and reports the end of the main process.
     unsafe fn sweep(&mut self) -> Left {
         let mut main_status = None;
         let left = loop {
@@ -108,7 +108,7 @@ impl Family {
         left
     }
 
-    /// SIGTERM for everybody we can name, then up to `grace` for them to go.
+    /// Sends SIGTERM to every process we can name, then waits up to `grace` for them to end.
     unsafe fn ask_to_end(&mut self, grace: Duration) {
         if grace.is_zero() {
             return;
@@ -116,7 +116,7 @@ impl Family {
         unsafe {
             if !self.main_reaped {
                 libc::kill(-self.main, libc::SIGTERM);
-                // A stopped process would not see it.
+                // A stopped process would not handle the SIGTERM.
                 libc::kill(-self.main, libc::SIGCONT);
             }
             let main = self.main;
@@ -139,8 +139,8 @@ impl Family {
         }
     }
 
-    /// SIGKILL until nobody is left. A killed child's own children become ours before `waitpid` reports
-    /// it, so "no children" means the tree is gone.
+    /// Sends SIGKILL until no process is left. The children of a killed child become ours before `waitpid` reports it,
+    /// so "no children" means the tree is gone.
     unsafe fn kill(&mut self) -> ! {
         unsafe {
             loop {
@@ -148,7 +148,7 @@ impl Family {
                     libc::kill(-self.main, libc::SIGKILL);
                 }
                 if !self.main_reaped {
-                    // It may not have made its group yet.
+                    // It may not have created its group yet.
                     libc::kill(self.main, libc::SIGKILL);
                 }
                 each_child(|pid| {
@@ -157,7 +157,7 @@ impl Family {
                 if GROUP_ONLY {
                     wait_for_news(Watch::ChildrenOnly, Some(Duration::from_millis(1)));
                 }
-                // Sleeps until one of them is dead, without reaping it: that is the sweep's work.
+                // Sleeps until one of them is dead, without reaping it: the sweep does that.
                 let mut info: libc::siginfo_t = mem::zeroed();
                 libc::waitid(libc::P_ALL, 0, &mut info, libc::WEXITED | libc::WNOWAIT);
                 if self.sweep() == Left::Nobody {
@@ -168,7 +168,7 @@ impl Family {
     }
 }
 
-/// What a wait listens to besides the end of children.
+/// What a wait watches besides the end of children.
 enum Watch {
     Lifeline,
     ChildrenOnly,
@@ -177,13 +177,13 @@ enum Watch {
 enum News {
     /// The lifeline is closed.
     LetGo,
-    /// Perhaps: a sweep will tell.
+    /// Possibly: a sweep finds out.
     ChildEnded,
     TimeIsUp,
 }
 
-/// Sleeps until something happened. SIGCHLD is let in only here, atomically, so no end is missed between a
-/// sweep and the sleep.
+/// Sleeps until something happens. SIGCHLD is unblocked only here, atomically, so no end is missed between a sweep and
+/// the sleep.
 unsafe fn wait_for_news(watch: Watch, at_most: Option<Duration>) -> News {
     unsafe {
         let mut mask: sigset_t = mem::zeroed();
@@ -219,7 +219,7 @@ unsafe fn wait_for_news(watch: Watch, at_most: Option<Duration>) -> News {
 unsafe fn wants_no_grace() -> bool {
     let mut byte = [0_u8; 1];
     unsafe {
-        // There is a byte or the end of file, unless `pselect` failed, and then a read must not wait either.
+        // There is a byte or the end of file to read, unless `pselect` failed; the read must not block then either.
         libc::fcntl(LIFELINE, libc::F_SETFL, libc::O_NONBLOCK);
         libc::read(LIFELINE, byte.as_mut_ptr().cast(), byte.len()) == 1
     }
@@ -258,11 +258,11 @@ unsafe fn each_child(act: impl Fn(pid_t)) {
     }
 }
 
-/// Without a subreaper all we know is the group, which the callers signal themselves.
+/// Without a subreaper only the group is known, which the callers signal themselves.
 #[cfg(not(target_os = "linux"))]
 unsafe fn each_child(_act: impl Fn(pid_t)) {}
 
-/// The numbers in `/proc` may be those of another pid namespace: only the kernel's word counts.
+/// The numbers in `/proc` may be those of another pid namespace, so the kernel is asked.
 #[cfg(target_os = "linux")]
 unsafe fn is_child(pid: pid_t) -> bool {
     unsafe {

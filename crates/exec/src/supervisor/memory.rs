@@ -1,18 +1,17 @@
 //! Gives the host's memory back. The rules of the parent module hold.
 //!
-//! A supervisor is a forked copy of its host. As long as it lives, every page that the host changes is kept
-//! twice, so the supervisor of a long-lived server would cost as much memory as the host had when it was
-//! started. It needs next to nothing of it: code, which is shared anyway, its stack, and the thread's own
-//! block with `errno`. So it unmaps what is large, private and not backed by a file, except around those
-//! (the kernel may have joined them with other memory) and except what directly follows a file's mapping:
-//! that is some library's static data.
+//! A supervisor is a forked copy of its host. As long as it lives, every page that the host changes is kept twice, so
+//! the supervisor of a long-lived server would cost as much memory as the host had when it was started. It needs almost
+//! nothing of it: code, which is shared anyway, its stack, and the thread's own block with `errno`. So it unmaps what
+//! is large, private and not backed by a file, except around those (the kernel may have joined them with other memory)
+//! and except what directly follows the mapping of a file: that is the static data of some library.
 
 use std::mem;
 
-/// Smaller pieces are not worth the care.
+/// Smaller pieces are not worth the risk.
 const WORTH_IT: usize = 256 * 1024;
 
-/// What is kept on both sides of an address that is needed. A multiple of every page size.
+/// How much is kept on both sides of an address that is needed. A multiple of every page size.
 const AROUND: usize = 512 * 1024;
 
 /// Unmaps the heap of the host.
@@ -54,8 +53,8 @@ pub(super) unsafe fn give_back() {
     }
 }
 
-/// A second stack that the processor keeps to check return addresses. It looks like any other memory in the
-/// list, so where it is in use nothing is touched.
+/// Whether the processor keeps a second stack to check return addresses. It looks like any other memory in the list, so
+/// if it is in use nothing is unmapped.
 unsafe fn has_shadow_stack() -> bool {
     /// `PR_GET_SHADOW_STACK_STATUS`, for the architectures that have it there.
     const GET_STATUS: libc::c_int = 74;
@@ -75,7 +74,7 @@ unsafe fn has_shadow_stack() -> bool {
 /// One line of the list, such as `7f00-7f80 rw-p 00000000 00:00 0  [heap]`, as far as it was read.
 #[derive(Default)]
 struct Line {
-    /// Which of the fields, separated by blanks, is being read.
+    /// The number of the blank-separated field that is being read.
     field: u8,
     /// Characters of that field so far.
     seen: usize,
@@ -111,7 +110,7 @@ impl Line {
         self.seen = self.seen.wrapping_add(1);
     }
 
-    /// Unmaps all but the surroundings of `needed`, which is sorted.
+    /// Unmaps everything but the surroundings of `needed`, which is sorted.
     unsafe fn unmap_around(&self, needed: &[usize]) {
         let mut from = self.start;
         for address in needed.iter().filter(|address| (self.start..self.end).contains(address)) {

@@ -1,8 +1,8 @@
-//! Reads the events of a streamed answer, with a watchdog on its bytes.
+//! Reads the events of a streamed response, with a watchdog on its bytes.
 //!
-//! An answer is complete with `message_stop` and not before: an end of the connection, even a clean one,
-//! is a cut. What follows `message_stop` is read for a moment and thrown away, because only a body that was
-//! read to its end gives the connection back to the pool.
+//! Only `message_stop` completes a response: an end of the connection before it, even a clean one, is a cut. What
+//! follows `message_stop` is read for a moment and discarded, because the connection returns to the pool only if the
+//! body was read to its end.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::error::{ErrorKind, ModelError};
 use crate::event::{ModelEvent, StreamEvent};
 use crate::sse::{SseEvent, SseParser};
 
-/// How long the end of the body is waited for after the end of the message.
+/// How long the end of the body is awaited after the end of the message.
 const DRAIN_TIME: Duration = Duration::from_millis(250);
 
 pub(super) struct EventReader {
@@ -23,7 +23,7 @@ pub(super) struct EventReader {
     request_id: Option<String>,
     parser: SseParser,
     ready: VecDeque<SseEvent>,
-    /// What ends the stream once the events before it are out.
+    /// The error that ends the stream after the events before it.
     failure: Option<ModelError>,
     idle: Duration,
     state: State,
@@ -37,11 +37,11 @@ enum State {
     Ended,
     /// The message is complete; only the end of the body is left.
     Complete,
-    /// Nothing more will be said.
+    /// The stream has ended.
     Over,
 }
 
-/// A stream that ended too early.
+/// Returns the error for a stream that ended too early.
 pub(super) fn cut(reason: &str) -> ModelError {
     ModelError::new(
         ErrorKind::StreamCut,
@@ -68,7 +68,7 @@ impl EventReader {
         })
     }
 
-    /// The next event, or the error that ends the stream. Nothing after an error or the end of the message.
+    /// Returns the next event, or the error that ends the stream; `None` after an error or the end of the message.
     pub(super) async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         loop {
             if self.state == State::Complete {
@@ -96,7 +96,7 @@ impl EventReader {
         ModelError { request_id: error.request_id.or_else(|| self.request_id.clone()), ..error }
     }
 
-    /// Reads until something happened: events, a failure, the end.
+    /// Reads until there is something to return: events, a failure, the end.
     async fn fill(&mut self) {
         match tokio::time::timeout(self.idle, self.response.chunk()).await {
             Ok(Ok(Some(bytes))) => {
@@ -127,7 +127,7 @@ impl EventReader {
         }
         let raw: Value = match serde_json::from_str(&event.data) {
             Ok(raw @ Value::Object(_)) => raw,
-            // Half an event at the end of a broken connection is part of the cut.
+            // Half an event at the end of a broken connection belongs to the cut.
             Ok(_) | Err(_) if self.state == State::Ended => return Ok(None),
             Ok(_) | Err(_) => {
                 let message =
@@ -150,12 +150,12 @@ impl EventReader {
     async fn drain(&mut self) {
         self.state = State::Over;
         let to_end = async { while let Ok(Some(_)) = self.response.chunk().await {} };
-        // Too late is no failure: the connection is closed instead of used again.
+        // A time-out here is not a failure: the connection is closed instead of reused.
         let _ = tokio::time::timeout(DRAIN_TIME, to_end).await;
     }
 }
 
-/// A missing content type is given the benefit of the doubt; the parser will see.
+/// A missing content type is accepted; the parser then finds out.
 fn is_event_stream(response: &Response) -> bool {
     let Some(kind) = response.headers().get(header::CONTENT_TYPE) else { return true };
     let kind = kind.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();

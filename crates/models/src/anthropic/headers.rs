@@ -1,16 +1,16 @@
-//! Headers the user adds to every request.
+//! Headers that the user adds to every request.
 
 use reqwest::header::{self, HeaderName, HeaderValue};
 
-/// Headers as `ANTHROPIC_CUSTOM_HEADERS` has them, and what was wrong with the text.
+/// The headers of `ANTHROPIC_CUSTOM_HEADERS`, and warnings about its text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CustomHeaders {
     headers: Vec<(HeaderName, HeaderValue)>,
-    /// Lines that were left out, for whoever shows warnings. Values are not repeated: they may be secret.
+    /// The lines that were left out. Values are not repeated: they may be secret.
     pub warnings: Vec<String>,
 }
 
-/// Headers that belong to the client: they frame the message, or say who is speaking.
+/// Headers that belong to the client: they frame the message, or identify the client.
 const OWN: [HeaderName; 7] = [
     header::CONTENT_LENGTH,
     header::TRANSFER_ENCODING,
@@ -22,8 +22,8 @@ const OWN: [HeaderName; 7] = [
 ];
 
 impl CustomHeaders {
-    /// Reads one `Name: value` per line. A line that cannot be sent becomes a warning, not an error: the
-    /// other headers still count.
+    /// Reads one `Name: value` per line. A line that cannot be sent becomes a warning, not an error: the other headers
+    /// still count.
     pub fn parse(text: &str) -> Self {
         let mut parsed = Self::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -1,7 +1,7 @@
-//! Makes the HTTP client: TLS only where it is needed, HTTP/1.1, no redirects.
+//! Creates the HTTP client: TLS only where it is needed, HTTP/1.1, no redirects.
 //!
-//! HTTP/1.1 is on purpose: a stalled HTTP/2 connection would be shared by the retry that is meant to get
-//! away from it. Redirects are not followed at all, so a credential never travels to another address.
+//! HTTP/1.1 is on purpose: a stalled HTTP/2 connection would be shared by the retry that is meant to get away from it.
+//! Redirects are never followed, so a credential never travels to another address.
 #![allow(clippy::disallowed_methods, reason = "this is the module that makes the client of the model API")]
 
 use std::path::Path;
@@ -47,7 +47,7 @@ pub(crate) fn build(config: &ClientConfig, base: &Url) -> Result<Client, ModelEr
     builder.build().map_err(|error| unusable("the HTTP client", &error))
 }
 
-/// TLS that is never used: no certificate is read, because reading them all takes longer than everything
+/// TLS for a client that never uses it: no certificate is read, because reading them all takes longer than everything
 /// else before the first request.
 fn idle_tls() -> Result<TlsConfig, ModelError> {
     let builder = TlsConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
@@ -55,7 +55,7 @@ fn idle_tls() -> Result<TlsConfig, ModelError> {
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
-/// TLS that trusts what the system trusts, and the user's own file.
+/// TLS that trusts the certificates of the system, and the user's own file.
 fn trusting_tls(extra_ca_file: Option<&Path>) -> Result<TlsConfig, ModelError> {
     let extra = extra_ca_file.map(read_certificates).transpose()?.unwrap_or_default();
     let verifier = Verifier::new_with_extra_roots(extra, provider())
@@ -83,7 +83,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Trying again would not help, hence the kind.
+/// An error of a kind that is not retried, because a retry would not help.
 fn unusable(what: &str, error: &dyn std::error::Error) -> ModelError {
     let reason = super::response::describe(error);
     ModelError::new(ErrorKind::InvalidRequest, format!("{what} cannot be used: {reason}"))

@@ -1,4 +1,4 @@
-//! The small requests beside the conversation: which models there are, how many tokens a request has.
+//! The small requests beside the conversation: the list of models, the number of tokens of a request.
 
 use reqwest::{Method, Url};
 use serde_json::Value;
@@ -11,11 +11,11 @@ use crate::request::ModelRequest;
 
 /// Models per page; the API's maximum.
 const PAGE: &str = "1000";
-/// A server that always has one more page is not believed for ever.
+/// The most pages that are read, so that a server that always announces another one cannot loop us.
 const MAX_PAGES: usize = 20;
 
 impl AnthropicClient {
-    /// The models this credential may use, newest first as the API lists them.
+    /// Returns the models that this credential may use, newest first as the API lists them.
     pub async fn list_models(&self) -> Result<Vec<ModelInfo>, ModelError> {
         let mut models = Vec::new();
         let mut after = None;
@@ -33,7 +33,7 @@ impl AnthropicClient {
         Ok(models)
     }
 
-    /// How many input tokens the request has, by the API's count.
+    /// Returns the number of input tokens of the request, as the API counts them.
     pub async fn count_tokens(&self, request: &ModelRequest) -> Result<u64, ModelError> {
         let call = self.post("/v1/messages/count_tokens", request, Purpose::CountTokens)?;
         let counted = self.json(self.send(call).await?).await?;

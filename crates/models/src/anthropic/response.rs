@@ -1,4 +1,4 @@
-//! What an answer that is not the wanted one means, and reading bodies without trusting their size.
+//! Interprets responses other than the wanted one, and reads bodies with a bound on their size.
 
 use std::error::Error;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::host;
 use crate::error::{ErrorKind, ModelError};
 
-/// As much of an error body as is read.
+/// The most bytes of an error body that are read.
 const MAX_ERROR_BODY: usize = 64 * 1024;
-/// As much of a whole answer as is read.
+/// The most bytes of a whole response that are read.
 const MAX_JSON_BODY: usize = 32 * 1024 * 1024;
-/// As much of a body that is no API error as is shown.
+/// The most characters that are shown of a body that is not an API error.
 const SHOWN_CHARS: usize = 300;
 
 /// The vendor's id of the request.
@@ -26,13 +26,13 @@ fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The error that a response with a status other than 200 stands for.
+/// Returns the error that a response with a status other than 200 stands for.
 pub(super) async fn refusal(response: Response, idle: Duration) -> ModelError {
     let status = response.status().as_u16();
     let id = request_id(&response);
     let retry_after = retry_after(response.headers());
     let location = response.headers().get(header::LOCATION).cloned();
-    // A body that does not come, or not whole, changes nothing about the refusal.
+    // If the body does not arrive, or not completely, the status alone decides.
     let body = read_up_to(response, MAX_ERROR_BODY, idle).await.0;
     let mut error = match status {
         300..400 => redirect(status, location.as_ref().and_then(|location| location.to_str().ok())),
@@ -43,7 +43,7 @@ pub(super) async fn refusal(response: Response, idle: Duration) -> ModelError {
     error
 }
 
-/// The error in a body: the API's object, or the beginning of whatever else it is.
+/// Returns the error in a body: the API's object, or the beginning of any other text.
 pub(super) fn from_body(status: Option<u16>, body: &[u8]) -> ModelError {
     let parsed: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let told = &parsed["error"];
@@ -66,7 +66,7 @@ fn redirect(status: u16, location: Option<&str>) -> ModelError {
     ModelError::from_api(Some(status), None, &message)
 }
 
-/// The beginning of a text on one line.
+/// Returns the beginning of a text on one line.
 pub(super) fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN_CHARS)]);
     let words: Vec<_> = text.split_whitespace().collect();
@@ -74,8 +74,8 @@ pub(super) fn shown(body: &[u8]) -> String {
     if line.is_empty() { "no message".to_owned() } else { line }
 }
 
-/// `retry-after` in seconds or as a date. A date is compared with the server's own `date`: two clocks that
-/// disagree do not make a wait, and a test needs no clock.
+/// Reads `retry-after` in seconds or as a date. A date is compared with the server's own `date`: two clocks that
+/// disagree do not cause a wait, and a test needs no clock.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let value = header_text(headers, "retry-after")?.trim();
     if let Ok(seconds) = value.parse::<f64>() {
@@ -86,7 +86,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(until.duration_since(now).unwrap_or(Duration::ZERO))
 }
 
-/// A request that got no answer.
+/// Returns the error of a request without a response.
 pub(super) fn unreachable(base: &Url, error: reqwest::Error) -> ModelError {
     let connecting = error.is_connect();
     let unsendable = error.is_builder();
@@ -107,8 +107,8 @@ pub(super) fn unreachable(base: &Url, error: reqwest::Error) -> ModelError {
     ModelError::new(ErrorKind::Connection, format!("{what} {}: {reason}", host(base)))
 }
 
-/// A certificate does not get better by asking again. The error hides in I/O errors that name only the cause
-/// of what they hold, so each is looked into.
+/// Whether a certificate was refused, which a retry does not change. The error is inside I/O errors whose `source`
+/// skips the error they hold, so each of them is unwrapped.
 fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
     let is_tls = matches!(error.downcast_ref(), Some(rustls::Error::InvalidCertificate(_)));
     let held = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -117,7 +117,7 @@ fn is_certificate_error(error: &(dyn Error + 'static)) -> bool {
         || error.source().is_some_and(is_certificate_error)
 }
 
-/// The innermost cause: what the layers above add is about themselves.
+/// Returns the innermost cause: the layers above it only describe themselves.
 pub(crate) fn describe(error: &dyn Error) -> String {
     let mut reason = error.to_string();
     let mut cause = error.source();
@@ -128,7 +128,7 @@ pub(crate) fn describe(error: &dyn Error) -> String {
     reason
 }
 
-/// A whole JSON answer. An error object in it is an error, whatever the status said.
+/// Reads a whole JSON response. An error object in it is an error, whatever the status.
 pub(super) async fn json(response: Response, patience: Duration) -> Result<Value, ModelError> {
     let (body, end) =
         match tokio::time::timeout(patience, read_up_to(response, MAX_JSON_BODY, patience)).await {
@@ -180,7 +180,7 @@ async fn read_up_to(mut response: Response, limit: usize, idle: Duration) -> (Ve
     }
 }
 
-/// The beginning of a body that should have been something else.
+/// Reads the beginning of a body that should have been something else.
 pub(super) async fn beginning(response: Response, idle: Duration) -> Vec<u8> {
     read_up_to(response, MAX_ERROR_BODY, idle).await.0
 }

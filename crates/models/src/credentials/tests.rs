@@ -4,7 +4,7 @@ use super::*;
 
 const KEY: &str = "sk-ant-api03-0123456789abcdef";
 
-/// Files in memory, and which of them were asked for.
+/// Files in memory, and a record of which ones were read.
 #[derive(Default)]
 struct Files {
     contents: Vec<(CredentialFile, Result<String, String>)>,

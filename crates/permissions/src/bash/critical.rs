@@ -1,4 +1,5 @@
-//! Removals that are asked about in every mode, whatever the rules say.
+//! Removals that need approval in every mode, whatever the rules say: of system directories, the home, the folders the
+//! session works in.
 
 use std::path::Path;
 
@@ -40,7 +41,7 @@ impl Shell<'_> {
         };
         match &target.value {
             Value::Fixed(path) => critical(path) && !path.is_empty(),
-            // Everything in a directory is as bad as the directory, where it is one of these.
+            // `dir/*` is as bad as `dir` itself when `dir` is critical.
             Value::Pattern(pattern) => {
                 let (directory, last) = match pattern.rsplit_once('/') {
                     Some(("", last)) => ("/", last),
@@ -57,7 +58,7 @@ impl Shell<'_> {
     }
 }
 
-/// What `rm`, `rmdir` and `find -delete` take away.
+/// The operands that `rm`, `rmdir` and `find -delete` remove.
 fn removal_targets<'r>(program: &str, run: &'r Invocation) -> Vec<&'r Arg> {
     let words = &run.args[1..];
     match program {
@@ -80,7 +81,7 @@ fn removal_targets<'r>(program: &str, run: &'r Invocation) -> Vec<&'r Arg> {
     }
 }
 
-/// `$DIR/*`, `"$DIR"/`: the root directory, should the variable be empty.
+/// Whether a word becomes the root directory if its variable is empty: `$DIR/*`, `"$DIR"/`.
 fn empties_to_root(source: &str) -> bool {
     let plain: String = source.chars().filter(|c| !matches!(c, '"' | '\'' | '{' | '}')).collect();
     let Some(name) = plain.strip_prefix('$') else { return false };

@@ -1,4 +1,5 @@
-//! Rules that forbid or ask: any command of the script, in any disguise, and any file it touches.
+//! Deny and ask rules for shell commands: they are compared with every command of the script, however it is disguised,
+//! and with every file it touches.
 
 use crate::bash::standing::locate_any;
 use crate::bash::{Shell, asked};
@@ -12,11 +13,11 @@ use crate::shell::unwrap::program_name;
 use crate::shell::value::Arg;
 use crate::shell::walk::{Invocation, Opens, Step};
 
-/// What a rule caught.
+/// The rule that matched, and where.
 struct Caught {
     rule: usize,
     command: String,
-    /// It stands on the first level of the script.
+    /// The command stands on the first level of the script.
     plain: bool,
 }
 
@@ -86,7 +87,7 @@ impl Shell<'_> {
         })
     }
 
-    /// A rule about a file that a command touches.
+    /// Returns a rule that matches a file the command touches.
     fn path_rule(&self, rules: &RuleSet, step: usize, touches: &[Touch]) -> Option<usize> {
         let standing = self.standings.at(step);
         touches.iter().find_map(|touch| {

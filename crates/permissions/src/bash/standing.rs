@@ -1,7 +1,7 @@
-//! In which directories the commands of a script may find themselves.
+//! The directories in which the commands of a script may run.
 //!
-//! `cd` may fail, or stand in a branch that is not taken, so every command is judged in every directory it
-//! could be in. Where that cannot be told any more, relative paths lead nowhere.
+//! `cd` may fail, or be in a branch that is not taken, so every command is judged in every directory it could be in.
+//! Once the directory is unknown, relative paths cannot be located.
 
 use std::path::{Path, PathBuf};
 
@@ -11,29 +11,29 @@ use crate::shell::unwrap::program_name;
 use crate::shell::value::Arg;
 use crate::shell::walk::{Analysis, Invocation, Step};
 
-/// More directories than this are too many to judge a command in.
+/// More possible directories than this, and the current directory counts as unknown.
 const MAX_DIRECTORIES: usize = 8;
 
-/// Programs after which the shell may stand anywhere, unless they were understood.
+/// Programs that may change the directory to any other, unless their arguments were understood.
 const MOVERS: [&str; 8] = ["cd", "pushd", "popd", "chdir", "eval", "source", ".", "autoload"];
 
-/// Where a command may find itself.
+/// The directories in which a command may run.
 #[derive(Debug, Clone)]
 pub(crate) struct Standing {
-    /// The first is where the script starts.
+    /// The first is the directory in which the script starts.
     pub directories: Vec<PathBuf>,
-    /// There may be others.
+    /// There may be directories that are not listed.
     pub lost: bool,
 }
 
 impl Standing {
-    /// It is certain that nothing changed the directory.
+    /// Whether nothing before the command can have changed the directory.
     pub(crate) fn is_still(&self) -> bool {
         self.directories.len() == 1 && !self.lost
     }
 }
 
-/// The standing at each step of a script.
+/// The possible directories at each step of a script.
 #[derive(Debug)]
 pub(crate) struct Standings {
     all: Vec<Standing>,
@@ -65,7 +65,7 @@ impl Standings {
     }
 }
 
-/// The standing after a command, if it changes it.
+/// The possible directories after a command; `None` if it changes nothing.
 fn moved(run: &Invocation, standing: &Standing) -> Option<Standing> {
     let name = run.args.first().and_then(Arg::fixed).map(program_name)?;
     if !MOVERS.contains(&name) && !matches!(name, "command" | "builtin") {
@@ -84,7 +84,7 @@ fn moved(run: &Invocation, standing: &Standing) -> Option<Standing> {
     let mut next = standing.clone();
     for directory in &standing.directories {
         let located = Located::new(&target, directory);
-        // Behind a link, `..` means one thing to the shell and another to programs.
+        // After a link, the shell resolves `..` as text and programs resolve it on disk.
         if located.real.as_ref().ok() != Some(&located.written) {
             return Some(lost);
         }
@@ -98,12 +98,12 @@ fn moved(run: &Invocation, standing: &Standing) -> Option<Standing> {
     (next.directories.len() > standing.directories.len()).then_some(next)
 }
 
-/// Where a path of a command leads, from everywhere it may be used, to see whether it is permitted.
+/// Returns every place a path of a command may lead to, to see whether all of them are permitted.
 pub(crate) fn locate(touch: &Touch, standing: &Standing) -> Result<Vec<Located>, Unlocated> {
     located(touch, standing, FEW_ENTRIES)
 }
 
-/// The same to see whether something forbidden is among it: what cannot be located is left out.
+/// Like [`locate`], to see whether one of them is forbidden: places that cannot be located are left out.
 pub(crate) fn locate_any(touch: &Touch, standing: &Standing) -> Vec<Located> {
     located(touch, standing, MANY_ENTRIES).unwrap_or_default()
 }
@@ -122,13 +122,13 @@ fn located(touch: &Touch, standing: &Standing, most: usize) -> Result<Vec<Locate
             }
             let mut found = Vec::new();
             for directory in &standing.directories {
-                // The directory itself counts: listing what is not there still says so.
+                // The fixed directory counts too: listing it says whether anything in it matches.
                 let fixed = pattern.split('/').take_while(|segment| !segment.contains(['*', '?', '[']));
                 let prefix = fixed.collect::<Vec<_>>().join("/");
                 let prefix = if prefix.is_empty() && absolute(pattern) { "/" } else { &prefix };
                 found.push(Located::new(prefix, directory));
                 for path in expand(pattern, directory, most).map_err(|_| Unlocated)? {
-                    // A file whose name starts with a dash is an option to whoever gets it.
+                    // A file whose name starts with a dash would be read as an option by the command.
                     if most == FEW_ENTRIES
                         && path
                             .strip_prefix(directory)

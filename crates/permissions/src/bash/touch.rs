@@ -18,8 +18,8 @@ use crate::shell::walk::{Opens, Redirection, Step};
 use crate::suggest;
 
 impl Shell<'_> {
-    /// Where a path leads. What the same script moves or copies into place may bring links along: below it,
-    /// nothing is known.
+    /// Returns the places a path leads to. A directory that the same script moves or copies into place may contain
+    /// links, so nothing below it can be located.
     fn located(&self, touch: &Touch, step: usize) -> Result<Vec<Located>, Box<Obstacle>> {
         let located = locate(touch, self.standings.at(step)).map_err(|_| Obstacle::command())?;
         let arrived = |located: &Located| {
@@ -33,7 +33,7 @@ impl Shell<'_> {
         Ok(located)
     }
 
-    /// What `mv` and `cp -r` put into place, with the step that does.
+    /// The paths that `mv` and `cp -r` create, each with its step.
     pub(super) fn find_arrivals(&self) -> Vec<(usize, PathBuf)> {
         let mut arrivals = Vec::new();
         for (index, step) in self.analysis.steps.iter().enumerate() {
@@ -50,7 +50,7 @@ impl Shell<'_> {
             });
             let located =
                 written.flat_map(|touch| locate(touch, self.standings.at(index)).unwrap_or_default());
-            // A directory that is already there keeps its own content; only what appears in it is new.
+            // An existing directory keeps its own content; only what is new in it may be a link.
             let new = located.filter(|located| located.kind() != Kind::Directory);
             arrivals.extend(new.map(|located| (index, located.written)));
         }
@@ -90,7 +90,7 @@ impl Shell<'_> {
                     message::COMMAND
                 )))
             }
-            // Nobody is there to stop reading from a pipe or a device.
+            // Reading a pipe or a device may never end.
             _ if located.kind() == Kind::Special && located.written.starts_with("/dev") => {
                 Err(Obstacle::command())
             }
@@ -118,7 +118,7 @@ impl Shell<'_> {
         Ok(granted)
     }
 
-    /// One path that is written or removed.
+    /// Judges one path that is written or removed.
     fn change(
         &self,
         what: &str,
@@ -188,7 +188,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Writing to a path that no rule approves in advance.
+    /// Asks about a write to a path that no rule can approve in advance.
     pub(super) fn protected_write(&self) -> Option<AskedDecision> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
             let touches = match step {

@@ -1,7 +1,7 @@
-//! The tree of a shell script: what bash would run, in what grouping, with what words.
+//! The tree of a shell script: what bash would run, how it is grouped, and with which words.
 //!
-//! The tree keeps what a decision needs and drops the rest: pieces of a word whose value cannot be known are
-//! [`Part::Opaque`], but the commands hidden inside them are always kept, because deny rules look everywhere.
+//! The tree keeps only what a decision needs. Pieces of a word whose value cannot be known are [`Part::Opaque`], but
+//! the commands inside them are always kept, because deny rules apply to every command.
 
 /// A whole script.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -11,7 +11,7 @@ pub(crate) struct Script {
     pub heredocs: Vec<HereDoc>,
 }
 
-/// Pipelines one after the other.
+/// Pipelines in sequence.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct List(pub Vec<Item>);
 
@@ -93,7 +93,7 @@ pub(crate) struct Simple {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Assignment {
     pub name: String,
-    /// `name[…]=`: bash evaluates what is inside.
+    /// `name[…]=`: bash evaluates the text in the brackets.
     pub subscript: Option<Word>,
     pub value: Assigned,
     /// The text as written.
@@ -136,10 +136,10 @@ pub(crate) enum Operator {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fd {
-    /// The operator's own.
+    /// The default of the operator.
     Default,
     Number(u32),
-    /// `{name}>`: a variable receives a new one.
+    /// `{name}>`: a variable receives a new descriptor.
     Variable,
 }
 

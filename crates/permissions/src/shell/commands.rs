@@ -1,8 +1,8 @@
-//! What single commands do, by allow-list: programs, their options and what their operands mean.
+//! The effects of single commands, by allow-list: programs, their options and the meaning of their operands.
 //!
-//! An option that is not listed, also the abbreviation of one that is, makes the command unknown; unknown
-//! commands are asked about. The lists leave out every option that writes a file, runs a program, follows
-//! links out of the tree or reads a file of file names.
+//! An option that is not listed, even an abbreviation of one that is, makes the command unknown, and unknown commands
+//! need approval. The lists leave out every option that writes a file, runs a program, follows links out of the tree or
+//! reads a file of file names.
 
 mod change;
 mod find;
@@ -15,14 +15,14 @@ mod table;
 use super::value::{Arg, Value};
 use super::walk::{AssignedValue, Invocation};
 
-/// What a command does.
+/// The effect of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// It changes nothing.
     ReadOnly(Vec<Touch>),
-    /// It changes files, and these only.
+    /// It changes files, and only these.
     Changes(Vec<Touch>),
-    /// It is not known, or not in this form.
+    /// It is not known, or not with these arguments.
     Unknown,
 }
 
@@ -39,32 +39,32 @@ pub(crate) enum Touched {
     Path(String),
     /// A glob pattern.
     Pattern(String),
-    /// The value of the word is not known.
+    /// The word's value is not known.
     Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TouchAccess {
-    /// The content or the name.
+    /// Reads the content or the name.
     Read,
-    /// The content, and it must not be a directory.
+    /// Reads the content; it must not be a directory.
     ReadFile,
-    /// The content of everything below.
+    /// Reads the content of everything below.
     ReadTree,
-    /// The shell goes there.
+    /// Makes it the current directory of the shell.
     Enter,
     /// Creates or changes.
     Write,
-    /// Creates, and must not find a directory there already: it would write through the links in it.
+    /// Creates, and must not find an existing directory: it would write through the links in it.
     WriteNew,
-    /// Takes away.
+    /// Removes.
     Remove,
-    /// Git reads the configuration of the repository it stands in.
+    /// Git reads the configuration of the current repository.
     Repository,
 }
 
 impl TouchAccess {
-    /// Whether something is different afterwards.
+    /// Whether the access changes something.
     pub(crate) fn changes(self) -> bool {
         match self {
             Self::Write | Self::WriteNew | Self::Remove => true,
@@ -157,7 +157,8 @@ pub(crate) fn harmless_name(name: &str) -> bool {
         && name != "_"
 }
 
-/// What an invocation does. Wrappers that only limit it (`timeout`, `command`, `builtin`) are looked through.
+/// Returns the effect of an invocation. Wrappers that only limit it (`timeout`, `command`, `builtin`) are looked
+/// through.
 pub(crate) fn effect(invocation: &Invocation) -> Effect {
     let safe = invocation.assigns.iter().all(|assigns| match &assigns.value {
         AssignedValue::Fixed(value) => safe_variable(&assigns.name, value),
@@ -195,8 +196,8 @@ fn read_only(name: &str, args: &[Arg]) -> Listed {
     }
 }
 
-/// Every path that a command may touch, for rules that forbid: operands of programs that work on files, read
-/// generously.
+/// Returns every path that a command may touch, for rules that forbid: the operands of programs that work on files,
+/// read broadly.
 pub(crate) fn possible_touches(args: &[Arg]) -> Vec<Touch> {
     match effect_of(args, 0) {
         Effect::ReadOnly(touches) | Effect::Changes(touches) => touches,

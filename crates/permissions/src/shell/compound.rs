@@ -4,7 +4,7 @@ use super::ast::{Compound, List, Part, Word};
 use super::parse::{Parsed, Parser, Stop, is_name};
 
 impl Parser<'_> {
-    /// The compound command that starts here, if one does.
+    /// Reads the compound command that starts here, if there is one.
     pub(super) fn compound(&mut self) -> Parsed<Option<Compound>> {
         if self.looking_at("((") {
             let start = self.at;
@@ -149,8 +149,8 @@ impl Parser<'_> {
 
     fn coproc(&mut self) -> Parsed<Compound> {
         self.blanks();
-        // An optional name stands only before a compound command; as a word of its own it is never a danger
-        // to leave in front of one, so it is skipped.
+        // The optional name stands only before a compound command, where it cannot be a command itself, so it is
+        // skipped.
         if let Some(name) = self.plain_word().filter(|name| is_name(name)) {
             let start = self.at;
             self.accept(&name);
@@ -178,7 +178,7 @@ impl Parser<'_> {
             }
             match self.peek() {
                 None | Some(b';') => return self.error("an open `[[`"),
-                // Operators, and the parentheses and bars of a pattern or regular expression.
+                // Operators, and the parentheses and bars of a pattern or regular expression, count as words.
                 Some(operator @ (b'|' | b'&' | b'(' | b')' | b'<' | b'>')) => {
                     if self.looking_at("<(") || self.looking_at(">(") {
                         words.push(self.word()?);

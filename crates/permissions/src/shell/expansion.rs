@@ -1,7 +1,7 @@
 //! Expansions: `$name`, `${…}`, `$(…)`, `$((…))`, backquotes, `$'…'`, `<(…)`.
 //!
-//! Commands inside expansions are parsed with the same grammar and kept. Where bash itself is of two minds
-//! about where a piece ends (quotes inside arithmetic or inside a quoted `${…}`), the piece is refused.
+//! Commands inside expansions are parsed with the same grammar and kept. Where bash itself is inconsistent about the
+//! end of a piece (quotes inside arithmetic or inside a quoted `${…}`), the piece is refused.
 
 use super::ast::{Evaluates, List, Part};
 use super::parse::{Parsed, Parser, Stop, is_name};
@@ -35,7 +35,7 @@ impl Parser<'_> {
             }
             Some(b'\'') if quoted == Quoted::No => self.ansi_quoted(parts),
             Some(b'"') if quoted == Quoted::No => {
-                // A string for translation: what it becomes is up to the locale.
+                // A string for translation: its value depends on the locale.
                 let mut inner = Parts::default();
                 self.double_quoted(&mut inner)?;
                 parts.0.push(Part::Opaque { nested: inner.0, evaluates: Evaluates::Hidden });
@@ -271,21 +271,21 @@ impl Parser<'_> {
         Ok(Part::Opaque { nested: nested.0, evaluates })
     }
 
-    /// An arithmetic expression up to `close`, which is consumed. `None` when the parentheses do not close
-    /// that way: then it is no arithmetic.
+    /// Reads an arithmetic expression up to `close`, which is consumed. `None` when the parentheses do not close that
+    /// way: then it is not arithmetic.
     pub(super) fn arithmetic(&mut self, close: &str) -> Parsed<Option<Part>> {
         self.no_pending_heredoc()?;
         let start = self.at;
         let mut nested = Parts::default();
         let mut open = 0_usize;
         loop {
-            // Byte for byte: between the two, bash does not look through a continuation line.
+            // Byte for byte: between these two bytes bash does not skip a line continuation.
             if open == 0 && self.source[self.at..].starts_with(close) {
                 break;
             }
             match self.raw() {
                 None => return Ok(None),
-                // Bash takes quotes into account to find the end, but not when it expands the text.
+                // Bash considers quotes when it finds the end, but not when it expands the text.
                 Some(b'\'' | b'"' | b'\\') => return self.error("a quote inside arithmetic"),
                 Some(b'(') => open += 1,
                 Some(b')') if open == 0 && close == "))" => return Ok(None),
@@ -302,7 +302,7 @@ impl Parser<'_> {
             }
             self.at += self.character().len_utf8();
         }
-        // Arithmetic on plain numbers is the one kind that looks at no variable.
+        // Arithmetic on plain numbers is the only kind that reads no variable.
         let number = self.source[start..self.at].bytes().all(|byte| b"0123456789+-*/%() \t".contains(&byte));
         let evaluates = if number { Evaluates::Nothing } else { Evaluates::Hidden };
         self.accept(close);

@@ -1,37 +1,37 @@
 //! The grammar: lists, pipelines, simple and compound commands.
 //!
-//! Written by hand after the bash manual rather than on a general grammar, because here the only useful
-//! mistake is to refuse: an error-tolerant parser guesses, this one stops. Whatever it does not know is an
-//! error, and an error is never allowed by the callers. Words and expansions are in [`super::word`].
+//! Written by hand after the bash manual instead of with a general grammar, because here the only safe mistake is to
+//! refuse: an error-tolerant parser guesses, this one stops. Any construct it does not know is an error, and the
+//! callers never allow a command with an error. Words and expansions are in [`super::word`].
 
 use super::ast::{
     Assigned, Assignment, Command, End, Evaluates, HereDoc, Item, List, Part, Pipeline, Script, Simple, Word,
 };
 use super::redirect::Pending;
 
-/// Commands longer than this are not looked at.
+/// Commands longer than this are not parsed.
 const MAX_BYTES: usize = 128 * 1024;
 
-/// Nesting deeper than this is refused: honest scripts do not need it, and recursion has to end.
+/// Nesting deeper than this is refused: ordinary scripts do not need it, and the recursion must be bounded.
 const MAX_DEPTH: u32 = 40;
 
-/// Nested pieces that are read at most, counting those that are read twice because `((` may be arithmetic or
-/// a subshell. Keeps the time linear whatever the nesting.
+/// The most nested pieces that are read, including those that are read twice because `((` may be arithmetic or a
+/// subshell. This keeps the time linear at any nesting.
 const MAX_PIECES: u32 = 20_000;
 
-/// Why a script could not be read.
+/// Why a script could not be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {at}")]
 pub(crate) struct ParseError {
     /// What is wrong, as a fragment.
     pub what: &'static str,
-    /// Where, in bytes.
+    /// The position, in bytes.
     pub at: usize,
 }
 
 pub(crate) type Parsed<T> = Result<T, ParseError>;
 
-/// Reads a whole script.
+/// Parses a whole script.
 pub(crate) fn parse(source: &str) -> Parsed<Script> {
     if source.len() > MAX_BYTES {
         return Err(ParseError { what: "the command is too long to analyse", at: MAX_BYTES });
@@ -40,7 +40,7 @@ pub(crate) fn parse(source: &str) -> Parsed<Script> {
     if let Some((at, _)) = source.char_indices().find(|&(_, c)| unseen(c)) {
         return Err(ParseError { what: "a control character", at });
     }
-    // In some encodings the last byte of a character swallows the backslash behind it.
+    // In some locales bash reads the last byte of a character and the backslash after it as one character.
     let mut chars = source.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
         if !c.is_ascii() && chars.peek().is_some_and(|(_, next)| *next == '\\') {
@@ -83,7 +83,7 @@ impl<'s> Parser<'s> {
         Err(ParseError { what, at: self.at })
     }
 
-    /// The script must end here.
+    /// Requires that the script ends here.
     pub(super) fn finish(&mut self) -> Parsed<()> {
         if self.peek().is_some() {
             return self.error("an unexpected character");
@@ -94,7 +94,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Goes one level deeper.
+    /// Parses one level deeper.
     pub(super) fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.pieces += 1;
         if self.depth >= MAX_DEPTH || self.pieces > MAX_PIECES {
@@ -110,7 +110,7 @@ impl<'s> Parser<'s> {
         self.source.as_bytes().get(self.at).copied()
     }
 
-    /// The next byte; a backslash before a newline is nothing at all.
+    /// Returns the next byte; a backslash before a newline is skipped.
     pub(super) fn peek(&mut self) -> Option<u8> {
         while self.source.as_bytes()[self.at..].starts_with(b"\\\n") {
             self.at += 2;
@@ -118,7 +118,7 @@ impl<'s> Parser<'s> {
         self.raw()
     }
 
-    /// Whether the next bytes are these, continuation lines left out.
+    /// Whether the next bytes are these, with line continuations skipped.
     pub(super) fn looking_at(&mut self, text: &str) -> bool {
         let start = self.at;
         for &expected in text.as_bytes() {
@@ -143,7 +143,7 @@ impl<'s> Parser<'s> {
         true
     }
 
-    /// Blanks and a comment. Only called where a word may start, so `#` is a comment.
+    /// Skips blanks and a comment. Only called where a word may start, so `#` begins a comment.
     pub(super) fn blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t')) {
             self.at += 1;
@@ -155,7 +155,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Blanks, comments and newlines.
+    /// Skips blanks, comments and newlines.
     pub(super) fn newlines(&mut self) -> Parsed<()> {
         self.blanks();
         while self.peek() == Some(b'\n') {
@@ -173,7 +173,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Nothing may span lines, or bring a grammar of its own, between `<<` and the body.
+    /// Refuses what may span lines, or has a grammar of its own, between `<<` and the body.
     pub(super) fn no_pending_heredoc(&self) -> Parsed<()> {
         if self.pending.is_empty() {
             Ok(())
@@ -182,7 +182,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// The unquoted word that starts here, if it has no quotes and no expansions: a reserved word, perhaps.
+    /// Returns the word that starts here if it has no quotes and no expansions: it may be a reserved word.
     pub(super) fn plain_word(&mut self) -> Option<String> {
         let start = self.at;
         let mut word = String::new();
@@ -221,7 +221,7 @@ impl<'s> Parser<'s> {
         })
     }
 
-    /// Pipelines up to one of `stops`, which is left standing, or the end of the script.
+    /// Reads pipelines up to one of `stops`, which is not consumed, or to the end of the script.
     pub(super) fn list(&mut self, stops: &[Stop]) -> Parsed<List> {
         let mut items: Vec<Item> = Vec::new();
         loop {

@@ -1,12 +1,12 @@
 //! Redirections and here-documents.
 //!
-//! The body of a here-document comes after the line it is announced on, so its place is kept in the parser
-//! until the next newline.
+//! The body of a here-document follows the line that announces it, so the parser keeps it as pending until the next
+//! newline.
 
 use super::ast::{Fd, HereDoc, Operator, Redirect, Target, Word};
 use super::parse::{Parsed, Parser, is_name};
 
-/// A here-document whose body has not come yet.
+/// A here-document whose body has not been read yet.
 #[derive(Debug)]
 pub(super) struct Pending {
     delimiter: String,
@@ -16,7 +16,7 @@ pub(super) struct Pending {
 }
 
 impl Parser<'_> {
-    /// The redirection that starts here, if one does.
+    /// Reads the redirection that starts here, if there is one.
     pub(super) fn redirect(&mut self) -> Parsed<Option<Redirect>> {
         let start = self.at;
         let fd = self.redirect_fd()?;
@@ -55,14 +55,15 @@ impl Parser<'_> {
         Ok(Some(Redirect { operator, fd, target }))
     }
 
-    /// After a redirection operator a `#` would still start a comment, and there is no word: an error.
+    /// Skips blanks after a redirection operator. A `#` here would start a comment and leave the operator without a
+    /// word, which is an error.
     fn blanks_without_comment(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t')) {
             self.at += 1;
         }
     }
 
-    /// `2` of `2>` or `{fd}` of `{fd}>`; nothing is consumed unless an operator follows.
+    /// Reads `2` of `2>` or `{fd}` of `{fd}>`; nothing is consumed unless an operator follows.
     fn redirect_fd(&mut self) -> Parsed<Fd> {
         let start = self.at;
         let Some(word) = self.plain_word() else { return Ok(Fd::Default) };
@@ -122,8 +123,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// One line of a body. Unless it is literal, a backslash at the end joins the next line to it, also when
-    /// that next line is the delimiter.
+    /// Reads one line of a body. Unless the body is literal, a backslash at the end joins the next line to it, even if
+    /// that line is the delimiter.
     fn heredoc_line(&mut self, literal: bool) -> String {
         let mut line = String::new();
         loop {

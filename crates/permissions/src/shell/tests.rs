@@ -1,4 +1,4 @@
-//! The parser and the walk: what scripts are taken apart into.
+//! The parser and the walk: the commands that are found in scripts.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::parse::parse;
 use super::value::{Arg, Known};
 use super::walk::{Found, Step, analyse};
 
-/// The commands of a script, hidden ones behind a bar.
+/// The commands of a script; nested ones have a bar in front.
 fn commands(script: &str) -> Vec<String> {
     let variables = BTreeMap::new();
     let known = Known { home: Some("/home/u"), variables: &variables };
@@ -152,6 +152,6 @@ fn depth_and_length_are_bounded() {
     }
     assert!(parse(&"a;".repeat(100_000)).is_err(), "too long");
     assert!(parse(&format!("{}a{}", "(".repeat(30), ")".repeat(30))).is_ok());
-    // Generous, because test machines are slow; without bounds this takes for ever.
+    // Generous, because test machines are slow; without the bounds this would never end.
     assert!(started.elapsed() < std::time::Duration::from_secs(20));
 }

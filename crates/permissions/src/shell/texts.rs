@@ -1,8 +1,7 @@
-//! A command as the text that rules are compared with.
+//! The text of a command that rules are compared with.
 //!
-//! Rules that forbid see many spellings of one command: without its path, without the options in front of its
-//! subcommand, in lower case. Rules that permit see the command as written, at most without a wrapper that
-//! only limits it.
+//! Rules that forbid see many spellings of one command: without its path, without the options before its subcommand, in
+//! lower case. Rules that permit see the command as written, at most without a wrapper that only limits it.
 
 use super::unwrap::{program_name, stripped};
 use super::value::Arg;
@@ -20,7 +19,7 @@ fn joined(program: &str, words: &[&str]) -> String {
     text
 }
 
-/// Every spelling of a command that a forbidding rule may have in mind.
+/// Returns every spelling of a command that a forbidding rule may mean.
 pub(crate) fn forbidding_texts(args: &[Arg]) -> Vec<String> {
     let Some(program) = args.first().and_then(Arg::fixed) else { return Vec::new() };
     let words: Vec<&str> = args[1..].iter().map(Arg::text).collect();
@@ -43,7 +42,7 @@ pub(crate) fn forbidding_texts(args: &[Arg]) -> Vec<String> {
     texts
 }
 
-/// Where the words may start once leading options, and perhaps their values, are left out.
+/// Returns where the words may start when leading options, and perhaps their values, are left out.
 fn beginnings(words: &[&str]) -> Vec<usize> {
     let mut found = Vec::new();
     for (index, word) in words.iter().enumerate().take(12) {
@@ -53,7 +52,7 @@ fn beginnings(words: &[&str]) -> Vec<usize> {
         }
         if after_option {
             found.push(index);
-            // It may have been the value of that option.
+            // The next word may be the value of that option.
             if words.get(index + 1).is_some_and(|next| !next.starts_with('-')) {
                 found.push(index + 1);
             }
@@ -64,7 +63,7 @@ fn beginnings(words: &[&str]) -> Vec<usize> {
     found
 }
 
-/// A command as written, and without the wrappers that permitting rules look through.
+/// Returns a command as written, and without the wrappers that permitting rules look through.
 pub(crate) fn permitting_texts(invocation: &Invocation) -> Vec<String> {
     let mut texts = Vec::new();
     let unsafe_assigns: Vec<&str> = invocation
@@ -92,10 +91,10 @@ pub(crate) fn permitting_texts(invocation: &Invocation) -> Vec<String> {
     texts
 }
 
-/// The rule that would permit a command next time: the program and its subcommand where that is one, else the
-/// command as it is.
+/// Returns the rule that would permit a command next time: the program and its subcommand if it has one, otherwise the
+/// whole command.
 pub(crate) fn suggested_rule(invocation: &Invocation) -> Option<String> {
-    /// Programs that run anything: a prefix of them would allow everything.
+    /// Programs that can run any command: a rule with their name as prefix would allow everything.
     const CARRIERS: [&str; 34] = [
         "sh", "bash", "zsh", "dash", "ksh", "fish", "sudo", "doas", "env", "xargs", "eval", "exec", "source",
         ".", "python", "python3", "node", "perl", "ruby", "php", "lua", "awk", "nohup", "nice", "time",

@@ -1,13 +1,12 @@
-//! Commands that run other commands: `sudo`, `env`, `xargs`, `find -exec`, `sh -c`, `eval` and their kind.
+//! Commands that run other commands: `sudo`, `env`, `xargs`, `find -exec`, `sh -c`, `eval` and similar ones.
 //!
-//! Used to see what a command *also* runs, for rules that forbid or ask. A guess that finds too much only
-//! asks too often, so where options are unclear every possible beginning of the inner command is tried. What
-//! is not in these tables (`make`, a script, `awk`) is invisible here, as in every check of text: only a
-//! sandbox holds there.
+//! This finds what a command *also* runs, for rules that forbid or ask. A guess that finds too much only asks too
+//! often, so where options are unclear every possible beginning of the inner command is tried. Programs that are not in
+//! these tables (`make`, a script, `awk`) hide what they run, as in every check of text: only a sandbox protects there.
 
 use super::value::{Arg, Value};
 
-/// What a command runs in turn.
+/// Something that a command runs in turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Inner {
     Command(Vec<Arg>),
@@ -97,20 +96,21 @@ const WRAPPERS: &[Wrapper] = &[
 const SHELLS: [&str; 11] =
     ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "rbash", "yash", "posh"];
 
-/// The name a program is known by: without its path, without the `=` of zsh.
+/// Returns the name of a program: without its path, without the `=` of zsh.
 pub(crate) fn program_name(text: &str) -> &str {
     let base = text.trim_end_matches('/').rsplit('/').next().unwrap_or(text);
     base.strip_prefix('=').unwrap_or(base)
 }
 
-/// The command behind a wrapper that only limits it: permitting rules look through these, and no others.
+/// Returns the command inside a wrapper that only limits it: permitting rules look through these wrappers, and no
+/// others.
 pub(crate) fn stripped(args: &[Arg]) -> Option<&[Arg]> {
     const LIMITING: [&str; 8] =
         ["timeout", "time", "nice", "nohup", "stdbuf", "command", "builtin", "noglob"];
     let (program, rest) = args.split_first()?;
     let name = program.fixed()?;
     let inner = if name == "xargs" {
-        // With options it is no longer clear what is run.
+        // The options of `xargs` are not parsed: with one, the check below returns `None`.
         rest
     } else if LIMITING.contains(&name) {
         let wrapper = WRAPPERS.iter().find(|wrapper| wrapper.name == name)?;
@@ -121,7 +121,7 @@ pub(crate) fn stripped(args: &[Arg]) -> Option<&[Arg]> {
     inner.first().filter(|first| first.fixed().is_some_and(|text| !text.starts_with('-'))).map(|_| inner)
 }
 
-/// Everything that a command runs in turn. `input` is what it reads, where that is known.
+/// Returns everything that a command runs in turn. `input` is what it reads, if that is known.
 pub(crate) fn inner_commands(args: &[Arg], input: Option<&str>) -> Vec<Inner> {
     let Some(name) = args.first().and_then(Arg::fixed).map(program_name) else { return Vec::new() };
     let rest = &args[1..];
@@ -160,7 +160,7 @@ fn script(arg: &Arg) -> Inner {
     }
 }
 
-/// Words that are put together and parsed again.
+/// Joins words that are parsed again as a script.
 fn joined_script(args: &[Arg]) -> Inner {
     let words: Option<Vec<&str>> = args.iter().map(Arg::fixed).collect();
     match words {
@@ -189,14 +189,14 @@ fn shell_script(rest: &[Arg], input: Option<&str>) -> Vec<Inner> {
     }
     match (rest.get(index), wants_script, input) {
         (Some(arg), true, _) => vec![script(arg)],
-        // Behind options we misread, any word may be the script.
+        // If an option was misread, any word may be the script.
         (None, true, _) => vec![Inner::Unreadable],
         (None, false, Some(input)) => vec![Inner::Script(input.to_owned())],
         (None, false, None) | (Some(_), false, _) => Vec::new(),
     }
 }
 
-/// `-c SCRIPT`, `--command=SCRIPT` of programs that run a script on the side.
+/// `-c SCRIPT` and `--command=SCRIPT` of programs that can also run a script.
 fn option_script(rest: &[Arg]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (index, arg) in rest.iter().enumerate() {
@@ -212,7 +212,7 @@ fn option_script(rest: &[Arg]) -> Vec<Inner> {
     found
 }
 
-/// The words after each of `actions`, up to `;` or `+`.
+/// Returns the words after each of `actions`, up to `;` or `+`.
 fn after_actions(rest: &[Arg], actions: &[&str]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (index, arg) in rest.iter().enumerate() {
@@ -228,7 +228,7 @@ fn after_actions(rest: &[Arg], actions: &[&str]) -> Vec<Inner> {
     found
 }
 
-/// Git runs scripts in a few places.
+/// Returns the scripts that git options and subcommands run.
 fn git_scripts(rest: &[Arg]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (index, arg) in rest.iter().enumerate() {
@@ -275,7 +275,7 @@ fn wrapped(wrapper: &Wrapper, rest: &[Arg]) -> Vec<Inner> {
     }
 }
 
-/// The words of the command behind a wrapper's options and operands; `None` when an option is not known.
+/// Returns the words of the command after a wrapper's options and operands; `None` when an option is not known.
 fn command_words<'a>(wrapper: &Wrapper, rest: &'a [Arg]) -> Option<&'a [Arg]> {
     let mut index = 0;
     let mut operands = wrapper.operands;
@@ -300,7 +300,7 @@ fn command_words<'a>(wrapper: &Wrapper, rest: &'a [Arg]) -> Option<&'a [Arg]> {
             }
             index += if value_at == Some(letters.len() - 1) { 2 } else { 1 };
         } else if text.contains('=') && matches!(wrapper.name, "env" | "sudo" | "doas") {
-            // To these, whatever has an equals sign is an assignment, whether it has a name or not.
+            // For these wrappers any word with an equals sign is an assignment, even without a valid name.
             index += 1;
         } else if operands > 0 {
             operands -= 1;
@@ -312,12 +312,12 @@ fn command_words<'a>(wrapper: &Wrapper, rest: &'a [Arg]) -> Option<&'a [Arg]> {
     Some(rest.get(index + skipped(operands, rest, index)..).unwrap_or(&[]))
 }
 
-/// Operands that still come after `--`.
+/// Returns how many operands of the wrapper still follow `--`.
 fn skipped(operands: usize, rest: &[Arg], index: usize) -> usize {
     operands.min(rest.len().saturating_sub(index))
 }
 
-/// Every place where a command could start, when the options are unclear.
+/// Returns every place where a command could start, when the options are unclear.
 fn all_beginnings(rest: &[Arg], operands: usize) -> Vec<Inner> {
     (operands..rest.len())
         .filter(|&index| !rest[index].text().starts_with('-'))

@@ -1,13 +1,13 @@
-//! What a word is once bash has expanded it, as far as that can be known before.
+//! The value of a word after bash has expanded it, as far as it can be known in advance.
 //!
-//! A value is fixed only when every part is: literal text, the home directory, a variable whose value the
-//! caller vouches for. Anything that depends on the world of the moment is a pattern (file names) or unknown.
+//! A value is fixed only when every part is: literal text, the home directory, a variable whose value the caller
+//! guarantees. A value that depends on the state of the machine is a pattern (file names) or unknown.
 
 use std::collections::BTreeMap;
 
 use super::ast::{Part, Word};
 
-/// What is known about the environment a command will see.
+/// The known part of the environment that a command will see.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Known<'a> {
     pub home: Option<&'a str>,
@@ -19,9 +19,9 @@ pub(crate) struct Known<'a> {
 pub(crate) enum Value {
     /// Exactly this one word.
     Fixed(String),
-    /// Whatever files match; quoted characters are escaped with a backslash.
+    /// The files that match; quoted characters are escaped with a backslash.
     Pattern(String),
-    /// Anything, also several words or none.
+    /// Anything, including several words or none.
     Unknown,
 }
 
@@ -54,13 +54,13 @@ impl Arg {
     }
 }
 
-/// Variables that bash expands without a look at what they hold, and that no honest script changes.
+/// Returns the value of a variable that bash expands without evaluating it, and that scripts do not normally change.
 fn variable(name: &str, quoted: bool, known: &Known<'_>) -> Option<String> {
     let value = match name {
         "HOME" => known.home?,
         _ => known.variables.get(name)?.as_str(),
     };
-    // Unquoted, a value is split and matched against files: only plain characters come out as they went in.
+    // Unquoted, a value is split and matched against files: only plain characters stay as they are.
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%:,".contains(c);
     let kept = quoted || (!value.is_empty() && value.chars().all(plain));
     kept.then(|| value.to_owned())
@@ -83,7 +83,7 @@ fn value(word: &Word, known: &Known<'_>) -> Value {
             },
             Part::Substitution(_) | Part::Process(_) | Part::Opaque { .. } => return Value::Unknown,
         };
-        // `$x[…]` is a subscript to zsh, which evaluates it.
+        // zsh takes `$x[…]` as a subscript and evaluates it.
         let after_variable = index > 0 && matches!(word.parts[index - 1], Part::Variable { .. });
         if after_variable && text.starts_with('[') {
             return Value::Unknown;
@@ -111,7 +111,7 @@ fn value(word: &Word, known: &Known<'_>) -> Value {
     }
 }
 
-/// Whether a word holds `{a,b}` or `{1..3}`. Says yes too often rather than too seldom.
+/// Whether a word holds `{a,b}` or `{1..3}`. In doubt it says yes.
 fn has_brace_expansion(word: &Word) -> bool {
     let mut open = false;
     let mut separated = false;

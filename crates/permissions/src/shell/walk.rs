@@ -1,8 +1,8 @@
-//! Everything a script would run, in order, however deep it is hidden.
+//! The list of everything a script would run, in order, at any depth.
 //!
-//! Deny and ask rules have to see every command: behind wrappers, in substitutions, in `sh -c` strings, in
-//! the bodies of functions and loops. What has to be *allowed* is only what is written as a command; the
-//! commands found behind a wrapper are there in addition to the wrapper itself.
+//! Deny and ask rules must see every command: inside wrappers, in substitutions, in `sh -c` strings, in the bodies of
+//! functions and loops. Only what is written as a command has to be *allowed*; the commands found inside a wrapper are
+//! listed in addition to the wrapper itself.
 
 use super::ast::{
     Assigned, Assignment, Command, Compound, End, Evaluates, Fd, List, Operator, Part, Pipeline, Redirect,
@@ -12,13 +12,14 @@ use super::parse::{ParseError, parse};
 use super::unwrap::{Inner, inner_commands};
 use super::value::{Arg, Known, Value};
 
-/// Scripts inside scripts are followed this deep.
+/// How deep scripts inside scripts are followed.
 const MAX_SCRIPTS: u32 = 6;
 
-/// Commands found behind other commands. More than this is no honest command line, and is not analysed.
+/// The most commands that are found inside other commands. An ordinary command line has far fewer; one with more is not
+/// analysed.
 const MAX_BEHIND: usize = 2000;
 
-/// A script taken apart.
+/// A script and everything it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Analysis {
     pub steps: Vec<Step>,
@@ -30,7 +31,7 @@ pub(crate) struct Analysis {
     pub opaque_script: bool,
 }
 
-/// One thing that happens.
+/// One step of a script.
 #[derive(Debug)]
 pub(crate) enum Step {
     Run(Invocation),
@@ -57,7 +58,7 @@ pub(crate) struct Invocation {
 pub(crate) enum Found {
     /// It is written as a command.
     Written,
-    /// It is what another command runs.
+    /// Another command runs it.
     Behind,
 }
 
@@ -66,7 +67,7 @@ pub(crate) enum Found {
 pub(crate) struct Place {
     /// Inside a substitution, a subshell or another script: not on the first level.
     pub nested: bool,
-    /// Inside a loop or a function: it may run again, elsewhere.
+    /// Inside a loop or a function: it may run again, in another directory.
     pub repeated: bool,
 }
 
@@ -82,14 +83,14 @@ pub(crate) struct Assigns {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AssignedValue {
     Fixed(String),
-    /// The output of commands, which are steps of their own.
+    /// The output of commands, which are listed as steps of their own.
     Output,
-    /// One word after the other.
+    /// Each word of a loop in turn.
     Loop,
     Other,
 }
 
-/// A file that is opened by the shell itself.
+/// A file that the shell itself opens.
 #[derive(Debug, Clone)]
 pub(crate) struct Redirection {
     pub kind: Opens,
@@ -100,7 +101,7 @@ pub(crate) struct Redirection {
 pub(crate) enum Opens {
     ForReading,
     ForWriting,
-    /// A copy of a standard descriptor: no file.
+    /// A copy of a standard descriptor: no file is opened.
     Nothing,
     /// A form that is not on the list.
     Unusual,
@@ -237,7 +238,7 @@ impl Walker<'_> {
         self.invocation(Invocation { args, assigns, found: Found::Written, place, input });
     }
 
-    /// Records an invocation and whatever it runs in turn.
+    /// Records an invocation and everything it runs in turn.
     fn invocation(&mut self, invocation: Invocation) {
         let inner = inner_commands(&invocation.args, invocation.input.as_deref());
         let place = invocation.place;

@@ -1,6 +1,6 @@
 //! Words, quotes and assignments.
 //!
-//! A word is cut into parts whose value is fixed or not; what stands behind a `$` or a backquote is read in
+//! A word is split into parts whose value is fixed or not; the text after a `$` or a backquote is read in
 //! [`super::expansion`].
 
 use super::ast::{Assigned, Assignment, Evaluates, Part, Word};
@@ -8,7 +8,7 @@ use super::expansion::Quoted;
 use super::parse::{Parsed, Parser, is_name};
 
 impl Word {
-    /// The text of a word without expansions, whatever its quotes.
+    /// Returns the text of a word without expansions, however it is quoted.
     pub(crate) fn only_text(&self) -> Option<String> {
         let mut whole = String::new();
         for part in &self.parts {
@@ -19,7 +19,7 @@ impl Word {
     }
 }
 
-/// Parts being collected; neighbouring text of one kind is joined.
+/// Collects parts; adjacent text of one kind is joined.
 #[derive(Default)]
 pub(super) struct Parts(pub(super) Vec<Part>);
 
@@ -32,7 +32,7 @@ impl Parts {
     }
 }
 
-/// Characters that look like nothing or like a blank, outside of ASCII.
+/// Whether a character outside of ASCII is invisible or looks like a blank.
 fn unseen(c: char) -> bool {
     c.is_whitespace()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -47,7 +47,7 @@ impl Parser<'_> {
         self.source[self.at..].chars().next().unwrap_or('\0')
     }
 
-    /// One word. The caller stands where it starts.
+    /// Reads one word. The position is at its start.
     pub(super) fn word(&mut self) -> Parsed<Word> {
         self.nested(Self::word_parts)
     }
@@ -77,7 +77,7 @@ impl Parser<'_> {
         Ok(Word { parts: parts.0, source: self.source[start..self.at].replace("\\\n", "") })
     }
 
-    /// One unquoted character, quotation or expansion.
+    /// Reads one unquoted character, quotation or expansion.
     pub(super) fn piece(&mut self, parts: &mut Parts) -> Parsed<()> {
         match self.raw() {
             None => Ok(()),
@@ -147,7 +147,7 @@ impl Parser<'_> {
         }
     }
 
-    /// One character or expansion between double quotes, or in a here-document (then `closing` is 0).
+    /// Reads one character or expansion between double quotes, or in a here-document (then `closing` is 0).
     fn quoted_piece(&mut self, parts: &mut Parts, closing: u8) -> Parsed<()> {
         match self.raw() {
             Some(b'\\') => {
@@ -186,7 +186,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The expanded body of a here-document as a word.
+    /// Reads the expanded body of a here-document as a word.
     pub(super) fn heredoc_word(text: &str, depth: u32) -> Parsed<Word> {
         let mut parser = Parser::new(text, depth);
         let mut parts = Parts::default();
@@ -221,7 +221,7 @@ impl Parser<'_> {
         found
     }
 
-    /// Whether the bracket that starts here is followed by an assignment. A guess that only has to be right
+    /// Whether the bracket that starts here is followed by an assignment. This is a guess that only has to be right
     /// when it says no: then the rest is read as ordinary words.
     fn subscript_assigns(&self) -> bool {
         let rest = &self.source[self.at..];

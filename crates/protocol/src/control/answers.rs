@@ -1,5 +1,5 @@
-//! Answers of a host that the runtime has to understand: permission results, and what an MCP server or a
-//! user dialog gave back.
+//! Replies of a host that the runtime must understand: permission results, and what an MCP server or a user dialog
+//! returned.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::wire::nullable;
 use crate::{Extra, PermissionUpdate};
 
 open_enum! {
-    /// The answer to `can_use_tool`.
+    /// The reply to `can_use_tool`.
     pub enum PermissionResult by "behavior" {
         Allow(PermissionAllow) = "allow",
         Deny(PermissionDeny) = "deny",
@@ -19,10 +19,10 @@ open_enum! {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PermissionAllow {
-    /// Replaces the input as a whole. Absent, or an empty object, leaves it as it was.
+    /// Replaces the input as a whole. If it is absent or an empty object, the input stays as it was.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub updated_input: Option<Value>,
-    /// Applied before the tool runs; entries nobody knows are ignored.
+    /// Applied before the tool runs; unknown entries are ignored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub updated_permissions: Option<Vec<PermissionUpdate>>,
     #[serde(rename = "toolUseID", skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ pub struct PermissionAllow {
 pub struct PermissionDeny {
     /// What the model reads.
     pub message: String,
-    /// End the turn as well.
+    /// Whether to end the turn as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interrupt: Option<bool>,
     #[serde(rename = "toolUseID", skip_serializing_if = "Option::is_none")]
@@ -70,10 +70,10 @@ pub enum PermissionResultError {
 }
 
 impl PermissionResult {
-    /// Most updates, rules and directories that one answer may hold, counted together.
+    /// The most updates, rules and directories that one reply may hold, counted together.
     pub const MAX_UPDATES: usize = 4096;
 
-    /// Reads an answer that is going to be acted on: unlike reading the wire, this says what is wrong.
+    /// Reads a reply that will be acted on: unlike reading the wire, this says what is wrong.
     pub fn parse(value: &Value) -> Result<Self, PermissionResultError> {
         if !value.is_object() {
             return Err(PermissionResultError::NotAnObject);
@@ -98,7 +98,7 @@ impl PermissionResult {
     }
 }
 
-/// An update, and the rules or directories in it.
+/// Counts an update and the rules or directories in it.
 fn weight(update: &PermissionUpdate) -> usize {
     1 + match update {
         PermissionUpdate::AddRules(update)
@@ -111,13 +111,13 @@ fn weight(update: &PermissionUpdate) -> usize {
     }
 }
 
-/// Takes the tag, which the enum writes itself, out of the fields nobody named.
+/// Removes the tag, which the enum writes itself, from the unknown fields.
 fn without_tag<T>(mut payload: T, extra: impl Fn(&mut T) -> &mut Extra) -> T {
     extra(&mut payload).remove("behavior");
     payload
 }
 
-/// The answer to `elicitation`.
+/// The reply to `elicitation`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ElicitationResult {
     /// `accept`, `decline` or `cancel`.
@@ -128,10 +128,10 @@ pub struct ElicitationResult {
     pub extra: Extra,
 }
 
-/// The answer to `mcp_message`.
+/// The reply to `mcp_message`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpMessageResponse {
-    /// Hosts have been seen to leave it out; the call it belongs to has then failed.
+    /// Some hosts leave it out; the call it belongs to has then failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_response: Option<Value>,
     #[serde(flatten)]

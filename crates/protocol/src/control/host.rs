@@ -1,4 +1,4 @@
-//! Requests that the runtime sends to the host, who must answer each exactly once.
+//! Requests that the runtime sends to the host, which must reply to each exactly once.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::wire::nullable;
 use crate::{Extra, PermissionUpdate};
 
-/// May this call run? Sent when rules, mode and hooks left it open.
+/// Asks whether a call may run. Sent when rules, mode and hooks did not decide.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CanUseToolRequest {
     pub tool_name: String,
@@ -16,10 +16,10 @@ pub struct CanUseToolRequest {
     /// Absent in the earliest versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
-    /// Updates that would save asking again.
+    /// Updates that would make the same question unnecessary next time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_suggestions: Option<Vec<PermissionUpdate>>,
-    /// The path that made it ask.
+    /// The path that caused the question.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blocked_path: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -60,7 +60,7 @@ pub struct CanUseToolRequest {
     pub extra: Extra,
 }
 
-/// Run one of the host's hooks.
+/// Asks the host to run one of its hooks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookCallbackRequest {
     pub callback_id: String,
@@ -72,7 +72,7 @@ pub struct HookCallbackRequest {
     pub extra: Extra,
 }
 
-/// An MCP server asks the user.
+/// A question of an MCP server to the user.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ElicitationRequest {
     pub mcp_server_name: String,
@@ -98,7 +98,7 @@ pub struct ElicitationRequest {
     pub extra: Extra,
 }
 
-/// Show a dialog of a kind that the host declared.
+/// Asks the host to show a dialog of a kind that it declared.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RequestUserDialogRequest {
     pub dialog_kind: String,

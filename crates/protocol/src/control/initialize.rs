@@ -1,5 +1,5 @@
-//! `initialize`: what the two ends tell each other at the start, and the pieces of it that other answers
-//! repeat (commands, models, agents).
+//! `initialize`: what the two ends tell each other at the start, and the parts of it that other replies repeat
+//! (commands, models, agents).
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::wire::{nullable, number};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InitializeRequest {
-    /// Hooks that the host answers: event → matchers.
+    /// Hooks that the host runs: event → matchers.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub hooks: Option<Option<BTreeMap<String, Vec<HookCallbackMatcher>>>>,
-    /// Names of MCP servers that live in the host.
+    /// Names of MCP servers that run inside the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sdk_mcp_servers: Option<Vec<String>>,
     /// Per server: `{timeout?, tools?}`.
@@ -30,7 +30,7 @@ pub struct InitializeRequest {
     /// Schema of the structured output.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub json_schema: Option<Value>,
-    /// A list of parts; older hosts send one string. `[""]` means: no prompt of ours.
+    /// A list of parts; older hosts send one string. `[""]` means: without Lathe's own prompt.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct InitializeRequest {
     pub agents: Option<BTreeMap<String, AgentDefinition>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// Only for an explicit list; absent means all.
+    /// Set only for an explicit list; absent means all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skills: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ pub struct HookCallbackMatcher {
     pub extra: Extra,
 }
 
-/// The answer to `initialize`.
+/// The reply to `initialize`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InitializeResponse {
     pub commands: Vec<SlashCommand>,
@@ -95,7 +95,7 @@ pub struct InitializeResponse {
     pub available_output_styles: Vec<String>,
     pub models: Vec<ModelInfo>,
     pub account: AccountInfo,
-    /// Only when the request had hooks.
+    /// Set only if the request had hooks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hooks_applied: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,7 +152,7 @@ pub struct AgentInfo {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelInfo {
-    /// What to send to choose it.
+    /// The value to send to choose it.
     pub value: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved_model: Option<String>,
@@ -172,7 +172,7 @@ pub struct ModelInfo {
     pub extra: Extra,
 }
 
-/// Who pays.
+/// The account that pays.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AccountInfo {

@@ -1,4 +1,4 @@
-//! Every control request, in one enum told apart by `subtype`, and the fields of those that a client sends.
+//! Every control request, in one enum distinguished by `subtype`, and the fields of those that a client sends.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::Extra;
 use crate::wire::{nullable, number};
 
 open_enum! {
-    /// What is asked.
+    /// The body of a control request.
     pub enum ControlRequestBody by "subtype" {
         // Client to runtime.
         Initialize(Box<InitializeRequest>) = "initialize",
@@ -104,44 +104,44 @@ from_payloads! {
     }
 }
 
-/// A request that has nothing but its name.
+/// A request without fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct NoFields {
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// End the running turn.
+/// Ends the running turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InterruptRequest {
-    /// Drop the prompts that wait, too.
+    /// Whether to drop the queued prompts, too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_queued: Option<bool>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// Change the permission mode.
+/// Changes the permission mode.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetPermissionModeRequest {
-    /// Clients have been seen to forget it, which is their error to be told.
+    /// Optional, because some clients leave it out and must be told so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// Change the model.
+/// Changes the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetModelRequest {
-    /// Absent, null and `default` go back to the one the session started with.
+    /// Absent, null and `default` restore the model that the session started with.
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
     pub model: Option<Option<String>>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// Change how much the model may think.
+/// Changes how much the model may think.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetMaxThinkingTokensRequest {
     #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
@@ -152,7 +152,7 @@ pub struct SetMaxThinkingTokensRequest {
     pub extra: Extra,
 }
 
-/// Merge settings into the layer of `--settings`; null clears a key.
+/// Merges settings into the layer of `--settings`; null clears a key.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ApplyFlagSettingsRequest {
     pub settings: Value,
@@ -160,7 +160,7 @@ pub struct ApplyFlagSettingsRequest {
     pub extra: Extra,
 }
 
-/// The settings that a running session follows at once, and whether a request names them. Null names one, too.
+/// The settings that a running session applies at once, and whether a request names them. Null counts as named.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NamedSettings {
     pub model: bool,
@@ -174,7 +174,7 @@ impl ApplyFlagSettingsRequest {
     }
 }
 
-/// Write settings to a file.
+/// Writes settings to a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpdateSettingsRequest {
     /// `localSettings` or `userSettings`.
@@ -184,7 +184,7 @@ pub struct UpdateSettingsRequest {
     pub extra: Extra,
 }
 
-/// List the MCP servers.
+/// Lists the MCP servers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpStatusRequest {
     #[serde(rename = "liveReply", skip_serializing_if = "Option::is_none")]
@@ -193,7 +193,7 @@ pub struct McpStatusRequest {
     pub extra: Extra,
 }
 
-/// Replace the servers that were added this way, and all of the host's own.
+/// Replaces the servers that were added this way, and all servers of the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpSetServersRequest {
     pub servers: BTreeMap<String, Value>,
@@ -201,7 +201,7 @@ pub struct McpSetServersRequest {
     pub extra: Extra,
 }
 
-/// Connect a server anew.
+/// Reconnects a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpReconnectRequest {
     #[serde(rename = "serverName")]
@@ -210,7 +210,7 @@ pub struct McpReconnectRequest {
     pub extra: Extra,
 }
 
-/// Switch a server on or off.
+/// Enables or disables a server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpToggleRequest {
     #[serde(rename = "serverName")]
@@ -220,7 +220,7 @@ pub struct McpToggleRequest {
     pub extra: Extra,
 }
 
-/// One JSON-RPC message to or from an MCP server that lives in the host.
+/// One JSON-RPC message to or from an MCP server that runs inside the host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpMessageRequest {
     pub server_name: String,
@@ -229,7 +229,7 @@ pub struct McpMessageRequest {
     pub extra: Extra,
 }
 
-/// Call an MCP tool outside any turn.
+/// Calls an MCP tool outside of any turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpCallRequest {
     /// `mcp__server__tool`.
@@ -240,7 +240,7 @@ pub struct McpCallRequest {
     pub extra: Extra,
 }
 
-/// Read a resource of an MCP server.
+/// Reads a resource of an MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpReadResourceRequest {
     #[serde(rename = "serverName")]
@@ -250,7 +250,7 @@ pub struct McpReadResourceRequest {
     pub extra: Extra,
 }
 
-/// Give one MCP server a permission mode of its own.
+/// Gives one MCP server its own permission mode.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetMcpPermissionModeOverrideRequest {
     #[serde(rename = "serverName")]
@@ -261,7 +261,7 @@ pub struct SetMcpPermissionModeOverrideRequest {
     pub extra: Extra,
 }
 
-/// Put files back to where they were before a prompt.
+/// Restores files to their state before a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RewindFilesRequest {
     pub user_message_id: String,
@@ -271,7 +271,7 @@ pub struct RewindFilesRequest {
     pub extra: Extra,
 }
 
-/// End a task.
+/// Ends a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StopTaskRequest {
     pub task_id: String,
@@ -279,7 +279,7 @@ pub struct StopTaskRequest {
     pub extra: Extra,
 }
 
-/// Move foreground tasks to the background.
+/// Moves foreground tasks to the background.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundTasksRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -288,7 +288,7 @@ pub struct BackgroundTasksRequest {
     pub extra: Extra,
 }
 
-/// Read what a task has printed.
+/// Reads the output of a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GetTaskOutputRequest {
     pub task_id: String,
@@ -296,7 +296,7 @@ pub struct GetTaskOutputRequest {
     pub extra: Extra,
 }
 
-/// Take back a prompt that still waits.
+/// Withdraws a prompt that is still queued.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CancelAsyncMessageRequest {
     pub message_uuid: String,
@@ -304,7 +304,7 @@ pub struct CancelAsyncMessageRequest {
     pub extra: Extra,
 }
 
-/// What fills the context window.
+/// Asks what fills the context window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GetContextUsageRequest {
     /// `summary` or `full`.
@@ -314,7 +314,7 @@ pub struct GetContextUsageRequest {
     pub extra: Extra,
 }
 
-/// What the session has cost.
+/// Asks what the session has cost.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GetUsageRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -323,7 +323,7 @@ pub struct GetUsageRequest {
     pub extra: Extra,
 }
 
-/// Files that match a beginning.
+/// Asks for files whose path begins with a text.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileSuggestionsRequest {
     pub query: String,
@@ -331,7 +331,7 @@ pub struct FileSuggestionsRequest {
     pub extra: Extra,
 }
 
-/// Read a file.
+/// Reads a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReadFileRequest {
     pub path: String,
@@ -343,7 +343,7 @@ pub struct ReadFileRequest {
     pub extra: Extra,
 }
 
-/// Tell the session that the host has read a file.
+/// Tells the session that the host has read a file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SeedReadStateRequest {
     pub path: String,
@@ -354,7 +354,7 @@ pub struct SeedReadStateRequest {
     pub extra: Extra,
 }
 
-/// Load plugins anew.
+/// Reloads plugins.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReloadPluginsRequest {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -367,7 +367,7 @@ pub struct ReloadPluginsRequest {
     pub extra: Extra,
 }
 
-/// Treat a directory as a root of its own.
+/// Treats a directory as a separate root.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RegisterRepoRootRequest {
     pub directory: String,
@@ -381,7 +381,7 @@ pub struct RegisterRepoRootRequest {
     pub extra: Extra,
 }
 
-/// Give the session a title.
+/// Sets the title of the session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct RenameSessionRequest {
     pub title: String,
@@ -394,7 +394,7 @@ pub struct RenameSessionRequest {
     pub extra: Extra,
 }
 
-/// Give the session a colour.
+/// Sets the colour of the session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetColorRequest {
     pub color: String,
@@ -402,7 +402,7 @@ pub struct SetColorRequest {
     pub extra: Extra,
 }
 
-/// Whether anybody watches.
+/// Says whether anyone watches the session.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetHasSubscribersRequest {
     pub has_subscribers: Option<bool>,
@@ -410,7 +410,7 @@ pub struct SetHasSubscribersRequest {
     pub extra: Extra,
 }
 
-/// Ask the model something beside the conversation.
+/// Asks the model a question outside of the conversation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideQuestionRequest {
     pub question: String,
@@ -418,7 +418,7 @@ pub struct SideQuestionRequest {
     pub extra: Extra,
 }
 
-/// Have a title made.
+/// Asks for a generated title.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GenerateSessionTitleRequest {
     pub description: String,

@@ -1,5 +1,5 @@
-//! Payloads of successful answers, for those who build or read them. On the wire they travel as the
-//! `response` value of a [`ControlSuccess`](super::ControlSuccess).
+//! Payloads of successful replies, for code that builds or reads them. On the wire they are the `response` value of a
+//! [`ControlSuccess`](super::ControlSuccess).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::wire::{nullable, number};
 use crate::{Extra, ModelUsage, Usage};
 
-/// To `interrupt`.
+/// The reply to `interrupt`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct InterruptResponse {
     /// Client ids of prompts that will still run.
@@ -20,7 +20,7 @@ pub struct InterruptResponse {
     pub extra: Extra,
 }
 
-/// To `set_permission_mode`.
+/// The reply to `set_permission_mode`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetPermissionModeResponse {
     pub mode: String,
@@ -28,7 +28,7 @@ pub struct SetPermissionModeResponse {
     pub extra: Extra,
 }
 
-/// To `set_model`.
+/// The reply to `set_model`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SetModelResponse {
     /// The resolved id.
@@ -37,7 +37,7 @@ pub struct SetModelResponse {
     pub extra: Extra,
 }
 
-/// To `get_settings`.
+/// The reply to `get_settings`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GetSettingsResponse {
     pub effective: Value,
@@ -58,7 +58,7 @@ pub struct SettingsOfSource {
     pub extra: Extra,
 }
 
-/// To `mcp_status`.
+/// The reply to `mcp_status`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpStatusResponse {
     #[serde(rename = "mcpServers")]
@@ -67,7 +67,7 @@ pub struct McpStatusResponse {
     pub extra: Extra,
 }
 
-/// How an MCP server stands.
+/// The status of an MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpServerStatus {
@@ -105,18 +105,18 @@ pub struct McpToolStatus {
     pub extra: Extra,
 }
 
-/// To `mcp_set_servers`.
+/// The reply to `mcp_set_servers`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct McpSetServersResponse {
     pub added: Vec<String>,
     pub removed: Vec<String>,
-    /// Server name → what went wrong.
+    /// Server name → error.
     pub errors: BTreeMap<String, String>,
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// To `rewind_files`.
+/// The reply to `rewind_files`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RewindFilesResponse {
@@ -135,7 +135,7 @@ pub struct RewindFilesResponse {
     pub extra: Extra,
 }
 
-/// To `background_tasks` with an id.
+/// The reply to `background_tasks` with an id.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundTasksResponse {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,7 +144,7 @@ pub struct BackgroundTasksResponse {
     pub extra: Extra,
 }
 
-/// To `get_task_output`.
+/// The reply to `get_task_output`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GetTaskOutputResponse {
     /// The last 8 KiB.
@@ -155,7 +155,7 @@ pub struct GetTaskOutputResponse {
     pub extra: Extra,
 }
 
-/// To `cancel_async_message`.
+/// The reply to `cancel_async_message`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CancelAsyncMessageResponse {
     pub cancelled: bool,
@@ -163,7 +163,7 @@ pub struct CancelAsyncMessageResponse {
     pub extra: Extra,
 }
 
-/// To `get_usage`.
+/// The reply to `get_usage`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GetUsageResponse {
     pub session: SessionUsage,
@@ -189,7 +189,7 @@ pub struct SessionUsage {
     pub extra: Extra,
 }
 
-/// To `file_suggestions`.
+/// The reply to `file_suggestions`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FileSuggestionsResponse {
     pub suggestions: Vec<Value>,
@@ -198,7 +198,7 @@ pub struct FileSuggestionsResponse {
     pub extra: Extra,
 }
 
-/// To `read_file`.
+/// The reply to `read_file`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReadFileResponse {
@@ -214,7 +214,7 @@ pub struct ReadFileResponse {
     pub extra: Extra,
 }
 
-/// To `list_permission_rules`.
+/// The reply to `list_permission_rules`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListPermissionRulesResponse {
     pub state: PermissionRulesState,
@@ -236,7 +236,7 @@ pub struct PermissionRulesState {
     pub extra: Extra,
 }
 
-/// A folder beyond the working folder, and who added it.
+/// A folder besides the working folder, and who added it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkspaceDirectory {
     pub path: String,
@@ -245,7 +245,7 @@ pub struct WorkspaceDirectory {
     pub extra: Extra,
 }
 
-/// A rule and where it came from.
+/// A rule and its source.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListedRule {
     pub behavior: String,
@@ -260,7 +260,7 @@ pub struct ListedRule {
     pub extra: Extra,
 }
 
-/// To `side_question`.
+/// The reply to `side_question`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideQuestionResponse {
     pub response: String,
@@ -269,7 +269,7 @@ pub struct SideQuestionResponse {
     pub extra: Extra,
 }
 
-/// To `get_context_usage`.
+/// The reply to `get_context_usage`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContextUsage {

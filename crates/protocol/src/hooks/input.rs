@@ -1,4 +1,4 @@
-//! What a hook is told: who and where for every event, and the event's own fields beside it.
+//! The input of a hook: the fields that every event has, and those of each event.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,12 +12,12 @@ use crate::{Extra, PermissionUpdate};
 pub struct HookInput {
     #[serde(flatten)]
     pub base: HookBase,
-    /// `hook_event_name` and what goes with it. Fields nobody knows are in the payload's `extra`.
+    /// `hook_event_name` and the fields of that event. Unknown fields are in the payload's `extra`.
     #[serde(flatten)]
     pub event: HookEventInput,
 }
 
-/// What every hook is told.
+/// The fields of every input.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookBase {
     pub session_id: String,
@@ -28,7 +28,7 @@ pub struct HookBase {
     pub prompt_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<String>,
-    /// The subagent it happens in, or that the event is about.
+    /// The subagent that the event happens in, or is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,13 +38,13 @@ pub struct HookBase {
 }
 
 impl HookInput {
-    /// Which event this is.
+    /// Returns the event.
     pub fn event_name(&self) -> HookEvent {
         HookEvent::from(self.event.tag())
     }
 }
 
-/// How hard the model is to think.
+/// How hard the model is asked to think.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookEffort {
     pub level: String,
@@ -53,7 +53,7 @@ pub struct HookEffort {
 }
 
 open_enum! {
-    /// What happened.
+    /// The event and its fields.
     pub enum HookEventInput by "hook_event_name" {
         PreToolUse(PreToolUseInput) = "PreToolUse",
         PostToolUse(PostToolUseInput) = "PostToolUse",
@@ -202,7 +202,7 @@ pub struct UserPromptExpansionInput {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct StopInput {
-    /// True when an earlier stop hook already made this turn go on.
+    /// True when an earlier stop hook has already made this turn continue.
     pub stop_hook_active: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_assistant_message: Option<String>,

@@ -1,7 +1,7 @@
-//! What a hook may answer.
+//! The output of a hook.
 //!
-//! `hookSpecificOutput` is one struct for all events: each event reads the fields it knows and leaves the
-//! others alone. [`HookOutput::parse`] is the way in; it refuses what cannot be meant.
+//! `hookSpecificOutput` is one struct for all events: each event reads the fields it knows and ignores the others.
+//! [`HookOutput::parse`] is the entry point; it rejects malformed output and output for another event.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -10,11 +10,11 @@ use super::HookEvent;
 use crate::wire::{nullable, number};
 use crate::{Extra, PermissionUpdate};
 
-/// The answer of a hook. Empty means: no opinion.
+/// The output of a hook. Empty means that it has no opinion.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HookOutput {
-    /// The hook goes on in the background; the action proceeds at once.
+    /// The hook continues in the background; the action proceeds at once.
     #[serde(rename = "async", skip_serializing_if = "Option::is_none")]
     pub async_: Option<bool>,
     /// Milliseconds.
@@ -23,7 +23,7 @@ pub struct HookOutput {
     /// False ends the turn.
     #[serde(rename = "continue", skip_serializing_if = "Option::is_none")]
     pub continue_: Option<bool>,
-    /// What to say when `continue` is false.
+    /// The text to show when `continue` is false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -43,7 +43,7 @@ pub struct HookOutput {
     pub extra: Extra,
 }
 
-/// The old way to decide, which still works for every event that can be blocked.
+/// The older form of a decision, which still works for every event that can be blocked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HookDecision {
@@ -51,18 +51,18 @@ pub enum HookDecision {
     Block,
 }
 
-/// What a hook says about a call, or about a switch of models.
+/// The decision of a hook about a call, or about a switch of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HookPermissionDecision {
     Allow,
     Deny,
     Ask,
-    /// End the turn here; the call runs when the session is resumed.
+    /// Ends the turn here; the call runs when the session is resumed.
     Defer,
 }
 
-/// The part of an answer that depends on the event.
+/// The part of an output that depends on the event.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HookSpecificOutput {
@@ -93,7 +93,7 @@ pub struct HookSpecificOutput {
     /// PermissionRequest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decision: Option<PermissionRequestDecision>,
-    /// PermissionDenied: let the model try again.
+    /// PermissionDenied: lets the model try again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<bool>,
     /// UserPromptSubmit, SessionStart.
@@ -124,7 +124,7 @@ pub struct HookSpecificOutput {
     pub extra: Extra,
 }
 
-/// What a PermissionRequest hook decides in the user's place.
+/// The decision of a PermissionRequest hook in place of the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "behavior", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum PermissionRequestDecision {
@@ -142,7 +142,7 @@ pub enum PermissionRequestDecision {
     },
 }
 
-/// Why a hook's answer cannot be used.
+/// Why the output of a hook cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HookOutputError {
     #[error("hook output is not an object")]
@@ -154,7 +154,7 @@ pub enum HookOutputError {
 }
 
 impl HookOutput {
-    /// Reads an answer to an event.
+    /// Reads the output of a hook for an event.
     pub fn parse(value: &Value, event: &HookEvent) -> Result<Self, HookOutputError> {
         if !value.is_object() {
             return Err(HookOutputError::NotAnObject);

@@ -1,17 +1,17 @@
-//! The places that settings come from, and which hooks they let run: shared by the crates that read settings
-//! and those that act on rules and hooks, because none of these crates may depend on the others for it.
+//! The sources of settings, and which hooks they allow to run. Shared by the crates that read settings and those that
+//! apply rules and hooks, because none of these crates may depend on the others.
 //!
-//! Rules and hooks have further origins; their crates wrap [`SettingsSource`]. No variant is ever read from the
-//! wire: the names are only written.
+//! Rules and hooks have further sources; their crates wrap [`SettingsSource`]. No variant is ever read from the wire:
+//! the names are only written.
 
 use std::fmt;
 
-/// Where settings come from. The order is the precedence, strongest first.
+/// The sources of settings, in order of precedence, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SettingsSource {
     /// Managed settings of the machine, and `--managed-settings` below them.
     Policy,
-    /// `--settings`, and what a client applied on top.
+    /// `--settings`, and the settings that a client applied to it.
     Flag,
     /// `.claude/settings.local.json`.
     Local,
@@ -36,7 +36,7 @@ impl SettingsSource {
         }
     }
 
-    /// The name a `ConfigChange` hook is given. Flags have none: they are no file that could change.
+    /// The name for a `ConfigChange` hook. `None` for flags: they are not a file that could change.
     pub fn config_change_name(self) -> Option<&'static str> {
         match self {
             Self::Policy => Some("policy_settings"),
@@ -61,7 +61,7 @@ impl fmt::Display for SettingsSource {
     }
 }
 
-/// Which hooks run at all.
+/// Which hooks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum EnabledHooks {
     /// All of them.

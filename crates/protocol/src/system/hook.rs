@@ -1,4 +1,4 @@
-//! The life of command hooks. Hooks that the host answers itself leave no such lines.
+//! The progress of command hooks. Hooks that run inside the host have no such lines.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct HookStarted {
     pub extra: Extra,
 }
 
-/// What a command hook has printed so far; each text is cumulative.
+/// The output of a command hook so far; each text is cumulative.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct HookProgress {
     pub hook_id: String,

@@ -1,4 +1,4 @@
-//! `system/init`: what the session consists of.
+//! `system/init`: the parts of the session.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::Extra;
 use crate::wire::nullable;
 
-/// The session as it stands at the start of a turn. Sent before every turn, not once.
+/// The state of the session at the start of a turn. Sent before every turn, not once.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Init {
     pub cwd: String,
@@ -35,12 +35,12 @@ pub struct Init {
     pub skills: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugins: Option<Vec<PluginInfo>>,
-    /// Only when there were any.
+    /// Present only if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin_errors: Option<Vec<PluginError>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub betas: Option<Vec<String>>,
-    /// What this runtime can do, for feature detection.
+    /// The capabilities of this runtime, for feature detection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,7 +76,7 @@ pub struct Init {
     /// Client ids of the prompts that started this turn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_message_uuids: Option<Vec<String>>,
-    /// The version of Lathe itself, beside the one it is compatible with.
+    /// The version of Lathe itself, in addition to the one it is compatible with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lathe_version: Option<String>,
     #[serde(flatten)]

@@ -1,4 +1,4 @@
-//! What happens between the session and the model, other than answers.
+//! Events between the session and the model other than responses.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,7 +25,7 @@ pub struct ApiRetry {
     pub extra: Extra,
 }
 
-/// The fallback model took over.
+/// The fallback model is used from now on.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelFallback {
     /// `overloaded`, …
@@ -39,7 +39,7 @@ pub struct ModelFallback {
     pub extra: Extra,
 }
 
-/// The model refused, and another one is asked.
+/// The model refused, and another one is called.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelRefusalFallback {
     /// `refusal`.
@@ -66,7 +66,7 @@ pub struct ModelRefusalFallback {
     pub extra: Extra,
 }
 
-/// The model refused, and there is no other one to ask.
+/// The model refused, without another one to call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelRefusalNoFallback {
     pub original_model: String,

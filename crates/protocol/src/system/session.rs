@@ -1,4 +1,4 @@
-//! What happens to the session as a whole: status, compaction, permissions, notices, its title.
+//! Events of the session as a whole: status, compaction, permissions, notices, its title.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::Extra;
 use crate::control::SlashCommand;
 use crate::wire::{nullable, number};
 
-/// Compaction begins or ends, the mode changed, or a request goes out.
+/// Compaction begins or ends, the mode changed, or a request is sent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// `compacting`, `requesting` or null.
@@ -41,7 +41,7 @@ pub struct CompactBoundary {
     pub extra: Extra,
 }
 
-/// How a compaction went. Session files write the same with camel-case keys.
+/// The outcome of a compaction. Session files write the same with camel-case keys.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompactMetadata {
     /// `manual` or `auto`.
@@ -62,11 +62,11 @@ pub struct CompactMetadata {
     pub extra: Extra,
 }
 
-/// Records that a compaction kept, as a stretch.
+/// Records that a compaction kept, as a range.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PreservedSegment {
     pub head_uuid: String,
-    /// The record that the stretch follows now: the summary.
+    /// The record that the range now follows: the summary.
     pub anchor_uuid: String,
     pub tail_uuid: String,
     #[serde(flatten)]
@@ -76,7 +76,7 @@ pub struct PreservedSegment {
 /// Records that a compaction kept, one by one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PreservedMessages {
-    /// The record that they follow now: the summary.
+    /// The record that they now follow: the summary.
     pub anchor_uuid: String,
     /// Oldest first.
     pub uuids: Vec<String>,
@@ -84,7 +84,7 @@ pub struct PreservedMessages {
     pub extra: Extra,
 }
 
-/// A call was denied without asking; comes before its tool result.
+/// A call was denied without asking; sent before its tool result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PermissionDenied {
     pub tool_name: String,
@@ -104,12 +104,12 @@ pub struct PermissionDenied {
     pub extra: Extra,
 }
 
-/// Whether the session works, waits for someone, or is idle.
+/// Whether the session works, waits for a person or the host, or is idle.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionStateChanged {
     /// `idle`, `running` or `requires_action`.
     pub state: String,
-    /// For the SDK itself; it does not hand such frames to its host.
+    /// For the SDK itself; it does not pass such frames to its host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sdk_host_only: Option<bool>,
     pub uuid: String,
@@ -160,7 +160,7 @@ pub struct Notification {
     pub extra: Extra,
 }
 
-/// The session has a title now.
+/// The title of the session changed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionTitleChanged {
     pub title: String,
@@ -170,7 +170,7 @@ pub struct SessionTitleChanged {
     pub extra: Extra,
 }
 
-/// The slash commands are now these.
+/// The slash commands changed to these.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct CommandsChanged {
     pub commands: Vec<SlashCommand>,
@@ -213,7 +213,7 @@ pub struct RecalledMemory {
     pub extra: Extra,
 }
 
-/// How the installation of a plugin goes.
+/// The progress of a plugin installation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct PluginInstall {
     /// `started`, `installed`, `failed` or `completed`.
@@ -228,7 +228,7 @@ pub struct PluginInstall {
     pub extra: Extra,
 }
 
-/// Files that were stored away by a hosted session.
+/// Files that a hosted session has stored.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FilesPersisted {
     pub files: Vec<PersistedFile>,
@@ -256,7 +256,7 @@ pub struct FailedFile {
     pub extra: Extra,
 }
 
-/// An MCP server's question in a browser has been answered.
+/// A question of an MCP server in a browser has been answered.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ElicitationComplete {
     pub mcp_server_name: String,
@@ -267,7 +267,7 @@ pub struct ElicitationComplete {
     pub extra: Extra,
 }
 
-/// A control request that takes a while is being worked on.
+/// A slow control request is being processed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ControlRequestProgress {
     pub request_id: String,
@@ -287,7 +287,7 @@ pub struct ControlRequestProgress {
     pub extra: Extra,
 }
 
-/// The hosting worker goes away.
+/// The hosting worker shuts down.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerShuttingDown {
     pub reason: String,
@@ -297,7 +297,7 @@ pub struct WorkerShuttingDown {
     pub extra: Extra,
 }
 
-/// Some of the session could not be written to disk.
+/// A part of the session could not be written to disk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SessionWritesLost {
     /// `ENOSPC` or `EDQUOT`.

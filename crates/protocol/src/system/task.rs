@@ -1,4 +1,4 @@
-//! The life of tasks: work that goes on beside the turn that started it.
+//! The progress of tasks: work that continues beside the turn that started it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -40,7 +40,7 @@ pub struct TaskStarted {
     pub extra: Extra,
 }
 
-/// How far a task has come.
+/// The progress of a task.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskProgress {
     pub task_id: String,
@@ -136,7 +136,7 @@ pub struct TaskNotification {
     pub extra: Extra,
 }
 
-/// The whole set of background tasks, replacing the one before.
+/// The whole set of background tasks, which replaces the one before.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundTasksChanged {
     pub tasks: Vec<BackgroundTask>,

@@ -1,7 +1,7 @@
-//! Content blocks: which kinds there are, which fields each has, and what each must hold.
+//! Content blocks: the kinds, the fields of each, and the valid values.
 //!
-//! Blocks that only servers of the API write (results of its own tools) are known by name; what is inside
-//! them is not looked at, because a client only sends back what it was given.
+//! Blocks that only servers of the API write (results of its own tools) are known by name; their content is not
+//! checked, because a client only sends back what it was given.
 
 use serde_json::{Map, Value};
 
@@ -11,14 +11,14 @@ use super::message::{BlockId, MessageContext, MessageRole, MessageSummary, Serve
 use super::refusal::{FieldPath, REQUIRED, Verdict, given, refuse};
 use crate::signature;
 
-/// What a block stands in.
+/// What contains a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BlockHolder {
     Message,
     ToolResult,
 }
 
-/// A kind of block and its fields; none where they are not looked at.
+/// A kind of block and its fields; `None` if they are not checked.
 struct BlockKind {
     name: &'static str,
     fields: Option<&'static [&'static str]>,
@@ -55,7 +55,7 @@ const KINDS: &[BlockKind] = &[
     opaque("compaction"),
 ];
 
-/// What a tool result may hold.
+/// The kinds of blocks that a tool result may hold.
 const RESULT_KINDS: &[&str] = &["text", "image", "document", "search_result", "tool_reference"];
 
 /// Checks the block at `place[index]`.
@@ -110,7 +110,7 @@ struct BlockInMessage<'a> {
     block: &'a Map<String, Value>,
     /// `messages.N.content.M`.
     at: &'a FieldPath<'a>,
-    /// The same with the kind behind it.
+    /// The same, followed by the kind.
     inside: &'a FieldPath<'a>,
     index: usize,
     holder: BlockHolder,
@@ -149,7 +149,7 @@ impl BlockInMessage<'_> {
         if text.is_empty() {
             return refuse("messages: text content blocks must be non-empty");
         }
-        // Blank output of a tool is taken; a blank text of a person or a model is not.
+        // Blank output of a tool is accepted; a blank text of a person or a model is not.
         if self.holder == BlockHolder::Message && text.chars().all(char::is_whitespace) {
             return refuse("messages: text content blocks must contain non-whitespace text");
         }
@@ -211,7 +211,7 @@ impl BlockInMessage<'_> {
         Ok(id.to_owned())
     }
 
-    /// Refuses the message that the block stands in.
+    /// Refuses the message that contains the block.
     fn message_path<T>(&self, text: &str) -> Verdict<T> {
         let path = self.at.to_string();
         let message = path.split(".content").next().unwrap_or(&path);

@@ -15,7 +15,7 @@ pub(crate) enum MarkLifetime {
 /// A mark in a request.
 #[derive(Debug, Clone)]
 pub(crate) struct CacheMark {
-    /// The marked block; in messages without `messages.N.`.
+    /// The path of the marked block; in messages without `messages.N.`.
     pub(crate) path: String,
     pub(crate) lifetime: MarkLifetime,
 }
@@ -55,23 +55,23 @@ pub(crate) fn check_mark_fields(
     }
 }
 
-/// `content.2` of `messages.7.content.2`: a remembered message may stand elsewhere next time.
+/// Returns `content.2` of `messages.7.content.2`: a remembered message may have another index next time.
 pub(crate) fn behind_message(path: &str) -> String {
     let inside = path.strip_prefix("messages.").and_then(|rest| rest.split_once('.'));
     inside.map_or(path, |(_, rest)| rest).to_owned()
 }
 
-/// Marks in the order in which the API looks at them: tools, system, messages.
+/// Collects marks in the order in which the API reads them: tools, system, messages.
 #[derive(Debug, Default)]
 pub(crate) struct MarkOrder {
     count: usize,
     short_seen: bool,
-    /// The first one that stands in the wrong order.
+    /// The first one in the wrong order.
     misplaced: Option<String>,
 }
 
 impl MarkOrder {
-    /// The next mark; `message` is the index of the message it stands in.
+    /// Adds the next mark; `message` is the index of the message that contains it.
     pub(crate) fn add(&mut self, mark: &CacheMark, message: Option<usize>) {
         self.count += 1;
         match mark.lifetime {

@@ -1,7 +1,7 @@
-//! The messages together: roles and their order, calls and their results, and what may stand at the end.
+//! The messages together: roles and their order, calls and their results, and what may be at the end.
 //!
-//! Works on summaries only, so that it costs little however long the conversation is. Messages of one role in
-//! a row count as one turn, as the API joins them; paths still name the message that was sent.
+//! Works on summaries only, so that it is cheap for any length of conversation. Adjacent messages of one role count as
+//! one turn, because the API joins them; paths still name the message that was sent.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::generation::ModelRules;
 use super::message::{BlockId, MessageRole, MessageSummary};
 use super::refusal::{Verdict, refuse};
 
-/// Messages of one role in a row.
+/// Adjacent messages of one role.
 #[derive(Debug, Clone)]
 pub(crate) struct JoinedTurn<'a> {
     pub(crate) role: MessageRole,
@@ -32,7 +32,7 @@ impl<'a> JoinedTurn<'a> {
         self.results().next().is_some()
     }
 
-    /// Results that stand behind something else.
+    /// Results that follow other blocks.
     fn late_results(&self) -> Vec<&'a str> {
         let mut other = false;
         let mut late = Vec::new();
@@ -53,7 +53,7 @@ impl<'a> JoinedTurn<'a> {
     }
 }
 
-/// The conversation as turns. System messages stand between turns and join nothing.
+/// Returns the conversation as turns. System messages are between turns and are not joined.
 pub(crate) fn joined_turns<'a>(messages: &[&'a MessageSummary]) -> Vec<JoinedTurn<'a>> {
     let mut turns: Vec<JoinedTurn<'a>> = Vec::new();
     for (index, message) in messages.iter().enumerate() {
@@ -68,7 +68,7 @@ pub(crate) fn joined_turns<'a>(messages: &[&'a MessageSummary]) -> Vec<JoinedTur
     turns
 }
 
-/// Rules about messages and their order that hold whatever the calls are.
+/// Checks the rules about messages and their order that do not depend on calls.
 pub(crate) fn check_roles(messages: &[&MessageSummary], rules: &ModelRules) -> Verdict {
     for (index, message) in messages.iter().enumerate() {
         let is_last = index + 1 == messages.len();
@@ -118,7 +118,7 @@ fn check_system(
     }
 }
 
-/// What may stand at the end of the conversation.
+/// Checks the end of the conversation.
 pub(crate) fn check_end(messages: &[&MessageSummary], rules: &ModelRules) -> Verdict {
     let Some(last) = messages.last().filter(|last| last.role == MessageRole::Assistant) else {
         return Ok(());
@@ -135,7 +135,7 @@ pub(crate) fn check_end(messages: &[&MessageSummary], rules: &ModelRules) -> Ver
     Ok(())
 }
 
-/// Calls and their results.
+/// Checks calls and their results.
 pub(crate) fn check_calls(turns: &[JoinedTurn<'_>]) -> Verdict {
     let mut ids = HashSet::new();
     let mut server_ids = HashSet::new();
@@ -159,7 +159,7 @@ pub(crate) fn check_calls(turns: &[JoinedTurn<'_>]) -> Verdict {
     Ok(())
 }
 
-/// Each result belongs to one call of the turn before.
+/// Checks that each result belongs to one call of the turn before.
 fn check_results(turn: &JoinedTurn<'_>, before: Option<&JoinedTurn<'_>>) -> Verdict {
     if !turn.has_results() {
         return Ok(());
@@ -185,8 +185,8 @@ fn check_results(turn: &JoinedTurn<'_>, before: Option<&JoinedTurn<'_>>) -> Verd
     Ok(())
 }
 
-/// Each call has its result at the beginning of the next turn. A call in the last message is left to the rules
-/// about the end.
+/// Checks that each call has its result at the beginning of the next turn. A call in the last message is left to the
+/// rules about the end.
 fn check_answered(turn: &JoinedTurn<'_>, next: Option<&JoinedTurn<'_>>) -> Verdict {
     let Some(next) = next.filter(|_| turn.calls().next().is_some()) else { return Ok(()) };
     let late = next.late_results();

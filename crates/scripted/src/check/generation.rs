@@ -1,15 +1,15 @@
-//! What a model's name says about the requests it takes: the generations of the API reference as one table.
+//! Which requests a model accepts, derived from its name: the generations of the API reference as one table.
 //!
-//! A name of another maker, or one without a version (tests like `m`), has no generation: only what holds for
-//! every model is asked of it. A version that came out later than the table has the rules that all models of
-//! the last generation share, and none of those in which they differ.
+//! A name of another vendor, or one without a version (such as `m` in tests), has no generation: it is only subject to
+//! the rules for every model. A version that is newer than the table has the rules that all models of the last
+//! generation share, and none of those in which they differ.
 
 use lathe_models::table;
 
-/// Models that take the same requests.
+/// Models that accept the same requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ModelGeneration {
-    /// Nothing is known.
+    /// A model that is not known.
     Unknown,
     /// Up to 4.5: budgets for thinking, and the last message may be the assistant's.
     UpToFourFive,
@@ -21,7 +21,7 @@ pub(crate) enum ModelGeneration {
     FiveOrLater,
 }
 
-/// What becomes of `thinking: {"type": "disabled"}`.
+/// The treatment of `thinking: {"type": "disabled"}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DisabledThinking {
     Accepted,
@@ -30,23 +30,23 @@ pub(crate) enum DisabledThinking {
     Refused,
 }
 
-/// What one model takes.
+/// The rules for one model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelRules {
     pub(crate) generation: ModelGeneration,
     /// The largest `max_tokens`.
     pub(crate) output_cap: Option<u64>,
-    /// Tokens of input that fit.
+    /// The most input tokens.
     pub(crate) window: u64,
     pub(crate) disabled_thinking: DisabledThinking,
-    /// Budgets are taken although the generation has none (Mythos Preview).
+    /// Budgets are accepted although the generation has none (Mythos Preview).
     pub(crate) takes_budget: bool,
     pub(crate) takes_effort: bool,
     /// `temperature` and `top_p` exclude each other.
     pub(crate) one_sampling_field: bool,
     /// Input and `max_tokens` together must fit into the window.
     pub(crate) counts_answer: bool,
-    /// A changed thinking text is not noticed as long as the signature is intact.
+    /// An edited thinking text is not noticed as long as the signature is intact.
     pub(crate) overlooks_edits: bool,
     /// Thinking blocks are bound to the conversation before them.
     pub(crate) binds_history: bool,
@@ -59,7 +59,7 @@ const LONG_WINDOW: u64 = 1_000_000;
 struct ModelVersion(u32, u32);
 
 impl ModelRules {
-    /// The rules for the `model` of a request that is sent with `betas`.
+    /// Returns the rules for the `model` of a request that is sent with `betas`.
     pub(crate) fn of(model: &str, betas: &[&str]) -> Self {
         let id = table::canonical(model);
         let Some((family, version)) = family_and_version(id) else { return Self::unknown(id) };
@@ -103,7 +103,7 @@ impl ModelRules {
         }
     }
 
-    /// Whether only adaptive thinking is left.
+    /// Whether only adaptive thinking is accepted.
     pub(crate) fn refuses_budget(&self) -> bool {
         self.generation >= ModelGeneration::FourSevenOrEight && !self.takes_budget
     }
@@ -113,7 +113,7 @@ impl ModelRules {
         self.generation >= ModelGeneration::FourSix
     }
 
-    /// Whether sampling can no longer be tuned.
+    /// Whether sampling fields are refused.
     pub(crate) fn refuses_sampling(&self) -> bool {
         self.generation >= ModelGeneration::FourSevenOrEight
     }
@@ -141,7 +141,7 @@ fn output_cap(family: &str, version: ModelVersion) -> Option<u64> {
     }
 }
 
-/// `claude-opus-4-5` and `claude-3-5-haiku` alike.
+/// Splits an id, in the style of `claude-opus-4-5` and of `claude-3-5-haiku`.
 fn family_and_version(id: &str) -> Option<(&str, ModelVersion)> {
     let parts: Vec<&str> = id.strip_prefix("claude-")?.split('-').collect();
     let number = |at: usize| parts.get(at).and_then(|part| part.parse::<u32>().ok());

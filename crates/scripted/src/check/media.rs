@@ -1,8 +1,8 @@
 //! Images and documents: the declared type against the bytes, the size, and the pages of a PDF.
 //!
-//! No image is decoded. Type and dimensions stand in the first bytes of each format, and that is enough for
-//! every rule here; an image that is damaged further in is taken for a sound one. Pages of a PDF are counted
-//! where they are written plainly: those in compressed object streams are not seen.
+//! No image is decoded. Type and dimensions are in the first bytes of each format, and that is enough for every rule
+//! here; an image that is damaged further in passes. Pages of a PDF are counted where they are uncompressed: those in
+//! compressed object streams are not found.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,7 +18,7 @@ const MOST_BASE64: usize = 5 * 1024 * 1024;
 /// The longest edge of an image in pixels.
 const LONGEST_EDGE: u32 = 8000;
 const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/webp"];
-/// What an image counts in bytes of text.
+/// The size of an image, counted as bytes of text.
 const IMAGE_BYTES: u64 = 1600 * 4;
 
 /// Checks an image block; `inside` ends in `image`.
@@ -83,7 +83,7 @@ fn base64_edge(source: &Map<String, Value>, fields: &FieldPath<'_>) -> Verdict<u
     Ok(edge)
 }
 
-/// Type, width and height as the header says them.
+/// Returns type, width and height from the header.
 fn image_header(bytes: &[u8]) -> Option<(&'static str, u32, u32)> {
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         (bytes.get(12..16)? == b"IHDR").then_some(())?;
@@ -151,7 +151,7 @@ fn little_endian(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
     Some(part.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// Checks a document block at `at`. A PDF is named `pdf` in messages, whatever its block is called.
+/// Checks a document block at `at`. Messages call a PDF `pdf`, whatever its block is called.
 pub(crate) fn check_document(
     block: &Map<String, Value>,
     at: &FieldPath<'_>,
@@ -186,7 +186,7 @@ pub(crate) fn check_document(
     Ok(())
 }
 
-/// Page objects that are written plainly.
+/// Counts uncompressed page objects.
 fn pdf_pages(bytes: &[u8]) -> usize {
     let types = memmem::find_iter(bytes, b"/Type").map(|at| bytes[at + 5..].trim_ascii_start());
     let is_page = |rest: &&[u8]| {

@@ -1,8 +1,7 @@
-//! One message on its own: its shape, its content, and a summary of what the rules about the whole
-//! conversation need to know of it.
+//! One message on its own: its shape, its content, and a summary for the rules about the whole conversation.
 //!
-//! The summary is what is remembered, so that a message is parsed once however often it is sent. It therefore
-//! holds nothing that depends on the model, on the message's place, or on its neighbours.
+//! The summary is remembered, so that a message is parsed once however often it is sent. It therefore holds nothing
+//! that depends on the model, on the message's position, or on its neighbours.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -14,7 +13,7 @@ use super::cache::CacheMark;
 use super::refusal::{FieldPath, REQUIRED, Verdict, given, refuse};
 use crate::signature::ThinkingSeal;
 
-/// Who speaks.
+/// The role of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageRole {
     User,
@@ -22,7 +21,7 @@ pub(crate) enum MessageRole {
     System,
 }
 
-/// A block of interest: its place in the message and its id.
+/// A block with an id: its index in the message, and the id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct BlockId {
     pub(crate) block: usize,
@@ -44,23 +43,23 @@ pub(crate) struct ServerResult {
     pub(crate) kind: String,
 }
 
-/// An image: where it stands behind `messages.N`, and its longer edge.
+/// An image: its path after `messages.N`, and its longer edge.
 #[derive(Debug, Clone)]
 pub(crate) struct ImageSeen {
     pub(crate) path: String,
     pub(crate) edge: u32,
 }
 
-/// What the conversation's rules need to know of a message.
+/// What the rules about the conversation need to know of a message.
 #[derive(Debug)]
 pub(crate) struct MessageSummary {
     pub(crate) role: MessageRole,
     pub(crate) blocks: usize,
-    /// Cache marks; their paths begin behind `messages.N`.
+    /// Cache marks; their paths begin after `messages.N`.
     pub(crate) marks: Vec<CacheMark>,
     pub(crate) calls: Vec<BlockId>,
     pub(crate) results: Vec<BlockId>,
-    /// The first block that is no tool result.
+    /// The first block that is not a tool result.
     pub(crate) first_other: Option<usize>,
     pub(crate) server_calls: Vec<String>,
     pub(crate) server_results: Vec<ServerResult>,
@@ -70,11 +69,11 @@ pub(crate) struct MessageSummary {
     /// Whether the last block is a text that ends in white space.
     pub(crate) ends_in_blank: bool,
     pub(crate) images: Vec<ImageSeen>,
-    /// PDF documents: path behind `messages.N`, and pages.
+    /// PDF documents: path after `messages.N`, and pages.
     pub(crate) pdfs: Vec<(String, usize)>,
-    /// Bytes of text the model reads.
+    /// Bytes of text that the model reads.
     pub(crate) text_bytes: u64,
-    /// One hash a block, for models that bind their thinking to the conversation; empty for others.
+    /// One hash per block, for models that bind their thinking to the conversation; empty for others.
     pub(crate) block_hashes: Vec<u64>,
 }
 
@@ -99,7 +98,7 @@ impl MessageSummary {
         }
     }
 
-    /// About what it takes in memory.
+    /// The approximate size in memory.
     pub(crate) fn weight(&self) -> usize {
         let ids = self.calls.iter().chain(&self.results).map(|seen| seen.id.len() + 48);
         let others = self.server_results.len() + self.thinking.len() + self.images.len() + self.marks.len();
@@ -111,7 +110,7 @@ impl MessageSummary {
     }
 }
 
-/// What beside its bytes decides about a message.
+/// What the verdict about a message depends on besides its bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MessageContext {
     /// A beta allows `scope` in cache marks.
@@ -121,7 +120,7 @@ pub(crate) struct MessageContext {
 }
 
 impl MessageContext {
-    /// A number that differs where the verdicts might.
+    /// Returns a number that differs where the verdicts may differ.
     pub(crate) fn seed(self) -> u64 {
         u64::from(self.cache_scope) | u64::from(self.binds_history) << 1
     }
@@ -169,7 +168,7 @@ pub(crate) fn check_message(
     Ok(summary)
 }
 
-/// A string is short for one text block, and an empty one for no block.
+/// A string stands for one text block, and an empty one for no block.
 fn read_string(text: &str, summary: &mut MessageSummary) {
     summary.blocks = usize::from(!text.is_empty());
     summary.first_other = (!text.is_empty()).then_some(0);
@@ -182,7 +181,7 @@ fn ends_in_blank(block: &Value) -> bool {
     block["type"] == "text" && block["text"].as_str().is_some_and(|text| text.ends_with(char::is_whitespace))
 }
 
-/// Each block as a number that does not depend on how it was written down.
+/// Returns a hash of each block that does not depend on its formatting.
 fn block_hashes(role: MessageRole, message: &Map<String, Value>) -> Vec<u64> {
     let hash = |block: &Value| {
         let mut hasher = DefaultHasher::new();

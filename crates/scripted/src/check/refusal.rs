@@ -1,7 +1,7 @@
-//! How a refusal is said: status, type and text of the API's error object, and the path of the field at fault.
+//! The form of a refusal: status, type and text of the API's error object, and the path of the faulty field.
 //!
-//! Paths are only written out when something is refused: while a request is checked they are a chain of
-//! borrowed steps, so that the many fields that are in order cost no allocation.
+//! Paths are only written out when something is refused: during a check they are a chain of borrowed steps, so that the
+//! many valid fields cost no allocation.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::render::{Framing, Reply, Step};
 
-/// Why the Messages API would not answer a request.
+/// Why the Messages API would refuse a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestRefusal {
@@ -21,22 +21,22 @@ pub struct RequestRefusal {
     pub message: String,
 }
 
-/// What checking gives.
+/// The result of a check.
 pub(crate) type Verdict<T = ()> = Result<T, RequestRefusal>;
 
 impl RequestRefusal {
-    /// A 400.
+    /// Returns a refusal with status 400.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self { status: 400, kind: "invalid_request_error", message: message.into() }
     }
 
-    /// A body that is larger than the API reads.
+    /// Returns the refusal of a body that is larger than the API reads.
     pub(crate) fn too_large() -> Self {
         let message = "Request exceeds the maximum size".to_owned();
         Self { status: 413, kind: "request_too_large", message }
     }
 
-    /// The response, under an id of its own: a refused request takes no number of the script.
+    /// Returns the response, under an id of its own: a refused request does not use a number of the script.
     pub(crate) fn reply(&self, refused: u64) -> Reply {
         let id = format!("req_refused_{refused}");
         let error = json!({"type": self.kind, "message": self.message});
@@ -91,7 +91,7 @@ impl<'a> FieldPath<'a> {
         refuse(format!("{self}: {message}"))
     }
 
-    /// The object in this field.
+    /// Returns the object in this field.
     pub(crate) fn object<'v>(&self, value: &'v Value) -> Verdict<&'v Map<String, Value>> {
         match value {
             Value::Object(fields) => Ok(fields),
@@ -99,7 +99,7 @@ impl<'a> FieldPath<'a> {
         }
     }
 
-    /// The text under `name`, which must be there.
+    /// Returns the text under `name`, which must be present.
     pub(crate) fn text<'v>(&self, object: &'v Map<String, Value>, name: &str) -> Verdict<&'v str> {
         match object.get(name) {
             Some(Value::String(text)) => Ok(text),
@@ -140,7 +140,7 @@ impl fmt::Display for FieldPath<'_> {
 pub(crate) const EXTRA: &str = "Extra inputs are not permitted";
 pub(crate) const REQUIRED: &str = "Field required";
 
-/// A value that is there: an optional field may also be null.
+/// Returns a value that is present and not null: an optional field may also be null.
 pub(crate) fn given<'v>(object: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     object.get(key).filter(|value| !value.is_null())
 }

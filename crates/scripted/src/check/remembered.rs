@@ -1,9 +1,9 @@
-//! What was checked before and need not be checked again: a bounded memory, and the fingerprint by which a
-//! message is recognised.
+//! What was checked before and need not be checked again: a bounded memory, and the fingerprint by which a message is
+//! recognised.
 //!
-//! A client moves its cache marks on with every turn, so the bytes of a message change although the message
-//! does not. The fingerprint therefore has two halves: the message without its marks, and the marks. A
-//! message that was in order with marks is in order without them, because every rule about marks forbids one.
+//! A client moves its cache marks with every turn, so the bytes of a message change although the message does not. The
+//! fingerprint therefore has two parts: the message without its marks, and the marks. A message that was valid with
+//! marks is valid without them, because every rule about marks only forbids some.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -11,8 +11,8 @@ use std::hash::{Hash, Hasher};
 
 use memchr::memmem;
 
-/// A memory of what was found in order, at most two generations of `limit` bytes. What is asked for moves
-/// into the younger one; when that is full it becomes the older one, and the older one is forgotten.
+/// A memory of valid items, at most two generations of `limit` bytes. An item that is looked up moves into the younger
+/// one; when that is full it becomes the older one, and the previous older one is dropped.
 #[derive(Debug)]
 pub(crate) struct RecentlyChecked<T> {
     younger: HashMap<u64, T>,
@@ -26,7 +26,7 @@ impl<T: Clone> RecentlyChecked<T> {
         Self { younger: HashMap::new(), older: HashMap::new(), weight: 0, limit }
     }
 
-    /// What is known under `key`; `weight` is about what it takes in memory.
+    /// Returns what is known under `key`; `weight` is its approximate size in memory.
     pub(crate) fn get(&mut self, key: u64, weight: impl Fn(&T) -> usize) -> Option<T> {
         if let Some(known) = self.younger.get(&key) {
             return Some(known.clone());
@@ -47,23 +47,23 @@ impl<T: Clone> RecentlyChecked<T> {
     }
 }
 
-/// The two halves of a message's bytes.
+/// The fingerprint of a message, in two parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MessageFingerprint {
     /// The message without its cache marks.
     pub(crate) content: u64,
-    /// The marks and their places; 0 without any.
+    /// The marks and their positions; 0 without any.
     pub(crate) marks: u64,
 }
 
 const MARK_KEY: &[u8] = b"\"cache_control\"";
 
-/// The fingerprints of messages. `seed` stands for whatever else the verdict about them depends on.
+/// Returns the fingerprints of messages. `seed` stands for everything else that the verdict depends on.
 pub(crate) fn fingerprints<'a>(
     messages: impl Iterator<Item = &'a str>,
     seed: u64,
 ) -> Vec<MessageFingerprint> {
-    // Made once: it takes longer than the search through a short message.
+    // Created once: creating it takes longer than searching a short message.
     let finder = memmem::Finder::new(MARK_KEY);
     messages.map(|json| fingerprint(json, seed, &finder)).collect()
 }
@@ -95,7 +95,7 @@ fn fingerprint(json: &str, seed: u64, finder: &memmem::Finder<'_>) -> MessageFin
     MessageFingerprint { content: content.finish(), marks: if has_marks { marks.finish().max(1) } else { 0 } }
 }
 
-/// The fingerprint of any other part of a request.
+/// Returns the fingerprint of any other part of a request.
 pub(crate) fn part_fingerprint(json: &str, seed: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     seed.hash(&mut hasher);
@@ -103,8 +103,8 @@ pub(crate) fn part_fingerprint(json: &str, seed: u64) -> u64 {
     hasher.finish()
 }
 
-/// Where the flat object behind the key at `at` ends; nothing where there is none. Inside a JSON string the
-/// quotes of the key would be escaped, so a match is always a key.
+/// Returns the end of the flat object after the key at `at`; `None` if there is none. Inside a JSON string the quotes
+/// of the key would be escaped, so a match is always a key.
 fn mark_end(json: &[u8], at: usize) -> Option<usize> {
     let behind = skip_blanks(json, at + MARK_KEY.len());
     if json.get(behind) != Some(&b':') {
@@ -118,7 +118,7 @@ fn mark_end(json: &[u8], at: usize) -> Option<usize> {
     (json[open + 1 + length] == b'}').then_some(open + length + 2)
 }
 
-/// The range of a member with the comma that belongs to it.
+/// Returns the range of a member including its comma.
 fn without_comma(json: &[u8], at: usize, end: usize) -> (usize, usize) {
     let before = json[..at].trim_ascii_end();
     if before.last() == Some(&b',') {

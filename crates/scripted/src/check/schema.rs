@@ -1,22 +1,21 @@
-//! JSON Schemas in requests: whether one is valid at all, and what structured output asks of one.
+//! JSON Schemas in requests: whether one is valid, and the additional rules of structured output.
 //!
-//! Nearly every schema is made of a few keywords with values of the right kind. Those are recognised by a walk;
-//! only what it does not recognise goes to the meta-schema, whose validator takes longer to build than a whole
-//! request takes to check.
+//! Almost every schema consists of a few keywords with values of the right kind. A walk recognises those; only the rest
+//! goes to the meta-schema, whose validator takes longer to build than checking a whole request.
 
 use serde_json::{Map, Value};
 
 use super::refusal::{Verdict, refuse};
 
-/// How deep schemas are walked before the meta-schema is asked instead.
+/// How deep schemas are walked before the meta-schema is used instead.
 const MAX_DEPTH: usize = 32;
 
-/// Whether the schema is one of draft 2020-12.
+/// Whether the schema is valid under draft 2020-12.
 pub(crate) fn is_draft_2020_12(schema: &Value) -> bool {
     is_plain(schema, MAX_DEPTH) || jsonschema::draft202012::meta::is_valid(schema)
 }
 
-/// Whether the schema is valid for certain.
+/// Whether the schema is certainly valid.
 fn is_plain(schema: &Value, depth: usize) -> bool {
     match schema {
         Value::Bool(_) => true,
@@ -62,7 +61,7 @@ fn are_distinct_texts(names: &[Value]) -> bool {
     names.iter().enumerate().all(|(at, name)| name.is_string() && !names[..at].contains(name))
 }
 
-/// Structured output: every object says that it has no further properties.
+/// Checks a schema of structured output: every object must forbid further properties.
 pub(crate) fn check_output_schema(schema: &Value, depth: usize) -> Verdict {
     let Value::Object(fields) = schema else { return Ok(()) };
     if depth == 0 {

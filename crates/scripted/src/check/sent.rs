@@ -1,8 +1,8 @@
-//! What was sent, taken apart as far as the checks need it: the top-level fields and the text of each message.
+//! The bytes of a request, split as far as the checks need it: the top-level fields and the text of each message.
 //!
-//! Nothing inside a field is parsed here. Over HTTP the body is one text and is walked once; in-process the
-//! client's assembly says where the messages lie, so that only the fields before them are walked. A message
-//! that was checked before is then recognised by its bytes alone.
+//! Nothing inside a field is parsed here. Over HTTP the body is one text and is walked once; in-process the client's
+//! assembly knows the positions of the messages, so that only the fields before them are walked. A message that was
+//! checked before is then recognised by its bytes alone.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ use super::refusal::{RequestRefusal, Verdict, refuse};
 pub(crate) struct BodyFields<'a> {
     fields: Vec<(Cow<'a, str>, &'a RawValue)>,
     pub(crate) messages: MessagesField<'a>,
-    /// The whole body, where it is one text: error messages count lines and characters in it.
+    /// The whole body, if it is one text: error messages count lines and characters in it.
     whole: Option<&'a str>,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum MessagesField<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct MessageText<'a> {
     pub(crate) json: Cow<'a, str>,
-    /// Where it begins in the body, in bytes.
+    /// Its position in the body, in bytes.
     offset: usize,
 }
 
@@ -53,14 +53,14 @@ impl<'a> BodyFields<'a> {
         fields.whole = Some(text);
         if let MessagesField::List(messages) = &mut fields.messages {
             for message in messages {
-                // Each is a part of the text.
+                // Each message is a slice of the text.
                 message.offset = message.json.as_ptr() as usize - text.as_ptr() as usize;
             }
         }
         Ok(fields)
     }
 
-    /// The fields of an assembled body: `head` is everything before the first message, with the list closed.
+    /// Returns the fields of an assembled body: `head` is everything before the first message, with the list closed.
     pub(crate) fn of_assembled(head: &'a str, sent: &'a OutgoingRequest) -> Verdict<Self> {
         let mut fields: BodyFields<'a> =
             serde_json::from_str(head).map_err(|error| unreadable(&error, head, None, 0))?;
@@ -82,12 +82,12 @@ impl<'a> BodyFields<'a> {
         self.fields.iter().map(|(name, _)| name.as_ref())
     }
 
-    /// A field as it was sent; nothing where it is absent.
+    /// A field as it was sent; `None` if it is absent.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a str> {
         self.fields.iter().find(|(key, _)| key == name).map(|(_, raw)| raw.get())
     }
 
-    /// A field, parsed; nothing where it is absent or null.
+    /// A field, parsed; `None` if it is absent or null.
     pub(crate) fn value(&self, name: &str) -> Verdict<Option<Value>> {
         let Some(raw) = self.raw(name) else { return Ok(None) };
         let offset = self.whole.map_or(0, |whole| raw.as_ptr() as usize - whole.as_ptr() as usize);
@@ -103,7 +103,7 @@ impl<'a> BodyFields<'a> {
     }
 }
 
-/// The part of an assembled body before its messages, as a body of its own.
+/// Returns the part of an assembled body before its messages, as a complete body.
 pub(crate) fn head_of(sent: &OutgoingRequest) -> Verdict<String> {
     let end = sent.message_spans().first().map_or(usize::MAX, |span| span.start);
     let mut head = Vec::new();
@@ -118,10 +118,10 @@ pub(crate) fn head_of(sent: &OutgoingRequest) -> Verdict<String> {
     String::from_utf8(head).or_else(|_| refuse(not_json("invalid utf-8", None, 0)))
 }
 
-/// Reads spans of a body that lies in pieces, in ascending order.
+/// Reads spans of a body that consists of pieces, in ascending order.
 struct Pieces<'a> {
     chunks: &'a [Bytes],
-    /// Where the first of `chunks` begins.
+    /// The position of the first of `chunks`.
     start: usize,
 }
 
@@ -130,7 +130,7 @@ impl<'a> Pieces<'a> {
         Self { chunks, start: 0 }
     }
 
-    /// The text of a span: borrowed where it lies in one piece.
+    /// Returns the text of a span: borrowed if it is in one piece.
     fn text(&mut self, span: &Range<usize>) -> Option<Cow<'a, str>> {
         while let Some((first, rest)) = self.chunks.split_first()
             && self.start + first.len() <= span.start
@@ -155,7 +155,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// The API's words for a text that is not JSON, with the place in the whole body.
+/// The API's error text for a body that is not JSON, with the position in the whole body.
 fn unreadable(error: &serde_json::Error, parsed: &str, whole: Option<&str>, offset: usize) -> RequestRefusal {
     let said = error.to_string();
     let what = if said.contains("unexpected end of hex escape") {

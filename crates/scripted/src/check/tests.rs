@@ -1,5 +1,5 @@
-//! The rules row by row: for each a request that is refused, with its text, and one that is accepted. The rows
-//! are data; here are the values that are made, and what cannot be said in one request.
+//! The rules row by row: for each a request that is refused, with its text, and one that is accepted. The rows are
+//! data; this file has the generated values, and the tests that need more than one request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ fn every_row_refuses_and_accepts() {
     assert!(failures.is_empty(), "{} rows:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// The body of an answer.
+/// The body of a response.
 fn body(served: &Served) -> Value {
     let bytes: Vec<u8> = served
         .reply
@@ -77,7 +77,7 @@ fn body(served: &Served) -> Value {
     serde_json::from_slice(&bytes).unwrap_or(Value::Null)
 }
 
-/// The text of a refusal, whose envelope is looked at on the way.
+/// Returns the text of a refusal, and checks its envelope.
 fn refusal(served: &Served) -> Option<String> {
     if served.reply.status == 200 {
         return None;
@@ -101,7 +101,7 @@ fn engine(settings: &str) -> ScriptEngine {
         .unwrap()
 }
 
-/// Sends a row's request to an engine of its own.
+/// Sends the request of a row to a new engine.
 fn ask(mut row: Map<String, Value>) -> Served {
     let settings = row.remove("@script").map_or(String::new(), |text| text.as_str().unwrap().to_owned());
     let endpoint = row.remove("@endpoint");
@@ -140,7 +140,7 @@ fn ask(mut row: Map<String, Value>) -> Served {
     }
 }
 
-/// Makes what stands behind `@`.
+/// Generates the value that `@` stands for.
 fn made(value: Value) -> Value {
     match value {
         Value::Array(items) => items
@@ -222,8 +222,8 @@ fn request(messages: Vec<WireMessage>) -> Arc<ModelRequest> {
     })
 }
 
-/// Both ways in, for a conversation that grows by a question and an answer a turn: the mark of the last message
-/// moves on with it, and still each message is checked once.
+/// A conversation that grows by a question and a response per turn, over HTTP and in-process: the mark of the last
+/// message moves, and still each message is checked once.
 #[test]
 fn a_thousand_turns_check_each_message_once() {
     let (over_http, in_process) = (engine(""), engine(""));
@@ -247,7 +247,7 @@ fn a_thousand_turns_check_each_message_once() {
     assert_eq!(over_http.messages_checked(), 1999);
 }
 
-/// What was checked is remembered by what it says, not by its place.
+/// A checked message is remembered by its content, not by its position.
 #[test]
 fn a_remembered_message_is_still_held_against_its_neighbours() {
     let engine = engine("");
@@ -270,7 +270,7 @@ fn a_remembered_message_is_still_held_against_its_neighbours() {
     assert!(answer(vec![user("a"), user("a"), result]).unwrap().starts_with("messages.2.content.0"));
 }
 
-/// The in-process model is refused with the path and the text that a client of the server would get.
+/// In-process, a refusal has the same path and text as for a client of the server.
 #[test]
 fn the_client_s_own_bytes_are_checked_in_process() {
     let engine = engine("");
@@ -305,7 +305,7 @@ fn a_lax_script_answers_what_it_can_read() {
     assert_eq!(lax.messages_checked(), 0);
 }
 
-/// Talks to an engine as a client does: what was answered is sent back.
+/// Talks to an engine as a client does: each response is sent back in the next request.
 struct Conversation {
     engine: ScriptEngine,
     model: &'static str,
@@ -372,7 +372,7 @@ fn blocks_of_fable_5_1_are_bound_to_their_conversation() {
     assert_eq!(refusal(&talk.send()), None, "other models do not mind");
 }
 
-/// Up to 4.5 an answer to a request with a budget begins with thinking. A script need not know that.
+/// Up to 4.5 a response to a request with a budget begins with thinking. A script need not know that.
 #[test]
 fn a_script_without_thinking_may_call_tools_with_a_budget() {
     let mut talk = Conversation::new(
@@ -388,7 +388,7 @@ fn a_script_without_thinking_may_call_tools_with_a_budget() {
     assert!(refusal(&talk.send()).unwrap().contains("Expected `thinking`"), "it was there and is gone");
 }
 
-/// A session may go on with another run of the same script, which counts its answers from one again.
+/// A session may continue with another run of the same script, which counts its responses from one again.
 #[test]
 fn ids_of_calls_stay_unique_across_runs() {
     let script = "turns: [{tools: [{name: T}, {name: T}]}]";

@@ -1,8 +1,8 @@
-//! Thinking: what a request may ask of which model, and the blocks that come back.
+//! Thinking: what a request may ask of which model, and the blocks that are sent back.
 //!
-//! A block that the model signed itself is compared with what was signed. Blocks of other models cannot be:
-//! they are taken as they come unless the script says otherwise. Whether an answer without thinking was one
-//! from the start is known only for the model's own answers, by the ids of their calls.
+//! A block that the model signed itself is compared with what was signed. Blocks of other models cannot be compared:
+//! they are accepted unless the script says otherwise. Whether a response had no thinking from the start is known only
+//! for the model's own responses, by the ids of their calls.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -27,7 +27,7 @@ pub(crate) enum ThinkingAsked {
 }
 
 impl ThinkingAsked {
-    /// Reads the field, whatever the model.
+    /// Reads the field, for any model.
     pub(crate) fn read(field: Option<&Value>) -> Verdict<Self> {
         let path = FieldPath::root("thinking");
         let Some(field) = field else { return Ok(Self::Omitted) };
@@ -57,7 +57,7 @@ impl ThinkingAsked {
         matches!(self, Self::Adaptive | Self::Enabled { .. })
     }
 
-    /// Whether the model does not think for certain.
+    /// Whether the model certainly does not think.
     fn is_off(self, rules: &ModelRules) -> bool {
         match self {
             Self::Disabled => true,
@@ -69,7 +69,7 @@ impl ThinkingAsked {
     }
 }
 
-/// Fields that go together with thinking.
+/// Fields whose rules depend on thinking.
 #[derive(Debug, Default)]
 pub(crate) struct SamplingFields {
     pub(crate) max_tokens: Option<u64>,
@@ -81,7 +81,7 @@ pub(crate) struct SamplingFields {
     pub(crate) budget_spans_turn: bool,
 }
 
-/// Whether this model takes the thinking, the sampling and the effort that are asked for.
+/// Checks that this model accepts the requested thinking, sampling and effort.
 pub(crate) fn check_model(asked: ThinkingAsked, with: &SamplingFields, rules: &ModelRules) -> Verdict {
     check_mode(asked, with, rules)?;
     if let (ThinkingAsked::Enabled { budget }, Some(max_tokens)) = (asked, with.max_tokens)
@@ -146,9 +146,9 @@ fn check_mode(asked: ThinkingAsked, with: &SamplingFields, rules: &ModelRules) -
     }
 }
 
-/// What is known of the model's own answers.
+/// What is known of the model's own responses.
 pub(crate) trait OwnAnswers {
-    /// Whether the answer with this call is known to have begun without thinking.
+    /// Whether the response with this call is known to have begun without thinking.
     fn began_without_thinking(&self, call: &str) -> bool;
 }
 
@@ -169,7 +169,7 @@ impl ThinkingHistory<'_> {
         self.check_final_message()
     }
 
-    /// Signatures, and the order of the blocks in the latest answer.
+    /// Checks signatures, and the order of the blocks in the latest response.
     fn check_blocks(&self) -> Verdict {
         let latest = self.turns.iter().rev().find(|turn| turn.role == MessageRole::Assistant);
         let latest_from = latest.and_then(|turn| turn.messages.first()).map_or(usize::MAX, |first| first.0);
@@ -179,7 +179,7 @@ impl ThinkingHistory<'_> {
                 let is_latest = index >= latest_from;
                 self.check_seal(index, seen, is_latest)?;
                 match seen.seal {
-                    // The first block of an answer may stand behind another answer.
+                    // A block with index 0 may follow others: several responses can be joined in one turn.
                     ThinkingSeal::Own { index: place, .. } if is_latest => {
                         if place != 0 && place != expected {
                             return modified(index, seen.block);
@@ -214,14 +214,14 @@ impl ThinkingHistory<'_> {
         }
     }
 
-    /// For models that bind a block to the conversation before its answer.
+    /// Checks models that bind a block to the conversation before its response.
     fn check_bound_blocks(&self) -> Verdict {
         if !self.rules.binds_history {
             return Ok(());
         }
         let mut chain = HistoryChain::default();
-        // The conversation at every block since the assistant began to speak: one of them is the beginning
-        // of the answer.
+        // The hash of the conversation at every block of the current assistant turn: one of them is where the response
+        // began.
         let mut since_turn = vec![chain.0];
         for (index, message) in self.messages.iter().enumerate() {
             if message.role != MessageRole::Assistant {
@@ -247,7 +247,7 @@ impl ThinkingHistory<'_> {
         Ok(())
     }
 
-    /// With a budget, up to 4.5: the answer that began a tool loop began with thinking.
+    /// With a budget, up to 4.5: the response that began a tool loop must have begun with thinking.
     fn check_tool_loop(&self, own: &dyn OwnAnswers) -> Verdict {
         let budgeted = matches!(self.asked, ThinkingAsked::Enabled { .. });
         if !budgeted || !self.rules.is_up_to_four_five() {
@@ -281,7 +281,7 @@ impl ThinkingHistory<'_> {
         ))
     }
 
-    /// Without thinking, none may stand in an unfinished answer.
+    /// Without thinking, an unfinished response must not contain any.
     fn check_final_message(&self) -> Verdict {
         let Some(last) = self.messages.last().filter(|last| last.role == MessageRole::Assistant) else {
             return Ok(());
@@ -309,7 +309,7 @@ fn modified<T>(index: usize, block: usize) -> Verdict<T> {
     ))
 }
 
-/// A number for a conversation, block by block.
+/// A running hash of a conversation, block by block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HistoryChain(pub(crate) u64);
 
@@ -320,7 +320,7 @@ impl HistoryChain {
         self.0 = hasher.finish();
     }
 
-    /// The whole of a conversation.
+    /// Returns the hash of a whole conversation.
     pub(crate) fn of(messages: &[&MessageSummary]) -> Self {
         let mut chain = Self::default();
         messages.iter().flat_map(|message| &message.block_hashes).for_each(|block| chain.add(*block));

@@ -1,6 +1,6 @@
 //! Tool definitions and `tool_choice`.
 //!
-//! Tools that run on the API's side have a `type` of their own; of those only the name is looked at.
+//! Tools that run in the API have their own `type`; only their name is checked.
 
 use serde_json::{Map, Value};
 
@@ -94,7 +94,7 @@ fn check_input_schema(schema: &Value, path: &FieldPath<'_>) -> Verdict {
 /// What `tool_choice` asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ToolChoiceAsked {
-    /// Nothing, or what leaves the model free.
+    /// Nothing, or a value that leaves the choice to the model.
     Free,
     /// A call, of any tool or of one.
     Forced,

@@ -1,4 +1,4 @@
-//! Headers and top-level fields: which there may be, and those whose rules need nothing but themselves.
+//! Headers and top-level fields: the known ones, and the rules that concern a single field.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::refusal::{EXTRA, FieldPath, REQUIRED, Verdict, given, refuse};
 use super::schema;
 use super::sent::{BodyFields, MessagesField};
 
-/// What a request asks for.
+/// The endpoint of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ApiEndpoint {
     Messages,
@@ -39,7 +39,7 @@ const MESSAGES_FIELDS: &[&str] = &[
 const COUNT_FIELDS: &[&str] =
     &["model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control"];
 
-/// Fields that only a beta knows: the field, and what the names of its betas begin with.
+/// Fields that need a beta: the field, and the beginning of the names of its betas.
 const BETA_FIELDS: &[(&str, &[&str])] = &[
     ("context_management", &["context-management-", "compact-"]),
     ("mcp_servers", &["mcp-client-"]),
@@ -49,7 +49,7 @@ const BETA_FIELDS: &[(&str, &[&str])] = &[
     ("diagnostics", &["cache-diagnosis-"]),
 ];
 
-/// Values of `anthropic-beta`, by the part before the date. A date is not looked at: names are reused with later ones.
+/// Values of `anthropic-beta`, by the part before the date. The date is not checked: names are reused with later ones.
 const BETAS: &[&str] = &[
     "adaptive-thinking",
     "advanced-tool-use",
@@ -97,7 +97,7 @@ const BETAS: &[&str] = &[
     "web-search",
 ];
 
-/// Checks the headers; the betas that are asked for. `more` are names that the script knows besides.
+/// Checks the headers and returns the requested betas. `more` are names that the script adds.
 pub(crate) fn check_headers<'h>(headers: &'h [(String, String)], more: &[String]) -> Verdict<Vec<&'h str>> {
     let values = |name: &'static str| {
         headers.iter().filter(move |(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
@@ -141,7 +141,7 @@ fn is_known_beta(beta: &str) -> bool {
     is_date && BETAS.contains(&name)
 }
 
-/// Which fields there are.
+/// Checks which fields are present.
 pub(crate) fn check_fields(fields: &BodyFields<'_>, endpoint: ApiEndpoint, betas: &[&str]) -> Verdict {
     let (known, required): (_, &[&str]) = match endpoint {
         ApiEndpoint::Messages => (MESSAGES_FIELDS, &["model", "max_tokens"]),
@@ -167,7 +167,7 @@ pub(crate) fn check_fields(fields: &BodyFields<'_>, endpoint: ApiEndpoint, betas
     }
 }
 
-/// Fields that stand for themselves.
+/// Checks fields that depend on nothing else.
 pub(crate) fn check_simple_fields(fields: &BodyFields<'_>) -> Verdict {
     if fields.value("temperature")?.and_then(|value| value.as_f64()).is_some_and(|value| value > 1.0) {
         return refuse("temperature: range: 0..1");
@@ -179,13 +179,13 @@ pub(crate) fn check_simple_fields(fields: &BodyFields<'_>) -> Verdict {
         return refuse("stop_sequences: each stop sequence must contain non-whitespace");
     }
     for name in ["metadata", "container", "inference_geo", "service_tier", "stream", "top_p", "top_k"] {
-        // Parsed for what JSON itself forbids.
+        // Parsing finds invalid JSON inside the field.
         fields.value(name)?;
     }
     Ok(())
 }
 
-/// Checks `output_config`; the effort it asks for.
+/// Checks `output_config` and returns the requested effort.
 pub(crate) fn check_output_config(fields: &BodyFields<'_>) -> Verdict<Option<String>> {
     let path = FieldPath::root("output_config");
     let Some(config) = fields.value("output_config")? else { return Ok(None) };
@@ -202,7 +202,7 @@ pub(crate) fn check_output_config(fields: &BodyFields<'_>) -> Verdict<Option<Str
     Ok(given(config, "effort").and_then(Value::as_str).map(str::to_owned))
 }
 
-/// Schemas are looked at down to this depth.
+/// How deep schemas are checked.
 const MAX_SCHEMA_DEPTH: usize = 64;
 
 /// The system prompt, as the other rules need it.
@@ -212,7 +212,7 @@ pub(crate) struct SystemText {
     pub(crate) text_bytes: u64,
 }
 
-/// Checks `system`. Blocks that are no text are left alone.
+/// Checks `system`. Blocks that are not text are not checked.
 pub(crate) fn check_system(system: &Value, cache_scope: bool) -> Verdict<SystemText> {
     let path = FieldPath::root("system");
     let mut seen = SystemText::default();
@@ -237,7 +237,7 @@ pub(crate) fn check_system(system: &Value, cache_scope: bool) -> Verdict<SystemT
     Ok(seen)
 }
 
-/// The largest answer that may be asked for.
+/// Checks `max_tokens` against the longest response of the model.
 pub(crate) fn check_output_cap(model: &str, max_tokens: Option<u64>, rules: &ModelRules) -> Verdict {
     match (max_tokens, rules.output_cap) {
         (Some(asked), Some(cap)) if asked > cap => refuse(format!(

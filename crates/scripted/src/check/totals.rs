@@ -1,7 +1,8 @@
-//! What the request is in all: images, pages of documents, tokens.
+//! The totals of a request: images, pages of documents, tokens.
 //!
-//! There is no tokenizer here: four bytes of text are counted as a token, less than most texts have. A request
-//! that is refused as too long is too long for the API as well; one just below the limit may not be.
+//! Tokens are estimated without a tokenizer: four bytes of text count as one, which is fewer tokens than most texts
+//! have. A request that is refused as too long is too long for the API as well; one just below the limit may not be
+//! accepted by the API.
 
 use super::generation::ModelRules;
 use super::message::MessageSummary;
@@ -42,12 +43,12 @@ pub(crate) fn check_media(messages: &[&MessageSummary], rules: &ModelRules) -> V
     Ok(())
 }
 
-/// What the model would read, in tokens.
+/// Returns the estimated input tokens.
 pub(crate) fn input_tokens(text_bytes: u64) -> u64 {
     text_bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Whether it fits.
+/// Checks that the request fits.
 pub(crate) fn check_tokens(input: u64, max_tokens: Option<u64>, rules: &ModelRules) -> Verdict {
     let window = rules.window;
     if input > window {

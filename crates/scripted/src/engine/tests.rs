@@ -70,7 +70,7 @@ fn a_turn_with_when_answers_outside_the_sequence() {
     );
     assert_eq!(text(&ask(&engine, user("hello"))), "first");
     assert_eq!(ask(&engine, user("the weather?"))["content"][0]["name"], "Weather");
-    // The prompt is still the last user text, but it did not come with this request.
+    // The prompt is still the last user text, but it was not sent with this request.
     assert_eq!(text(&ask(&engine, after_tool("the weather?", "Weather", "sunny"))), "it is sunny");
     assert_eq!(text(&ask(&engine, user("bye"))), "second");
 }
@@ -141,7 +141,7 @@ fn a_failed_expectation_names_turn_key_and_both_sides() {
         message(ask(&engine, user("good day"))),
         "script assertion failed at turn 1 (`greet`): user: wanted a match of /^hello/, got \"good day\""
     );
-    // The turn is used up, the script goes on.
+    // The turn is used up, and the script continues.
     assert_eq!(
         message(ask(&engine, after_tool("x", "Read", "r"))),
         "script assertion failed at turn 2: tool: wanted a result of \"Bash\", got results of [Read]"

@@ -1,6 +1,6 @@
-//! Reading one request: head, then body by length or by chunks. Every wait has a deadline and every
-//! buffer a bound; what breaks a rule is refused with an API-shaped error and the connection ends, since
-//! nobody can say where the next request would begin.
+//! Reads one request: head, then body by length or by chunks. Every wait has a deadline and every buffer a bound. A
+//! violation is refused with an API-shaped error and ends the connection, since the start of the next request is then
+//! unknown.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::render::{self, Reply};
 pub(crate) const MAX_BODY: usize = 32 * 1024 * 1024;
 const MAX_HEAD: usize = 64 * 1024;
 const MAX_HEADERS: usize = 128;
-/// An open connection without a request.
+/// The time limit for an open connection without a request.
 const IDLE: Duration = Duration::from_secs(600);
-/// A request that has begun, between two reads.
+/// The time limit between two reads of a request.
 const READ: Duration = Duration::from_secs(30);
 
 pub(super) enum ReadError {
-    /// The connection broke or went quiet: nobody is left to tell.
+    /// The connection broke or went silent, so no response can be sent.
     Io,
-    /// The request is not one.
+    /// The request is invalid.
     Refused(Box<Reply>),
 }
 
@@ -47,7 +47,7 @@ struct Head {
 }
 
 impl Connection {
-    /// The next request; nothing when the client has closed between two requests.
+    /// Reads the next request; `None` when the client has closed between two requests.
     pub(super) async fn read_request(&mut self) -> Result<Option<Request>, ReadError> {
         let head = loop {
             if let Some(head) = take_head(&mut self.input)? {
@@ -72,7 +72,7 @@ impl Connection {
         Ok(Some(Request { body, ..head.request }))
     }
 
-    /// Whether there was more.
+    /// Reads more. Returns false at the end of the input.
     async fn read_more(&mut self, limit: Duration) -> Result<bool, ReadError> {
         self.input.reserve(16 * 1024);
         match tokio::time::timeout(limit, self.stream.read_buf(&mut self.input)).await {
@@ -132,7 +132,7 @@ impl Connection {
     }
 }
 
-/// Takes a complete head off the front of the input.
+/// Takes a complete head from the start of the input.
 fn take_head(input: &mut BytesMut) -> Result<Option<Head>, ReadError> {
     let mut slots = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut slots);
@@ -164,7 +164,7 @@ fn take_head(input: &mut BytesMut) -> Result<Option<Head>, ReadError> {
     Ok(Some(Head { request, length, wants_continue }))
 }
 
-/// One length and no second opinion: a request with two is how requests are smuggled.
+/// Only one length is accepted: two contradicting ones are how requests are smuggled.
 fn length(headers: &[(String, String)]) -> Result<Length, ReadError> {
     let all = |name: &str| {
         headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()

@@ -77,7 +77,7 @@ fn what_does_not_go_together_names_the_turn() {
 fn yaml_and_json_are_the_same_script() {
     let yaml = "scope: conversation\nturns:\n  - text: \"smile \u{1F600}\"\n    tools: [{name: Bash, input: {command: ls}}]\n";
     let json = r#"{"scope":"conversation","turns":[{"text":"smile 😀","tools":[{"name":"Bash","input":{"command":"ls"}}]}]}"#;
-    // Without a name that says JSON, its nature must.
+    // Without a name that says JSON, the content must.
     for (file, text) in [("a.yaml", yaml), ("a.json", json), ("a", json)] {
         let script = Script::parse(file, text).unwrap();
         assert_eq!(script.scope, TurnScope::Conversation);

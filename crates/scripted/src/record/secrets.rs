@@ -1,5 +1,5 @@
-//! What must never reach a recording or a log: credentials by the header they come in, and their values
-//! wherever else they turn up.
+//! What must never reach a recording or a log: credentials by the header that carries them, and their values wherever
+//! else they occur.
 
 use std::sync::LazyLock;
 
@@ -9,14 +9,14 @@ use regex::bytes::Regex;
 use crate::script::Chunk;
 
 const REMOVED: &[u8] = b"(removed)";
-/// Shorter values would be found everywhere by accident.
+/// Shorter values would match by accident.
 const MIN_SECRET: usize = 8;
 
-/// API keys by their look, for those that did not come in a header.
+/// API keys by their form, for those that were not in a header.
 static KEY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"sk-[a-zA-Z0-9]{2,}-[a-zA-Z0-9_-]{8,}").expect("the pattern is fixed"));
 
-/// Whether a header carries a credential or says whose account it is.
+/// Whether a header carries a credential or identifies the account.
 pub(crate) fn is_secret_header(name: &str) -> bool {
     matches!(
         name,
@@ -52,8 +52,8 @@ impl Secrets {
         self
     }
 
-    /// The chunks without the secrets. They stay as they are where there was none; otherwise they become
-    /// one chunk, since a secret may have been cut in two.
+    /// Returns the chunks without the secrets. Without a secret they stay as they are; otherwise they become one chunk,
+    /// since a secret may have been split between two.
     pub(super) fn removed_from(&self, chunks: Vec<Chunk>) -> Vec<Chunk> {
         let whole: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.0.iter().copied()).collect();
         let mut clean = KEY.replace_all(&whole, REMOVED).into_owned();

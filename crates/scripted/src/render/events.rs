@@ -1,6 +1,6 @@
-//! The answer itself: content blocks with their placeholders filled in, as one message or as the events
-//! `message_start` … `message_stop`. Ids, usage and the spacing of tool inputs are fixed, so that two runs
-//! of a script differ in nothing.
+//! The response itself: content blocks with their placeholders filled in, as one message or as the events
+//! `message_start` … `message_stop`. Ids, usage and the spacing of tool inputs are fixed, so that two runs of a script
+//! are identical.
 
 use std::io;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::script::{Defaults, ErrorEvent, ScriptedUsage, ToolCall, Turn};
 use crate::signature::sign;
 use crate::template::TemplateError;
 
-/// An answer with nothing left to look up.
+/// A response with all placeholders filled in.
 pub(super) struct Message {
     id: String,
     model: String,
@@ -80,7 +80,7 @@ impl Message {
         })
     }
 
-    /// The message as a client gets it without streaming.
+    /// Returns the message as a client gets it without streaming.
     pub(super) fn whole(&self) -> Value {
         let mut message = self.head(self.usage.clone());
         message["content"] = self.blocks.iter().map(Content::whole).collect();
@@ -96,7 +96,7 @@ impl Message {
         })
     }
 
-    /// The event stream, with a pause of `pace` after each delta.
+    /// Returns the event stream, with a pause of `pace` after each delta.
     pub(super) fn events(&self, defaults: &Defaults, pace: Duration) -> Body {
         let mut body = Body::default();
         let mut first_usage = self.usage.clone();
@@ -141,8 +141,8 @@ fn resolve_call(call: &ToolCall, index: usize, facts: &Facts) -> Result<Content,
     Ok(Content::Tool { id, name: call.name.clone(), input, json })
 }
 
-/// The id of a call. A conversation that began with another run of the script may have it already; ids are
-/// unique in a conversation, so it then gets a number behind it.
+/// Returns the id of a call. A conversation that began with another run of the script may already contain it; ids are
+/// unique in a conversation, so a number is then appended.
 fn free_call_id(index: usize, facts: &Facts) -> String {
     let id = format!("{CALL_PREFIX}{:03}_{index}", facts.number);
     let numbered = (2..).map(|more| format!("{id}_{more}"));
@@ -185,7 +185,7 @@ impl Content {
         }
     }
 
-    /// The block as its stream begins.
+    /// The block as at the beginning of its stream.
     fn start(&self) -> Value {
         match self {
             Self::Text(_) => json!({"type": "text", "text": ""}),
@@ -212,7 +212,7 @@ impl Content {
     }
 }
 
-/// `text` in pieces of `size` characters; in one piece for size 0.
+/// Splits `text` into pieces of `size` characters; one piece for size 0.
 fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -254,7 +254,7 @@ pub(super) fn broken_event() -> Bytes {
     Bytes::from_static(b"event: content_block_delta\ndata: {\"type\": \"content_block_delta\", \xff\n\n")
 }
 
-/// JSON with a space behind commas and colons: the spacing models write tool inputs with.
+/// Writes JSON with a space after commas and colons, the spacing in which models write tool inputs.
 fn spaced(value: &Value) -> String {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Spaced);

@@ -1,27 +1,27 @@
-//! What can be told about a command from its text: whether its exit code 1 is an answer and not a failure,
-//! and whether silence is to be expected.
+//! What the text of a command says about its result: whether exit code 1 is information and not a failure, and whether
+//! no output is normal.
 //!
-//! This is a reading aid, not a parser, and no permission hangs on it. What it does not understand
-//! (substitutions, subshells, here-documents) it does not judge: then a non-zero exit is a failure.
+//! This is a heuristic, not a parser, and no permission depends on it. It does not judge what it does not understand
+//! (substitutions, subshells, here-documents): a non-zero exit code then counts as a failure.
 
 use std::iter::Peekable;
 use std::str::CharIndices;
 
-/// Commands that print nothing when all is well.
+/// Commands that print nothing when they succeed.
 const SILENT: [&str; 12] =
     ["cd", "chgrp", "chmod", "chown", "cp", "ln", "mkdir", "mkfifo", "mv", "rm", "rmdir", "touch"];
 
 /// How a command is joined to the one before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Joint {
-    /// It runs whatever the one before did: `;`, a new line, `|`, `||`, `&`, or the start.
+    /// It runs whatever the result of the one before: `;`, a new line, `|`, `||`, `&`, or the start.
     Anyway,
     /// `&&`: it runs only if the one before succeeded.
     AndThen,
 }
 
-/// What exit code `code` of `command` says if it is not a failure. The code has to be that of the last
-/// command: behind `&&` it might be that of one before, so only `cd` is accepted there.
+/// Returns what exit code `code` of `command` means if it is not a failure. The code must be that of the last command:
+/// after `&&` it might come from an earlier one, so only `cd` is accepted before it.
 pub(super) fn benign(command: &str, code: i32) -> Option<&'static str> {
     if code != 1 {
         return None;
@@ -52,14 +52,14 @@ pub(super) fn benign(command: &str, code: i32) -> Option<&'static str> {
     }
 }
 
-/// Whether all of it is of the kind that prints nothing.
+/// Whether all commands in it are of the kind that prints nothing.
 pub(super) fn is_silent(command: &str) -> bool {
     split(command).is_some_and(|parts| {
         !parts.is_empty() && parts.iter().all(|(_, part)| SILENT.contains(&program(part)))
     })
 }
 
-/// The name of the program in a simple command, without its directory.
+/// Returns the name of the program in a simple command, without its directory.
 fn program(simple: &str) -> &str {
     let first = words(simple).next().unwrap_or_default();
     first.rsplit('/').next().unwrap_or(first)
@@ -76,20 +76,20 @@ fn git_subcommand(simple: &str) -> Option<&str> {
     }
 }
 
-/// The words of a simple command after leading assignments, quotes and all.
+/// Returns the words of a simple command after leading assignments, with their quotes.
 fn words(simple: &str) -> impl Iterator<Item = &str> {
     let is_assignment = |word: &&str| {
         word.split_once('=').is_some_and(|(name, _)| {
             !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
         })
     };
-    // A lone backslash is a line that goes on.
+    // A lone backslash continues the line.
     simple.split_whitespace().filter(|word| *word != "\\").skip_while(is_assignment)
 }
 
 type Characters<'a> = Peekable<CharIndices<'a>>;
 
-/// Cuts a command line into simple commands. `None`: not understood.
+/// Splits a command line into simple commands. `None` if it is not understood.
 fn split(command: &str) -> Option<Vec<(Joint, &str)>> {
     let mut parts = Vec::new();
     let mut joint = Joint::Anyway;
@@ -99,7 +99,7 @@ fn split(command: &str) -> Option<Vec<(Joint, &str)>> {
     while let Some((at, character)) = characters.next() {
         if let Some(next_joint) = boundary(character, previous, &mut characters)? {
             let part = command[start..at].trim();
-            // Between `&&` and the line it goes on with there is nothing.
+            // Between `&&` and the line that continues it there is only white space.
             if !part.is_empty() {
                 parts.push((joint, part));
                 joint = next_joint;
@@ -115,8 +115,8 @@ fn split(command: &str) -> Option<Vec<(Joint, &str)>> {
     Some(parts)
 }
 
-/// Whether a simple command ends at `character`, and how the next one is joined. Takes what belongs to the
-/// character: the rest of an operator, a quoted text, a comment.
+/// Whether a simple command ends at `character`, and how the next one is joined. Consumes everything that belongs to
+/// the character: the rest of an operator, a quoted text, a comment.
 fn boundary(character: char, previous: char, rest: &mut Characters<'_>) -> Option<Option<Joint>> {
     let next = rest.peek().map(|(_, next)| *next);
     match character {

@@ -1,7 +1,8 @@
-//! What a command printed, in a form that fits: whole, as a file with a preview, or as an excerpt. The forms
-//! themselves are made in `persisted.rs`; here is what the stream of a command needs, whose file was written while it ran.
+//! The output of a command in a form that fits: whole, as a file with a preview, or as an excerpt. `persisted.rs` makes
+//! these forms; this module handles what is special about a command, whose file is written while it runs.
 //!
-//! A disk that refuses costs the file, never the result: then both ends of the output are shown instead.
+//! If the disk fails, the file is lost but never the result: then the beginning and the end of the output are shown
+//! instead.
 
 use std::path::{Path, PathBuf};
 
@@ -10,27 +11,27 @@ use lathe_protocol::text::first_chars;
 
 use crate::persisted::{self, SavedResult, both_ends};
 
-/// Characters of a failed command's output that are shown.
+/// The most characters of a failed command's output that are shown.
 const EXCERPT_CHARS: usize = 10_000;
 
-/// A successful command's output.
+/// The output of a successful command.
 pub(super) struct Printed {
-    /// For programs: the start of it at least.
+    /// For programs: at least the beginning.
     pub stdout: String,
     /// For the model.
     pub content: String,
-    /// The file, if `content` does not have everything.
+    /// The file, if `content` does not hold everything.
     pub persisted: Option<Spilled>,
 }
 
-/// A path in `directory` that is named after the call and not taken yet.
+/// Returns a path in `directory` that is named after the call and does not exist yet.
 pub(super) fn unused_file(directory: &Path, tool_use_id: &str) -> PathBuf {
     let free = persisted::names(directory, "bash-", tool_use_id, ".txt").find(|path| !path.exists());
-    // With none free the file cannot be made, and the result says so.
+    // If no name is free the file cannot be created, and the result says so.
     free.unwrap_or_else(|| directory.to_owned())
 }
 
-/// The output without the blank end. What is in memory, that is: ask `is_complete` first.
+/// Returns the output without trailing blanks, as far as it is in memory: check `is_complete` first.
 fn trimmed(captured: &Captured) -> String {
     let mut text = captured.to_text();
     text.truncate(text.trim_end().len());
@@ -58,7 +59,7 @@ pub(super) fn shown(captured: &Captured, limit_chars: usize, job: &CommandJob) -
     }
 }
 
-/// What is shown of a failed command's output.
+/// Returns the part of a failed command's output that is shown.
 pub(super) fn excerpt(captured: &Captured, job: &CommandJob) -> String {
     let text = trimmed(captured);
     if captured.is_complete() && first_chars(&text, EXCERPT_CHARS).len() == text.len() {
@@ -71,8 +72,8 @@ pub(super) fn excerpt(captured: &Captured, job: &CommandJob) -> String {
     both_ends(&text, captured.missing_bytes(), EXCERPT_CHARS, &note)
 }
 
-/// The file with the output: the one that was written while the command ran, or one that is written now. An
-/// error says what to tell about it.
+/// Returns the file with the output: the one that was written while the command ran, or one that is written now. An
+/// error is the text to show instead.
 fn kept(job: &CommandJob) -> Result<Spilled, String> {
     job.keep_in_file(OutputStream::Stdout, None).map_err(|why| persisted::not_kept(&why))
 }

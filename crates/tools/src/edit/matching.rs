@@ -1,21 +1,21 @@
-//! Finds the old string of an edit: exactly, or else with typographic quotes taken for straight ones.
+//! Finds the old string of an edit: exactly, or with typographic quotes treated as straight ones.
 //!
-//! Models write straight quotes where a text has curly ones. Such a match counts only if there is no exact
-//! one, and the new string then gets the quotes of the file's style.
+//! Models write straight quotes where a text has curly ones. Such a match counts only if no exact one exists, and the
+//! new string then gets the quotes of the file's style.
 
 use std::ops::Range;
 
-/// Where the old string is.
+/// Where the old string occurs.
 pub(super) struct Found {
-    /// In order, apart.
+    /// In order, without overlap.
     pub ranges: Vec<Range<usize>>,
-    /// The old string as the file has it (the first one).
+    /// The old string as it is in the file (its first occurrence).
     pub actual: String,
     /// Whether it matched byte for byte.
     pub exact: bool,
 }
 
-/// All places of `needle` in `text`.
+/// Returns all occurrences of `needle` in `text`.
 pub(super) fn find(text: &[u8], needle: &str) -> Found {
     let exact: Vec<Range<usize>> =
         memchr::memmem::find_iter(text, needle.as_bytes()).map(|at| at..at + needle.len()).collect();
@@ -34,7 +34,7 @@ pub(super) fn find(text: &[u8], needle: &str) -> Found {
     Found { ranges, actual, exact: false }
 }
 
-/// The text with straight quotes, and where each of its bytes (and its end) is in the original.
+/// Returns the text with straight quotes, and for each of its bytes (and its end) the position in the original.
 fn straightened(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let mut out = Vec::with_capacity(text.len());
     let mut places = Vec::with_capacity(text.len() + 1);
@@ -54,7 +54,7 @@ fn straightened(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
 }
 
 impl Found {
-    /// The new string in the style of the place it goes to.
+    /// Returns the new string with the quotes of the place it goes to.
     pub fn restyle(&self, new: &str) -> String {
         if self.exact {
             return new.to_owned();
@@ -87,7 +87,7 @@ impl Found {
     }
 }
 
-/// Whether a quote after this letter opens something; an apostrophe follows a letter and so closes.
+/// Whether a quote after this character opens a quotation; an apostrophe follows a letter and therefore closes.
 fn opens(before: Option<char>) -> bool {
     before.is_none_or(|letter| letter.is_whitespace() || "([{<-–—/=\"'".contains(letter))
 }

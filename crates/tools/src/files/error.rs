@@ -1,5 +1,5 @@
-//! What can go wrong with a file, and how it is put to the model: the name of the errno, the system's words
-//! in lower case, the operation and the path, as `EISDIR: illegal operation on a directory, read '/x'`.
+//! File errors, and how they are worded for the model: the name of the errno, the system's text in lower case, the
+//! operation and the path, as in `EISDIR: illegal operation on a directory, read '/x'`.
 
 use std::path::Path;
 
@@ -18,10 +18,10 @@ pub(crate) enum FileError {
     Special,
     #[error("it has {size} bytes, more than may be read")]
     TooLarge { size: u64 },
-    /// It was changed, made or removed by someone else between reading and replacing it.
+    /// Another program changed, created or removed it between reading and replacing.
     #[error("it was changed by someone else at the same moment")]
     Changed,
-    /// A symbolic link stands where there was none when the call was decided on.
+    /// A symbolic link is now where there was none when the call was decided.
     #[error("it leads elsewhere than a moment ago")]
     Swapped,
     #[error("{operation}: {errno}")]
@@ -29,7 +29,7 @@ pub(crate) enum FileError {
 }
 
 impl FileError {
-    /// Sorts an errno of `operation` into the cases that are treated apart.
+    /// Maps an errno of `operation` to the variants of this type.
     pub fn from_errno(errno: Errno, operation: &'static str) -> Self {
         match errno {
             Errno::NOENT => Self::Missing,
@@ -39,12 +39,12 @@ impl FileError {
         }
     }
 
-    /// As [`Self::from_errno`], for errors of the standard library.
+    /// Like [`Self::from_errno`], for errors of the standard library.
     pub fn from_io(error: &std::io::Error, operation: &'static str) -> Self {
         Self::from_errno(Errno::from_io_error(error).unwrap_or(Errno::IO), operation)
     }
 
-    /// The error in words for the model. `path` as the model wrote it.
+    /// Returns the error in words for the model. `path` is as the model wrote it.
     pub fn in_words(self, path: &Path) -> String {
         let path = path.display();
         match self {
@@ -73,7 +73,7 @@ impl FileError {
     }
 }
 
-/// Name and words of the errnos that file work meets.
+/// Returns the name and the text of the errnos that occur in file work.
 fn errno_in_words(errno: Errno) -> (String, String) {
     let (name, words) = match errno {
         Errno::ACCESS => ("EACCES", "permission denied"),
@@ -101,7 +101,7 @@ fn errno_in_words(errno: Errno) -> (String, String) {
     (name.to_owned(), words.to_owned())
 }
 
-/// A size for people: `193 bytes`, `644.5KB`, `3MB`.
+/// Formats a size for people: `193 bytes`, `644.5KB`, `3MB`.
 pub fn human_size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KB", "MB", "GB", "TB"];
     if bytes < 1024 {

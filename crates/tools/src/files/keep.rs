@@ -1,5 +1,6 @@
-//! Whole files taken and put back, for those who keep what a file was before a change. Paths are real ones: no
-//! link is followed on the way, so nothing is ever put back to where a link leads by then.
+//! Copies of whole files, taken and restored, for callers that keep the state of a file before a change. Paths are real
+//! ones: no link on the way is followed, so a restored file never ends up at the target of a link that was made
+//! meanwhile.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use super::patch::structured_patch;
 use super::real::Parents;
 use super::replace::{Expected, Target};
 
-/// Texts that are compared line by line; of larger ones the number of lines is all that is told.
+/// Texts up to this size are compared line by line; of larger ones only the number of lines is reported.
 const COMPARED_BYTES: usize = 1 << 20;
 
 /// A file as it was at one moment.
@@ -25,13 +26,13 @@ pub struct FileCopy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileMark(Stamp);
 
-/// Why a file was not taken or put back.
+/// Why a file was not copied or restored.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeepError {
-    /// A link stands at the path or on the way to it, or the file has further names, or is no file.
+    /// The path is a link or goes through one, or the file has further names, or it is not a regular file.
     #[error("it is a link, has further names, or is no regular file")]
     NotPlain,
-    /// Larger than was asked for.
+    /// Larger than the caller allows.
     #[error("it is larger than {0} bytes")]
     TooLarge(u64),
     /// Anything else.
@@ -46,7 +47,7 @@ fn failed(error: FileError, path: &Path) -> KeepError {
     }
 }
 
-/// The file at a path; none where there is none.
+/// Copies the file at a path; `None` if there is none.
 pub fn take(path: &Path, max_bytes: u64) -> Result<Option<(FileCopy, FileMark)>, KeepError> {
     let target = match Target::at(path.to_owned(), Parents::MustExist) {
         Ok(target) => target,
@@ -64,12 +65,12 @@ pub fn take(path: &Path, max_bytes: u64) -> Result<Option<(FileCopy, FileMark)>,
     }
 }
 
-/// The mark of the file at a path, without reading it.
+/// Returns the mark of the file at a path, without reading it.
 pub fn mark(path: &Path) -> Option<FileMark> {
     Target::at(path.to_owned(), Parents::MustExist).ok()?.stamp().ok()?.map(FileMark)
 }
 
-/// Puts a file back as it was, whatever is there now; folders that are gone are made.
+/// Restores a file, whatever is there now; missing folders are created.
 pub fn put_back(path: &Path, copy: &FileCopy) -> Result<(), KeepError> {
     let failed = |error| failed(error, path);
     let target = Target::at(path.to_owned(), Parents::Create).map_err(failed)?;
@@ -87,7 +88,7 @@ pub fn put_back(path: &Path, copy: &FileCopy) -> Result<(), KeepError> {
     Ok(())
 }
 
-/// Whether what is at a path would be replaced or removed.
+/// Whether the file at a path may be replaced or removed.
 pub fn may_change(path: &Path) -> Result<(), KeepError> {
     let failed = |error| failed(error, path);
     let target = match Target::at(path.to_owned(), Parents::MustExist) {
@@ -114,7 +115,7 @@ pub fn remove(path: &Path) -> Result<(), KeepError> {
     target.remove().map_err(failed)
 }
 
-/// A file with further names is somebody else's too.
+/// A file with further names also belongs to those names, so it is left alone.
 fn only_name(target: &Target, path: &Path) -> Result<(), KeepError> {
     match target.links().map_err(|error| failed(error, path))? {
         0 | 1 => Ok(()),
@@ -122,7 +123,7 @@ fn only_name(target: &Target, path: &Path) -> Result<(), KeepError> {
     }
 }
 
-/// Lines that come in and go out when `old` becomes `new`. Binary content counts as no lines.
+/// Returns the lines added and removed when `old` becomes `new`. Binary content counts as no lines.
 pub fn changed_lines(old: &[u8], new: &[u8]) -> (u64, u64) {
     let (Ok(old), Ok(new)) = (std::str::from_utf8(old), std::str::from_utf8(new)) else { return (0, 0) };
     if old.len().max(new.len()) > COMPARED_BYTES {

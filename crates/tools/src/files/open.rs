@@ -1,7 +1,7 @@
 //! Opens files for reading without ever blocking and without trusting the path twice.
 //!
-//! Paths are real ones ([`super::real`]): no link is followed. The type is looked at before opening (opening
-//! some devices has effects) and again on the open file, so a swap in between is noticed.
+//! Paths are real ones ([`super::real`]): no link is followed. The type is checked before opening (opening some devices
+//! has effects) and again on the open file, so a file that was replaced in between is noticed.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +18,7 @@ pub(crate) struct Opened {
     pub stamp: Stamp,
 }
 
-/// What a file looked like at one moment: enough to notice that it is another one now.
+/// The state of a file at one moment: enough to notice that it was replaced or changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub device: u64,
@@ -49,7 +49,7 @@ impl Stamp {
         }
     }
 
-    /// Whether it is still the same file with, as far as a stat can tell, the same content.
+    /// Whether it is the same file with, as far as a stat can tell, the same content.
     pub fn same_content(&self, other: &Self) -> bool {
         (self.device, self.inode, self.size, self.modified)
             == (other.device, other.inode, other.size, other.modified)
@@ -67,12 +67,12 @@ pub(crate) fn open_regular(path: &Path) -> Result<Opened, FileError> {
     open_regular_at(real::open_dir(parent, Parents::MustExist)?.as_fd(), Path::new(name))
 }
 
-/// Opens the regular file at a real path for reading, for others that act on a decision about it.
+/// Opens the regular file at a real path for reading, for other crates that act on a decision about it.
 pub fn open_file(path: &Path) -> std::io::Result<File> {
     open_regular(path).map(|opened| opened.file).map_err(std::io::Error::other)
 }
 
-/// As [`open_regular`], the last step from an open directory.
+/// Like [`open_regular`], for a name in an open directory.
 pub(crate) fn open_regular_at(dir: BorrowedFd<'_>, name: &Path) -> Result<Opened, FileError> {
     let failed = |errno| real::error(errno, "open");
     check_type(&rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?)?;
@@ -99,7 +99,7 @@ fn check_type(stat: &Stat) -> Result<(), FileError> {
     }
 }
 
-/// `/proc`, and the tracing file systems, whose "regular files" may block or never end.
+/// Whether this is `/proc` or a tracing file system, whose "regular files" may block or never end.
 #[cfg(target_os = "linux")]
 fn is_kernel_file_system(fd: BorrowedFd<'_>) -> bool {
     const DEBUGFS: i64 = 0x6462_6720;
@@ -116,7 +116,7 @@ fn is_kernel_file_system(_fd: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// Whether the name alone says that this is no ordinary file: under `/proc` or `/dev` (shared memory aside).
+/// Whether the name alone says that this is not an ordinary file: under `/proc` or `/dev` (except shared memory).
 pub(crate) fn names_special(path: &Path) -> bool {
     let mut parts: Vec<&std::ffi::OsStr> = Vec::new();
     if !path.is_absolute() {

@@ -1,4 +1,4 @@
-//! The difference of two texts as `structuredPatch`: hunks with three lines of context.
+//! The difference of two texts as a `structuredPatch`: hunks with three lines of context.
 //!
 //! Surprising: unlike in a unified diff header, an empty side still starts at line 1.
 
@@ -12,7 +12,7 @@ use crate::ChangedLines;
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
 
-/// After this long the rest of two very different texts is given as one block out, one block in.
+/// After this time the rest of two very different texts becomes one removed and one added block.
 const DEADLINE: Duration = Duration::from_millis(500);
 
 const NO_NEWLINE: &str = "\\ No newline at end of file";
@@ -29,7 +29,7 @@ pub(crate) struct Hunk {
     pub lines: Vec<String>,
 }
 
-/// What has to be done to `old` to make it `new`.
+/// Returns the hunks that turn `old` into `new`.
 pub(crate) fn structured_patch(old: &str, new: &str) -> Vec<Hunk> {
     let old: Vec<&str> = old.split_inclusive('\n').collect();
     let new: Vec<&str> = new.split_inclusive('\n').collect();
@@ -37,7 +37,7 @@ pub(crate) fn structured_patch(old: &str, new: &str) -> Vec<Hunk> {
     diff.grouped_ops(CONTEXT).iter().map(|ops| hunk(ops, &old, &new)).collect()
 }
 
-/// The lines that a patch adds and removes.
+/// Returns the lines that a patch adds and removes.
 pub(crate) fn changed_lines(patch: &[Hunk]) -> ChangedLines {
     let lines = patch.iter().flat_map(|hunk| &hunk.lines);
     lines.fold(ChangedLines::default(), |count, line| match line.chars().next() {

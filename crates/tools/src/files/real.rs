@@ -1,10 +1,9 @@
-//! Opens files by their real path: one that goes through no symbolic link at all.
+//! Opens files by their real path: one that goes through no symbolic link.
 //!
-//! Whether a call may run is decided on the place its path leads to, and that place is what gets opened. Here
-//! the kernel is told to follow no link on the way (`openat2`), so a directory that is swapped for a link after
-//! the decision makes the call fail instead of leading it elsewhere. Surprising: `RESOLVE_BENEATH` is not used,
-//! because a path without any link cannot leave what it names; that also holds for the walk, step by step, on
-//! kernels that do not know the call.
+//! The decision about a call is made for the place its path leads to, and that place is what gets opened. The kernel is
+//! told to follow no link on the way (`openat2`), so a directory that is swapped for a link after the decision makes
+//! the call fail instead of redirecting it. Surprising: `RESOLVE_BENEATH` is not used, because a path without any link
+//! cannot leave what it names. The same holds for the walk, name by name, on kernels that do not have the call.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -16,20 +15,20 @@ use rustix::io::Errno;
 
 use super::FileError;
 
-/// Symlinks that are followed to find out where a path leads.
+/// The most symlinks that are followed to resolve a path.
 const MAX_LINKS: usize = 40;
 
-/// What to do about directories that do not exist.
+/// What to do about missing directories.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Parents {
     Create,
     MustExist,
 }
 
-/// Opens an absolute path that must lead there without a link.
+/// Opens an absolute path that must not go through a link.
 pub(crate) fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     match open_in_one(path, flags) {
-        // Old kernels, and containers whose filter does not know the call.
+        // Old kernels, and containers whose filter does not allow the call.
         Err(Errno::NOSYS | Errno::PERM) => walk(path, flags),
         result => result,
     }
@@ -41,7 +40,7 @@ fn open_in_one(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let links = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     for _ in 0..8 {
         match rustix::fs::openat2(CWD, path, flags | OFlags::CLOEXEC, Mode::empty(), links) {
-            // Somebody renamed a directory meanwhile.
+            // Another program renamed a directory meanwhile; try again.
             Err(Errno::AGAIN) => {}
             result => return result,
         }
@@ -54,7 +53,7 @@ fn open_in_one(_path: &Path, _flags: OFlags) -> Result<OwnedFd, Errno> {
     Err(Errno::NOSYS)
 }
 
-/// The same one name at a time, each from the directory before it.
+/// Like `open`, but one name at a time, each from the directory before it.
 fn walk(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut names = names(path)?;
     let last = names.pop_back();
@@ -78,7 +77,7 @@ fn step(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Err
     Ok(opened)
 }
 
-/// The names of an absolute path without `..`.
+/// Returns the names of an absolute path without `..`.
 fn names(path: &Path) -> Result<VecDeque<&OsStr>, Errno> {
     let mut names = VecDeque::new();
     for component in path.components() {
@@ -91,13 +90,13 @@ fn names(path: &Path) -> Result<VecDeque<&OsStr>, Errno> {
     Ok(names)
 }
 
-/// How a directory is opened for the `*at` calls.
+/// The flags to open a directory with for the `*at` calls.
 #[cfg(target_os = "linux")]
 const DIRECTORY: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 #[cfg(not(target_os = "linux"))]
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens the directory at a real path, making it and those above it where that is asked for.
+/// Opens the directory at a real path, and creates missing directories if `parents` says so.
 pub(crate) fn open_dir(path: &Path, parents: Parents) -> Result<OwnedFd, FileError> {
     let failed = |errno| error(errno, "open");
     match open(path, DIRECTORY) {
@@ -128,7 +127,7 @@ pub(crate) fn open_dir(path: &Path, parents: Parents) -> Result<OwnedFd, FileErr
     Ok(dir)
 }
 
-/// An errno of a step that follows no links: a link is one that was put there.
+/// Maps an errno of a step that follows no links: if it met a link, the link was put there after the decision.
 pub(crate) fn error(errno: Errno, operation: &'static str) -> FileError {
     match errno {
         Errno::LOOP => FileError::Swapped,
@@ -136,8 +135,8 @@ pub(crate) fn error(errno: Errno, operation: &'static str) -> FileError {
     }
 }
 
-/// Where a path leads now; what does not exist yet leads where it would be made. For callers that no decision
-/// was made for.
+/// Returns where a path leads now; for a path that does not exist, where it would be created. For callers without a
+/// decision.
 pub(crate) fn follow(path: &Path) -> Result<PathBuf, FileError> {
     let parts = |path: &Path| -> VecDeque<OsString> {
         let names = path.components().filter_map(|component| match component {
@@ -157,7 +156,7 @@ pub(crate) fn follow(path: &Path) -> Result<PathBuf, FileError> {
         }
         at.push(&name);
         match std::fs::read_link(&at) {
-            // What the links of `/proc` lead to is not what their text says.
+            // The text of a link in `/proc` is not its real target.
             Ok(_) if at.starts_with("/proc") => return Err(FileError::Special),
             Ok(target) => {
                 links += 1;
@@ -173,10 +172,10 @@ pub(crate) fn follow(path: &Path) -> Result<PathBuf, FileError> {
                 rest = next;
             }
             Err(error) => match Errno::from_io_error(&error) {
-                // No link, or nothing at all.
+                // Not a link, or nothing there.
                 Some(Errno::INVAL | Errno::NOENT | Errno::NOTDIR) => {}
                 Some(errno) => return Err(FileError::from_errno(errno, "open")),
-                // A NUL byte, which never reaches the system.
+                // A NUL byte, which is rejected before the system call.
                 None => return Err(FileError::from_errno(Errno::INVAL, "open")),
             },
         }

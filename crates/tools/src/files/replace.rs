@@ -1,10 +1,10 @@
 //! Replaces a file as a whole: after any crash it has the old content or the new one, never a mix.
 //!
-//! The new content goes to a temporary file beside the target, which then takes its name. Targets are real
-//! paths ([`super::real`]): the file a link leads to is replaced, not the link. Surprising: all steps go through
-//! the open directory, so a parent that is swapped meanwhile cannot redirect the write; and a file that others
-//! changed since it was read is left alone ([`FileError::Changed`]). Calls of one process take turns at a file;
-//! against other programs only the moment between the last look and the rename is unguarded.
+//! The new content is written to a temporary file next to the target, which is then renamed to it. Targets are real
+//! paths ([`super::real`]): the file a link leads to is replaced, not the link. Surprising: all steps go through the
+//! open directory, so a parent that is swapped meanwhile cannot redirect the write; and a file that another program
+//! changed since it was read is left alone ([`FileError::Changed`]). Calls of one process take turns at a file; against
+//! other programs only the moment between the last check and the rename is unguarded.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,18 +26,18 @@ use super::real::{Parents, open_dir};
 pub(crate) struct Target {
     dir: OwnedFd,
     name: OsString,
-    /// Where it really is, symlinks resolved: the key of what is remembered about it.
+    /// The real path, with symlinks resolved: the key under which the file is remembered.
     pub path: PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// What is at the target now.
+/// The current content of the target.
 pub(crate) struct Original {
     pub bytes: Vec<u8>,
     pub stamp: Stamp,
 }
 
-/// What must still be true at the moment of replacing.
+/// What must still be true when the file is replaced.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Expected<'a> {
     Absent,
@@ -45,7 +45,7 @@ pub(crate) enum Expected<'a> {
 }
 
 impl Target {
-    /// The file at a real path.
+    /// Returns the target at a real path.
     pub fn at(path: PathBuf, parents: Parents) -> Result<Self, FileError> {
         if names_special(&path) {
             return Err(FileError::Special);
@@ -57,7 +57,7 @@ impl Target {
         Ok(Self { dir, name, _turn: take_turn(&path), path })
     }
 
-    /// The content, up to `max_bytes`; `None` if there is no file yet.
+    /// Reads the content, up to `max_bytes`; `None` if the file does not exist yet.
     pub fn read(&self, max_bytes: u64) -> Result<Option<Original>, FileError> {
         let opened = match open_regular_at(self.dir.as_fd(), Path::new(&self.name)) {
             Ok(opened) => opened,
@@ -80,7 +80,7 @@ impl Target {
         Ok(Some(Original { bytes, stamp: opened.stamp }))
     }
 
-    /// What is there, without reading it; `None` if there is nothing.
+    /// Returns the state of the file without reading it; `None` if it does not exist.
     pub fn stamp(&self) -> Result<Option<Stamp>, FileError> {
         match rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => match FileType::from_raw_mode(stat.st_mode) {
@@ -106,7 +106,7 @@ impl Target {
         Ok(stat.st_nlink as u64)
     }
 
-    /// Sets the mode of what is there now.
+    /// Sets the mode of the current file.
     pub fn set_mode(&self, mode: u32) -> Result<(), FileError> {
         rustix::fs::chmodat(&self.dir, &self.name, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())
             .map_err(|errno| FileError::from_errno(errno, "chmod"))
@@ -118,10 +118,10 @@ impl Target {
             .map_err(|errno| FileError::from_errno(errno, "unlink"))
     }
 
-    /// Puts `content` in place, with the mode and, where possible, the owner of what was there.
+    /// Puts `content` in place, with the mode and, where possible, the owner of the old file.
     pub fn replace(&self, content: &[u8], expected: Expected<'_>) -> Result<Stamp, FileError> {
         if let Expected::Unchanged(_) = expected {
-            // A rename would not ask whether the file itself may be written.
+            // A rename does not check whether the file itself may be written.
             rustix::fs::accessat(&self.dir, &self.name, Access::WRITE_OK, AtFlags::empty()).map_err(
                 |errno| match errno {
                     Errno::NOENT => FileError::Changed,
@@ -143,19 +143,19 @@ impl Target {
     }
 }
 
-/// A file of this size, and a change of it, are read, compared and written faster than another thread is asked to.
+/// Up to this size, reading, comparing and writing a file is faster than handing the work to another thread.
 const QUICK_BYTES: u64 = 64 * 1024;
 
-/// Whether a change is made at once: file and change are small, and no other call is at the file. Such a change may be
-/// made on the event loop. A call that comes to the file right after this was asked is waited for; it is as quick, or
-/// one of a few on the blocking pool.
+/// Whether a change can be made at once: file and change are small, and no other call is at the file. Such a change may
+/// be made on the event loop. If another call gets to the file right after this check, this one waits for it; it is as
+/// quick, or one of a few on the blocking pool.
 pub(crate) fn is_quick(path: &Path, changed_bytes: usize) -> bool {
     let size = std::fs::symlink_metadata(path).map_or(0, |metadata| metadata.len());
     size.max(changed_bytes as u64) <= QUICK_BYTES && turn(path).try_lock().is_ok()
 }
 
-/// Waits until no other call of this process is at this file (or at one that happens to share its lock).
-/// Nobody holds a turn for longer than it takes to read and write one file.
+/// Waits until no other call of this process is at this file (or at one that happens to share its lock). A turn lasts
+/// no longer than reading and writing one file.
 fn take_turn(path: &Path) -> MutexGuard<'static, ()> {
     turn(path).lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -168,7 +168,7 @@ fn turn(path: &Path) -> &'static Mutex<()> {
     &TURNS[turn]
 }
 
-/// The new content under a name of its own; removed again unless it takes the target's name.
+/// The new content under a temporary name; removed on drop unless it was renamed to the target.
 struct Temporary<'a> {
     target: &'a Target,
     name: String,
@@ -180,7 +180,7 @@ impl<'a> Temporary<'a> {
     #[allow(clippy::disallowed_methods, reason = "only part of a name that no other process takes")]
     fn create(target: &'a Target, expected: Expected<'_>) -> Result<Self, FileError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // A new file gets what the umask leaves; one that replaces another is private until it has the
+        // A new file gets the default mode minus the umask; one that replaces another is private until it has the
         // other's mode.
         let mode = match expected {
             Expected::Absent => Mode::from_raw_mode(0o666),
@@ -205,8 +205,8 @@ impl<'a> Temporary<'a> {
         (&self.file).write_all(content).map_err(|error| FileError::from_io(&error, "write"))
     }
 
-    /// Mode and owner of the file that is replaced. The owner cannot always be kept; the mode can, and is set
-    /// last because a change of owner clears bits of it.
+    /// Takes over mode and owner of the replaced file. The owner cannot always be kept; the mode can, and is set last
+    /// because a change of owner clears bits of it.
     fn take_on(&self, stamp: &Stamp) -> Result<(), FileError> {
         let owner = Some(rustix::fs::Uid::from_raw(stamp.owner));
         let group = Some(rustix::fs::Gid::from_raw(stamp.group));
@@ -224,7 +224,7 @@ impl<'a> Temporary<'a> {
             Expected::Unchanged(_) => rustix::fs::renameat(dir, &self.name, dir, target),
             Expected::Absent => {
                 match rustix::fs::renameat_with(dir, &self.name, dir, target, RenameFlags::NOREPLACE) {
-                    // File systems that cannot promise it; the look just before has to do.
+                    // The file system cannot rename without replacing; the check just before has to suffice.
                     Err(Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(dir, &self.name, dir, target),
                     result => result,
                 }

@@ -1,8 +1,8 @@
-//! What the model has seen of which file: the base for "read it before you change it" and for noticing that
-//! a file changed in between.
+//! What the model has seen of which file: the base for "read it before you change it" and for noticing that a file
+//! changed in between.
 //!
-//! Keys are real paths (symlinks resolved), so two names of one file share an entry. Bounded: the entries
-//! touched longest ago go first, which makes such a file count as unread, never the other way round.
+//! Keys are real paths (symlinks resolved), so two names of one file share an entry. Bounded: the least recently used
+//! entries are dropped. Such a file then counts as unread, which is the safe side.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use super::open::{Stamp, open_regular};
 use super::real;
 
-/// Files that are remembered at most.
+/// The most files that are remembered.
 const MAX_FILES: usize = 4096;
 
-/// Size up to which a file that a shell command showed is looked at again for its hash.
+/// A file that a shell command printed is read again for its hash up to this size.
 const MAX_NOTED_BYTES: u64 = 1 << 20;
 
 /// The files that one agent has read or written. A copy shares the entries until one of the two changes.
 #[derive(Debug, Clone, Default)]
 pub struct FilesRead {
     files: Arc<HashMap<PathBuf, (u64, Seen)>>,
-    /// Counts up with every entry that is touched.
+    /// Increases with every use of an entry.
     clock: u64,
 }
 
@@ -31,7 +31,7 @@ pub struct FilesRead {
 pub(crate) struct Seen {
     pub view: View,
     stamp: Stamp,
-    /// Hash of all bytes, where all bytes were looked at.
+    /// The hash of all bytes, if all bytes were read.
     hash: Option<u64>,
 }
 
@@ -41,17 +41,17 @@ pub(crate) enum View {
     Whole,
     /// Some lines of it.
     Part,
-    /// Nothing, or not what others changed: it was edited without having been read.
+    /// Nothing, or not what other programs changed: it was edited without having been read.
     Blind,
 }
 
 impl Seen {
-    /// A file all of whose bytes were at hand.
+    /// Returns the entry of a file that was read completely.
     pub fn of_bytes(view: View, stamp: Stamp, bytes: &[u8]) -> Self {
         Self { view, stamp, hash: Some(hash_of(bytes)) }
     }
 
-    /// A file of which only a part was looked at.
+    /// Returns the entry of a file that was read in part.
     pub fn of_part(stamp: Stamp) -> Self {
         Self { view: View::Part, stamp, hash: None }
     }
@@ -64,7 +64,7 @@ impl Seen {
         }
     }
 
-    /// As [`Self::is_current`] when the bytes are not at hand.
+    /// Like [`Self::is_current`], without the bytes.
     pub fn is_current_by_stamp(&self, stamp: &Stamp) -> bool {
         self.stamp.same_content(stamp)
     }
@@ -93,7 +93,7 @@ impl FilesRead {
         self.files.get(path).map(|(_, seen)| *seen)
     }
 
-    /// The files touched last, newest first: what is worth giving back after a compaction.
+    /// Returns the most recently used files, newest first: those worth restoring after a compaction.
     pub fn recent(&self, count: usize) -> Vec<PathBuf> {
         let mut files: Vec<(u64, &PathBuf)> =
             self.files.iter().map(|(path, (clock, _))| (*clock, path)).collect();
@@ -101,13 +101,13 @@ impl FilesRead {
         files.into_iter().take(count).map(|(_, path)| path.clone()).collect()
     }
 
-    /// Forgets everything: the context that knew the files is gone.
+    /// Forgets everything, when the context that held the files is gone.
     pub fn clear(&mut self) {
         self.files = Arc::default();
     }
 }
 
-/// Whether a file is still what it was at `mtime_ms` (milliseconds since 1970).
+/// Whether a file has not changed since `mtime_ms` (milliseconds since 1970).
 pub(crate) fn is_unchanged_since(path: &Path, mtime_ms: f64) -> bool {
     let modified = path.symlink_metadata().and_then(|metadata| metadata.modified());
     let since_epoch = modified.ok().and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
@@ -115,7 +115,7 @@ pub(crate) fn is_unchanged_since(path: &Path, mtime_ms: f64) -> bool {
     since_epoch.is_some_and(|time| time.as_secs_f64() * 1000.0 < mtime_ms + 1.0)
 }
 
-/// A file as the model knows it now that it was shown by other means than Read. None if it cannot be opened.
+/// Returns the entry of a file that was shown to the model by other means than Read. `None` if it cannot be opened.
 pub(crate) fn look_at(path: &Path, shown: Shown) -> Option<(PathBuf, Seen)> {
     let path = real::follow(path).ok()?;
     let opened = open_regular(&path).ok()?;
@@ -129,8 +129,8 @@ pub(crate) fn look_at(path: &Path, shown: Shown) -> Option<(PathBuf, Seen)> {
     Some((path, seen))
 }
 
-/// The text of a file as it is now, up to `max_bytes` of it and only whole lines of a longer one. None
-/// for what is no text, or no file any more.
+/// Returns the current text of a file, up to `max_bytes`, and only whole lines of a longer one. `None` if it is not
+/// text, or not a file any more.
 pub fn current_text(path: &Path, max_bytes: usize) -> Option<Excerpt> {
     let opened = open_regular(path).ok()?;
     let mut bytes = Vec::new();
@@ -146,7 +146,7 @@ pub fn current_text(path: &Path, max_bytes: usize) -> Option<Excerpt> {
     Some(Excerpt { text, shown })
 }
 
-/// Some of a file.
+/// A part of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Excerpt {
     /// The text.

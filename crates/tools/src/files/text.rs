@@ -1,8 +1,8 @@
-//! Text as the model sees it and bytes as the file has them.
+//! Text as the model sees it and bytes as they are in the file.
 //!
-//! The model works on lines ended by LF and without a byte order mark. [`FileText`] keeps both sides, so a
-//! change of some characters leaves every other byte of the file as it was: mixed line endings and bytes
-//! that are no UTF-8 included.
+//! The model works on lines that end with LF, without a byte order mark. [`FileText`] keeps both sides, so a change of
+//! some characters leaves every other byte of the file as it was, even with mixed line endings and bytes that are not
+//! UTF-8.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -12,7 +12,7 @@ const BOM: &[u8] = b"\xEF\xBB\xBF";
 /// A file's bytes and the text in them.
 pub(crate) struct FileText {
     raw: Vec<u8>,
-    /// Without byte order mark, CRLF as LF. Still bytes: it need not be UTF-8.
+    /// Without byte order mark, CRLF as LF. Still bytes, because it may not be UTF-8.
     pub lf: Vec<u8>,
     newline: Newline,
     has_bom: bool,
@@ -37,12 +37,13 @@ impl FileText {
         Self { lf, newline, has_bom, raw }
     }
 
-    /// The text; what is no UTF-8 shows as U+FFFD.
+    /// Returns the text; bytes that are not UTF-8 show as U+FFFD.
     pub fn text(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.lf)
     }
 
-    /// The bytes of the file after the parts of `lf` at `ranges` (in order, apart) became `new`.
+    /// Returns the bytes of the file after the parts of `lf` at `ranges` (in order, without overlap) are replaced by
+    /// `new`.
     pub fn replaced(&self, ranges: &[Range<usize>], new: &str) -> Vec<u8> {
         let new = self.encode(new);
         let mut out = Vec::with_capacity(self.raw.len() + ranges.len() * new.len());
@@ -58,7 +59,7 @@ impl FileText {
         out
     }
 
-    /// The bytes of a file like this one, but with `text` as all its content.
+    /// Returns the bytes of a file like this one, but with `text` as its whole content.
     pub fn rewritten(&self, text: &str) -> Vec<u8> {
         let mut out = Vec::with_capacity(text.len() + BOM.len());
         if self.has_bom && !text.as_bytes().starts_with(BOM) {
@@ -68,7 +69,8 @@ impl FileText {
         out
     }
 
-    /// `text` with this file's line ends. A file of LF lines takes what it is given: a CR there is meant.
+    /// Returns `text` with the line ends of this file. In a file with LF lines the text stays as it is: a CR there is
+    /// intended.
     fn encode<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.newline {
             Newline::Lf => Cow::Borrowed(text),
@@ -77,15 +79,15 @@ impl FileText {
     }
 }
 
-/// A place in both views of the file.
+/// A position in both views of the file.
 struct Place {
     raw: usize,
     lf: usize,
 }
 
 impl Place {
-    /// Goes on to `lf` and returns the place of that character in the raw bytes. A line end is one character
-    /// here, so between its CR and its LF is no place.
+    /// Advances to `lf` and returns the position of that character in the raw bytes. A line end is one character here,
+    /// so no position is between its CR and its LF.
     fn advance(&mut self, raw: &[u8], lf: usize) -> usize {
         while self.lf < lf {
             let pair = raw[self.raw] == b'\r' && raw.get(self.raw + 1) == Some(&b'\n');
@@ -96,7 +98,7 @@ impl Place {
     }
 }
 
-/// CRLF as LF; a CR elsewhere stays.
+/// Turns CRLF into LF; a CR elsewhere stays.
 pub(crate) fn to_lf(bytes: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memmem::find(bytes, b"\r\n").is_none() {
         return Cow::Borrowed(bytes);
@@ -112,8 +114,8 @@ pub(crate) fn to_lf(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Bytes of (the start of) a file as the text that the model reads: no byte order mark, LF, UTF-8, and no
-/// NUL, which not every reader of the stream takes.
+/// Returns bytes of (the start of) a file as the text that the model reads: no byte order mark, LF, UTF-8, and no NUL,
+/// which some readers of the stream reject.
 pub(crate) fn for_model(bytes: &[u8]) -> String {
     let bytes = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let lf = to_lf(bytes);
@@ -157,7 +159,7 @@ mod tests {
     }
 
     proptest! {
-        /// Replacing in the file and replacing in the text come to the same text.
+        /// Replacing in the file and replacing in the text give the same text.
         #[test]
         fn both_views_agree(raw in "[ab\r\n]{0,40}", start in 0usize..40, length in 0usize..10) {
             let file = FileText::new(raw.into_bytes());
@@ -166,7 +168,7 @@ mod tests {
             let bytes = file.replaced(std::slice::from_ref(&(start..end)), "X\nY");
             let mut expected = file.lf.clone();
             expected.splice(start..end, *b"X\nY");
-            // A CR before the cut and a LF after it would become a new pair: such a CR is no line end.
+            // A CR before the cut and a LF after it would form a new pair, so that the CR no longer stands alone.
             prop_assume!(!expected.windows(2).any(|pair| pair == b"\r\n"));
             let after = FileText::new(bytes);
             prop_assert_eq!(after.lf, expected);

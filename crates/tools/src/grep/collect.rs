@@ -1,6 +1,6 @@
-//! What is found: the lines of one file while it is searched, and the files of the whole search.
+//! The results: the lines of one file while it is searched, and the files of the whole search.
 //!
-//! Only as much is kept as the wanted page can show; the rest is counted.
+//! Only as much is kept as the requested page can show; the rest is counted.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,10 +13,10 @@ use super::query::{Mode, Query};
 use crate::search::Best;
 use lathe_protocol::text::first_chars;
 
-/// Characters of a line that are shown.
+/// The most characters of a line that are shown.
 const LINE_CHARS: usize = 500;
 
-/// Lines kept may have this many times the bytes that are shown: the skipped ones before them count too.
+/// Kept lines may take this many times the bytes that are shown, because the skipped lines before them count too.
 const KEPT_BYTES_FACTOR: usize = 8;
 
 const BREAK: &str = "--";
@@ -36,7 +36,7 @@ pub(super) struct Lines<'a> {
 /// The results of one file.
 pub(super) struct FoundFile {
     name: String,
-    /// For the mode that lists files: when it was changed.
+    /// For the mode that lists files: the time of the last change.
     modified: Option<SystemTime>,
     kept: Vec<Line>,
     total: u64,
@@ -114,11 +114,11 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A line without its end, not too long, as text.
+/// Returns a line as text, without its end and not too long.
 fn cut(bytes: &[u8]) -> String {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
-    // Four bytes a character at most: no need to look at all of a very long line.
+    // A character has at most four bytes, so the rest of a very long line is not needed.
     let head = &bytes[..bytes.len().min(LINE_CHARS * 4)];
     let text = String::from_utf8_lossy(head);
     let shown = first_chars(&text, LINE_CHARS);
@@ -159,11 +159,11 @@ pub(super) struct Found {
     pub total_lines: u64,
     has_context: bool,
     mode: Mode,
-    /// Names, the newest first.
+    /// Names, newest first.
     newest: Best<(std::cmp::Reverse<SystemTime>, String), ()>,
     /// Matches by name.
     counts: Best<String, u64>,
-    /// Lines by name, and how much that is.
+    /// Lines by name, and their total size.
     lines: BTreeMap<String, Vec<Line>>,
     kept_lines: usize,
     kept_bytes: usize,
@@ -208,7 +208,7 @@ impl Found {
     }
 
     fn add_lines(&mut self, file: FoundFile) {
-        // The files are set apart like groups of lines.
+        // Files are separated like groups of lines.
         let breaks = u64::from(self.has_context && self.total_lines > 0);
         self.total_lines += file.total + breaks;
         self.kept_lines += file.kept.len();

@@ -1,6 +1,6 @@
-//! The input of a search made ready: matcher, walk, and how much of the results is wanted.
+//! The compiled input of a search: matcher, walk, and how much of the results is wanted.
 //!
-//! What ripgrep would refuse is refused here, in ripgrep's words.
+//! What ripgrep would reject is rejected here, in ripgrep's words.
 
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{Searcher, SearcherBuilder};
@@ -12,20 +12,20 @@ use serde_json::Value;
 use super::Cut;
 use crate::search::{Place, Vcs};
 
-/// Results shown when the input does not say.
+/// The number of results when the input does not say.
 const DEFAULT_LIMIT: usize = 250;
 
-/// Results that can be reached by offset and limit at all: what is held in memory is bounded by it.
+/// The most results that offset and limit together can reach; it bounds the memory.
 const MAX_REACH: usize = 100_000;
 
 /// Memory for one line, or for one file when matches may span lines. Files that need more are skipped.
 const HEAP_BYTES: usize = 32 << 20;
 
-/// Memory of a compiled pattern, and of what it remembers while it searches, for each thread.
+/// Memory of a compiled pattern, and of its caches, for each thread.
 const REGEX_BYTES: usize = 10 << 20;
 const REGEX_CACHE_BYTES: usize = 16 << 20;
 
-/// What the results are.
+/// The form of the results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mode {
     Files,
@@ -37,13 +37,13 @@ pub(super) enum Mode {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page {
     pub offset: usize,
-    /// `None`: all.
+    /// `None` shows all.
     pub limit: Option<usize>,
     pub max_bytes: usize,
 }
 
 impl Page {
-    /// Results that have to be kept so that this page can be shown.
+    /// The number of results to keep so that this page can be shown.
     pub fn reach(self) -> usize {
         match self.limit {
             Some(limit) => self.offset.saturating_add(limit).min(MAX_REACH),
@@ -51,7 +51,7 @@ impl Page {
         }
     }
 
-    /// The page out of the first items of `total`.
+    /// Returns the page from the first items of `total`.
     pub fn of_items(self, items: impl Iterator<Item = String>, total: u64) -> (Vec<String>, Cut) {
         let mut bytes = 0;
         let shown: Vec<String> = items
@@ -120,12 +120,12 @@ impl Query {
         })
     }
 
-    /// Whether groups of lines are set apart.
+    /// Whether groups of lines are separated.
     pub fn has_context(&self) -> bool {
         self.before > 0 || self.after > 0
     }
 
-    /// One searcher for each thread: it owns the buffers.
+    /// Returns a searcher; each thread needs its own, because it owns the buffers.
     pub fn searcher(&self) -> Searcher {
         let numbers = self.mode == Mode::Content && self.line_numbers;
         SearcherBuilder::new()
@@ -180,7 +180,7 @@ fn walk_of(input: &Value, place: &Place) -> Result<WalkBuilder, String> {
     Ok(builder)
 }
 
-/// Several globs may be given, apart by spaces or commas; a comma in braces is part of one.
+/// Splits globs that are separated by spaces or commas; a comma in braces belongs to its glob.
 fn split_globs(globs: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_u32;
     globs

@@ -1,8 +1,8 @@
-//! Pictures: as they are when they are small enough for the API, else scaled down and encoded anew.
+//! Pictures: unchanged when they are small enough for the API, otherwise scaled down and encoded again.
 //!
-//! The format is told by the first bytes, not by the extension: the API refuses data that is not what it is
-//! said to be. Decoding is bounded in pixels and memory, so a small file that unpacks to a huge picture is an
-//! error and not an outage.
+//! The first bytes decide the format, not the extension: the API rejects data whose type is not the declared one.
+//! Decoding is bounded in pixels and memory, so a small file that unpacks to a huge picture is an error and not an
+//! outage.
 
 use std::io::Cursor;
 
@@ -20,13 +20,13 @@ use crate::{Content, ToolContext, ToolFailure, ToolOutput};
 
 const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// Longest side that is sent; more adds cost, not detail.
+/// The longest side that is sent; more adds cost, not detail.
 const MAX_SIDE: u32 = 2000;
 
-/// A picture with more bytes is encoded anew.
+/// A picture with more bytes is encoded again.
 const MAX_SENT_BYTES: usize = 500 * 1024;
 
-/// Longest side and memory of a picture that is decoded at all.
+/// The longest side, and the memory, of a picture that is decoded at all.
 const MAX_DECODED_SIDE: u32 = 20_000;
 const MAX_DECODED_BYTES: u64 = 512 << 20;
 
@@ -62,7 +62,7 @@ pub(super) async fn read(
     Ok(output(&picture, original_size))
 }
 
-/// Format and size in pixels, from the first bytes.
+/// Reads format and size in pixels from the first bytes.
 fn header(bytes: &[u8]) -> Result<(ImageFormat, (u32, u32)), String> {
     let unreadable = |error: image::ImageError| format!("Image cannot be read ({error})");
     let format = image::guess_format(bytes).map_err(unreadable)?;
@@ -94,8 +94,8 @@ fn shrink(bytes: &[u8], format: ImageFormat, original: (u32, u32)) -> Result<Pic
     }
 }
 
-/// The picture in few enough bytes: as PNG if it was one (sharp text stays sharp), else as JPEG. `None` if no
-/// quality is low enough; that ends, because a few pixels always are.
+/// Encodes the picture in few enough bytes: as PNG if it was one (sharp text stays sharp), otherwise as JPEG. `None` if
+/// no quality is low enough; the caller's loop still ends, because a few pixels always fit.
 fn encode(picture: &DynamicImage, was: ImageFormat) -> Result<Option<(Vec<u8>, ImageFormat)>, String> {
     let failed = |error: image::ImageError| format!("Image cannot be encoded ({error})");
     if was == ImageFormat::Png {
@@ -116,7 +116,7 @@ fn encode(picture: &DynamicImage, was: ImageFormat) -> Result<Option<(Vec<u8>, I
     Ok(None)
 }
 
-/// JPEG knows no transparency; what was clear becomes white.
+/// JPEG has no transparency; transparent pixels become white.
 fn on_white(picture: &DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return DynamicImage::ImageRgb8(picture.to_rgb8());

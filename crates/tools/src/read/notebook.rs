@@ -1,4 +1,4 @@
-//! Notebooks: the cells in order, each with its id, code with what it printed.
+//! Notebooks: the cells in order, each with its id, code with its output.
 //!
 //! Pictures among the outputs become image blocks. Long printed outputs are cut; the file itself has them.
 
@@ -12,10 +12,10 @@ use crate::files::seen::{Seen, View};
 use crate::notebook::{cell_id, source_of};
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
 
-/// Notebooks carry pictures, so more than of plain text is read; what is shown is far less.
+/// Notebooks contain pictures, so more is read than of plain text; what is shown is far less.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Characters of one cell's printed output that are shown.
+/// The most characters of one cell's printed output that are shown.
 const OUTPUT_CHARS: usize = 10_000;
 
 pub(super) async fn read(
@@ -49,7 +49,7 @@ pub(super) async fn read(
     ))
 }
 
-/// One cell as programs get it.
+/// Returns one cell in the form for programs.
 fn described(cell: &Value, index: usize, language: &str) -> Value {
     let kind = cell["cell_type"].as_str().unwrap_or("code");
     let mut out = Map::new();
@@ -104,7 +104,7 @@ fn described_output(output: &Value) -> Option<Value> {
     Some(Value::Object(out))
 }
 
-/// A string, or the list of lines that notebooks write instead of one.
+/// Returns a string, also from the list of lines that notebooks write instead of one.
 fn joined(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -122,7 +122,7 @@ fn cut(text: String) -> String {
     }
 }
 
-/// What the model gets: texts that follow each other are one block.
+/// Returns the blocks for the model; adjacent texts become one block.
 fn blocks(cells: &[Value]) -> Vec<Value> {
     let mut blocks = Blocks::default();
     for cell in cells {

@@ -1,7 +1,7 @@
-//! PDF files: handed to the model as a document, whole, or some pages of them as pictures (`pages.rs`).
+//! PDF files: given to the model as a document, whole, or some of their pages as pictures (`pages.rs`).
 //!
-//! Pages are counted by a look for page objects, which newer files may hide
-//! in compressed parts: then the size alone decides.
+//! Pages are counted by searching for page objects, which newer files may hide in compressed parts: then the size alone
+//! decides.
 
 use std::str::FromStr;
 
@@ -14,13 +14,13 @@ use crate::files::error::human_size;
 use crate::files::open::Opened;
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
 
-/// Pages that are sent whole.
+/// The most pages that are sent whole.
 const MAX_WHOLE_PAGES: usize = 10;
 
-/// Pages that may be asked for at once.
+/// The most pages that one call may ask for.
 const MAX_PAGES: u32 = 20;
 
-/// The API takes 32 MB a request; base64 adds a third.
+/// The API takes 32 MB per request; base64 adds a third.
 const MAX_BYTES: u64 = 20 << 20;
 
 /// First and last page, counted from 1.
@@ -89,7 +89,7 @@ pub(super) async fn read(
     ))
 }
 
-/// Objects of the type `/Page`; 0 if none can be seen.
+/// Counts objects of the type `/Page`; 0 if none can be found.
 fn page_count(bytes: &[u8]) -> usize {
     memchr::memmem::find_iter(bytes, b"/Page")
         .filter(|at| {

@@ -1,8 +1,8 @@
 //! Text files: numbered lines, all of them or some.
 //!
-//! One pass over the file in blocks: it counts the lines, keeps only the wanted ones, and never holds more
-//! than the size limit, however long the file or a line of it is. A file with a NUL byte near its start is
-//! taken for binary, as git does.
+//! One pass over the file in blocks: it counts the lines, keeps only the wanted ones, and never holds more than the
+//! size limit, however long the file or a line of it is. A file with a NUL byte near its start counts as binary, as in
+//! git.
 
 use std::fmt::Write as _;
 use std::io::Read;
@@ -21,21 +21,21 @@ use crate::{Content, ToolContext, ToolFailure, ToolOutput};
 /// Larger files are not even scanned for some of their lines.
 const SCAN_BYTES: u64 = 1 << 30;
 
-/// Bytes at the start that are looked at for a NUL.
+/// How many bytes at the start are searched for a NUL.
 const PROBE_BYTES: usize = 8 * 1024;
 
 const BLOCK_BYTES: usize = 256 * 1024;
 
-/// What one pass over the file found.
+/// The result of one pass over the file.
 struct Scan {
     /// The bytes of the wanted lines.
     bytes: Vec<u8>,
-    /// How many lines that is.
+    /// How many lines `bytes` holds.
     lines: u64,
     total_lines: u64,
 }
 
-/// Why a scan gave nothing.
+/// Why a scan failed.
 enum ScanError {
     File(FileError),
     Binary,
@@ -146,7 +146,7 @@ fn scan(file: &std::fs::File, wanted: Wanted, stop: &Stop) -> Result<Scan, ScanE
         }
     }
     let total_lines = line + 1;
-    // A cut before the end of the file is a cut between lines: the last line end is not part of it.
+    // A cut before the end of the file is between lines: the last line end does not belong to it.
     if end < total_lines && bytes.last() == Some(&b'\n') {
         bytes.pop();
         if bytes.last() == Some(&b'\r') {
@@ -157,8 +157,8 @@ fn scan(file: &std::fs::File, wanted: Wanted, stop: &Stop) -> Result<Scan, ScanE
     Ok(Scan { bytes, lines, total_lines })
 }
 
-/// Appends what of `block`, whose first byte is in line `line`, belongs to the `wanted` lines. Returns the
-/// line that the byte after the block is in.
+/// Appends the part of `block` that belongs to the `wanted` lines; its first byte is in line `line`. Returns the line
+/// of the byte after the block.
 fn take_wanted(mut block: &[u8], mut line: u64, wanted: std::ops::Range<u64>, out: &mut Vec<u8>) -> u64 {
     while line < wanted.start && !block.is_empty() {
         match memchr::memchr(b'\n', block) {

@@ -157,7 +157,7 @@ fn any_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Whatever comes in: no panic, issues are JSON, and a mended input passes a second time unchanged.
+    /// For any input: no panic, issues are JSON, and a repaired input passes a second time unchanged.
     #[test]
     fn any_input_is_judged(input in any_json()) {
         match validate("T", &schema(), input) {

@@ -3,7 +3,7 @@
 use super::{Listed, NotListed, Touch};
 use crate::shell::value::{Arg, Value};
 
-/// Predicates without an argument. Left out: `-delete`, `-follow`, `-ls`' file writing cousins, `-exec…`.
+/// Predicates without an argument. Left out: `-delete`, `-follow`, the variants of `-ls` that write a file, `-exec…`.
 const PLAIN: [&str; 27] = [
     "-depth",
     "-d",
@@ -69,7 +69,7 @@ const WITH_TEXT: [&str; 31] = [
     "-used",
 ];
 
-/// Predicates whose argument is a file that is looked at.
+/// Predicates whose argument is a file that is examined.
 const WITH_FILE: [&str; 7] =
     ["-newer", "-anewer", "-cnewer", "-newermm", "-newermc", "-newermt", "-samefile"];
 
@@ -94,7 +94,7 @@ pub(super) fn find(args: &[Arg]) -> Listed {
             continue;
         }
         let argument = words.next().filter(|arg| arg.value != Value::Unknown).ok_or(NotListed)?;
-        // Without quotes it is a pattern for the shell first.
+        // Without quotes the shell expands it first.
         if argument.fixed().is_none() {
             touches.push(Touch::read(argument));
         }

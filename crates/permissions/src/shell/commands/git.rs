@@ -1,15 +1,15 @@
-//! `git`: the subcommands that only look, with the options that keep them looking.
+//! `git`: the subcommands that only read, with the options that keep them read-only.
 //!
-//! Left out everywhere: `--output`, `--ext-diff`, `--textconv`, `-O`, `--no-index`, `--show-signature`,
-//! formats with `%G` (run gpg), and every option before the subcommand that changes configuration or place.
-//! Git itself still runs what the configuration of the repository names, so every accepted call also touches
-//! the repository, whose configuration has to be harmless.
+//! Left out everywhere: `--output`, `--ext-diff`, `--textconv`, `-O`, `--no-index`, `--show-signature`, formats with
+//! `%G` (run gpg), and every option before the subcommand that changes configuration or directory. Git still runs what
+//! the configuration of the repository names, so every accepted call also touches the repository, and its configuration
+//! must be harmless.
 
 use super::options::{Globs, Taken, take};
 use super::{Listed, NotListed, Touch, TouchAccess};
 use crate::shell::value::Arg;
 
-/// Options of everything that shows commits and differences.
+/// Options of the subcommands that show commits and differences.
 const LOG_SHORT: &str = "abcgimpqrstuvwzEFPRn:S:G:L:U:M?C?B?D#";
 const LOG_LONG: &str = "oneline pretty? format= abbrev? no-abbrev abbrev-commit no-abbrev-commit decorate? no-decorate \
  decorate-refs= decorate-refs-exclude= graph no-graph all branches? tags? remotes? max-count= \
@@ -28,7 +28,7 @@ const LOG_LONG: &str = "oneline pretty? format= abbrev? no-abbrev abbrev-commit 
  left-only right-only show-pulls diff-merges= cc ignore-submodules? no-walk? encoding= \
  expand-tabs? log-size count objects name-only mailmap use-mailmap";
 
-/// What a listed call reads.
+/// Returns what a listed call reads.
 pub(super) fn git(args: &[Arg]) -> Listed {
     let mut index = 1;
     while matches!(args.get(index).and_then(Arg::fixed), Some("--no-pager" | "-P" | "--no-optional-locks")) {
@@ -70,8 +70,8 @@ fn options<'a>(short: &str, long: &str, words: &'a [Arg]) -> Result<Taken<'a>, N
     take(short, long, Globs::Anchored, words)
 }
 
-/// Operands that are revisions or paths: only those that look like a path leading elsewhere are paths for us,
-/// because git refuses the others or treats them as history.
+/// Returns the paths among operands that are revisions or paths. An operand that leads out of the tree, or whose value
+/// is not fixed, counts as it is; of the others the path is kept.
 fn revisions_or_paths(taken: &Taken<'_>) -> Vec<Touch> {
     let mut touches = Vec::new();
     for arg in &taken.operands {
@@ -112,14 +112,14 @@ fn reflog(words: &[Arg]) -> Listed {
     if taken.operands.iter().any(acts) { Err(NotListed) } else { Ok(Vec::new()) }
 }
 
-/// Lists only: an operand without a listing option makes a branch.
+/// Only lists: an operand without a listing option would create a branch.
 fn branch(words: &[Arg]) -> Listed {
     let long = "all remotes list show-current verbose contains= no-contains= merged? no-merged? sort= \
      format= points-at= column? no-column color? no-color abbrev= no-abbrev ignore-case";
     listed(&options("arvqil", long, words)?, &["l", "list", "merged", "no-merged"])
 }
 
-/// Lists only: an operand without a listing option makes a tag.
+/// Only lists: an operand without a listing option would create a tag.
 fn tag(words: &[Arg]) -> Listed {
     let long = "list sort= contains= no-contains= merged? no-merged? points-at= format= column? no-column \
      color? ignore-case";
@@ -132,7 +132,7 @@ fn listed(taken: &Taken<'_>, listing: &[&str]) -> Listed {
     if fixed && (taken.operands.is_empty() || taken.has(listing)) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Operands that are names in the history and never files.
+/// Accepts operands that are names in the history and never files.
 fn fixed_operands(taken: &Taken<'_>) -> Listed {
     if taken.operands.iter().all(|arg| arg.fixed().is_some()) { Ok(Vec::new()) } else { Err(NotListed) }
 }
@@ -183,7 +183,7 @@ fn blame(words: &[Arg]) -> Listed {
     Ok(revisions_or_paths(&options("bctlfnsewpL:M?C?", long, words)?))
 }
 
-/// Reading one key. Listing everything would also show credentials of the user's own configuration.
+/// Reads one key. Listing everything would also show credentials of the user's own configuration.
 fn config(words: &[Arg]) -> Listed {
     let long = "get get-all local show-origin show-scope name-only null type= bool int path default=";
     let taken = options("z", long, words)?;
@@ -228,7 +228,7 @@ fn shortlog(words: &[Arg]) -> Listed {
     Ok(revisions_or_paths(&taken))
 }
 
-/// Options by which any git call can be made to run a program, whatever a rule says about the rest.
+/// Returns an option that can make any git call run a program, whatever a rule says about the rest.
 pub(crate) fn executing_option(args: &[Arg]) -> Option<&str> {
     const ANYWHERE: [&str; 12] = [
         "--upload-pack",

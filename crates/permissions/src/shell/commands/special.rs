@@ -1,10 +1,10 @@
-//! Read-only programs with a grammar of their own.
+//! Read-only programs whose arguments have their own grammar.
 
 use super::options::{Globs, take};
 use super::{Listed, NotListed, Touch, TouchAccess};
 use crate::shell::value::{Arg, Value};
 
-/// The command that `timeout`, `command` or `builtin` runs, in their plain forms.
+/// Returns the command that `timeout`, `command` or `builtin` runs, if they are used in their plain form.
 pub(super) fn looked_through<'a>(name: &str, args: &'a [Arg]) -> Option<&'a [Arg]> {
     let inner = match name {
         "command" | "builtin" => &args[1..],
@@ -50,7 +50,7 @@ pub(super) fn special(name: &str, args: &[Arg]) -> Listed {
         "docker" => docker(words),
         "node" | "python3" | "python" => match words {
             [only] if matches!(only.fixed(), Some("--version" | "-V" | "-v")) => {
-                // `python -v` is verbose and interactive; only node takes it for the version.
+                // `python -v` is verbose and interactive; only node prints its version.
                 if only.fixed() == Some("-v") && name != "node" { Err(NotListed) } else { Ok(Vec::new()) }
             }
             _ => Err(NotListed),
@@ -59,7 +59,7 @@ pub(super) fn special(name: &str, args: &[Arg]) -> Listed {
     }
 }
 
-/// Words that are only text, or names of files that are there.
+/// Accepts words that are only text, or names of existing files.
 fn text_words(words: &[Arg]) -> Listed {
     let mut touches = Vec::new();
     for word in words {
@@ -76,8 +76,8 @@ fn fixed_words(words: &[Arg]) -> Listed {
     if words.iter().all(|word| word.fixed().is_some()) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// No `-v` and no `%n`, which set variables; numbers only where numbers are converted, because zsh evaluates
-/// them.
+/// Without `-v` and `%n`, which set variables; numbers only where numbers are converted, because zsh evaluates the
+/// operands.
 fn printf(words: &[Arg]) -> Listed {
     fixed_words(words)?;
     let words: Vec<&str> = words.iter().filter_map(Arg::fixed).collect();
@@ -185,7 +185,7 @@ fn jq(words: &[Arg]) -> Listed {
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let Some(text) = word.fixed() else {
-            // A pattern may only be a file, and must not look like an option.
+            // A pattern is accepted only where a file is expected, and its matches must not look like options.
             if filter_seen && matches!(&word.value, Value::Pattern(p) if !p.starts_with(['*', '?', '[', '-']))
             {
                 touches.push(Touch::read(word));
@@ -227,7 +227,7 @@ fn jq(words: &[Arg]) -> Listed {
                     return Err(NotListed);
                 }
             }
-            // Modules are read from wherever the filter says.
+            // The filter may read modules from any place it names.
             _ if !filter_seen => {
                 if text.contains("import") || text.contains("include") || text.contains("modulemeta") {
                     return Err(NotListed);
@@ -240,7 +240,7 @@ fn jq(words: &[Arg]) -> Listed {
     Ok(touches)
 }
 
-/// No `e` in the BSD spelling: it shows the environment of every process.
+/// Without `e` in the BSD spelling: it shows the environment of every process.
 fn ps(words: &[Arg]) -> Listed {
     const COLUMNS: [&str; 40] = [
         "pid", "ppid", "pgid", "pgrp", "sid", "tid", "lwp", "user", "uid", "ruser", "euser", "group", "gid",
@@ -287,7 +287,7 @@ fn tput(words: &[Arg]) -> Listed {
     }
 }
 
-/// Pages by name only: a slash makes it a file to format.
+/// Pages by name only: an operand with a slash is a file to format.
 fn man(words: &[Arg]) -> Listed {
     let taken = take("kf", "", Globs::Anchored, words)?;
     let pages = taken.operands.iter().all(|arg| arg.fixed().is_some_and(|text| !text.contains('/')));
