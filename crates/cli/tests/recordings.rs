@@ -194,14 +194,22 @@ fn compare_run(dir: &Path, texts: Texts) -> Result<(), String> {
     let reference = lathe_testkit::Normaliser::default().replace(theirs, "<cwd>");
     let expected = frames(&read(dir, "stdout.jsonl"), &finished, false)?;
     let actual = frames(&finished.stdout, &finished, true)?;
-    let (expected, actual) = (progress_once(reference.lines(&expected)), progress_once(mine.lines(&actual)));
+    let expected = progress_once(reference.lines(&expected));
+    let mut actual = progress_once(mine.lines(&actual));
+    // A hook that a busy machine slows down is told of, where the reference's was quick enough.
+    if !expected.iter().any(is_hook_progress) {
+        actual.retain(|frame| !is_hook_progress(frame));
+    }
     compare_frames(&expected, &actual, texts)
+}
+
+fn is_hook_progress(frame: &Value) -> bool {
+    frame["subtype"] == "hook_progress"
 }
 
 /// How often a hook's progress is told depends on when it is looked at, and that on the clock.
 fn progress_once(mut frames: Vec<Value>) -> Vec<Value> {
-    frames
-        .dedup_by(|next, before| next["subtype"] == "hook_progress" && before["subtype"] == "hook_progress");
+    frames.dedup_by(|next, before| is_hook_progress(next) && is_hook_progress(before));
     frames
 }
 

@@ -27,8 +27,8 @@ pub enum SessionFile {
 
 /// The files of a session.
 pub struct SessionFiles {
-    /// Written by the turn of each agent and by host requests that name the session; read when frames are sent, for the
-    /// mirror.
+    /// Written by the turn of each agent and by host requests that name the session; read by the mirror when frames are
+    /// sent.
     state: Mutex<FilesState>,
 }
 
