@@ -8,7 +8,7 @@ mod conformance;
 mod embed;
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
@@ -111,10 +111,8 @@ fn one(command: &mut Command) -> Result<Totals> {
 
 /// Builds the program, then runs the tests of every crate with `LATHE_BIN` set to it.
 fn cargo_test(repo: &Repo) -> Result<Totals> {
-    let binary = lathe_binary(repo)?;
-    let mut command = repo.cargo(&["test", "--workspace", "--no-fail-fast"]);
-    let mut child =
-        command.env("LATHE_BIN", binary).stdout(Stdio::piped()).spawn().context("failed to start cargo")?;
+    let mut command = test_command(repo, &lathe_binary(repo)?);
+    let mut child = command.stdout(Stdio::piped()).spawn().context("failed to start cargo")?;
     let stdout = child.stdout.take().context("cargo has no stdout")?;
     let mut totals = Totals::default();
     let mut skipped = 0;
@@ -132,6 +130,14 @@ fn cargo_test(repo: &Repo) -> Result<Totals> {
         totals += Totals::FAILED;
     }
     Ok(totals)
+}
+
+/// `cargo test` on the program at `binary`. A snapshot that differs fails and is not written, whatever the
+/// caller's environment says: a check leaves the repository as it is.
+fn test_command(repo: &Repo, binary: &Path) -> Command {
+    let mut command = repo.cargo(&["test", "--workspace", "--no-fail-fast"]);
+    command.env("LATHE_BIN", binary).env("INSTA_UPDATE", "no");
+    command
 }
 
 /// Kills and resumes sessions of the built program.
@@ -189,5 +195,13 @@ mod tests {
         let error = steps(&["--only", "fmt,nope"]).unwrap_err().to_string();
         assert_eq!(error, "no such step: nope");
         assert!(steps(&["--everything"]).is_err());
+    }
+
+    #[test]
+    fn the_tests_write_no_snapshots() {
+        let repo = Repo { root: PathBuf::from("/r"), metadata: serde_json::Value::Null };
+        let command = test_command(&repo, Path::new("/r/lathe"));
+        let update = command.get_envs().find(|(name, _)| *name == "INSTA_UPDATE");
+        assert_eq!(update, Some(("INSTA_UPDATE".as_ref(), Some("no".as_ref()))));
     }
 }
