@@ -10,6 +10,7 @@ use std::time::Duration;
 use common::hooked::{answers, bash, command, hooked, lines, on, says, specific};
 use common::{Setup, Talk, kinds, line, of_type, prompt, run};
 use futures_util::future::BoxFuture;
+use insta::assert_snapshot;
 use lathe_agent::SetupTrigger as SetupHooks;
 use lathe_agent::{FrameOptions, PromptSurface};
 use lathe_agent::{ReloadedSettings, SettingsAccess};
@@ -18,6 +19,7 @@ use lathe_protocol::control::GetSettingsResponse;
 use lathe_protocol::{PermissionBehavior, PermissionMode, PermissionUpdate, Settings, SettingsSource};
 use lathe_settings::Changed;
 use lathe_settings::memory::{self, MemoryRequest};
+use lathe_testkit::Normaliser;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -29,8 +31,16 @@ fn log_all(events: &[&str]) -> Value {
     Value::Object(entries.collect())
 }
 
-fn names(log: &[Value]) -> Vec<&str> {
-    log.iter().map(|input| input["hook_event_name"].as_str().unwrap()).collect()
+/// What hooks wrote to a file, a line for each: the event and its fields, without those that are the same for all.
+fn told(root: &Path, file: &str) -> String {
+    let line = |input: &Value| {
+        let mut fields = input.as_object().unwrap().clone();
+        fields.retain(|key, _| !["hook_event_name", "session_id", "transcript_path"].contains(&key.as_str()));
+        format!("{:<20}{}", input["hook_event_name"].as_str().unwrap(), Value::Object(fields))
+    };
+    let lines: Vec<String> = lines(root, file).iter().map(line).collect();
+    let root = root.canonicalize().unwrap().display().to_string();
+    Normaliser::default().replace(&root, "<root>").numbered().text(&lines.join("\n"))
 }
 
 const EVENTS: [&str; 16] = [
@@ -69,67 +79,32 @@ async fn a_run_tells_its_events_in_order() {
     setup.memory = Some(memory::load(MemoryRequest { cwd: root.clone(), ..MemoryRequest::default() }));
     setup.frames = FrameOptions { hook_events: true, ..FrameOptions::default() };
     let (frames, _) = run(setup, &["go"]).await;
-    let log = lines(&root, "log");
-    assert_eq!(
-        names(&log),
-        [
-            "Setup",
-            "InstructionsLoaded",
-            "InstructionsLoaded",
-            "SessionStart",
-            "UserPromptSubmit",
-            "MessageDisplay",
-            "PreToolUse",
-            "PostToolUse",
-            "CwdChanged",
-            "PostToolBatch",
-            "PreToolUse",
-            "PostToolUseFailure",
-            "PostToolBatch",
-            "MessageDisplay",
-            "Stop",
-            "SessionEnd",
-        ]
-    );
-    let of = |name: &str| log.iter().find(|input| input["hook_event_name"] == name).unwrap();
-    assert_eq!(of("Setup")["trigger"], "init");
-    let loaded = of("InstructionsLoaded");
-    assert_eq!((&loaded["load_reason"], &loaded["memory_type"]), (&json!("include"), &json!("Project")));
-    assert_eq!(loaded["parent_file_path"], json!(root.join("CLAUDE.md")));
-    assert_eq!(log[2]["load_reason"], "session_start");
-    assert_eq!(of("CwdChanged")["new_cwd"], json!(root.join("deep")));
-    assert_eq!(of("CwdChanged")["old_cwd"], json!(root));
-    assert_eq!(of("MessageDisplay")["delta"], "I will");
-    assert_eq!(of("SessionEnd")["reason"], "other");
     // Only what belongs to a turn says in which mode it runs, and all of a turn shares one prompt.
-    for input in &log {
-        let name = input["hook_event_name"].as_str().unwrap();
-        let has_mode = matches!(
-            name,
-            "UserPromptSubmit"
-                | "PreToolUse"
-                | "PostToolUse"
-                | "PostToolUseFailure"
-                | "PostToolBatch"
-                | "Stop"
-        );
-        assert_eq!(input["permission_mode"].is_string(), has_mode, "{name}");
-        let has_effort = has_mode && name != "UserPromptSubmit";
-        assert_eq!(input["effort"]["level"].is_string(), has_effort, "{name}");
-        let before_prompt = matches!(name, "Setup" | "InstructionsLoaded" | "SessionStart");
-        assert_eq!(input["prompt_id"].is_string(), !before_prompt, "{name}");
-        assert!(before_prompt || input["prompt_id"] == of("UserPromptSubmit")["prompt_id"], "{name}");
-    }
-    // Three events leave no frames.
+    assert_snapshot!(told(&root, "log"), @r#"
+    Setup               {"cwd":"<root>","trigger":"init"}
+    InstructionsLoaded  {"cwd":"<root>","file_path":"<root>/inc.md","memory_type":"Project","load_reason":"include","parent_file_path":"<root>/CLAUDE.md"}
+    InstructionsLoaded  {"cwd":"<root>","file_path":"<root>/CLAUDE.md","memory_type":"Project","load_reason":"session_start"}
+    SessionStart        {"cwd":"<root>","source":"startup","model":"claude-opus-5-5"}
+    UserPromptSubmit    {"cwd":"<root>","prompt_id":"<uuid-1>","permission_mode":"bypassPermissions","prompt":"go"}
+    MessageDisplay      {"cwd":"<root>","prompt_id":"<uuid-1>","turn_id":"<uuid-2>","message_id":"<uuid-3>","index":0,"final":true,"delta":"I will"}
+    PreToolUse          {"cwd":"<root>","prompt_id":"<uuid-1>","permission_mode":"bypassPermissions","effort":{"level":"medium"},"tool_name":"Bash","tool_input":{"command":"cd deep && pwd"},"tool_use_id":"toolu_001_0"}
+    PostToolUse         {"cwd":"<root>/deep","prompt_id":"<uuid-1>","permission_mode":"bypassPermissions","effort":{"level":"medium"},"tool_name":"Bash","tool_input":{"command":"cd deep && pwd"},"tool_response":{"stdout":"<root>/deep","stderr":"","interrupted":false,"isImage":false,"noOutputExpected":false},"tool_use_id":"toolu_001_0","duration_ms":"<ms>"}
+    CwdChanged          {"cwd":"<root>/deep","prompt_id":"<uuid-1>","old_cwd":"<root>","new_cwd":"<root>/deep"}
+    PostToolBatch       {"cwd":"<root>/deep","prompt_id":"<uuid-1>","permission_mode":"bypassPermissions","effort":{"level":"medium"},"tool_calls":[{"tool_name":"Bash","tool_input":{"command":"cd deep && pwd"},"tool_use_id":"toolu_001_0","tool_response":"<root>/deep"}]}
+    PreToolUse          {"cwd":"<root>/deep","prompt_id":"<uuid-1>","permission_mode":"bypassPermissions","effort":{"level":"medium"},"tool_name":"Bash","tool_input":{"command":"exit 4"},"tool_use_id":"toolu_002_0"}
+    PostToolUseFailure  {"cwd":"<root>/deep","prompt_id":"<uuid-1>","permission_mode":"bypassPermissions","effort":{"level":"medium"},"tool_name":"Bash","tool_input":{"command":"exit 4"},"tool_use_id":"toolu_002_0","error":"Exit code 4","is_interrupt":false,"duration_ms":"<ms>"}
+    PostToolBatch       {"cwd":"<root>/deep","prompt_id":"<uuid-1>","permission_mode":"bypassPermissions","effort":{"level":"medium"},"tool_calls":[{"tool_name":"Bash","tool_input":{"command":"exit 4"},"tool_use_id":"toolu_002_0","tool_response":"Exit code 4"}]}
+    MessageDisplay      {"cwd":"<root>/deep","prompt_id":"<uuid-1>","turn_id":"<uuid-2>","message_id":"<uuid-4>","index":0,"final":true,"delta":"done"}
+    Stop                {"cwd":"<root>/deep","prompt_id":"<uuid-1>","permission_mode":"bypassPermissions","effort":{"level":"medium"},"stop_hook_active":false,"last_assistant_message":"done","background_tasks":[],"session_crons":[]}
+    SessionEnd          {"cwd":"<root>/deep","prompt_id":"<uuid-1>","reason":"other"}
+    "#);
+    // Of the loading of instructions, a changed folder and the end of the session there are no frames.
     let framed: Vec<&str> = frames
         .iter()
         .filter(|f| f["subtype"] == "hook_started")
         .filter_map(|f| f["hook_event"].as_str())
         .collect();
-    for silent in ["InstructionsLoaded", "CwdChanged", "SessionEnd"] {
-        assert!(!framed.contains(&silent), "{silent}");
-    }
-    assert!(framed.contains(&"MessageDisplay") && framed.contains(&"Setup"), "{framed:?}");
+    assert_snapshot!(framed.join(" "), @"Setup SessionStart UserPromptSubmit MessageDisplay PreToolUse PostToolUse PostToolBatch PreToolUse PostToolUseFailure PostToolBatch MessageDisplay Stop");
 }
 
 #[tokio::test]
@@ -138,7 +113,11 @@ async fn only_setup_runs_if_that_is_all_that_was_asked_for() {
     let mut setup = hooked(json!([]), folder.path(), log_all(&EVENTS));
     setup.setup = Some(SetupHooks::InitOnly);
     let (frames, end) = run(setup, &[]).await;
-    assert_eq!(names(&lines(folder.path(), "log")), ["Setup", "SessionStart", "SessionEnd"]);
+    assert_snapshot!(told(folder.path(), "log"), @r#"
+    Setup               {"cwd":"<root>","trigger":"init"}
+    SessionStart        {"cwd":"<root>","source":"startup","model":"claude-opus-5-5"}
+    SessionEnd          {"cwd":"<root>","reason":"other"}
+    "#);
     assert!(of_type(&frames, "result").is_empty() && !end.last_was_error);
     let folder = tempdir().unwrap();
     let mut setup = hooked(json!([{"text": "done"}]), folder.path(), log_all(&EVENTS));
@@ -154,22 +133,15 @@ async fn a_failed_turn_is_told_and_a_denied_call_is_part_of_its_batch() {
     let mut setup = hooked(turns, folder.path(), log_all(&EVENTS));
     setup.mode = PermissionMode::Default;
     run(setup, &["go"]).await;
-    let log = lines(folder.path(), "log");
-    assert_eq!(
-        names(&log),
-        [
-            "SessionStart",
-            "UserPromptSubmit",
-            "PreToolUse",
-            "PermissionRequest",
-            "PostToolBatch",
-            "StopFailure",
-            "SessionEnd"
-        ]
-    );
-    assert_eq!(log[3].get("tool_use_id"), None);
-    assert_eq!(log[4]["tool_calls"][0]["tool_use_id"], "toolu_001_0");
-    assert!(log[5]["error"].is_string());
+    assert_snapshot!(told(folder.path(), "log"), @r#"
+    SessionStart        {"cwd":"<root>","source":"startup","model":"claude-opus-5-5"}
+    UserPromptSubmit    {"cwd":"<root>","prompt_id":"<uuid-1>","permission_mode":"default","prompt":"go"}
+    PreToolUse          {"cwd":"<root>","prompt_id":"<uuid-1>","permission_mode":"default","effort":{"level":"medium"},"tool_name":"Bash","tool_input":{"command":"touch made"},"tool_use_id":"toolu_001_0"}
+    PermissionRequest   {"cwd":"<root>","prompt_id":"<uuid-1>","permission_mode":"default","effort":{"level":"medium"},"tool_name":"Bash","tool_input":{"command":"touch made"},"permission_suggestions":[{"type":"addRules","rules":[{"toolName":"Bash","ruleContent":"touch made *"}],"behavior":"allow","destination":"localSettings"},{"type":"addDirectories","directories":["<root>"],"destination":"session"},{"type":"setMode","mode":"acceptEdits","destination":"session"}]}
+    PostToolBatch       {"cwd":"<root>","prompt_id":"<uuid-1>","permission_mode":"default","effort":{"level":"medium"},"tool_calls":[{"tool_name":"Bash","tool_input":{"command":"touch made"},"tool_use_id":"toolu_001_0","tool_response":"touch in '<root>/made' needs approval. The path is inside the working directories ('<root>'), where a shell command may change files only with approval."}]}
+    StopFailure         {"cwd":"<root>","prompt_id":"<uuid-1>","error":"unknown","error_details":"API Error: 400 scripted","last_assistant_message":""}
+    SessionEnd          {"cwd":"<root>","prompt_id":"<uuid-1>","reason":"other"}
+    "#);
 }
 
 #[tokio::test]
@@ -220,14 +192,12 @@ async fn watched_files_are_told_when_they_change() {
         bash("echo A=1 > .env"), bash("echo B=22 > .env; echo x > notes.txt"), bash("rm .env"), {"text": "done"},
     ]);
     run(hooked(turns, &root, hooks), &["go"]).await;
-    let log = lines(&root, "log");
-    let told: Vec<(&str, &str)> = log
-        .iter()
-        .map(|input| (input["event"].as_str().unwrap(), input["file_path"].as_str().unwrap()))
-        .collect();
-    let (env, notes) = (root.join(".env"), root.join("notes.txt"));
-    let (env, notes) = (env.to_str().unwrap(), notes.to_str().unwrap());
-    assert_eq!(told, [("add", env), ("change", env), ("add", notes), ("unlink", env)]);
+    assert_snapshot!(told(&root, "log"), @r#"
+    FileChanged         {"cwd":"<root>","prompt_id":"<uuid-1>","file_path":"<root>/.env","event":"add"}
+    FileChanged         {"cwd":"<root>","prompt_id":"<uuid-1>","file_path":"<root>/.env","event":"change"}
+    FileChanged         {"cwd":"<root>","prompt_id":"<uuid-1>","file_path":"<root>/notes.txt","event":"add"}
+    FileChanged         {"cwd":"<root>","prompt_id":"<uuid-1>","file_path":"<root>/.env","event":"unlink"}
+    "#);
 }
 
 /// A command that goes on by itself, once in the session.
@@ -475,27 +445,16 @@ async fn instructions_further_down_are_told_when_a_file_there_is_touched() {
     let heard = setup.heard.clone();
     let (frames, _) = run(setup, &["go"]).await;
     assert_eq!(of_type(&frames, "result")[0]["result"], "done", "{:#?}", of_type(&frames, "result")[0]);
-    let told = heard.lock().unwrap().last().unwrap().clone();
+    let heard = heard.lock().unwrap().last().unwrap().clone();
     for text in ["use tabs in sub", "agents are polite", "no any in ts"] {
-        assert_eq!(told.matches(text).count(), 1, "{text}");
+        assert_eq!(heard.matches(text).count(), 1, "{text}");
     }
-    assert!(!told.contains("never told"));
-    let log = lines(&root, "log");
-    let told: Vec<(&str, String)> = log
-        .iter()
-        .map(|input| {
-            let path = Path::new(input["file_path"].as_str().unwrap());
-            (input["load_reason"].as_str().unwrap(), path.strip_prefix(&root).unwrap().display().to_string())
-        })
-        .collect();
-    let expected = [
-        ("nested_traversal", "sub/CLAUDE.md"),
-        ("nested_traversal", "agents/AGENTS.md"),
-        ("path_glob_match", ".claude/rules/ts.md"),
-    ];
-    assert_eq!(told, expected.map(|(reason, path)| (reason, path.to_owned())));
-    assert_eq!(log[0]["trigger_file_path"], json!(root.join("sub/a.txt")));
-    assert_eq!(log[2]["globs"], json!(["**/*.ts"]));
+    assert!(!heard.contains("never told"));
+    assert_snapshot!(told(&root, "log"), @r#"
+    InstructionsLoaded  {"cwd":"<root>","prompt_id":"<uuid-1>","file_path":"<root>/sub/CLAUDE.md","memory_type":"Project","load_reason":"nested_traversal","trigger_file_path":"<root>/sub/a.txt"}
+    InstructionsLoaded  {"cwd":"<root>","prompt_id":"<uuid-1>","file_path":"<root>/agents/AGENTS.md","memory_type":"Project","load_reason":"nested_traversal","trigger_file_path":"<root>/agents/b.txt"}
+    InstructionsLoaded  {"cwd":"<root>","prompt_id":"<uuid-1>","file_path":"<root>/.claude/rules/ts.md","memory_type":"Project","load_reason":"path_glob_match","globs":["**/*.ts"],"trigger_file_path":"<root>/src/d.ts"}
+    "#);
 }
 
 #[tokio::test]
@@ -585,11 +544,9 @@ async fn changed_settings_take_effect_with_the_next_turn() {
     let (frames, _) = run(setup, &["go"]).await;
     assert!(!folder.path().join("made").exists(), "the new rule counts");
     assert!(folder.path().join("new-hook").exists() && !folder.path().join("old-hook").exists());
-    let config = lines(folder.path(), "config");
-    assert_eq!(
-        (&config[0]["source"], &config[0]["file_path"]),
-        (&json!("user_settings"), &json!("/s/settings.json"))
-    );
+    assert_snapshot!(told(folder.path(), "config"), @r#"
+    ConfigChange        {"cwd":"<root>","prompt_id":"<uuid-1>","source":"user_settings","file_path":"/s/settings.json"}
+    "#);
     let odd = frames.iter().filter(|frame| frame["tag"] == "settings_changed").count();
     assert_eq!(odd, 1);
 }
