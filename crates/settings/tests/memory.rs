@@ -7,11 +7,13 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use insta::assert_snapshot;
 use lathe_settings::Sources;
 use lathe_settings::memory::{
-    LoadReason, MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, Memory, MemoryFile, MemoryKind, MemoryRequest,
-    OutsideFiles, ReadCheck, load,
+    LoadReason, MAX_FILE_BYTES, MAX_FILES, MAX_TOTAL_BYTES, Memory, MemoryFile, MemoryRequest, OutsideFiles,
+    ReadCheck, load,
 };
+use lathe_testkit::Normaliser;
 use support::World;
 
 fn request(world: &World) -> MemoryRequest {
@@ -29,6 +31,27 @@ fn paths(world: &World, files: &[MemoryFile]) -> Vec<String> {
     let relative =
         |file: &MemoryFile| file.path.strip_prefix(world.path("")).unwrap_or(&file.path).to_owned();
     files.iter().map(|file| relative(file).display().to_string()).collect()
+}
+
+/// A line for each file, as an `InstructionsLoaded` hook is told about it. Paths begin at the root of the world.
+fn described(world: &World, files: &[MemoryFile]) -> String {
+    let line = |file: &MemoryFile| {
+        let Some(input) = file.hook_input() else {
+            return format!("{:?} (no hook) {}", file.kind, file.path.display());
+        };
+        let mut line = format!("{:<8}{:<17}{}", input.memory_type, input.load_reason, input.file_path);
+        let globs = input.globs.map(|globs| globs.join(" "));
+        let more = [
+            (", imported by ", input.parent_file_path),
+            (", for ", globs),
+            (", read: ", input.trigger_file_path),
+        ];
+        more.into_iter().for_each(|(word, text)| line.extend(text.map(|text| format!("{word}{text}"))));
+        line
+    };
+    let lines: Vec<String> = files.iter().map(line).collect();
+    let root = world.project().parent().unwrap().display().to_string();
+    Normaliser::default().replace(&root, "").numbered().text(&lines.join("\n"))
 }
 
 fn told(world: &World) -> Vec<String> {
@@ -62,28 +85,19 @@ fn the_order_is_machine_user_and_from_the_root_down() {
         auto_dir: Some(world.path("auto")),
         ..request(&world)
     });
-    assert_eq!(
-        paths(&world, memory.files()),
-        [
-            "managed/CLAUDE.md",
-            "managed/managed-settings.json",
-            "home/.claude/CLAUDE.md",
-            "home/.claude/rules/mine.md",
-            "CLAUDE.md",
-            "project/CLAUDE.md",
-            "project/.claude/CLAUDE.md",
-            "project/.claude/rules/a/z.md",
-            "project/.claude/rules/b.md",
-            "project/CLAUDE.local.md",
-            "auto/MEMORY.md",
-        ]
-    );
-    use MemoryKind::{Auto, Local, Managed, Project, User};
-    let kinds: Vec<MemoryKind> = memory.files().iter().map(|file| file.kind).collect();
-    assert_eq!(
-        kinds,
-        [Managed, Managed, User, User, Project, Project, Project, Project, Project, Local, Auto]
-    );
+    assert_snapshot!(described(&world, memory.files()), @r"
+    Managed session_start    /managed/CLAUDE.md
+    Managed session_start    /managed/managed-settings.json
+    User    session_start    /home/.claude/CLAUDE.md
+    User    session_start    /home/.claude/rules/mine.md
+    Project session_start    /CLAUDE.md
+    Project session_start    /project/CLAUDE.md
+    Project session_start    /project/.claude/CLAUDE.md
+    Project session_start    /project/.claude/rules/a/z.md
+    Project session_start    /project/.claude/rules/b.md
+    Local   session_start    /project/CLAUDE.local.md
+    Auto (no hook) /auto/MEMORY.md
+    ");
     assert_eq!(memory.files()[10].content.lines().count(), 200);
     let text = memory.text().unwrap();
     let heading = format!("Contents of {} (", world.path("project/CLAUDE.md").display());
@@ -149,22 +163,14 @@ fn imports_follow_their_file_up_to_four_hops() {
     }
     world.write("project/docs/other.md", "@../CLAUDE.md @other.md @missing.md @docs");
     let memory = load(request(&world));
-    assert_eq!(
-        paths(&world, memory.files()),
-        [
-            "project/CLAUDE.md",
-            "project/imp1.md",
-            "project/imp2.md",
-            "project/imp3.md",
-            "project/imp4.md",
-            "project/docs/other.md",
-        ]
-    );
-    let file = &memory.files()[2];
-    assert_eq!(
-        (file.reason, file.parent.clone()),
-        (LoadReason::Include, Some(world.path("project/imp1.md")))
-    );
+    assert_snapshot!(described(&world, memory.files()), @r"
+    Project session_start    /project/CLAUDE.md
+    Project include          /project/imp1.md, imported by /project/CLAUDE.md
+    Project include          /project/imp2.md, imported by /project/imp1.md
+    Project include          /project/imp3.md, imported by /project/imp2.md
+    Project include          /project/imp4.md, imported by /project/imp3.md
+    Project include          /project/docs/other.md, imported by /project/CLAUDE.md
+    ");
     assert!(memory.files()[0].content.contains("@imp1.md"), "the text stays as it is");
     assert!(memory.problems().is_empty());
 }
@@ -178,9 +184,12 @@ fn cycles_end() {
     symlink(".", world.path("project/.claude/rules")).unwrap();
     world.write("project/.claude/r.md", "rule");
     symlink("..", world.path("project/.claude/up")).unwrap();
-    let all = told(&world);
-    assert_eq!(all[..3], ["project/CLAUDE.md", "project/a.md", "project/b.md"]);
-    assert_eq!(all.len(), 4, "{all:?}");
+    assert_snapshot!(described(&world, load(request(&world)).files()), @r"
+    Project session_start    /project/CLAUDE.md
+    Project include          /project/a.md, imported by /project/CLAUDE.md
+    Project include          /project/b.md, imported by /project/a.md
+    Project session_start    /project/.claude/rules/r.md
+    ");
 }
 
 #[test]
@@ -301,19 +310,12 @@ fn rules_wait_for_their_paths() {
     assert!(memory.nested_for(&world.path("project/lib/b.rs"), ReadCheck::default()).is_empty());
     let read = world.path("project/src/a.ts");
     let due = memory.nested_for(&read, ReadCheck::default());
-    assert_eq!(
-        paths(&world, &due),
-        [
-            "home/.claude/rules/mine.md",
-            "project/.claude/rules/src.md",
-            "project/.claude/rules/ts.md",
-            "project/.claude/rules/../../style.md",
-        ]
-    );
-    let input = due[2].hook_input().unwrap();
-    assert_eq!(input.load_reason, "path_glob_match");
-    assert_eq!(input.globs.unwrap(), ["**/*.{ts,tsx}"]);
-    assert_eq!(input.trigger_file_path.unwrap(), read.display().to_string());
+    assert_snapshot!(described(&world, &due), @r"
+    User    path_glob_match  /home/.claude/rules/mine.md, for src/*.ts, read: /project/src/a.ts
+    Project path_glob_match  /project/.claude/rules/src.md, for src/**, read: /project/src/a.ts
+    Project path_glob_match  /project/.claude/rules/ts.md, for **/*.{ts,tsx}, read: /project/src/a.ts
+    Project include          /project/.claude/rules/../../style.md, imported by /project/.claude/rules/ts.md, read: /project/src/a.ts
+    ");
     assert_eq!(due[2].content.trim(), "no any\n\n@../../style.md");
     assert!(memory.nested_for(&read, ReadCheck::default()).is_empty(), "each is told once");
     assert!(!memory.text().unwrap().contains("src only"), "the beginning stays the beginning");
@@ -340,18 +342,12 @@ fn folders_below_speak_when_something_there_is_read() {
     world.write("project/a/b/.claude/rules/later.md", "---\npaths: '*.md'\n---\nlater");
     let mut memory = load(request(&world));
     let due = memory.nested_for(Path::new("a/b/code.rs"), ReadCheck::default());
-    assert_eq!(
-        paths(&world, &due),
-        [
-            "project/a/CLAUDE.md",
-            "project/a/b/AGENTS.md",
-            "project/a/b/.claude/rules/r.md",
-            "project/a/b/CLAUDE.local.md"
-        ]
-    );
-    let input = due[0].hook_input().unwrap();
-    assert_eq!((input.load_reason.as_str(), input.memory_type.as_str()), ("nested_traversal", "Project"));
-    assert_eq!(input.trigger_file_path.as_deref(), Some("a/b/code.rs"));
+    assert_snapshot!(described(&world, &due), @r"
+    Project nested_traversal /project/a/CLAUDE.md, read: a/b/code.rs
+    Project nested_traversal /project/a/b/AGENTS.md, read: a/b/code.rs
+    Project nested_traversal /project/a/b/.claude/rules/r.md, read: a/b/code.rs
+    Local   nested_traversal /project/a/b/CLAUDE.local.md, read: a/b/code.rs
+    ");
     world.write("project/a/b/note.md", "x");
     assert_eq!(
         paths(&world, &memory.nested_for(Path::new("a/b/note.md"), ReadCheck::default())),
@@ -378,16 +374,12 @@ fn odd_files_are_left_out_with_a_warning() {
     symlink("nowhere", world.path("CLAUDE.md")).unwrap();
     let memory = load(request(&world));
     assert_eq!(memory.files(), []);
-    let said = problems(&memory);
-    assert_eq!(
-        said,
-        [
-            "it is a link to something that does not exist",
-            "it is left out: it is not text",
-            "it is left out: it is not UTF-8 text",
-            "it is a directory, not a file",
-        ]
-    );
+    assert_snapshot!(problems(&memory).join("\n"), @r"
+    it is a link to something that does not exist
+    it is left out: it is not text
+    it is left out: it is not UTF-8 text
+    it is a directory, not a file
+    ");
 }
 
 #[test]
@@ -432,12 +424,10 @@ fn a_compaction_loads_everything_anew() {
     world.write("project/CLAUDE.md", "@a.md");
     world.write("project/a.md", "a");
     let memory = load(MemoryRequest { reason: LoadReason::Compact, ..request(&world) });
-    let reasons: Vec<&str> = memory.files().iter().map(|file| file.reason.as_str()).collect();
-    assert_eq!(reasons, ["compact", "include"]);
-    assert_eq!(
-        memory.files()[1].hook_input().unwrap().parent_file_path,
-        Some(world.path("project/CLAUDE.md").display().to_string())
-    );
+    assert_snapshot!(described(&world, memory.files()), @r"
+    Project compact          /project/CLAUDE.md
+    Project include          /project/a.md, imported by /project/CLAUDE.md
+    ");
 }
 
 #[test]
