@@ -1,15 +1,15 @@
-//! The environment of the process, read once, here and nowhere else.
+//! Reads the arguments and the environment of the process. No other module reads them.
 #![allow(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
 use lathe_exec::ChildLimits;
 use lathe_launch::LaunchEnvironment;
 
-/// The words behind the name of the program. Those that are no UTF-8 are taken as closely as can be.
+/// Returns the arguments after the name of the program. Bytes that are not UTF-8 are replaced.
 pub fn words() -> Vec<String> {
     std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Reads the process environment. Names and values that are no UTF-8 are taken as closely as can be.
+/// Reads the process environment. Bytes of names and values that are not UTF-8 are replaced.
 pub fn read(child_limits: ChildLimits) -> LaunchEnvironment {
     let lossy = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
     let variables = std::env::vars_os().map(|(name, value)| (lossy(name), lossy(value)));

@@ -1,14 +1,14 @@
-//! Who may still write into our standard input. A command in a shell pipeline keeps its end open while
-//! it works and must be waited for; a program that spawned us and forgot the pipe must not. The kernel
-//! knows which it is: the writer is either a process of its own, or only our ancestors.
+//! Finds out which processes can still write to standard input. A command in a shell pipeline keeps its end open while
+//! it works, and lathe must wait for it; a parent that left the pipe open by mistake must not be waited for. `/proc`
+//! tells the two apart: in a pipeline a process that is not an ancestor has the pipe open for writing.
 
 #![allow(clippy::disallowed_methods, reason = "the search for writers starts at this process")]
 
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Whether some process that is not one of our ancestors holds our stdin pipe open for writing.
-/// False when stdin is no pipe or nothing can be found out.
+/// Returns whether a process that is not an ancestor of this one has the stdin pipe open for writing. Returns false if
+/// stdin is not a pipe, or if `/proc` cannot be read.
 pub fn has_writer_besides_parent() -> bool {
     let Ok(stat) = rustix::fs::fstat(rustix::stdio::stdin().as_fd()) else { return false };
     if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Fifo {
@@ -24,7 +24,7 @@ pub fn has_writer_besides_parent() -> bool {
         .any(|pid| writes_to(pid, &wanted))
 }
 
-/// Whether the process has the pipe open with write access.
+/// Returns whether the process has the pipe open with write access.
 fn writes_to(pid: u32, pipe: &str) -> bool {
     let dir = format!("/proc/{pid}/fd");
     let Ok(fds) = std::fs::read_dir(&dir) else { return false };
@@ -39,11 +39,11 @@ fn is_writable(pid: u32, fd: &std::ffi::OsStr) -> bool {
     let text = std::fs::read_to_string(info).unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|value| u32::from_str_radix(value.trim(), 8).ok()).unwrap_or(0);
-    // O_WRONLY or O_RDWR
+    // `O_WRONLY` or `O_RDWR`.
     flags & 0o3 != 0
 }
 
-/// This process and its chain of parents.
+/// Returns this process and its chain of parents.
 fn ancestors() -> Vec<u32> {
     let mut pids = vec![std::process::id()];
     while let Some(parent) = pids.last().and_then(|pid| parent_of(*pid)) {
@@ -57,7 +57,7 @@ fn ancestors() -> Vec<u32> {
 
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, so fields are counted from its end.
+    // The name in parentheses may contain any character, so fields are counted from its end.
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }

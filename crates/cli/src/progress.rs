@@ -1,5 +1,5 @@
-//! What a person at a terminal sees of a `text` run while it is under way: a line per tool call and a
-//! spinner line for what is going on now. All of it on stderr, and nothing when stderr is no terminal.
+//! The progress of a `text` run for a person at a terminal: a line per tool call, and a spinner line for the current
+//! step. All of it goes to stderr, and nothing is shown if stderr is not a terminal.
 #![allow(clippy::disallowed_methods, clippy::disallowed_macros, reason = "progress is for people, on stderr")]
 
 use std::io::IsTerminal;
@@ -8,29 +8,29 @@ use lathe_protocol::text::shorten;
 use lathe_protocol::{BlockView, ContentBlock, Outbound, SystemMessage};
 use serde_json::Value;
 
-/// The signs of the spinner; it moves with every frame that arrives.
+/// The characters of the spinner, which moves with every frame.
 const SPINNER: [char; 4] = ['-', '\\', '|', '/'];
 
 /// The progress display of one run.
 pub struct Progress {
     shown: bool,
     step: usize,
-    /// Whether the spinner line stands at the end of the terminal now.
+    /// Whether the last line on the terminal is the spinner.
     spinning: bool,
 }
 
 impl Progress {
-    /// Shows progress only if someone can see it.
+    /// Creates a display that is on if stderr is a terminal.
     pub fn on_terminal() -> Self {
         Self::new(std::io::stderr().is_terminal())
     }
 
-    /// No display.
+    /// Creates a display that is off.
     pub fn off() -> Self {
         Self::new(false)
     }
 
-    /// A display that prints whatever stderr is (the demo).
+    /// Creates a display that is always on (for the demo).
     pub fn always() -> Self {
         Self::new(true)
     }
@@ -64,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Takes the spinner away.
+    /// Removes the spinner.
     pub fn end(&mut self) {
         if self.spinning {
             eprint!("\r\x1b[K");
@@ -105,7 +105,7 @@ impl Progress {
     }
 }
 
-/// The part of an input that tells most.
+/// Returns the most informative part of an input.
 fn summary(input: &Value) -> String {
     let keys = ["command", "file_path", "pattern", "path", "url", "query", "description"];
     let value = keys.iter().find_map(|key| input[*key].as_str());

@@ -1,5 +1,5 @@
-//! What the program says when there is no session, and what it says beside one: errors and warnings of `launch` in the
-//! words of the command line. Programs match some of these texts.
+//! The texts of `launch`'s errors and warnings for the command line, with its flags and hints. Programs match some of
+//! these texts.
 
 use std::sync::Arc;
 
@@ -10,18 +10,18 @@ use lathe_transcript::TranscriptError;
 use crate::args::ArgsError;
 use crate::print;
 
-/// A run that cannot start: the text goes to stderr and the exit code is 1.
+/// Why a run cannot start. The text goes to stderr, and the exit code is 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartError {
     pub message: String,
-    /// `startup_failure_reason`, for the failures that have a name.
+    /// `startup_failure_reason`, for the failures that have one.
     pub reason: Option<&'static str>,
-    /// The session that was asked for, where the failure is also told as a result.
+    /// The requested session, if the failure is also reported as a result.
     pub session: Option<String>,
 }
 
 impl StartError {
-    /// A failure without a name of its own.
+    /// Creates a failure without a reason.
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), reason: None, session: None }
     }
@@ -88,14 +88,14 @@ fn in_use(id: &str) -> String {
     format!("Error: Session ID {id} is already in use.")
 }
 
-/// Why a session cannot be taken up.
+/// Returns the text for a session that cannot be resumed.
 fn session_file(error: &TranscriptError, session: &str) -> String {
     match error {
         TranscriptError::Locked { .. } => {
             format!("Error: {error}; wait until it has ended, or go on in a copy with --fork-session")
         }
         TranscriptError::AlreadyExists { .. } => in_use(session),
-        // These two are matched by programs.
+        // Programs match these two texts, so they get no prefix.
         TranscriptError::NoSuchMessage(_) | TranscriptError::DropsTurn { .. } => error.to_string(),
         TranscriptError::NotFound { .. }
         | TranscriptError::NoSpace { .. }
@@ -109,14 +109,14 @@ fn session_file(error: &TranscriptError, session: &str) -> String {
     }
 }
 
-/// Writes the warnings of a session to stderr, each as a line of its own.
+/// Returns a sink that writes the warnings of a session to stderr, one per line.
 pub fn warnings_to_stderr() -> WarningSink {
     Arc::new(|warning| print::note(warning_text(&warning)))
 }
 
 fn warning_text(warning: &LaunchWarning) -> String {
     match warning {
-        // Written as whole sentences where they are made.
+        // `launch` already writes these as whole sentences.
         LaunchWarning::Withheld(text) => text.clone(),
         LaunchWarning::Running(line) => format!("lathe: {line}"),
         LaunchWarning::CleanupDisabled => {

@@ -1,5 +1,4 @@
-//! A headless run: the session in the middle, the standard streams on both sides, signals above, and the
-//! exit code at the end.
+//! A headless run: connects the session with stdin, stdout and signals, and turns its end into an exit code.
 
 use std::future::pending;
 use std::process::ExitCode;
@@ -21,19 +20,19 @@ use crate::session;
 use crate::stdin::{FatalInput, FirstLine, prompt_line, read_lines, read_text, swallow_first_lines};
 use crate::stdout::{Written, write_frames};
 
-/// Frames that may wait for a slow reader before the session itself has to wait.
+/// The number of frames that may wait for a slow reader before the session itself waits.
 const FRAME_QUEUE: usize = 256;
 
-/// Lines that may wait for a busy session before reading stops.
+/// The number of lines that may wait for a busy session before reading stops.
 const LINE_QUEUE: usize = 64;
 
-/// How long the end of a stopped run may take: its tools are killed and answered meanwhile.
+/// How long a stopped run may take to end: meanwhile its tools are killed and their results written.
 const STOP_GRACE: Duration = Duration::from_millis(2500);
 
-/// The signal of a write beyond the file size limit of the process (Linux).
+/// The signal for a write beyond the file size limit of the process (Linux).
 const SIGXFSZ: i32 = 25;
 
-/// How a run ended, before it becomes an exit code.
+/// How a run ended.
 enum RunEnd {
     Session(SessionEnd),
     ReaderGone,
@@ -42,7 +41,7 @@ enum RunEnd {
     Killed(u8),
 }
 
-/// Runs a plan and gives the exit code.
+/// Runs a plan and returns the exit code.
 pub fn run(plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     for warning in &plan.warnings {
         print::note(warning);
@@ -55,7 +54,7 @@ pub fn run(plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
         }
     };
     let code = runtime.block_on(run_plan(plan, env));
-    // Blocking work that is still under way (a search in a huge tree) must not hold the exit.
+    // Blocking work that still runs (such as a search in a huge tree) must not delay the exit.
     runtime.shutdown_background();
     code
 }
@@ -97,7 +96,7 @@ async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     let feeder = async {
         match (input, prompt) {
             (InputFormat::Text, Some(prompt)) => {
-                // A session that is gone already needs no prompt.
+                // The error is ignored: it means that the session has already ended.
                 let _ = lines.send(prompt_line(prompt)).await;
                 drop(lines);
                 Ok(())
@@ -113,13 +112,13 @@ async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
         print::line(startup_failure(message, reason));
     }
     if let (RunEnd::Session(_), Some(retention)) = (&end, retention) {
-        // Everything has been said: from here on nobody waits for this process.
+        // All output is written, so the host no longer waits for this process.
         retention.sweep_if_due(now_ms());
     }
     exit_code(end)
 }
 
-/// Says why there is no session, to people and to programs.
+/// Reports why the session cannot start, to people on stderr and to programs on stdout.
 fn refuse(error: &StartError, output: OutputFormat, input: InputFormat) {
     print::note(&error.message);
     if let Some(session) = &error.session {
@@ -135,7 +134,7 @@ fn refuse(error: &StartError, output: OutputFormat, input: InputFormat) {
     }
 }
 
-/// Lets the parts of a run go on together until one of them ends it.
+/// Runs the session, the writer and the reader concurrently until one of them, or a signal, ends the run.
 async fn supervise(
     session: impl Future<Output = SessionEnd>,
     writer: impl Future<Output = std::io::Result<Written>>,
@@ -173,11 +172,11 @@ async fn supervise(
     ended
 }
 
-/// Waits for a signal that ends the run at once; Ctrl-C lets the turn end with its result instead.
+/// Waits for a signal that ends the run at once. Ctrl-C does not: it lets the turn end with its result.
 async fn termination(signals: &SessionSignals) -> u8 {
     let listen = |kind| signal(kind).ok();
-    // Without a listener a write beyond the file size limit would kill the process; with one the write
-    // fails, and the session goes on as with a full disk.
+    // Without a listener, a write beyond the file size limit would kill the process; with one, the write fails and the
+    // session goes on as with a full disk.
     let _size_limit = listen(SignalKind::from_raw(SIGXFSZ));
     let (mut interrupt, mut terminate, mut hangup) =
         (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
@@ -220,7 +219,7 @@ fn exit_code(end: RunEnd) -> ExitCode {
     }
 }
 
-/// Puts together the prompt of a text run from the command line and standard input.
+/// Combines the prompt of a text run from the command line and standard input.
 async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
     let piped = read_text(plan.prompt.is_some())
         .await
@@ -231,7 +230,7 @@ async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
         (None, piped) => piped.to_owned(),
     };
     if prompt.trim().is_empty() && plan.session.resume != ResumeOption::No {
-        // The session may have a call to take up.
+        // The session may have a deferred call to resume.
         plan.prompt = None;
         return Ok(());
     }
@@ -245,7 +244,7 @@ async fn complete_prompt(plan: &mut RunPlan) -> Result<(), String> {
     Ok(())
 }
 
-/// The result of a run whose session could not be taken up.
+/// Returns the result line of a run whose session cannot be resumed.
 fn refused_result(message: &str, session: &str) -> String {
     let result = ResultMessage {
         subtype: "error_during_execution".to_owned(),
@@ -260,7 +259,7 @@ fn refused_result(message: &str, session: &str) -> String {
     serde_json::to_string(&Outbound::from(result)).unwrap_or_default()
 }
 
-/// The result of a run that could not start, for hosts that asked to get one.
+/// Returns the result line of a run that could not start, for hosts that ask for one.
 pub fn startup_failure(message: &str, reason: &str) -> String {
     let result = ResultMessage {
         subtype: "error_during_execution".to_owned(),

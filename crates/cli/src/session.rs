@@ -1,5 +1,5 @@
-//! The one session of the program: launched with what only this program has, which is a name for scripted models
-//! (`script:FILE`, or a built-in script), stderr for warnings, and the words of the command line for errors.
+//! Launches the session of the program. It adds what only the command line has: names for scripted models
+//! (`script:FILE`, or a built-in script), warnings on stderr, and error texts that name flags.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use lathe_scripted::ScriptedModel;
 
 use crate::refusal::{StartError, warnings_to_stderr};
 
-/// Puts the session together.
+/// Prepares the session.
 pub fn prepare(options: &SessionOptions, env: LaunchEnvironment) -> Result<PreparedSession, StartError> {
     let (model, services) = (ModelSource::Lookup(&look_up), SharedServices::default());
     Ok(lathe_launch::prepare(options, env, model, &services, &warnings_to_stderr())?)
 }
 
-/// The scripted model that a name stands for, if it stands for one; every other name is one of the API.
+/// Returns the scripted model with this name; `None` for every other name, which is then a model of the API.
 fn look_up(name: &str, env: &LaunchEnvironment) -> ModelLookup {
     match name.strip_prefix("script:") {
         Some(script) => {

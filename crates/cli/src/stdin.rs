@@ -1,4 +1,4 @@
-//! Lines in: the prompt of a text run, or the protocol lines of a streaming one.
+//! Reads standard input: the prompt of a text run, or the protocol lines of a streaming one.
 
 use std::borrow::Cow;
 use std::io;
@@ -14,24 +14,24 @@ use crate::pipe;
 use crate::refusal::warnings_to_stderr;
 use crate::stdio::Stream;
 
-/// One line may be this long: images and whole files travel in them.
+/// The longest line: images and whole files are sent as single lines.
 const MAX_LINE_BYTES: usize = 256 * 1024 * 1024;
 
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// How long a prompt on the command line waits for more on a pipe that only our parent can write to.
-/// A parent that has something to say has said it by then; one that just left the pipe open never will.
+/// How long a run with a prompt on the command line waits for more text on a pipe that only its parent can write to. A
+/// parent that wants to write has written by then; one that merely left the pipe open never will.
 const PARENT_GRACE: Duration = Duration::from_millis(150);
 
-/// Reads after which a refused run no longer listens.
+/// The number of reads after which a run that cannot start stops reading.
 const MAX_SWALLOWED_READS: usize = 20;
 
 /// A line that ends the run.
 #[derive(Debug)]
 pub struct FatalInput {
     pub message: String,
-    /// `startup_failure_reason`, where the run never began.
+    /// `startup_failure_reason`, if the run never began.
     pub reason: Option<&'static str>,
 }
 
@@ -41,7 +41,7 @@ impl FatalInput {
     }
 }
 
-/// The text on standard input that belongs to the prompt; empty when there is none.
+/// Reads the text on standard input that belongs to the prompt; empty if there is nothing.
 pub async fn read_text(has_prompt: bool) -> io::Result<String> {
     if rustix::termios::isatty(rustix::stdio::stdin()) {
         return Ok(String::new());
@@ -60,8 +60,8 @@ pub async fn read_text(has_prompt: bool) -> io::Result<String> {
     }
 }
 
-/// Whether standard input is worth waiting for beside a prompt. A command in a pipeline is waited for
-/// however long it takes; a parent that merely left a pipe open is not.
+/// Returns whether to wait for standard input in addition to a prompt. A command in a pipeline is waited for however
+/// long it takes; a parent that merely left a pipe open is not.
 async fn will_speak(input: &Stream) -> bool {
     if input.is_readable_now() || pipe::has_writer_besides_parent() {
         return true;
@@ -70,15 +70,15 @@ async fn will_speak(input: &Stream) -> bool {
     tokio::time::timeout(PARENT_GRACE, input.read(&mut nothing)).await.is_ok()
 }
 
-/// Reads what a host is writing just now and throws it away. A run that is refused at once ends so early
-/// that the first lines of its host would meet a closed pipe, and some hosts do not survive that.
+/// Reads and discards the first lines of the host. A run that cannot start ends so early that the host would write to a
+/// closed pipe, and some hosts crash on that.
 pub fn swallow_first_lines() {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let stdin = rustix::stdio::stdin();
     let mut buffer = vec![0; READ_BYTES];
     for nth in 0..MAX_SWALLOWED_READS {
         let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
-        // A host on a busy machine takes its time to write the first of them; the others follow at once.
+        // On a busy machine the host may need some time for its first line; the others follow at once.
         let silence = match nth {
             0 => Timespec { tv_sec: 1, tv_nsec: 0 },
             _ => Timespec { tv_sec: 0, tv_nsec: 100_000_000 },
@@ -92,12 +92,12 @@ pub fn swallow_first_lines() {
     }
 }
 
-/// A text prompt as the line a host would have written.
+/// Converts a text prompt into the line that a host would write.
 pub fn prompt_line(text: String) -> Inbound {
     Inbound::User(InboundUser { message: UserTurn::new(text), ..InboundUser::default() })
 }
 
-/// Reads protocol lines until the end of input and hands them on.
+/// Reads protocol lines until the end of input and sends them to the session.
 pub async fn read_lines(lines: mpsc::Sender<Inbound>, first: FirstLine) -> Result<(), FatalInput> {
     let mut lines = Lines { to: lines, first };
     let input =
@@ -128,24 +128,24 @@ pub async fn read_lines(lines: mpsc::Sender<Inbound>, first: FirstLine) -> Resul
     }
 }
 
-/// What the first line of input has to be.
+/// What the first line of input must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FirstLine {
-    /// Whatever the host likes.
+    /// Any line.
     Any,
-    /// Its introduction (`--await-initialize`).
+    /// The `initialize` request of the host (`--await-initialize`).
     Initialize,
 }
 
-/// Where lines go, and what the next one has to be.
+/// The receiver of lines, and what the next line must be.
 struct Lines {
     to: mpsc::Sender<Inbound>,
     first: FirstLine,
 }
 
 impl Lines {
-    /// Reads one line. What cannot be meant as anything ends the run with a message; what can be answered
-    /// or ignored is left to the session.
+    /// Parses one line and sends it to the session. A line that cannot be parsed ends the run with a message; lines
+    /// that can be replied to or ignored are left to the session.
     async fn take(&mut self, bytes: &[u8]) -> Result<(), FatalInput> {
         let text = String::from_utf8_lossy(bytes);
         if text.trim().is_empty() {
@@ -158,7 +158,7 @@ impl Lines {
             let text = "a line on stdin is not valid UTF-8; the bytes that are not were replaced";
             warnings_to_stderr()(LaunchWarning::Running(text.to_owned()));
         }
-        // The session is gone: nobody wants the line any more, which is no error of the input.
+        // The error is ignored: it means that the session has ended, which is not an error of the input.
         let _ = self.to.send(line).await;
         Ok(())
     }
@@ -181,7 +181,7 @@ impl Lines {
     }
 }
 
-/// A line that is no JSON object.
+/// Returns the error for a line that is not a JSON object.
 fn unreadable(text: &str, error: &LineError) -> FatalInput {
     let count = text.chars().count();
     let why = match error {
@@ -194,7 +194,7 @@ fn unreadable(text: &str, error: &LineError) -> FatalInput {
     FatalInput::new(format!("Error parsing streaming input line (type=unknown, {count} chars): {why}"))
 }
 
-/// A prompt that cannot be run would leave its sender waiting for a result for ever.
+/// Rejects a prompt that cannot be run: ignoring it would leave the host waiting for a result forever.
 fn check_prompt(line: &Inbound) -> Result<(), FatalInput> {
     let role = match line {
         Inbound::User(user) if user.message.role == "user" => return Ok(()),

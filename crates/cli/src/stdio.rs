@@ -1,9 +1,8 @@
-//! The standard streams without threads. Reading and writing wait in the event loop, so that a slow or
-//! silent peer never keeps signals, tools or timers from being served, and no worker thread has to be
-//! started for a run that lasts milliseconds.
+//! The standard streams without threads. Reading and writing wait in the event loop, so that a slow or silent peer
+//! never delays signals, tools or timers, and a run that lasts milliseconds needs no worker thread.
 //!
-//! The descriptors are left in blocking mode, because other processes share them. Instead each step asks
-//! `poll` first, and writes no more than a pipe takes without blocking.
+//! The descriptors stay in blocking mode, because other processes share them. Instead each step calls `poll` first, and
+//! writes no more than a pipe accepts without blocking.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +12,7 @@ use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 use tokio::io::{Interest, Ready};
 
-/// What a pipe that polls as writable surely takes.
+/// The number of bytes that a pipe accepts without blocking if it polls as writable.
 const SAFE_WRITE: usize = 4096;
 
 /// One standard stream.
@@ -22,19 +21,19 @@ pub struct Stream {
 }
 
 enum Waiting {
-    /// A pipe, socket or terminal: the event loop tells when it is ready.
+    /// A pipe, socket or terminal: the event loop reports when it is ready.
     Polled(AsyncFd<BorrowedFd<'static>>),
     /// A regular file: always ready.
     File(BorrowedFd<'static>),
 }
 
 impl Stream {
-    /// Standard input.
+    /// Opens standard input.
     pub fn stdin() -> io::Result<Self> {
         Self::new(rustix::stdio::stdin(), Interest::READABLE)
     }
 
-    /// Standard output.
+    /// Opens standard output.
     pub fn stdout() -> io::Result<Self> {
         Self::new(rustix::stdio::stdout(), Interest::WRITABLE)
     }
@@ -44,25 +43,25 @@ impl Stream {
         let registered = AsyncFd::with_interest(fd, interest);
         let fd = match registered {
             Ok(polled) => Waiting::Polled(polled),
-            // epoll refuses regular files and some devices, all of which never block for long.
+            // epoll rejects regular files and some devices, none of which block for long.
             Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => Waiting::File(fd),
             Err(error) => return Err(error),
         };
         Ok(Self { fd })
     }
 
-    /// Reads what is there, waiting for the first byte; 0 is the end.
+    /// Waits for the first byte and reads what is available; 0 means the end.
     pub async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         self.ready(Interest::READABLE, PollFlags::IN).await?;
         Ok(rustix::io::retry_on_intr(|| rustix::io::read(self.fd.as_fd(), &mut *buffer))?)
     }
 
-    /// Whether a read would return at once, with data or with the end.
+    /// Returns whether a read would return at once, with data or at the end.
     pub fn is_readable_now(&self) -> bool {
         is_ready(self.fd.as_fd(), PollFlags::IN)
     }
 
-    /// Writes everything.
+    /// Writes all bytes.
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             self.ready(Interest::WRITABLE, PollFlags::OUT).await?;
@@ -76,13 +75,13 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until nobody reads what we write any more. Never for a file.
+    /// Waits until the reader has closed the other end. Never returns for a file.
     pub async fn reader_gone(&self) {
         let Waiting::Polled(fd) = &self.fd else { return std::future::pending().await };
-        // With no flags of its own, `poll` reports nothing but errors and a closed other end.
+        // Without flags, `poll` reports only errors and a closed other end.
         while !is_ready(*fd.get_ref(), PollFlags::empty()) {
             match fd.ready(Interest::WRITABLE).await {
-                // Readiness comes with a change, and every change is looked at: no change is missed.
+                // The event loop reports each change once, and the loop polls after each, so no change is missed.
                 Ok(mut guard) => guard.clear_ready_matching(Ready::ALL),
                 Err(_) => return std::future::pending().await,
             }
@@ -110,7 +109,7 @@ impl Waiting {
     }
 }
 
-/// Whether the descriptor is ready this instant (closed and broken ones are: the next call says so).
+/// Returns whether the descriptor is ready now. A closed or broken one is ready, and the next call reports the error.
 fn is_ready(fd: BorrowedFd<'_>, flags: PollFlags) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, flags)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,9 +1,9 @@
-//! What one hook said, before it is weighed against the others: its output as JSON or plain text, a "no" by
-//! exit code, and what went wrong.
+//! The result of one hook, before it is merged with the others: its output as JSON or plain text, a "no" by exit code,
+//! and what went wrong.
 //!
-//! The rules for commands: output that starts with `{` is an answer whatever the exit code; exit code 2 is a
-//! "no" whose reason is stderr unless the answer gives one; any other failure is no verdict. The exceptions
-//! are events that any failure blocks, and guards that could not be asked: see [`UnaskedHook`].
+//! The rules for commands: output that starts with `{` is read as JSON whatever the exit code; exit code 2 is a "no"
+//! whose reason is stderr unless the JSON gives one; any other failure gives no verdict. The exceptions are events that
+//! any failure blocks, and guards that could not be asked: see [`UnaskedHook`].
 
 use lathe_exec::Exit;
 use lathe_protocol::hooks::{HookDecision, HookPermissionDecision, PermissionRequestDecision};
@@ -14,17 +14,17 @@ use crate::ProblemKind;
 use crate::event::{Blocking, Facts, UnaskedHook};
 use crate::process::Printed;
 
-/// What one hook said.
+/// The result of one hook.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
-    /// Its JSON; neutral if there was none.
+    /// The JSON output; the default, which says nothing, if there was none.
     pub output: HookOutput,
-    /// Plain output of a hook that succeeded.
+    /// The plain output of a hook that succeeded.
     pub plain: Option<String>,
-    /// A "no" that did not come as JSON, with its reason.
+    /// The reason of a "no" that did not come as JSON.
     pub refusal: Option<String>,
     pub problems: Vec<ProblemKind>,
-    /// The run was broken off before it said anything.
+    /// The run was cancelled before the hook gave a result.
     pub cancelled: bool,
 }
 
@@ -33,14 +33,15 @@ impl Answer {
         Self { cancelled: true, ..Self::default() }
     }
 
-    /// No verdict, for this reason. Refuses where any failure does.
+    /// Creates a result without a verdict, for this reason. It refuses if the event is blocked by any failure.
     pub fn failed(kind: ProblemKind, facts: &Facts) -> Self {
         let mut answer = Self { problems: vec![kind], ..Self::default() };
         answer.refuse_if_failed(facts);
         answer
     }
 
-    /// No verdict, because the hook could not be started. Refuses where a guard stands that must be asked.
+    /// Creates a result without a verdict for a hook that could not be started. It refuses on events where a hook that
+    /// could not be asked counts as a "no".
     pub fn not_asked(why: String, label: &str, facts: &Facts) -> Self {
         let refusal = unasked_refusal(label, &why, facts);
         let mut answer = Self::failed(ProblemKind::NotStarted(why), facts);
@@ -48,7 +49,7 @@ impl Answer {
         answer
     }
 
-    /// Reads what a hook said in words.
+    /// Reads the output of a hook as text: JSON if it starts with `{`, otherwise plain text.
     pub fn said(text: &str, event: &HookEvent) -> Self {
         let text = text.trim();
         if !text.starts_with('{') {
@@ -62,19 +63,20 @@ impl Answer {
         }
     }
 
-    /// Reads what a hook said as JSON.
+    /// Reads the output of a hook that is JSON.
     pub fn of_json(value: &Value, event: &HookEvent) -> Result<Self, String> {
         let output = HookOutput::parse(value, event).map_err(|error| error.to_string())?;
-        // Something that goes on elsewhere has no say.
+        // The work goes on in the background and its result comes too late for a verdict.
         if output.async_ == Some(true) {
             return Ok(Self::default());
         }
         Ok(Self { output, ..Self::default() })
     }
 
-    /// Reads what a command printed and how it ended.
+    /// Reads the output and the exit of a command.
     pub fn of_command(printed: &Printed, stdout: &str, exit: Exit, label: &str, at: At<'_>) -> Self {
         let mut answer = Self::said(stdout, at.event);
+        // The cut is the reason why it does not parse; a syntax error would mislead.
         if !printed.stdout.is_complete() && stdout.trim_start().starts_with('{') {
             let why = "its output is larger than 2 MiB".to_owned();
             answer = Self { problems: vec![ProblemKind::InvalidOutput(why)], ..Self::default() };
@@ -89,6 +91,7 @@ impl Answer {
             Exit::Signal(signal) => answer.end_early(format!("signal {signal}"), label, at.facts),
             Exit::Lost => answer.end_early("nobody knows by what".to_owned(), label, at.facts),
         }
+        // Plain text of a failed hook describes the failure and is not context for the model.
         if !exit.is_success() {
             answer.plain = None;
         }
@@ -96,8 +99,8 @@ impl Answer {
         answer
     }
 
-    /// Something ended the hook before it was done, so what it printed may be half of an answer. Where that
-    /// matters, nothing of it counts as consent, while a "no" stays one.
+    /// Records that the hook was killed before it was done, so its output may be incomplete. On events where a hook can
+    /// consent, consent in that output is dropped, while a "no" is kept.
     fn end_early(&mut self, how: String, label: &str, facts: &Facts) {
         match facts.unasked {
             UnaskedHook::GoesOn => {}
@@ -114,14 +117,14 @@ impl Answer {
     }
 }
 
-/// What is being answered.
+/// The event that a result belongs to.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub event: &'a HookEvent,
     pub facts: &'a Facts,
 }
 
-/// `[command]: stderr`.
+/// Returns the reason of a "no" by exit code: `[command]: stderr`.
 pub(crate) fn refusal(label: &str, stderr: &str) -> String {
     if stderr.trim().is_empty() {
         return format!("[{label}]: exit code 2 without a word on stderr");
@@ -129,7 +132,7 @@ pub(crate) fn refusal(label: &str, stderr: &str) -> String {
     format!("[{label}]: {stderr}")
 }
 
-/// The reason of the "no" that a guard which could not be asked counts as.
+/// Returns the reason of the "no" that a hook which could not be asked counts as; `None` on events where it does not.
 fn unasked_refusal(label: &str, why: &str, facts: &Facts) -> Option<String> {
     match facts.unasked {
         UnaskedHook::Refuses => {
@@ -139,7 +142,7 @@ fn unasked_refusal(label: &str, why: &str, facts: &Facts) -> Option<String> {
     }
 }
 
-/// Keeps an output that says "no"; of any other only what ends the turn or is for the user.
+/// Keeps an output that says "no". Of any other output, keeps only what ends the turn or is for the user.
 fn drop_consent(output: &mut HookOutput) {
     let specific = output.hook_specific_output.as_ref();
     let denies_call =

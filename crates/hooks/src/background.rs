@@ -1,8 +1,8 @@
-//! Hooks that go on by themselves while the action proceeds. Each is a tracked task with a deadline; what it
-//! says in the end waits here until the agent takes it.
+//! Hooks that run in the background while the action proceeds. Each is a tracked task with a deadline; its result waits
+//! here until the agent takes it.
 //!
-//! A slot is taken when a hook is left to itself and given back when its result is taken, so one number
-//! bounds both the processes and the results.
+//! A hook takes a slot when it moves to the background and gives it back when its result is taken, so one number bounds
+//! both the processes and the results.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,7 +25,7 @@ use crate::process::{Pause, Process, async_marker};
 use crate::text::Cutter;
 use crate::{HookProblem, ProblemKind};
 
-/// What a hook said after the action had long gone on. Verdicts come too late and are left out.
+/// The result of a background hook. The action did not wait for it, so it contains no verdict.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AsyncResult {
     /// `Event` or `Event:subject`.
@@ -40,14 +40,14 @@ pub struct AsyncResult {
     pub contexts: Vec<ContextText>,
     /// Texts for the user.
     pub system_messages: Vec<SystemText>,
-    /// There if the hook was to wake the model (`asyncRewake`) and ended with exit code 2: what the model is
-    /// to read, even if the session is idle.
+    /// The text that wakes the model even if the session is idle. Set if the hook has `asyncRewake` and ended with exit
+    /// code 2.
     pub wake: Option<String>,
     /// What went wrong.
     pub problems: Vec<HookProblem>,
 }
 
-/// A process to be looked after.
+/// A process that moves to the background.
 pub(crate) struct Adopted {
     pub process: Process,
     pub speaker: Speaker,
@@ -57,7 +57,7 @@ pub(crate) struct Adopted {
     pub spill_dir: Option<PathBuf>,
 }
 
-/// All hooks that go on by themselves.
+/// All background hooks of an engine.
 pub(crate) struct Background {
     tasks: TaskTracker,
     cancel: CancellationToken,
@@ -79,7 +79,7 @@ impl Default for Background {
 }
 
 impl Background {
-    /// Looks after a process from now on, or gives it back if there is no free slot.
+    /// Runs a process in the background, or gives it back if no slot is free.
     pub fn adopt(self: &Arc<Self>, adopted: Adopted) -> Result<(), Box<Adopted>> {
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else {
             return Err(Box::new(adopted));
@@ -96,7 +96,7 @@ impl Background {
     }
 
     fn done(&self) -> std::sync::MutexGuard<'_, Vec<(AsyncResult, OwnedSemaphorePermit)>> {
-        // Nothing is done under the lock that could leave the list half changed.
+        // The list is only pushed to and taken as a whole, so a panic under the lock cannot leave it half changed.
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -104,11 +104,12 @@ impl Background {
         std::mem::take(&mut *self.done()).into_iter().map(|(result, _slot)| result).collect()
     }
 
-    /// Waits for results. Cancel-safe: what is not returned stays.
+    /// Waits for results. Cancel-safe: results that are not returned stay in the list.
     pub async fn next(&self) -> Vec<AsyncResult> {
         loop {
             let news = self.news.notified();
             tokio::pin!(news);
+            // Registered before the list is read, so a result that is pushed in between wakes this task.
             news.as_mut().enable();
             let results = self.take();
             if !results.is_empty() {
@@ -134,18 +135,19 @@ impl Background {
 }
 
 impl Adopted {
-    /// Follows the process to its end. None if the session ended first.
+    /// Waits for the end of the process. Returns `None` if the session ended first.
     async fn follow(mut self, cancel: &CancellationToken) -> Option<AsyncResult> {
         let deadline = Instant::now() + self.timeout;
         let pause = loop {
             match self.process.watch(deadline, cancel).await {
-                // Configured to go on by itself, and says so as well.
+                // A hook that is configured as `async` may print the marker as well.
                 Pause::SaysAsync(_) => {}
                 other => break other,
             }
         };
         let (end, answer, exit) = match pause {
             Pause::Ended(exit) => {
+                // Children of the command may outlive it; they get the rest of its time.
                 self.process.linger(deadline, cancel).await;
                 (FrameEnd::Exited(exit), self.answer(exit), Some(exit))
             }
@@ -156,13 +158,14 @@ impl Adopted {
             }
         };
         self.process.frames.ended(&self.process.printed(), end, cancel).await;
+        // The session has ended, and no later turn can read the result.
         if cancel.is_cancelled() {
             return None;
         }
         Some(self.result(answer, exit))
     }
 
-    /// Reads the output after the line that said it would take longer.
+    /// Reads the output after the `{"async": true}` line, if there is one.
     fn answer(&self, exit: Exit) -> Answer {
         let printed = self.process.printed();
         let stdout = printed.stdout.text();
@@ -173,6 +176,7 @@ impl Adopted {
         let too_late = self.too_late();
         let at = At { event: &self.speaker.event, facts: &too_late };
         let mut answer = Answer::of_command(&printed, said, exit, &self.speaker.label, at);
+        // For these hooks exit code 2 is the request to wake the model and not a failure.
         if self.wakes {
             let no = |problem: &ProblemKind| matches!(problem, ProblemKind::Exited { code: 2, .. });
             answer.problems.retain(|problem| !no(problem));
@@ -180,7 +184,7 @@ impl Adopted {
         answer
     }
 
-    /// What the event allows now that it is over.
+    /// Returns what a hook may still do once the event is over.
     fn too_late(&self) -> Facts {
         self.facts.without_a_say()
     }

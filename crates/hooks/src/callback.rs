@@ -1,7 +1,7 @@
-//! Hooks that the host answers: the input goes out as a control request, the answer comes back as JSON.
+//! Hooks that the host runs: the input goes out as a control request, the output comes back as JSON in the reply.
 //!
-//! The surprising thing: a PreToolUse callback that does not answer, or cannot be reached, blocks the call,
-//! while one that answers with an error or nonsense counts as no opinion unless it was registered with
+//! The surprising thing: a PreToolUse callback that does not reply, or cannot be reached, blocks the call, while one
+//! that replies with an error or with invalid output counts as no opinion unless it was registered with
 //! `onFailure: block`.
 
 use std::time::Duration;
@@ -26,6 +26,7 @@ pub(crate) async fn run(
             let own_id;
             let tool_use_id = match &firing.tool_use_id {
                 Some(id) => id,
+                // The request has an id even if the event is not about a call.
                 None => {
                     own_id = (firing.services.new_id)();
                     &own_id
@@ -37,6 +38,7 @@ pub(crate) async fn run(
         }
         None => Some(Err(CallbackError::Closed)),
     };
+    // After a cancellation even a valid reply is not a verdict: the action it is about does not happen.
     if cancel.is_cancelled() {
         return Answer::cancelled();
     }
@@ -50,14 +52,14 @@ pub(crate) async fn run(
         Err(CallbackError::TimedOut) => {
             (format!("no answer within {} s", timeout.as_secs_f64()), Silent::Yes)
         }
-        // The session ends because the host has left: nobody to ask, and nobody to tell.
+        // The session ends because the host has closed the connection, so a missing reply is expected.
         Err(CallbackError::Closed) if *event == HookEvent::SessionEnd => return Answer::default(),
         Err(error @ CallbackError::Closed) => (error.to_string(), Silent::Yes),
     };
     failed(id, why, on_failure, silent, event)
 }
 
-/// Whether the host said anything at all.
+/// Whether the host failed to reply at all.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Silent {
     Yes,

@@ -1,8 +1,8 @@
-//! What each event allows: the subject its matchers look at, whether a hook can block it, and what may be
-//! said in answer. One table, so that nobody else asks which event it is.
+//! What each event allows: the subject its matchers look at, whether a hook can block it, and which output has an
+//! effect. It is one table, so that other modules do not compare events themselves.
 //!
-//! The surprising thing: three events leave no frames even when frames are wanted, and `SubagentStop` has a
-//! subject for matchers that does not show in its hook name. Both are what clients see elsewhere.
+//! The surprising thing: three events send no frames even if frames are wanted, and `SubagentStop` has a subject for
+//! matchers that is not part of its hook name. Clients know both from compatible programs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,32 +14,33 @@ use serde_json::Value;
 /// What a hook's "no" does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Blocking {
-    /// Nothing: it is reported and forgotten.
+    /// Nothing: it is only reported.
     Never,
-    /// It blocks, or is fed back, as the event has it.
+    /// It blocks the action, or is fed back to the model, depending on the event.
     Blocks,
-    /// It is a permission verdict: deny.
+    /// It is the permission verdict "deny".
     Denies,
-    /// It answers the permission question: deny.
+    /// It answers the permission request with "deny".
     AnswersRequest,
-    /// Not only a "no": any failure of the hook blocks.
+    /// It blocks, and so does any failure of the hook.
     AnyFailure,
 }
 
-/// What follows when a hook could not be asked: the machine had nothing left to start it with, or it was ended
-/// from outside before it could answer. Other failures (a program that is missing, an exit code, a timeout) are
-/// not meant; they never refuse anything but where [`Blocking::AnyFailure`] says so.
+/// What follows if a hook could not be asked: the machine had no resources left to start it, or it was killed from
+/// outside before it gave a result. Other failures (a missing program, an exit code, a timeout) are not meant; they
+/// refuse only with [`Blocking::AnyFailure`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnaskedHook {
-    /// The event goes on without it. That holds where a "no" would keep work going, too.
+    /// The event goes on without it. This includes events where a "no" would keep the model working.
     GoesOn,
-    /// It is tried again, and then has no opinion: the host is asked the same question and decides.
+    /// The start is tried again; after that the hook has no opinion, and the host decides, which gets the same
+    /// question.
     NoOpinion,
-    /// It is tried again, and then it counts as a "no": a guard must not depend on how busy the machine is.
+    /// The start is tried again; after that it counts as a "no": a guard must not depend on how busy the machine is.
     Refuses,
 }
 
-/// Whether a command hook leaves `hook_*` frames.
+/// Whether a command hook sends `hook_*` frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shown {
     Frames,
@@ -55,12 +56,12 @@ pub(crate) struct Facts {
     pub takes_context: bool,
     /// Whether plain stdout is context.
     pub plain_is_context: bool,
-    /// Whether prompt and agent handlers make sense here.
+    /// Whether prompt and agent handlers may run.
     pub judged_by_models: bool,
     /// Whether handlers other than commands and MCP tools may run.
     pub commands_only: bool,
     pub shown: Shown,
-    /// For commands and HTTP.
+    /// The timeout of command and HTTP hooks that configure none.
     pub default_timeout: Duration,
 }
 
@@ -83,7 +84,7 @@ const JUDGED: Facts = Facts { judged_by_models: true, ..BLOCKS };
 const JUDGED_CONTEXT: Facts = Facts { takes_context: true, ..JUDGED };
 const PROMPT: Facts = Facts { plain_is_context: true, unasked: UnaskedHook::Refuses, ..JUDGED_CONTEXT };
 
-/// The row of an event.
+/// Returns the row of an event.
 pub(crate) fn facts(event: &HookEvent) -> Facts {
     match event {
         HookEvent::PreToolUse => {
@@ -120,7 +121,8 @@ pub(crate) fn facts(event: &HookEvent) -> Facts {
     }
 }
 
-/// The row for this very input: a change of managed settings cannot be blocked.
+/// Returns the row for one input. It differs from that of its event in one case: a change of managed settings cannot be
+/// blocked.
 pub(crate) fn facts_for(input: &HookInput) -> Facts {
     let facts = facts(&input.event_name());
     if let HookEventInput::ConfigChange(change) = &input.event
@@ -132,7 +134,7 @@ pub(crate) fn facts_for(input: &HookInput) -> Facts {
 }
 
 impl Facts {
-    /// The row for a hook that cannot refuse anything: it runs in the background, or the event allows no "no".
+    /// Returns the row for a hook that cannot refuse: it runs in the background, or the input cannot be blocked.
     pub fn without_a_say(self) -> Self {
         Self { blocking: Blocking::Never, unasked: UnaskedHook::GoesOn, ..self }
     }
@@ -147,7 +149,7 @@ pub(crate) struct ToolCall<'a> {
     pub id: Option<&'a str>,
 }
 
-/// What an event is about, as far as choosing hooks goes.
+/// What an event is about, for the selection of hooks.
 enum About<'a> {
     Call(ToolCall<'a>),
     Named(&'a str),
@@ -178,6 +180,7 @@ fn about(input: &HookInput) -> About<'_> {
         HookEventInput::StopFailure(failure) => About::Named(&failure.error),
         HookEventInput::ConfigChange(change) => About::Named(&change.source),
         HookEventInput::DirectoryAdded(added) => About::Named(&added.source),
+        // Matchers of this event hold file names without a folder.
         HookEventInput::FileChanged(changed) => {
             let name = Path::new(&changed.file_path).file_name().and_then(|name| name.to_str());
             name.map_or(About::Nothing, About::Named)
@@ -202,7 +205,7 @@ fn about(input: &HookInput) -> About<'_> {
     }
 }
 
-/// The call, for the five events that are about one; the `if` of a handler looks at it.
+/// Returns the call, for the five events that are about one. The `if` of a handler is tested against it.
 pub(crate) fn tool_call(input: &HookInput) -> Option<ToolCall<'_>> {
     match about(input) {
         About::Call(call) => Some(call),
@@ -210,7 +213,7 @@ pub(crate) fn tool_call(input: &HookInput) -> Option<ToolCall<'_>> {
     }
 }
 
-/// What matchers of the event look at; none where every matcher matches.
+/// Returns the text that matchers are tested against; `None` if every matcher matches.
 pub(crate) fn subject(input: &HookInput) -> Option<&str> {
     match about(input) {
         About::Call(call) => Some(call.name),
@@ -219,7 +222,7 @@ pub(crate) fn subject(input: &HookInput) -> Option<&str> {
     }
 }
 
-/// Whether the `if` of a handler can hold on this event.
+/// Returns whether the event is about a tool call, so that the `if` of a handler can hold.
 pub(crate) fn is_about_a_call(event: &HookEvent) -> bool {
     matches!(
         event,
@@ -231,7 +234,7 @@ pub(crate) fn is_about_a_call(event: &HookEvent) -> bool {
     )
 }
 
-/// `Event` or `Event:subject`.
+/// Returns the name of the hook in frames and texts: `Event` or `Event:subject`.
 pub(crate) fn hook_name(input: &HookInput) -> String {
     let event = input.event_name();
     match subject(input) {
@@ -242,7 +245,7 @@ pub(crate) fn hook_name(input: &HookInput) -> String {
     }
 }
 
-/// The name of a host's callback in texts, which differs where the event has no subject.
+/// Returns the name of a host's callback in texts, which differs if the event has no subject.
 pub(crate) fn callback_name(input: &HookInput) -> String {
     let name = hook_name(input);
     if name.contains(':') { name } else { format!("{name}:Callback") }

@@ -1,5 +1,4 @@
-//! The frames a command hook leaves behind: started, what it printed so far, how it ended. Whether a client
-//! wants to see them is the agent's business.
+//! The frames of a command hook: started, output so far, ended. The agent decides whether a client gets them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +12,19 @@ use crate::HookEvents;
 use crate::event::Shown;
 use crate::process::Printed;
 
-/// One frame. Everything but its `uuid` is filled in.
+/// One frame. All fields except `uuid` are filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HookFrame {
     /// A command hook began.
     Started(HookStarted),
-    /// It has printed something; the texts are all it printed so far.
+    /// It has printed something. The frame holds all output so far.
     Progress(HookProgress),
     /// It ended.
     Response(HookResponse),
 }
 
 impl HookFrame {
-    /// Whether clients see it without having asked for hook events.
+    /// Returns whether clients get it without asking for hook events.
     pub fn is_always_shown(&self) -> bool {
         let event = match self {
             Self::Started(frame) => &frame.hook_event,
@@ -35,7 +34,7 @@ impl HookFrame {
         matches!(HookEvent::from(event.as_str()), HookEvent::SessionStart | HookEvent::Setup)
     }
 
-    /// The line, with the id it goes out under.
+    /// Converts the frame into a message with the given id.
     pub fn into_message(self, uuid: String) -> SystemMessage {
         match self {
             Self::Started(frame) => HookStarted { uuid, ..frame }.into(),
@@ -45,7 +44,7 @@ impl HookFrame {
     }
 }
 
-/// After the run was cancelled: how long a reader may take for one more frame.
+/// How long a reader may take for one more frame after the run was cancelled.
 const LAST_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Writes the frames of one hook.
@@ -59,13 +58,13 @@ pub(crate) struct FrameWriter {
     pub session_id: String,
 }
 
-/// How a hook ended, as its last frame has it.
+/// The end of a hook, as its last frame reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameEnd {
     Exited(Exit),
     /// It did not start.
     Failed,
-    /// It was killed, by its timeout or because nobody wants it any more.
+    /// It was killed, by its timeout or because the run was cancelled.
     Cancelled,
 }
 
@@ -120,6 +119,7 @@ impl FrameWriter {
         if self.shown == Shown::Nothing {
             return;
         }
+        // A cancelled hook still sends its last frame, but a reader that is stuck must not hold up the cancellation.
         let patience = async {
             cancel.cancelled().await;
             tokio::time::sleep(LAST_PATIENCE).await;

@@ -1,4 +1,4 @@
-//! One event on its way to its hooks: what is the same for all of them, and which way each kind is asked.
+//! One event while its hooks run: the data they share, and how each kind of hook is run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::{
     EngineOptions, ProblemKind, PromptHookKind, RunContext, Services, callback, command, http, prompt,
 };
 
-/// An event that is being told to its hooks.
+/// An event whose hooks are running.
 pub(crate) struct Firing<'a> {
     pub input: &'a HookInput,
-    /// The input as the host gets it.
+    /// The input as JSON, for callbacks.
     pub value: Value,
-    /// The same as a line.
+    /// The same as text, for the other kinds.
     pub json: String,
     pub facts: Facts,
     pub hook_name: String,
     /// The call the event is about.
     pub tool_use_id: Option<String>,
-    /// For events whose hooks share one budget of time.
+    /// The common deadline of all hooks, for events whose hooks share one budget of time.
     pub deadline: Option<Instant>,
     pub context: &'a RunContext<'a>,
     pub services: &'a Services,
@@ -37,24 +37,24 @@ pub(crate) struct Firing<'a> {
     pub background: &'a Arc<Background>,
 }
 
-/// What a hook said, who said it, and the id it ran under.
+/// The result of a hook, which hook it was, and the id it ran under.
 pub(crate) struct Said {
     pub speaker: Speaker,
     pub answer: Answer,
     pub hook_id: String,
 }
 
-/// The default time of a question to a model.
+/// The default timeout of a prompt hook.
 const PROMPT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The default time of a question to an agent.
+/// The default timeout of an agent hook.
 const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The default time of a callback, whatever the event.
+/// The default timeout of a callback, for every event.
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Firing<'_> {
-    /// Asks one hook.
+    /// Runs one hook.
     pub async fn ask(&self, hook: Arc<Registered>) -> Said {
         let hook_id = (self.services.new_id)();
         let speaker = self.speaker(&hook);
@@ -89,8 +89,8 @@ impl Firing<'_> {
         Said { speaker, answer, hook_id }
     }
 
-    /// Waits for a place for a process. Each place is given back within the timeout of the hook that has it;
-    /// the wait is not cut to a short timeout of the hook that waits, which is for its own work.
+    /// Waits for a place for a process. Each place is given back within the timeout of the hook that holds it. A short
+    /// timeout of the waiting hook does not shorten the wait, because the timeout is meant for the hook's own work.
     pub async fn place(&self, timeout: Duration) -> Result<Place, NoPlace> {
         let wait = timeout.max(self.facts.default_timeout);
         let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
@@ -124,10 +124,10 @@ impl Firing<'_> {
     }
 }
 
-/// How much longer than its own deadline, or than the cancellation, somebody else's future is waited for.
+/// How long a service may exceed its deadline, or run on after a cancellation, before its future is dropped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits for a future that keeps its own deadline, but not for ever if it does not.
+/// Waits for a future of a service that keeps its own deadline, and drops it if it does not.
 pub(crate) async fn at_most<T>(
     timeout: Duration,
     cancel: &CancellationToken,
@@ -137,6 +137,7 @@ pub(crate) async fn at_most<T>(
         cancel.cancelled().await;
         tokio::time::sleep(PATIENCE).await;
     };
+    // In this order, so that a value which is ready counts even if the time is over.
     tokio::select! {
         biased;
         value = future => Some(value),

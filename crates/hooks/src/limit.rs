@@ -1,10 +1,10 @@
-//! How long a hook that could not be started is tried again.
+//! Further tries to start a hook for which the machine had no resources.
 //!
-//! How many hook processes run at the same time is a limit of the process (`lathe_exec::ProcessLimits`), which each
-//! engine is given. A hook that goes on in the background gives its place back, because background hooks are bounded in
-//! `background.rs` and a guard must not wait for them. The surprising thing: a hook whose start failed keeps its
-//! place while it waits for the next try. Starting is one synchronous step that holds no descriptor once it has
-//! failed, so hooks that wait do not keep each other from starting.
+//! The number of hook processes at the same time is a limit of the process (`lathe_exec::ProcessLimits`), which each
+//! engine is given. A hook that moves to the background gives its place back, because background hooks are bounded in
+//! `background.rs` and a guard must not wait for them. The surprising thing: a hook whose start failed keeps its place
+//! while it waits for the next try. Starting is one synchronous step that holds no descriptor once it has failed, so
+//! hooks that wait do not keep each other from starting.
 
 use std::time::Duration;
 
@@ -13,25 +13,24 @@ use tokio_util::sync::CancellationToken;
 
 use crate::event::UnaskedHook;
 
-/// How long a hook is tried again that the machine had no room for.
+/// How long the start of a hook is tried again if the machine has no resources for it.
 pub const START_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Between the first two tries; twice as long after each further one.
+/// The pause between the first two tries; it doubles after each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 const LONGEST_PAUSE: Duration = Duration::from_millis(250);
 
 /// The tries to start one hook.
 pub(crate) struct StartTries {
-    /// None for an event that goes on without the hook at once.
+    /// The end of the tries; `None` for an event that goes on without the hook after the first.
     until: Option<Instant>,
     pause: Duration,
     patience: Duration,
 }
 
 impl StartTries {
-    /// Tries of a hook with this timeout: a hook that may run for less than [`START_PATIENCE`] is not waited
-    /// for any longer than that either.
+    /// Creates the tries for a hook with this timeout. A timeout shorter than [`START_PATIENCE`] limits them too.
     pub fn new(unasked: UnaskedHook, timeout: Duration) -> Self {
         let patience = timeout.min(START_PATIENCE);
         let until = match unasked {
@@ -41,8 +40,8 @@ impl StartTries {
         Self { until, pause: FIRST_PAUSE, patience }
     }
 
-    /// After a try that failed for want of resources: waits, and says whether there is another try. The last
-    /// one is at the very end.
+    /// Waits after a try that failed for lack of resources, and returns whether there is another try. The last try is
+    /// at the end of the patience.
     pub async fn again(&mut self, cancel: &CancellationToken) -> bool {
         let Some(until) = self.until.filter(|until| Instant::now() < *until) else { return false };
         let next = until.min(Instant::now() + self.pause);
@@ -54,7 +53,7 @@ impl StartTries {
         }
     }
 
-    /// The last error, and how long it was the error.
+    /// Returns the last error with the time over which the start was tried.
     pub fn describe(&self, error: &str) -> String {
         match self.until {
             Some(_) => format!("{error}, at every try within {} s", self.patience.as_secs_f64()),

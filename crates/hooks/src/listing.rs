@@ -1,5 +1,5 @@
-//! The hooks of a session as a list, for those who want to see what is set up. Says what is registered,
-//! also where settings keep it from running.
+//! The hooks of a session as a list for people. It contains every registered hook, also those that settings keep from
+//! running.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::source::HookSource;
 /// One handler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedHook {
-    /// What it waits for.
+    /// The event it runs for.
     pub event: HookEvent,
-    /// As it was written; empty means every subject.
+    /// The matcher as it was written; empty means every subject.
     pub matcher: String,
-    /// `command`, `http`, `prompt`, `callback` or `unsupported`.
+    /// `command`, `http`, `prompt`, `agent`, `callback` or `unsupported`.
     pub kind: &'static str,
     /// The command, address, prompt or callback id.
     pub what: String,
@@ -24,16 +24,17 @@ pub struct ListedHook {
     pub source: &'static str,
     /// Its `if`.
     pub condition: Option<String>,
-    /// As configured.
+    /// The configured timeout.
     pub timeout: Option<Duration>,
-    /// Whether it runs; settings may say that only some do.
+    /// Whether settings let it run.
     pub enabled: bool,
 }
 
 impl HookEngine {
-    /// Every handler, those that speak first in front.
+    /// Returns every handler, in the order in which their results are merged.
     pub fn listing(&self) -> Vec<ListedHook> {
         let (registry, enabled) = self.registered();
+        // Handlers have no id and may be equal, so they are compared by address.
         let runs: Vec<_> = registry.hooks(enabled).map(std::sync::Arc::as_ptr).collect();
         registry
             .hooks(EnabledHooks::All)
@@ -60,12 +61,12 @@ impl HookEngine {
             .collect()
     }
 
-    /// Whether only hooks of managed settings and of the host run.
+    /// Returns whether only hooks of managed settings and of the host run.
     pub fn only_managed(&self) -> bool {
         self.registered().1 == EnabledHooks::ManagedAndHost
     }
 
-    /// Whether no hook runs at all.
+    /// Returns whether hooks are turned off altogether.
     pub fn none_runs(&self) -> bool {
         self.registered().1 == EnabledHooks::Nothing
     }

@@ -1,8 +1,8 @@
-//! Which subjects a matcher accepts: everything, a list of exact names, or a regular expression.
+//! Matchers, which select subjects: all of them, a list of exact names, or a regular expression.
 //!
-//! Matchers are JavaScript regular expressions to those who write them; here they run on the `regex` crate,
-//! which knows no look-around and no back references and cannot be made slow by a pattern. What it does not
-//! know, and what JavaScript would refuse, matches nothing and is reported when the hook is registered.
+//! Authors write JavaScript regular expressions. Here they run on the `regex` crate, which has no look-around and no
+//! back references and takes linear time for every pattern. A pattern that `regex` does not support, or that JavaScript
+//! would reject, matches nothing and is reported when the hook is registered.
 
 use lathe_protocol::HookEvent;
 use regex::{Regex, RegexBuilder};
@@ -15,18 +15,18 @@ pub(crate) enum Matcher {
     Names(Vec<String>),
     /// Found anywhere in the subject.
     Pattern(Box<Regex>),
-    /// Not a pattern that can be used.
+    /// The pattern cannot be used.
     Nothing,
 }
 
-/// A compiled pattern takes no more than this.
+/// The memory that one compiled pattern may take.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
 /// The agent tool has two names, and each means both.
 const AGENT_TOOL: [&str; 2] = ["Agent", "Task"];
 
 impl Matcher {
-    /// Compiles a matcher; the second part says what is wrong with it.
+    /// Compiles a matcher; the second part of the result says what is wrong with it.
     pub fn parse(text: Option<&str>, event: &HookEvent) -> (Self, Option<String>) {
         let text = text.unwrap_or("");
         if text.is_empty() || text == "*" {
@@ -42,7 +42,7 @@ impl Matcher {
         }
     }
 
-    /// Whether the subject is meant.
+    /// Returns whether the matcher accepts the subject.
     pub fn matches(&self, subject: &str) -> bool {
         if AGENT_TOOL.contains(&subject) {
             return AGENT_TOOL.iter().any(|name| self.matches_name(name));
@@ -60,7 +60,7 @@ impl Matcher {
     }
 }
 
-/// Whether a matcher of nothing but such characters is a list of names.
+/// Returns whether a character may be part of a list of names. A matcher with any other character is a pattern.
 fn is_name_char(c: char, event: &HookEvent) -> bool {
     let narrow = matches!(event, HookEvent::FileChanged | HookEvent::StopFailure);
     c.is_ascii_alphanumeric() || matches!(c, '_' | '|') || (!narrow && matches!(c, '-' | ' ' | ','))
@@ -72,7 +72,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     }
     RegexBuilder::new(pattern).size_limit(MAX_PATTERN_BYTES).build().map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => "the pattern is too large".to_owned(),
-        // The last line of a syntax error says what; the others draw it.
+        // The last line of a syntax error holds the message; the lines before it show the place in the pattern.
         other => {
             let text = other.to_string();
             text.lines().last().unwrap_or("").trim_start_matches("error: ").to_owned()
@@ -80,7 +80,7 @@ fn compile(pattern: &str) -> Result<Regex, String> {
     })
 }
 
-/// What JavaScript has and `regex` has not, and the other way round.
+/// Finds syntax that only one of JavaScript and `regex` has, and returns what is wrong with it.
 fn not_supported(pattern: &str) -> Option<&'static str> {
     let bytes = pattern.as_bytes();
     let mut at = 0;
@@ -96,6 +96,7 @@ fn not_supported(pattern: &str) -> Option<&'static str> {
                     }
                     _ => {}
                 }
+                // Skips the escaped character, which may be a bracket.
                 at += 1;
             }
             b'[' => in_class = true,

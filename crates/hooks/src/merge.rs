@@ -1,5 +1,5 @@
-//! Adds one hook's answer to the outcome of its event. Called in registration order, which decides where two
-//! hooks set the same thing: the first has it. Fields that do not belong to the event are left alone.
+//! Adds one hook's result to the outcome of its event. The engine calls it in registration order; if two hooks set the
+//! same field, the first one counts. Fields that do not belong to the event are ignored.
 
 use lathe_protocol::HookEvent;
 use lathe_protocol::hooks::{
@@ -17,12 +17,12 @@ use crate::source::HookSource;
 use crate::text::Cutter;
 use crate::{HookProblem, ProblemKind};
 
-/// A longer classifier context is cut.
+/// The length to which a classifier context is cut.
 const MAX_CLASSIFIER_CHARS: usize = 2000;
 
 const NO_REASON: &str = "blocked by a hook that gave no reason";
 
-/// Who said it.
+/// The identity of a hook in results and problems.
 #[derive(Debug, Clone)]
 pub(crate) struct Speaker {
     pub event: HookEvent,
@@ -46,7 +46,7 @@ impl Speaker {
     }
 }
 
-/// Adds an answer.
+/// Adds a result to the outcome.
 pub(crate) fn add(
     outcome: &mut Outcome,
     speaker: &Speaker,
@@ -79,7 +79,7 @@ struct Merger<'a> {
 }
 
 impl Merger<'_> {
-    /// What every event understands: stop, texts for the user, texts for the model.
+    /// Adds the output that has an effect on every event: stop, texts for the user, texts for the model.
     fn say(&mut self, answer: &mut Answer, specific: &HookSpecificOutput) {
         let hook_name = &self.speaker.hook_name;
         let output = &mut answer.output;
@@ -101,7 +101,7 @@ impl Merger<'_> {
         }
     }
 
-    /// The reason of a "no", if the hook said "no" in any of the ways there are.
+    /// Returns the reason of a "no", whether it came as JSON, by exit code or by a failure.
     fn no(&mut self, answer: &Answer, specific: &HookSpecificOutput) -> Option<String> {
         let by_json = answer.output.decision == Some(HookDecision::Block)
             || specific.permission_decision == Some(HookPermissionDecision::Deny);
@@ -131,12 +131,14 @@ impl Merger<'_> {
             let given = specific.permission_decision_reason.as_ref().or(answer.output.reason.as_ref());
             (behavior, given.map(|reason| self.texts.cut(reason.clone())))
         } else if answer.output.decision == Some(HookDecision::Approve) {
+            // The older form of `permissionDecision: allow`.
             let given = answer.output.reason.as_ref();
             (HookPermissionDecision::Allow, given.map(|reason| self.texts.cut(reason.clone())))
         } else {
             return;
         };
         let so_far = self.outcome.permission.as_ref().map(|verdict| strength(verdict.behavior));
+        // On a tie the first hook keeps it.
         if so_far.is_some_and(|so_far| so_far >= strength(behavior)) {
             return;
         }
@@ -151,6 +153,7 @@ impl Merger<'_> {
 
     fn permission_request(&mut self, no: Option<String>, specific: &HookSpecificOutput) {
         let decision = match (no, specific.decision.clone()) {
+            // An explicit deny comes first because it has its own message and may interrupt.
             (_, Some(deny @ PermissionRequestDecision::Deny { .. })) => deny,
             (Some(reason), Some(PermissionRequestDecision::Allow { .. }) | None) => {
                 PermissionRequestDecision::Deny { message: Some(reason), interrupt: None }
@@ -173,7 +176,7 @@ impl Merger<'_> {
         });
     }
 
-    /// What only some events understand.
+    /// Adds the output that has an effect on some events only.
     fn effects(&mut self, answer: &Answer, specific: HookSpecificOutput) {
         let outcome = &mut *self.outcome;
         match self.speaker.event {
@@ -208,6 +211,7 @@ impl Merger<'_> {
                 first(&mut outcome.elicitation, answer);
             }
             HookEvent::WorktreeCreate => {
+                // The script may print other lines before the path.
                 let last_line = || answer.plain.as_deref()?.lines().last().map(|line| line.trim().to_owned());
                 first(&mut outcome.worktree_path, specific.worktree_path.or_else(last_line));
             }

@@ -1,7 +1,7 @@
-//! What all hooks of one event amount to: plain data that the agent acts on.
+//! The merged result of all hooks of one event: plain data that the agent acts on.
 //!
-//! Where several hooks set the same thing, the first in registration order has it (managed settings before
-//! the user's, files before the host); verdicts are ranked first: deny, defer, ask, allow.
+//! If several hooks set the same field, the first in registration order counts (managed settings before the user's,
+//! files before the host). Verdicts are ranked before that: deny, defer, ask, allow.
 
 use lathe_protocol::hooks::{HookPermissionDecision, PermissionRequestDecision};
 use lathe_protocol::system::Informational;
@@ -10,28 +10,28 @@ use serde_json::Value;
 
 use crate::{HookProblem, HookSource};
 
-/// The sum of all answers. The default is what an event without hooks gives.
+/// The merged result of all hooks of an event. The default is the outcome of an event without hooks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Outcome {
     /// How many hooks ran.
     pub ran: usize,
-    /// The run was broken off by its token: nothing here is a verdict.
+    /// The run was cancelled by its token: nothing here is a verdict.
     pub cancelled: bool,
-    /// "No", for events that understand it other than as a permission verdict.
+    /// Every "no", for events where it is not a permission verdict.
     pub blocks: Vec<HookBlock>,
-    /// `continue: false`: the turn ends once the event is dealt with.
+    /// `continue: false`: the turn ends after this event.
     pub stop: Option<StopRequest>,
-    /// PreToolUse and PreModelSwitch.
+    /// PreToolUse and PreModelSwitch: the permission verdict.
     pub permission: Option<PermissionVerdict>,
     /// PreToolUse: the input that replaces the model's.
     pub updated_input: Option<Value>,
-    /// PermissionRequest.
+    /// PermissionRequest: the decision in the user's place.
     pub permission_request: Option<PermissionRequestVerdict>,
-    /// Texts for the model, in order. After Stop and SubagentStop they make the turn go on.
+    /// Texts for the model, in order. After Stop and SubagentStop they continue the turn.
     pub contexts: Vec<ContextText>,
     /// Texts for the user.
     pub system_messages: Vec<SystemText>,
-    /// Escape sequences for a terminal, which a headless session has not.
+    /// Escape sequences for a terminal. A headless session has no terminal and ignores them.
     pub terminal_sequences: Vec<String>,
     /// PostToolUse: what replaces the tool's output.
     pub tool_output: Option<ToolOutputChange>,
@@ -39,15 +39,15 @@ pub struct Outcome {
     pub classifier_context: Option<String>,
     /// PermissionDenied: the model may try again.
     pub retry: bool,
-    /// UserPromptSubmit and UserPromptExpansion.
+    /// UserPromptSubmit and UserPromptExpansion: changes to the prompt.
     pub prompt: PromptEffects,
-    /// SessionStart.
+    /// SessionStart: changes to the new session.
     pub session_start: SessionStartEffects,
     /// SessionStart, CwdChanged and FileChanged: paths to watch.
     pub watch_paths: Vec<String>,
-    /// Elicitation and ElicitationResult.
+    /// Elicitation and ElicitationResult: the reply to the MCP server.
     pub elicitation: Option<ElicitationAnswer>,
-    /// WorktreeCreate.
+    /// WorktreeCreate: the path of the new worktree.
     pub worktree_path: Option<String>,
     /// MessageDisplay: what is shown instead.
     pub display_content: Option<String>,
@@ -56,47 +56,47 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The first "no".
+    /// Returns the first "no".
     pub fn block(&self) -> Option<&HookBlock> {
         self.blocks.first()
     }
 
-    /// What clients are told: problems as warnings, texts for the user as notices. The lines lack `uuid`
-    /// and `session_id`.
+    /// Returns the messages for clients: problems as warnings, texts for the user as notices. Their `uuid` and
+    /// `session_id` are empty.
     pub fn notices(&self) -> Vec<Informational> {
         let problems = self.problems.iter().filter_map(HookProblem::informational);
         problems.chain(self.system_messages.iter().map(SystemText::informational)).collect()
     }
 }
 
-/// A hook said "no".
+/// A hook's "no".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookBlock {
-    /// Why. For exit code 2 this is `[command]: stderr`.
+    /// The reason. For exit code 2 it is `[command]: stderr`.
     pub reason: String,
     /// `Event`, `Event:subject` or, for a callback without subject, `Event:Callback`.
     pub hook_name: String,
     /// The event.
     pub event: HookEvent,
-    /// The command, or what stands for it.
+    /// The command, address, question or `callback`.
     pub command: String,
     /// Who registered the hook.
     pub source: HookSource,
 }
 
 impl HookBlock {
-    /// What the model reads as the user's message when a stop is blocked.
+    /// Returns the user message that the model reads if a stop is blocked.
     pub fn feedback(&self) -> String {
         format!("{} hook feedback:\n{}", self.event, self.reason)
     }
 
-    /// What the model reads as a system note.
+    /// Returns the note for the model.
     pub fn blocking_error(&self) -> String {
         format!("{} hook blocking error from command: \"{}\": {}", self.hook_name, self.command, self.reason)
     }
 }
 
-/// A hook wants the turn to end.
+/// A hook's request to end the turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StopRequest {
     /// `stopReason`.
@@ -105,12 +105,12 @@ pub struct StopRequest {
     pub hook_name: String,
 }
 
-/// What hooks say about a call or a switch of models.
+/// The verdict of hooks on a call or on a switch of models.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionVerdict {
-    /// The strongest word that was said.
+    /// The strongest of their decisions.
     pub behavior: HookPermissionDecision,
-    /// Why; a deny always has one.
+    /// The reason; a deny always has one.
     pub reason: Option<String>,
     /// Which hook.
     pub hook_name: String,
@@ -121,13 +121,13 @@ pub struct PermissionVerdict {
 }
 
 impl PermissionVerdict {
-    /// What the model reads in place of a result when the call is denied.
+    /// Returns the text that replaces the result of a denied call.
     pub fn tool_error(&self) -> String {
         format!("{} hook error: {}", self.hook_name, self.reason.as_deref().unwrap_or(""))
     }
 }
 
-/// What hooks answer in the user's place.
+/// The decision of hooks on a permission request, in the user's place.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PermissionRequestVerdict {
     /// Allow or deny.
@@ -139,7 +139,7 @@ pub struct PermissionRequestVerdict {
 }
 
 impl PermissionRequestVerdict {
-    /// The updates that go with an allow.
+    /// Returns the permission updates that come with an allow.
     pub fn updated_permissions(&self) -> &[PermissionUpdate] {
         match &self.decision {
             PermissionRequestDecision::Allow { updated_permissions, .. } => {
@@ -155,23 +155,23 @@ impl PermissionRequestVerdict {
 pub struct ContextText {
     /// Which hook.
     pub hook_name: String,
-    /// How it was said.
+    /// Which kind of output it comes from.
     pub kind: ContextKind,
     /// The bare text.
     pub text: String,
 }
 
-/// How a context was said.
+/// The kind of output that a text for the model comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContextKind {
-    /// As `additionalContext`.
+    /// `additionalContext`.
     Additional,
-    /// As plain output of a hook that succeeded.
+    /// The plain output of a hook that succeeded.
     PlainOutput,
 }
 
 impl ContextText {
-    /// The line the model reads.
+    /// Returns the line that the model reads.
     pub fn line(&self) -> String {
         let kind = match self.kind {
             ContextKind::Additional => "additional context",
@@ -191,7 +191,7 @@ pub struct SystemText {
 }
 
 impl SystemText {
-    /// The line for clients, without `uuid` and `session_id`.
+    /// Returns the message for clients, with an empty `uuid` and `session_id`.
     pub fn informational(&self) -> Informational {
         Informational {
             content: format!("{} says: {}", self.hook_name, self.text),
@@ -201,16 +201,16 @@ impl SystemText {
     }
 }
 
-/// Replaces what a tool gave.
+/// A replacement for the output of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolOutputChange {
     /// The structured output.
     pub value: Value,
-    /// Which field it came in.
+    /// The field of the hook's output it comes from.
     pub kind: ToolOutputKind,
 }
 
-/// Which tools a changed output is for.
+/// The tools that a changed output applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolOutputKind {
     /// `updatedToolOutput`: any tool; it must have the shape of that tool's output.
@@ -219,27 +219,27 @@ pub enum ToolOutputKind {
     McpTool,
 }
 
-/// What hooks do to a prompt.
+/// Changes that hooks make to a prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PromptEffects {
     /// A title for the session.
     pub session_title: Option<String>,
-    /// The prompt itself is kept from the model; the contexts stand for it.
+    /// Whether the model gets only the texts of the hooks and not the prompt itself.
     pub suppress_original: bool,
 }
 
-/// What hooks do at the start of a session.
+/// Changes that hooks make at the start of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SessionStartEffects {
     /// A user message that the session starts with.
     pub initial_user_message: Option<String>,
     /// A title for the session.
     pub session_title: Option<String>,
-    /// Skills are to be read again.
+    /// Whether skills are to be loaded again.
     pub reload_skills: bool,
 }
 
-/// What hooks answer to an MCP server's question.
+/// The reply of hooks to an MCP server's question.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ElicitationAnswer {
     /// `accept`, `decline` or `cancel`.

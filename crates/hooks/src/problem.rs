@@ -1,6 +1,5 @@
-//! What went wrong with a hook. Nothing here stops anything by itself: what blocks is in the outcome beside
-//! it. Every failed hook leaves a [`HookProblem`], and each that a client should hear of becomes an
-//! informational line.
+//! Failures of hooks. A problem never blocks on its own; blocks are separate fields of the outcome. Every failed hook
+//! leaves a [`HookProblem`], and those that clients should know of become informational messages.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use lathe_protocol::text::shorten;
 use lathe_protocol::{Extra, HookEvent};
 use serde_json::json;
 
-/// A hook that did not do what it was there for.
+/// The failure of one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookProblem {
     /// `Event` or `Event:subject`.
@@ -27,51 +26,51 @@ pub struct HookProblem {
 /// What happened to a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProblemKind {
-    /// It took longer than this; a command was killed with everything it started.
+    /// It exceeded this timeout; a command was killed with everything it started.
     TimedOut(Duration),
-    /// Its answer makes no sense.
+    /// Its output is not valid.
     InvalidOutput(String),
-    /// It did not start: missing, not executable, no such folder.
+    /// It did not start: for example, the program or the folder is missing.
     NotStarted(String),
     /// A signal ended it, or its end is not known.
     Killed(String),
-    /// It ended with a code that is neither 0 nor a "no" that the event understands.
+    /// It ended with an exit code that is neither 0 nor a "no" on this event.
     Exited {
         /// The exit code.
         code: i32,
-        /// What it said about it.
+        /// Its error output.
         stderr: String,
     },
-    /// The host gave no usable answer.
+    /// The host gave no usable reply.
     CallbackFailed {
-        /// As the host registered it.
+        /// The id under which the host registered it.
         callback_id: String,
         /// What went wrong.
         why: String,
         /// What follows from it.
         consequence: Consequence,
     },
-    /// The endpoint was not reached, or refused.
+    /// The endpoint was not reached, or rejected the request.
     HttpFailed(String),
-    /// The model gave no answer.
+    /// The model gave no response.
     PromptFailed(String),
     /// This kind of hook cannot run here.
     NotSupported(String),
-    /// So many hooks run in the background that this one was ended.
+    /// It was killed because too many hooks already run in the background.
     TooManyInBackground,
 }
 
-/// What follows from a failed callback.
+/// The consequence of a failed callback.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Consequence {
-    /// The action goes on as if the hook had said nothing.
+    /// The action goes on as if the hook had no opinion.
     GoesOn,
     /// The failure counts as a "no".
     Blocks,
 }
 
 impl HookProblem {
-    /// One sentence for a person.
+    /// Returns a sentence for people.
     pub fn message(&self) -> String {
         let hook = format!("{} hook `{}`", self.hook_name, shorten(&self.handler, 120));
         match &self.kind {
@@ -102,8 +101,8 @@ impl HookProblem {
         }
     }
 
-    /// The line for clients, without `uuid` and `session_id`; none for a plain non-zero exit, which clients
-    /// do not expect to hear of.
+    /// Returns the message for clients, with an empty `uuid` and `session_id`; `None` for a plain non-zero exit, for
+    /// which clients expect no message.
     pub fn informational(&self) -> Option<Informational> {
         let tag = match &self.kind {
             ProblemKind::Exited { .. } => return None,

@@ -1,9 +1,9 @@
-//! One command hook as it runs: tells the frames what it prints, and notices the end, the timeout, or that the
-//! hook wants to go on by itself. Reading and bounding the output is `lathe_exec`'s.
+//! A running command hook: sends frames with its output, and reports its end, its timeout, or that it wants to move to
+//! the background. `lathe_exec` reads and bounds the output.
 //!
-//! The surprising thing: a command is started so that what it leaves behind may live on, because only its
-//! first line of output tells whether it wants that. Dropping the process kills the whole tree, and that is
-//! what happens at the end of every hook that did not ask for more time.
+//! The surprising thing: every command is started in such a way that its children may outlive it, because only its
+//! first line of output tells whether it wants that. Dropping the process kills the whole tree, which happens at the
+//! end of every hook that did not move to the background.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use tokio_util::sync::CancellationToken;
 use crate::frames::FrameWriter;
 use crate::text::{MAX_TEXT_CHARS, frame_text};
 
-/// How much of stdout is kept: room for an answer that carries a rewritten tool output.
+/// How much of stdout is kept: enough for output that contains a rewritten tool result.
 pub(crate) const MAX_STDOUT: usize = 2 * 1024 * 1024;
 const MAX_STDERR: usize = 256 * 1024;
-/// What frames show of both together: enough bytes for the characters of a text.
+/// How much is kept of both outputs together for frames: a character of the text takes up to four bytes.
 const MAX_BOTH: usize = 4 * MAX_TEXT_CHARS;
-/// The line that says that a hook goes on by itself is short; a first line longer than this is something else.
+/// The longest first line that is checked for the `{"async": true}` marker, which is short.
 const MAX_MARKER: usize = 64 * 1024;
 
-/// What is kept of a hook's outputs. Its time is kept by [`Process::watch`].
+/// Returns how much of a hook's outputs is kept. [`Process::watch`] enforces the timeout.
 pub(crate) fn limits() -> RunLimits {
     let start_of = |head_bytes| Capture { head_bytes, tail_bytes: 0, spill: None, limit: OutputLimit::None };
     RunLimits {
@@ -33,12 +33,13 @@ pub(crate) fn limits() -> RunLimits {
         stdout: start_of(MAX_STDOUT),
         stderr: start_of(MAX_STDERR),
         both: Some(start_of(MAX_BOTH)),
-        // The hook itself holds its place: from before the first try to start it, and not while it is in the background.
+        // The caller holds the place: from before the first try to start the command, and not while it is in the
+        // background.
         place: None,
     }
 }
 
-/// The start of an output.
+/// The kept start of an output.
 #[derive(Debug, Default)]
 pub(crate) struct Kept(Captured);
 
@@ -56,25 +57,25 @@ impl Kept {
     }
 }
 
-/// What a command has printed.
+/// The output of a command so far.
 #[derive(Debug, Default)]
 pub(crate) struct Printed {
     pub stdout: Kept,
     pub stderr: Kept,
-    /// Both in the order they came.
+    /// Both in the order of arrival.
     pub both: Kept,
 }
 
 /// Why [`Process::watch`] returned.
 #[derive(Debug)]
 pub(crate) enum Pause {
-    /// The main process ended, and its output is read.
+    /// The main process ended, and its output has been read.
     Ended(Exit),
-    /// The deadline is over. The tree still lives.
+    /// The deadline has passed. The process tree is still alive.
     TimedOut,
-    /// The token fired. The tree still lives.
+    /// The token was cancelled. The process tree is still alive.
     Cancelled,
-    /// The first line says that the hook goes on by itself. Said once.
+    /// The first line asks to move the hook to the background. Returned once.
     SaysAsync(Box<HookOutput>),
 }
 
@@ -84,7 +85,7 @@ pub(crate) struct Process {
     events: JobEvents,
     pub frames: FrameWriter,
     ticks: Interval,
-    /// Bytes of both outputs when the last frame went out.
+    /// Bytes of both outputs at the time of the last frame.
     shown: u64,
     first_line: FirstLine,
     exit: Option<Exit>,
@@ -106,6 +107,7 @@ enum News {
 impl Process {
     pub fn new(command: ForegroundCommand, frames: FrameWriter, progress_every: Duration) -> Self {
         let mut ticks = tokio::time::interval_at(Instant::now() + progress_every, progress_every);
+        // Each frame holds all output so far, so ticks missed while a reader was slow are not made up for.
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let events = command.events();
         Self { command, events, frames, ticks, shown: 0, first_line: FirstLine::Awaited, exit: None }
@@ -120,8 +122,7 @@ impl Process {
         }
     }
 
-    /// Follows the command until something must be decided. Can be called again after
-    /// [`Pause::SaysAsync`].
+    /// Follows the command until the caller has to act. Can be called again after [`Pause::SaysAsync`].
     pub async fn watch(&mut self, deadline: Instant, cancel: &CancellationToken) -> Pause {
         if let Some(exit) = self.exit {
             return Pause::Ended(exit);
@@ -157,7 +158,7 @@ impl Process {
 
     async fn show_progress(&mut self, cancel: &CancellationToken) {
         let total = self.command.total_bytes(OutputStream::Both);
-        // Past what frames can show, another one would say the same again.
+        // Frames show only the start of the output, so once it is full another frame would be the same.
         let full = self.shown >= MAX_BOTH as u64;
         if total > self.shown && !full {
             self.shown = total;
@@ -165,7 +166,7 @@ impl Process {
         }
     }
 
-    /// Reads the first line once it is there.
+    /// Parses the first line once it is complete; returns the output if it is the marker.
     fn says_async(&mut self, complete: Complete) -> Option<Box<HookOutput>> {
         if self.first_line == FirstLine::Read {
             return None;
@@ -174,6 +175,7 @@ impl Process {
             let line = match (bytes.iter().position(|byte| *byte == b'\n'), complete) {
                 (Some(end), _) => &bytes[..end],
                 (None, Complete::AtEnd) => bytes,
+                // Too long for a marker: an empty line ends the search.
                 (None, Complete::WithNewline) if bytes.len() > MAX_MARKER => &[],
                 (None, Complete::WithNewline) => return None,
             };
@@ -188,8 +190,8 @@ impl Process {
         self.command.kill().await;
     }
 
-    /// For a hook that goes on by itself: after the main process ended, until nothing of its tree is left,
-    /// the deadline is over, or the token fires.
+    /// Waits, after the main process of a background hook ended, until its whole tree is gone, the deadline has passed,
+    /// or the token is cancelled.
     pub async fn linger(&self, deadline: Instant, cancel: &CancellationToken) {
         tokio::select! {
             biased;
@@ -206,13 +208,15 @@ enum Complete {
     AtEnd,
 }
 
-/// The answer `{"async": true, …}`, if this line is one.
+/// Parses a line as the marker `{"async": true, …}`.
 pub(crate) fn async_marker(line: &str) -> Option<HookOutput> {
     let line = line.trim();
+    // Saves parsing the JSON output of most hooks, which can be large, a second time.
     if !line.starts_with('{') || !line.contains("async") {
         return None;
     }
     let value = serde_json::from_str(line).ok()?;
+    // The marker is the same for every event.
     let output = HookOutput::parse(&value, &HookEvent::Unknown(String::new())).ok()?;
     (output.async_ == Some(true)).then_some(output)
 }

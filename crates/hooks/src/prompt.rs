@@ -1,9 +1,9 @@
-//! Prompt and agent hooks: a model is asked whether the event may go on, and answers `{ok, reason}`. An agent
-//! hook is asked the same way, without tools; where it cannot tell without looking around, it has no verdict.
+//! Prompt and agent hooks: a model is asked whether the event may go on, and responds with `{ok, reason}`. An agent
+//! hook is run the same way, without tools; if it needs tools to decide, it gives no verdict.
 //!
-//! "Not ok" is a "no" with that reason. After a tool has run there is nothing left to forbid, so there it
-//! ends the turn as well, unless the hook has `continueOnBlock`. A stop that the model calls impossible to
-//! prevent is not prevented: otherwise it would be asked for ever.
+//! "Not ok" is a "no" with that reason. After a tool has run there is nothing left to forbid, so there it also ends the
+//! turn, unless the hook has `continueOnBlock`. If the model says that the condition of a Stop hook is impossible to
+//! meet, the stop is allowed: otherwise the hook would block every further stop too.
 
 use std::sync::LazyLock;
 use std::time::Duration;
@@ -29,7 +29,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-/// An agent may also say that it would have to look first.
+/// The schema of agent hooks: the response may also say that tools are needed.
 static AGENT_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let mut schema = SCHEMA.clone();
     schema["properties"]["needs_tools"] = json!({ "type": "boolean" });
@@ -75,7 +75,7 @@ pub(crate) async fn run(
     }
 }
 
-/// The event stands where `$ARGUMENTS` does, or at the end.
+/// Returns the prompt with the event in place of `$ARGUMENTS`, or at the end if the prompt has no such placeholder.
 fn filled(prompt: &str, json: &str) -> String {
     if prompt.contains("$ARGUMENTS") {
         prompt.replace("$ARGUMENTS", json)
@@ -91,7 +91,7 @@ struct Verdict {
     needs_tools: bool,
 }
 
-/// The verdict in the answer; models like to wrap JSON in words or fences.
+/// Parses the verdict in a response. Models often put text or a code fence around the JSON.
 fn read(text: &str) -> Result<Verdict, String> {
     let json = match (text.find('{'), text.rfind('}')) {
         (Some(start), Some(end)) if start < end => &text[start..=end],

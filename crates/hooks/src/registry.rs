@@ -1,8 +1,8 @@
-//! Who waits for what: the hooks of every source, compiled, in the order their answers are merged.
+//! The registry: the compiled hooks of every source, in the order in which their results are merged.
 //!
-//! A registry is never changed, only replaced by the next one, so a run in progress keeps the hooks it
-//! started with. What is wrong with a hook is said when it is registered; at run time a hook that cannot
-//! run is reported each time, because each time it fails to check something.
+//! A registry is never changed, only replaced by a new one, so a run in progress keeps the hooks it started with.
+//! Mistakes in the configuration of a hook are reported when it is registered. A hook that cannot run is also reported
+//! at every event, because each time a check is missing.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,12 +22,12 @@ use crate::source::HookSource;
 /// The `hooks` of an `initialize` request.
 pub type CallbackMatchers = BTreeMap<String, Vec<HookCallbackMatcher>>;
 
-/// Something a user should know about a hook that was just registered.
+/// A mistake in the configuration of a hook, found when it is registered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookWarning {
     /// Where the hook comes from.
     pub source: HookSource,
-    /// The key it stands under.
+    /// The key in `hooks` that it is listed under.
     pub event: String,
     /// What is wrong.
     pub kind: WarningKind,
@@ -42,48 +42,48 @@ impl fmt::Display for HookWarning {
 /// What is wrong with a registered hook.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WarningKind {
-    /// Nothing ever happens under this name.
+    /// No event has this name.
     #[error("there is no such event")]
     UnknownEvent,
     /// The matcher matches nothing.
     #[error("matcher `{matcher}` matches nothing: {why}")]
     BadMatcher {
-        /// As it is written.
+        /// The matcher as it is written.
         matcher: String,
         /// What is wrong with it.
         why: String,
     },
-    /// A handler that cannot be read.
+    /// A handler that cannot be parsed.
     #[error("a handler is ignored: {0}")]
     UnreadableHandler(String),
-    /// A handler that is of no use here.
+    /// A handler that cannot run on this event, or not in this runtime.
     #[error("a handler never runs: {0}")]
     NeverRuns(String),
-    /// A time that makes no sense.
+    /// A timeout that is zero, negative, not a number or out of range.
     #[error("timeout {0} makes no sense; the default is used")]
     BadTimeout(f64),
 }
 
-/// What a hook does.
+/// The kind of a hook, with its configuration.
 #[derive(Debug)]
 pub(crate) enum Kind {
     Command(CommandHook),
     Http(HttpHook),
     Prompt(PromptHook),
-    /// Asked like a prompt: there is no agent with tools behind it yet.
+    /// Runs like a prompt hook: agent hooks have no tools yet.
     Agent(PromptHook),
     Callback {
         id: String,
         on_failure: OnFailure,
     },
-    /// Known, but not something this runtime can do.
+    /// A known kind that this runtime does not support.
     NotSupported {
         label: String,
         why: &'static str,
     },
 }
 
-/// What a failed callback means.
+/// What follows if a callback fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnFailure {
     Continue,
@@ -96,7 +96,7 @@ pub(crate) struct Registered {
     pub source: HookSource,
     pub event: HookEvent,
     pub kind: Kind,
-    /// As configured; none means the default of its kind and event.
+    /// The configured timeout; `None` means the default of its kind and event.
     pub timeout: Option<Duration>,
     matcher: Matcher,
     pub matcher_text: String,
@@ -107,27 +107,27 @@ pub(crate) struct Registered {
 #[derive(Debug)]
 enum Repeat {
     Always,
-    /// Set once it has run.
+    /// Runs once; the flag is set when it is selected.
     Once(AtomicBool),
 }
 
-/// A timeout is never longer than this.
+/// The longest timeout; longer ones are cut to it.
 const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A time that somebody wrote down, if one can wait for so long.
+/// Converts a configured time in seconds; `None` if it is zero, negative, not a number or out of range.
 pub(crate) fn sensible_time(seconds: f64) -> Option<Duration> {
     let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero());
     time.map(|time| time.min(MAX_TIMEOUT))
 }
 
-/// The hooks of all sources, those that speak first in front.
+/// The hooks of all sources, strongest source first.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Registry {
     sources: Vec<(HookSource, Vec<Arc<Registered>>)>,
 }
 
 impl Registry {
-    /// The same registry with other hooks for one source.
+    /// Returns a copy of the registry in which one source has other hooks.
     pub fn with(&self, source: HookSource, hooks: Vec<Arc<Registered>>) -> Self {
         let mut sources = self.sources.clone();
         sources.retain(|(other, _)| other.slot() != source.slot());
@@ -153,7 +153,7 @@ impl Registry {
         self.hooks(enabled).any(|hook| hook.event == *event)
     }
 
-    /// The hooks that run for this input, each piece of work once.
+    /// Returns the hooks that run for this input, without duplicates.
     pub fn select(
         &self,
         input: &HookInput,
@@ -163,6 +163,7 @@ impl Registry {
         let event = input.event_name();
         let mut selected: Vec<Arc<Registered>> = Vec::new();
         for hook in self.hooks(enabled).filter(|hook| hook.event == event) {
+            // `may_run_again` comes last, because it marks a `once` hook as having run.
             let wanted = hook.matches(input)
                 && hook.condition_holds(input, rules)
                 && !selected.iter().any(|other| other.is_same_work(hook))
@@ -174,12 +175,12 @@ impl Registry {
         selected
     }
 
-    /// The largest timeout that somebody configured for an event.
+    /// Returns the largest timeout that is configured for an event.
     pub fn longest_timeout(&self, event: &HookEvent, enabled: EnabledHooks) -> Option<Duration> {
         self.hooks(enabled).filter(|hook| hook.event == *event).filter_map(|hook| hook.timeout).max()
     }
 
-    /// The file names that FileChanged hooks name.
+    /// Returns the file names in the matchers of FileChanged hooks.
     pub fn watched_names(&self, enabled: EnabledHooks) -> Vec<String> {
         let hooks = self.hooks(enabled).filter(|hook| hook.event == HookEvent::FileChanged);
         let names = hooks.flat_map(|hook| hook.matcher_text.split('|')).map(str::trim);
@@ -198,7 +199,7 @@ impl Registered {
         {
             return false;
         }
-        // A session starts before its host has registered anything; clients do not expect to be asked.
+        // A session starts before its host can register callbacks, and clients expect no callback for that start.
         if self.source == HookSource::Callbacks
             && self.event == HookEvent::SessionStart
             && matches!(subject(input), Some("startup" | "resume" | "fork"))
@@ -211,6 +212,7 @@ impl Registered {
     fn condition_holds(&self, input: &HookInput, rules: &dyn RuleMatcher) -> bool {
         match (&self.condition, tool_call(input)) {
             (None, _) => true,
+            // A condition that cannot be evaluated must not turn off a guard.
             (Some(rule), Some(call)) => rules.matches(rule, call.name, call.input).unwrap_or(true),
             (Some(_), None) => false,
         }
@@ -219,12 +221,14 @@ impl Registered {
     fn may_run_again(&self) -> bool {
         match &self.repeat {
             Repeat::Always => true,
+            // Relaxed is enough: no other data depends on the flag.
             Repeat::Once(done) => !done.swap(true, Ordering::Relaxed),
         }
     }
 
-    /// Whether running both would do the same thing twice.
+    /// Returns whether running both hooks would do the same work twice.
     fn is_same_work(&self, other: &Self) -> bool {
+        // The same command in two plugins refers to the files of each plugin.
         let root = |hook: &Self| hook.source.plugin().map(|plugin| plugin.root.clone());
         if self.condition != other.condition || root(self) != root(other) {
             return false;
@@ -238,6 +242,7 @@ impl Registered {
                 a.prompt == b.prompt && a.model == b.model
             }
             (Kind::NotSupported { label: a, .. }, Kind::NotSupported { label: b, .. }) => a == b,
+            // Callbacks are never duplicates: the host expects each one that it registered to be called.
             (
                 Kind::Command(_)
                 | Kind::Http(_)
@@ -251,12 +256,12 @@ impl Registered {
     }
 }
 
-/// What is wrong with the hooks of a settings file, without running any.
+/// Returns the mistakes in the hooks of a settings file, without registering them.
 pub fn check(source: &HookSource, settings: &HooksSettings) -> Vec<HookWarning> {
     compile(source, settings).1
 }
 
-/// Turns settings into hooks.
+/// Compiles the hooks of settings.
 pub(crate) fn compile(
     source: &HookSource,
     settings: &HooksSettings,
@@ -274,7 +279,7 @@ pub(crate) fn compile(
     compiler.finish()
 }
 
-/// Turns the host's callbacks into hooks.
+/// Compiles the host's callbacks into hooks.
 pub(crate) fn compile_callbacks(matchers: &CallbackMatchers) -> (Vec<Arc<Registered>>, Vec<HookWarning>) {
     let mut compiler = Compiler::new(&HookSource::Callbacks);
     for (name, groups) in matchers {
@@ -311,6 +316,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn warn(&mut self, event: &str, kind: WarningKind) {
+        // Several handlers share one matcher, which would be reported for each of them.
         let warning = HookWarning { source: self.source.clone(), event: event.to_owned(), kind };
         if !self.warnings.contains(&warning) {
             self.warnings.push(warning);
@@ -323,6 +329,7 @@ impl<'a> Compiler<'a> {
                 self.warn(name, WarningKind::UnknownEvent);
                 None
             }
+            // In the definition of an agent, `Stop` means the end of that agent.
             (HookEvent::Stop, HookSource::Agent(_)) => Some(HookEvent::SubagentStop),
             (event, _) => Some(event),
         }
@@ -373,6 +380,7 @@ impl<'a> Compiler<'a> {
 
     fn add(&mut self, event: &HookEvent, matcher_text: Option<&str>, kind: Kind, common: &HookCommon) {
         let (matcher, wrong) = Matcher::parse(matcher_text, event);
+        // A hook whose matcher is wrong is registered too, so that the listing shows it.
         if let Some(why) = wrong {
             let matcher = matcher_text.unwrap_or("").to_owned();
             self.warn(event.as_str(), WarningKind::BadMatcher { matcher, why });
@@ -393,6 +401,7 @@ impl<'a> Compiler<'a> {
             }
             duration
         });
+        // `once` has an effect in skills only.
         let repeat = match (self.source, common.once) {
             (HookSource::Skill(_), Some(true)) => Repeat::Once(AtomicBool::new(false)),
             (_, Some(_) | None) => Repeat::Always,

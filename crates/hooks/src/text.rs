@@ -1,8 +1,8 @@
-//! Keeps what hooks say within bounds: texts for the model and the user end after [`MAX_TEXT_CHARS`], and
-//! the whole of a longer one goes to a file if there is a folder for it.
+//! Bounds the texts of hooks: texts for the model and the user are cut at [`MAX_TEXT_CHARS`], and a longer text is
+//! written to a file as a whole if there is a folder for it.
 //!
-//! The file is written from the async thread: what a hook may say at all is capped, and it goes to the page
-//! cache.
+//! The write blocks an async thread, which is acceptable because the output of a hook is bounded and the write only
+//! reaches the page cache.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use lathe_protocol::text::first_chars;
 
-/// How long a text of a hook may be.
+/// The number of characters that a text of a hook may have.
 pub const MAX_TEXT_CHARS: usize = 10_000;
 
 /// Cuts the texts of one hook.
 pub(crate) struct Cutter {
-    /// Where long texts go.
+    /// The folder for long texts.
     pub dir: Option<PathBuf>,
-    /// Tells the files of different hooks apart.
+    /// Part of the file name, different for each hook.
     pub hook_id: String,
-    /// How many files this hook has already filled.
+    /// How many files were already written for this hook.
     files: usize,
 }
 
@@ -29,7 +29,7 @@ impl Cutter {
         Self { dir: dir.map(Path::to_owned), hook_id: hook_id.to_owned(), files: 0 }
     }
 
-    /// The text, or its start and a note about the rest; never more than [`MAX_TEXT_CHARS`].
+    /// Returns the text, or its start with a note about the rest; never longer than [`MAX_TEXT_CHARS`].
     pub fn cut(&mut self, text: String) -> String {
         if fits(&text) {
             return text;
@@ -58,11 +58,12 @@ fn fits(text: &str) -> bool {
 
 fn write(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    // Only for the user, since output may hold secrets; `create_new` does not write through a link.
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())
 }
 
-/// The start of a text for a frame, where the rest is not worth a file.
+/// Returns the start of an output for a frame. The rest is not written to a file.
 pub(crate) fn frame_text(bytes: &[u8]) -> String {
     first_chars(&String::from_utf8_lossy(bytes), MAX_TEXT_CHARS).to_owned()
 }

@@ -1,9 +1,9 @@
 //! Assembly: turns options, an environment and a folder with its settings into a session that can run.
 //!
-//! [`prepare`] does all of it: `ground.rs` finds the folder, its settings and its rules, `sessions.rs` opens the
-//! session's file, `client.rs` finds the model, and `start.rs` fills in the configuration that the loop takes. Nothing
-//! is printed and nothing of the process is read: errors and warnings are values, flags belong to the program that has
-//! them.
+//! [`prepare`] does all of it: `project_context.rs` finds the folder, its settings and its rules, `sessions.rs` opens
+//! the session's file, `client.rs` finds the model, and `start.rs` fills in the configuration of the agent. This crate
+//! prints nothing and does not read the environment of the process: errors and warnings are values, and parsing flags
+//! is left to the calling program.
 
 mod children;
 pub mod client;
@@ -32,7 +32,7 @@ pub use services::SharedServices;
 pub use start::{PreparedSession, prepare};
 pub use warning::{LaunchWarning, WarningSink};
 
-// What options and a running session are made of, for callers that know no other crate of ours.
+// Parts of the options and of a running session, so that callers need not depend on the crates that define them.
 pub use lathe_agent::PromptChoice;
 pub use lathe_agent::{PromptSurface, SessionEnd, SessionSignals, SetupTrigger};
 pub use lathe_exec::{PlaceKind, PlaceLimit, ProcessLimits};
@@ -40,5 +40,5 @@ pub use lathe_exec::{PlaceKind, PlaceLimit, ProcessLimits};
 /// The protocol level that clients gate features on.
 pub const PROTOCOL_VERSION: &str = "2.1.325";
 
-/// Our own version.
+/// The version of Lathe.
 pub const LATHE_VERSION: &str = env!("CARGO_PKG_VERSION");

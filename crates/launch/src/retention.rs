@@ -1,5 +1,5 @@
-//! Old sessions go (`cleanupPeriodDays`), once a day at most and only when a run is over, so that no start
-//! ever waits for it. What is deleted and what must stay is decided in `transcript::retention`.
+//! Deletes old sessions (`cleanupPeriodDays`), at most once a day and only after a run, so that no start waits for it.
+//! `transcript::retention` decides what is deleted.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
@@ -10,22 +10,22 @@ use crate::env::LaunchEnvironment;
 use crate::options::SessionOptions;
 use crate::warning::{LaunchWarning, WarningSink};
 
-/// Days that a session is kept unless the settings say otherwise.
+/// The number of days that a session is kept, unless the settings name another.
 const DEFAULT_DAYS: u64 = 30;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Its time of change is when sessions were last looked through.
+/// The file whose modification time is the time of the last sweep.
 const STAMP: &str = ".lathe-last-cleanup";
 
-/// How long sessions are kept, and where.
+/// A sweep over old sessions: the folder, and how long they are kept.
 pub struct RetentionSweep {
     config_dir: PathBuf,
     days: u64,
 }
 
 impl RetentionSweep {
-    /// What a run does about old sessions; one that leaves no session of its own leaves the others alone.
+    /// Returns the sweep of a run; `None` if the run saves no session of its own, or if the settings turn it off.
     pub fn of(
         options: &SessionOptions,
         env: &LaunchEnvironment,
@@ -40,25 +40,27 @@ impl RetentionSweep {
         Some(Self { config_dir, days: days.unwrap_or(DEFAULT_DAYS) })
     }
 
-    /// Deletes what is too old, unless that was done within a day. Trouble here is nobody's trouble: the
-    /// next day's run tries again.
+    /// Deletes sessions that are too old, unless a sweep was done within a day. Errors are not reported, because the
+    /// next sweep tries again.
     pub fn sweep_if_due(&self, now_ms: u64) {
         let now = UNIX_EPOCH + Duration::from_millis(now_ms);
         let stamp = self.config_dir.join(STAMP);
         let last = stamp.metadata().and_then(|file| file.modified());
-        // A stamp from the future is one of another clock.
+        // A stamp from the future comes from a clock that was wrong then or is wrong now; the sweep waits.
         let is_fresh = last.is_ok_and(|last| now.duration_since(last).map_or(true, |age| age < DAY));
         let Some(cutoff) = now.checked_sub(DAY.saturating_mul(self.days.min(36_500) as u32)) else { return };
         if is_fresh {
             return;
         }
+        // A sweep deletes a limited number of sessions. If some are left, the old stamp lets the next run go on.
         if sweep(&self.config_dir, cutoff).is_complete {
             touch(&stamp);
         }
     }
 }
 
-/// Makes the file anew, with the time of now.
+/// Writes the file, which sets its modification time to now.
 fn touch(stamp: &Path) {
+    // If this fails, the next run sweeps again, which is harmless.
     let _ = std::fs::write(stamp, "");
 }

@@ -1,10 +1,10 @@
-//! What the sessions of one process share: clients of the model API and of HTTP hooks, whose connections and
-//! certificates one session need not open again for the next, and the limits that hold for all sessions together. The
-//! program makes one value and hands it to every launch.
+//! Services that the sessions of one process share: the clients of the model API and of HTTP hooks, so that connections
+//! and certificates are reused, and the limits that apply to all sessions together. The program creates one value and
+//! passes it to every launch.
 //!
-//! A client is shared by sessions that would have made the very same one: address, credential, headers, proxies,
-//! certificates and waits are compared. One whose key comes from a command is not shared, because the command runs in
-//! the folder and among the children of its session.
+//! Sessions share a client if their configurations are equal: address, credential, headers, proxies, certificates and
+//! timeouts are compared. A client whose key comes from a command is not shared, because the command runs in the folder
+//! of its session and as its child process.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,11 @@ use lathe_exec::ProcessLimits;
 use lathe_models::anthropic::{AnthropicClient, ClientConfig, ClientError, Credential, ProxyConfig};
 use lathe_models::web::WebClient;
 
-/// Different clients that are kept; the one that was asked for longest ago makes room.
+/// How many different clients are kept; the least recently used one is dropped first.
 const MAX_KEPT_CLIENTS: usize = 16;
 
-/// What a process shares between its sessions. Cheap to clone; nothing is opened before a session needs it.
+/// The services that a process shares between its sessions. Cheap to clone; no client is created before a session needs
+/// it.
 #[derive(Clone, Default)]
 pub struct SharedServices {
     clients: Arc<SharedClients>,
@@ -30,16 +31,17 @@ struct SharedClients {
 }
 
 impl SharedServices {
-    /// Services with other limits than the usual ones.
+    /// Creates services with the given limits in place of the defaults.
     pub fn with_limits(limits: ProcessLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
-    /// The client with this configuration.
+    /// Returns the client with this configuration, a shared one if possible.
     pub(crate) fn api_client(&self, config: ClientConfig) -> Result<Arc<AnthropicClient>, ClientError> {
         if let Credential::Helper(_) = config.credential {
             return AnthropicClient::new(config).map(Arc::new);
         }
+        // The lock is held while a client is built, so that two sessions that start together share one.
         let mut kept = self.clients.api.lock().unwrap_or_else(PoisonError::into_inner);
         match kept.find(&config) {
             Some(client) => Ok(client),
@@ -47,12 +49,12 @@ impl SharedServices {
         }
     }
 
-    /// The limits that all sessions keep together.
+    /// Returns the limits that apply to all sessions together.
     pub fn limits(&self) -> &ProcessLimits {
         &self.limits
     }
 
-    /// The way out to addresses of HTTP hooks, by these proxies and with these further certificates.
+    /// Returns the client of HTTP hooks with these proxies and additional certificates, a shared one if possible.
     pub(crate) fn web_client(&self, proxy: ProxyConfig, extra_ca_file: Option<PathBuf>) -> Arc<WebClient> {
         let mut kept = self.clients.web.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (proxy, extra_ca_file);
@@ -66,7 +68,7 @@ impl SharedServices {
     }
 }
 
-/// Clients by what they were made from, the last used one last.
+/// Clients by their configuration, the most recently used one last.
 struct KeptClients<K, C>(Vec<(K, Arc<C>)>);
 
 impl<K, C> Default for KeptClients<K, C> {

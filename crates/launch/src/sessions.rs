@@ -1,7 +1,7 @@
-//! The session of a run: a new one, or one that goes on, found by id, title or folder.
+//! The session of a run: a new one, or one that is resumed, found by id, title or folder.
 //!
-//! What cannot be written is a warning, what cannot be read is a refusal: a run must not pretend to go on
-//! with a conversation it does not have.
+//! A file that cannot be written causes a warning; one that cannot be read is an error, because a run must not pretend
+//! to continue a conversation that it does not have.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::error::LaunchError;
 use crate::options::{ResumeOption, SessionOptions};
 use crate::warning::{LaunchWarning, WarningSink};
 
-/// How often a lock is tried again that no living process holds, and how long between two tries: half a second.
+/// How often a lock that no living process holds is tried again, and the pause between two tries: half a second in all.
 const DYING_TRIES: u32 = 50;
 const DYING_PAUSE: Duration = Duration::from_millis(10);
 
@@ -32,12 +32,12 @@ const DYING_PAUSE: Duration = Duration::from_millis(10);
 pub struct OpenSession {
     pub id: String,
     pub journal: AgentJournal,
-    /// What there was before, if it goes on.
+    /// Whether the session is new, resumed or forked, with the earlier conversation.
     pub beginning: SessionBeginning,
 }
 
 impl OpenSession {
-    /// The permission mode that the session had, unless a run must ask for it anew.
+    /// Returns the permission mode that the session had; `None` for modes that a run must request again.
     pub fn saved_mode(&self) -> Option<PermissionMode> {
         let (SessionBeginning::Resumed(resumed) | SessionBeginning::Forked(resumed)) = &self.beginning else {
             return None;
@@ -82,7 +82,7 @@ pub fn open(
     }
 }
 
-/// What a session is opened from.
+/// Everything that opening a session depends on.
 struct Opening<'a> {
     options: &'a SessionOptions,
     env: &'a LaunchEnvironment,
@@ -93,7 +93,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// The file of a session, by its id, from any folder, or by its title.
+    /// Finds the file of a session by its id, in any folder, or by its title.
     fn find(&self, sessions: &Sessions, name: &str) -> Result<PathBuf, LaunchError> {
         if is_session_id(name) {
             let found = sessions.find_by_id_anywhere(self.cwd, name);
@@ -102,7 +102,7 @@ impl Opening<'_> {
         sessions.find_by_title(self.cwd, name).map(|info| info.path).ok_or_else(|| self.not_found(name))
     }
 
-    /// The refusal of a session that is not there.
+    /// Returns the error for a session that does not exist.
     fn not_found(&self, name: &str) -> LaunchError {
         if is_session_id(name) {
             return LaunchError::UnknownSession { id: name.to_owned() };
@@ -110,12 +110,12 @@ impl Opening<'_> {
         LaunchError::UnknownTitle { title: name.to_owned() }
     }
 
-    /// The id of a session that is not a resumed one.
+    /// Returns the id for a new session or a copy.
     fn new_id(&self) -> String {
         self.options.session_id.clone().unwrap_or_else(|| self.host.uuid())
     }
 
-    /// Takes a session up where it ended, in its own file or in a copy.
+    /// Resumes a session, in its own file or in a copy.
     fn go_on(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, LaunchError> {
         let paths = SessionPaths::of_transcript(source);
         let failed = |error| refusal(error, paths.session_id());
@@ -124,7 +124,7 @@ impl Opening<'_> {
             return self.go_on_in_a_copy(source, resumed, at);
         }
         let id = paths.session_id().to_owned();
-        // The lock comes first: what is loaded then is what the next record follows.
+        // The lock is taken before loading, so that no other process can append records in between.
         let journal = match self.options.persist {
             true => self.writable(source, &id, TranscriptWriter::open_existing).map_err(failed)?,
             false => None,
@@ -135,7 +135,7 @@ impl Opening<'_> {
         Ok(OpenSession { id, journal, beginning: SessionBeginning::Resumed(Box::new(resumed)) })
     }
 
-    /// The conversation of a session. Damage is no reason to refuse it, unless there is nothing else.
+    /// Loads the conversation of a session. Damaged records are skipped; it is an error only if no record can be read.
     fn load(&self, source: &Path, at: ResumeAt<'_>) -> Result<Resumed, LaunchError> {
         let id = SessionPaths::of_transcript(source).session_id().to_owned();
         let resumed = load_for_resume(source, at).map_err(|error| refusal(error, &id))?;
@@ -154,13 +154,13 @@ impl Opening<'_> {
         at: ResumeAt<'_>,
     ) -> Result<OpenSession, LaunchError> {
         let id = self.new_id();
-        // Names stay with the one they were given to.
+        // The title and the tag stay with the original session.
         let beginning = SessionBeginning::Forked(Box::new(Resumed { title: None, tag: None, ..resumed }));
         let up_to = match at {
             ResumeAt::Latest => None,
             ResumeAt::Message { uuid, .. } => Some(uuid),
         };
-        // It belongs to the folder it runs in, and is found there again.
+        // The copy belongs to the folder of this run, so that it is found from there.
         let dir = self.config_dir.as_ref().map(|dir| Sessions::new(dir).dir_of_copy(self.cwd, source));
         let fork_plan = ForkPlan { session_id: &id, dir: dir.as_deref(), up_to, ids: ForkIds::Keep };
         let copy = || fork(source, fork_plan);
@@ -183,14 +183,14 @@ impl Opening<'_> {
         Ok(OpenSession { id, journal, beginning })
     }
 
-    /// A new session. A folder that cannot be written is a warning: the session runs without being kept.
+    /// Creates a new session. If the folder cannot be written, the session runs without being saved, with a warning.
     fn new_session(&self, config_dir: &Path) -> Result<OpenSession, LaunchError> {
         let id = self.new_id();
         if !self.options.persist {
             return Ok(self.unsaved(id));
         }
         let path = SessionPaths::new(config_dir, self.cwd, &id).transcript();
-        // An id that somebody chose may be chosen twice.
+        // A chosen id may already be in use, which must be an error. A fresh UUID is not checked.
         let make = match self.options.session_id {
             Some(_) => TranscriptWriter::claim,
             None => TranscriptWriter::create,
@@ -200,7 +200,7 @@ impl Opening<'_> {
                 return Err(LaunchError::SessionIdInUse { id });
             }
             Err(error) => {
-                // A place where nothing can be made, not even the folder.
+                // Not even the folder can be created.
                 (self.warnings)(LaunchWarning::NotSaved(error));
                 None
             }
@@ -211,7 +211,7 @@ impl Opening<'_> {
         Ok(OpenSession { id, journal, beginning: SessionBeginning::New })
     }
 
-    /// A journal on the file at `path`; none, with a warning, where it cannot be written.
+    /// Opens a journal on the file at `path`; `None`, with a warning, if it cannot be written.
     fn writable(
         &self,
         path: &Path,
@@ -223,7 +223,7 @@ impl Opening<'_> {
         Ok(writer.map(|writer| AgentJournal::new(writer, self.envelope(id))))
     }
 
-    /// Takes a place that cannot be written for a reason to warn, and any other error for one to stop.
+    /// Turns an error of writing into a warning and `None`; other errors are returned.
     fn unless_unwritable<T>(
         &self,
         outcome: Result<T, TranscriptError>,
@@ -243,7 +243,7 @@ impl Opening<'_> {
         }
     }
 
-    /// Lets the host keep a copy, if it wants one.
+    /// Starts mirroring records to the host, if the options ask for it.
     fn mirror(&self, journal: &AgentJournal, path: &Path, copied: Vec<Value>) {
         if self.options.mirror && self.options.persist {
             journal.files().mirror(path, copied);
@@ -266,9 +266,9 @@ impl Opening<'_> {
     }
 }
 
-/// Opens a file of a session, and tries again while no living process holds its lock. One that was killed is followed at
-/// once by the run that goes on with its session, and may have left the lock to a child that it had just begun to start.
-/// Mostly the first try does, and nothing waits.
+/// Opens the file of a session, and tries again while its lock is held but not by a living process. After a process was
+/// killed, the next run may resume its session at once, while a child that the process was just starting still has the
+/// lock. Usually the first try succeeds.
 #[allow(clippy::disallowed_methods, reason = "`prepare` is called on a thread that may wait")]
 fn once_the_dead_let_go<T>(open: impl Fn() -> Result<T, TranscriptError>) -> Result<T, TranscriptError> {
     for _ in 0..DYING_TRIES {
@@ -280,19 +280,19 @@ fn once_the_dead_let_go<T>(open: impl Fn() -> Result<T, TranscriptError>) -> Res
     open()
 }
 
-/// Why a session cannot be taken up.
+/// Returns the error for a session that cannot be resumed.
 fn refusal(error: TranscriptError, session: &str) -> LaunchError {
     LaunchError::SessionFile { session: session.to_owned(), error }
 }
 
-/// The records of a file that was just written.
+/// Returns the records of a file that was just written.
 fn records(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// The branch that is checked out, read from the repository itself: no `git` has to be started for it. In a
-/// further worktree `.git` is a file that says where the rest is.
+/// Returns the branch that is checked out. It is read from the repository's files, because starting `git` would take
+/// longer. In an additional worktree `.git` is a file with the path of the actual folder.
 fn git_branch(cwd: &Path) -> Option<String> {
     let (top, git) = cwd.ancestors().map(|dir| (dir, dir.join(".git"))).find(|(_, git)| git.exists())?;
     let git = match std::fs::read_to_string(&git) {
@@ -300,6 +300,7 @@ fn git_branch(cwd: &Path) -> Option<String> {
         Err(_) => git,
     };
     let head = std::fs::read_to_string(git.join("HEAD")).ok()?;
+    // A detached head holds a commit id; `git rev-parse --abbrev-ref` prints `HEAD` then.
     let branch = head.trim().strip_prefix("ref: refs/heads/");
     Some(branch.unwrap_or("HEAD").to_owned())
 }
@@ -310,7 +311,7 @@ mod tests {
 
     use super::*;
 
-    /// How often a file is tried whose lock is held like this, and free after some tries.
+    /// Returns how often a file is opened whose lock has this holder and is released after `free_after` tries.
     fn tries(holder: Option<u32>, free_after: u32) -> (u32, Result<(), TranscriptError>) {
         let tried = Cell::new(0);
         let outcome = once_the_dead_let_go(|| {

@@ -1,7 +1,6 @@
-//! What a person should hear although it stops nothing: found while a session is put together, or said by the session
-//! while it runs.
+//! Warnings for people, from the launch of a session and from the running session.
 //!
-//! Each warning goes to the caller's [`WarningSink`] the moment it is known. A list in the prepared session would lose
+//! Each warning goes to the caller's [`WarningSink`] as soon as it is found. A list in the prepared session would lose
 //! the warnings of a launch that fails, which often explain the failure.
 
 use std::path::PathBuf;
@@ -11,19 +10,19 @@ use lathe_permissions::RuleWarning;
 use lathe_settings::SettingsProblem;
 use lathe_transcript::TranscriptError;
 
-/// Takes warnings. Called from wherever the session runs, so it must not block for long.
+/// A function that takes warnings. It is called on the threads of the session, so it must not block for long.
 pub type WarningSink = Arc<dyn Fn(LaunchWarning) + Send + Sync>;
 
-/// Something worth saying. The texts have no prefix and name no flag.
+/// One warning. The texts have no prefix and name no flags.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchWarning {
-    /// A slip in a settings file, a memory file or an output style.
+    /// A mistake in a settings file, a memory file or an output style.
     #[error("{0}")]
     File(Box<SettingsProblem>),
-    /// What the folder asks for and is not given, because it is not trusted.
+    /// Settings of the folder that have no effect because the folder is not trusted.
     #[error("{0}")]
     Withheld(String),
-    /// The settings ask for a sandbox and can do without.
+    /// The settings ask for a sandbox and do not require it.
     #[error(
         "settings ask for a sandbox, and lathe has none yet: commands run without one, under the permission rules alone"
     )]
@@ -31,25 +30,25 @@ pub enum LaunchWarning {
     /// The settings name an output style that does not exist.
     #[error("there is no output style {name:?}; the default one is used")]
     UnknownStyle {
-        /// As it was written.
+        /// The name in the settings.
         name: String,
     },
-    /// The permission mode is not quite what it is called.
+    /// The permission mode does not do everything that its name promises.
     #[error("{0}")]
     PermissionMode(&'static str),
-    /// A permission rule that is not understood, or means little.
+    /// A permission rule that cannot be parsed, or has little effect.
     #[error("{0}")]
     Rule(Box<RuleWarning>),
     /// A line of `ANTHROPIC_CUSTOM_HEADERS` that was left out.
     #[error("{0}")]
     CustomHeader(String),
-    /// There is no folder to keep sessions in.
+    /// `HOME` is not set, so the folder for sessions is not known.
     #[error("HOME is not set, so this session is not saved")]
     NoHome,
-    /// The session runs without being written down.
+    /// The session runs without being saved.
     #[error("this session is not saved: {0}")]
     NotSaved(TranscriptError),
-    /// Nothing of the session to resume can be read.
+    /// No record of the session to resume can be read.
     #[error("{}: {}", path.display(), damage.join("; "))]
     DamagedSession {
         /// Its file.

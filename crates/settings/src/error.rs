@@ -1,5 +1,5 @@
-//! What can go wrong when settings are asked for or changed. Trouble inside a file that was merely found is
-//! a [`SettingsProblem`] instead: it is collected, and the stack says what it means.
+//! Errors of loading and changing settings. A mistake inside a file that was found, not named by the caller, is a
+//! [`SettingsProblem`] instead: the stack collects it and decides what follows.
 
 use std::io;
 use std::path::PathBuf;
@@ -12,22 +12,22 @@ pub enum SettingsError {
     /// A file named on the command line is not there. Clients match this text.
     #[error("Settings file not found: {}", path.display())]
     NotFound {
-        /// As it was given, made absolute.
+        /// The given path, made absolute.
         path: PathBuf,
     },
-    /// Settings that somebody handed over explicitly cannot be used.
+    /// Settings that the caller passed explicitly cannot be used.
     #[error("{0}")]
     Unusable(Box<SettingsProblem>),
-    /// A name that is none of the sources. Clients match this text.
+    /// A name in `--setting-sources` that is not a source. Clients match this text.
     #[error("Invalid setting source: {0}. Valid options are: user, project, local")]
     UnknownSource(String),
-    /// A key that cannot be changed by request.
+    /// A key that a client may not change by request.
     #[error("change `{0}`: this key cannot be changed while a session runs")]
     KeyNotAllowed(String),
     /// Settings must be a JSON object.
     #[error("read settings: expected a JSON object, found {0}")]
     NotAnObject(&'static str),
-    /// There is no file that belongs to the source.
+    /// The source has no file of its own.
     #[error("change {0}: there is no file for it")]
     NoFile(&'static str),
     /// The file lies behind a link that leads out of the project.
@@ -36,15 +36,15 @@ pub enum SettingsError {
         /// The file that was to be written.
         path: PathBuf,
     },
-    /// A file that cannot be read is not changed either: what it says would be lost.
+    /// A file that cannot be parsed is not changed either: its content would be lost.
     #[error("change a settings file that is not valid: {0}")]
     Broken(Box<SettingsProblem>),
     /// A grant is in a file of an untrusted folder, and could not be remembered outside of that folder.
     #[error("remember what was granted in {}: {cause}; it counts in this session only", path.display())]
     NotRemembered {
-        /// The file that holds it.
+        /// The file that holds the grant.
         path: PathBuf,
-        /// Why not.
+        /// Why it could not be remembered.
         cause: Box<SettingsError>,
     },
     /// Another writer holds the lock. Nothing was changed; the same call can succeed a moment later.
@@ -53,14 +53,14 @@ pub enum SettingsError {
         /// The file that was to be written.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The operating system reported an error.
     #[error("{action} {}: {source}", path.display())]
     Io {
-        /// A verb.
+        /// What was attempted, as a verb.
         action: &'static str,
-        /// What it was about.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
 }

@@ -1,7 +1,7 @@
-//! Reads files that anybody may have put there: never blocks on a FIFO or a device, never reads more than a
-//! stated amount, and tells "not there" from "there, but not readable".
+//! Reads files of unknown origin: never blocks on a FIFO or a device, never reads more than a stated number of bytes,
+//! and distinguishes an absent file from one that exists and cannot be read.
 //!
-//! Surprising: a link that leads nowhere is a failure, not an absent file. Somebody meant a file to be there.
+//! Surprising: a dangling link is a failure, not an absent file, because the link shows that a file is expected.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -13,15 +13,16 @@ use rustix::io::Errno;
 
 use crate::problem::Position;
 
-/// What a file looked like at one moment: enough to notice that it is another one now.
+/// The identity and times of a file at one moment. Two stamps differ if the file was changed or replaced in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
     modified: (i64, u64),
+    // A program can set the modification time back, but not this one.
     changed: (i64, u64),
-    /// Who owns it.
+    /// User id of the owner.
     pub owner: u32,
     /// Type and permission bits.
     pub mode: u32,
@@ -45,7 +46,7 @@ impl Stamp {
         }
     }
 
-    /// The stamp of what is at a path now, links followed; `None` if there is nothing to be seen.
+    /// Returns the stamp of the file at a path, with links followed; `None` if it does not exist or is not accessible.
     pub fn at(path: &Path) -> Option<Self> {
         rustix::fs::stat(path).ok().map(|stat| Self::of(&stat))
     }
@@ -67,7 +68,7 @@ pub(crate) enum ReadFailure {
 }
 
 impl ReadFailure {
-    /// Where in the text, if it is about one place.
+    /// Returns the position in the text, if the failure has one.
     pub fn position(&self) -> Option<Position> {
         match self {
             Self::NotUtf8 { at } => Some(*at),
@@ -80,31 +81,31 @@ impl ReadFailure {
 pub(crate) struct Content {
     pub bytes: Vec<u8>,
     pub stamp: Stamp,
-    /// There was more than the limit.
+    /// The file is longer than the limit.
     pub is_cut: bool,
 }
 
 /// A whole text file.
 #[derive(Debug)]
 pub(crate) struct Text {
-    /// Without a byte order mark.
+    /// The content without a byte order mark.
     pub text: String,
     pub stamp: Stamp,
 }
 
-/// Whether the last step of a path may be a link.
+/// Whether the last component of a path may be a symbolic link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Links {
     Follow,
     Refuse,
 }
 
-/// Reads a text of at most `limit` bytes; `None` if there is no file.
+/// Reads a text of at most `limit` bytes; `None` if the file does not exist.
 pub(crate) fn read_text(path: &Path, limit: u64) -> Result<Option<Text>, ReadFailure> {
     read_text_at(CWD, path, Links::Follow, limit)
 }
 
-/// The same from an open folder.
+/// Does the same with a path relative to an open folder.
 pub(crate) fn read_text_at(
     dir: BorrowedFd<'_>,
     path: &Path,
@@ -124,7 +125,7 @@ pub(crate) fn read_text_at(
     }
 }
 
-/// Reads the first `limit` bytes; `None` if there is no file.
+/// Reads the first `limit` bytes; `None` if the file does not exist.
 pub(crate) fn read_start(path: &Path, limit: u64) -> Result<Option<Content>, ReadFailure> {
     read_start_at(CWD, path, Links::Follow, limit)
 }
@@ -139,6 +140,7 @@ fn read_start_at(
         Links::Follow => (AtFlags::empty(), OFlags::empty()),
         Links::Refuse => (AtFlags::SYMLINK_NOFOLLOW, OFlags::NOFOLLOW),
     };
+    // A dangling link also gives `ENOENT`, but then the link itself is there.
     let failed = |errno: Errno| match errno {
         Errno::NOENT | Errno::NOTDIR => match rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(_) => Err(ReadFailure::Dangling),
@@ -146,11 +148,13 @@ fn read_start_at(
         },
         errno => Err(ReadFailure::Io(errno.into())),
     };
-    // The type is looked at first, because opening some devices has effects, and again on the open file.
+    // The type is checked first, because opening some devices has side effects, and again on the open file, because the
+    // path may lead to another file by then.
     match rustix::fs::statat(dir, path, stat_flags) {
         Ok(stat) => check_type(&stat)?,
         Err(errno) => return failed(errno),
     }
+    // `NONBLOCK` and `NOCTTY` are for a FIFO or a terminal that replaced the file after the first check.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | open_flags;
     let fd = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
         Ok(fd) => fd,
@@ -159,6 +163,7 @@ fn read_start_at(
     let stat = rustix::fs::fstat(&fd).map_err(|errno| ReadFailure::Io(errno.into()))?;
     check_type(&stat)?;
     let mut bytes = Vec::new();
+    // One byte more tells a file of exactly `limit` bytes from a longer one.
     File::from(fd).take(limit + 1).read_to_end(&mut bytes).map_err(ReadFailure::Io)?;
     let is_cut = bytes.len() as u64 > limit;
     if is_cut {
@@ -186,14 +191,14 @@ fn without_bom(text: String) -> String {
     }
 }
 
-/// The place right after a text.
+/// Returns the position right after a text.
 pub(crate) fn end_of(text: &str) -> Position {
     let line = text.matches('\n').count() + 1;
     let column = text.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
     Position { line: to_u32(line), column: to_u32(column) }
 }
 
-/// A count for a [`Position`].
+/// Converts a count for a [`Position`]; one that does not fit becomes `u32::MAX`.
 pub(crate) fn to_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -1,12 +1,12 @@
-//! The few lines of YAML between `---` at the top of a Markdown file.
+//! Frontmatter: the lines of YAML between `---` at the top of a Markdown file.
 //!
-//! Surprising: values that are not valid YAML get a second chance with quotes around them. `paths: **/*.ts` is
-//! what everybody writes, and YAML takes the asterisk for a reference.
+//! Surprising: frontmatter that is not valid YAML is parsed a second time with quotes around its values. People write
+//! `paths: **/*.ts`, and to YAML the asterisk starts a reference.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// Longer ones are not read.
+/// The longest frontmatter that is parsed.
 pub const MAX_FRONTMATTER_BYTES: usize = 64 << 10;
 
 /// Splits a text into its frontmatter, if it has one, and the rest.
@@ -21,15 +21,16 @@ pub fn split(text: &str) -> (Option<&str>, &str) {
         }
         end += line.len();
     }
+    // Without a closing line, the first `---` is a horizontal rule of the Markdown text.
     (None, text)
 }
 
-/// Reads frontmatter as a type; the error is a sentence for a person.
+/// Parses frontmatter into a type; the error is a message for people.
 pub fn read<T: DeserializeOwned>(yaml: &str) -> Result<T, String> {
     if yaml.len() > MAX_FRONTMATTER_BYTES {
         return Err(format!("the frontmatter is longer than {MAX_FRONTMATTER_BYTES} bytes"));
     }
-    // Nothing at all is an empty mapping, not null.
+    // YAML parses an empty document as null; callers expect a mapping without keys.
     let is_empty = yaml.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
     let yaml = if is_empty { "{}" } else { yaml };
     serde_saphyr::from_str(yaml).or_else(|error| {
@@ -37,11 +38,12 @@ pub fn read<T: DeserializeOwned>(yaml: &str) -> Result<T, String> {
             let text = error.to_string();
             text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned()
         };
+        // The first error describes the text as its author wrote it.
         serde_saphyr::from_str(&quoted(yaml)).map_err(|_| first_line(error))
     })
 }
 
-/// Puts quotes around every value on a line of its own.
+/// Puts quotes around the value of each line.
 fn quoted(yaml: &str) -> String {
     let mut text = String::with_capacity(yaml.len() + 64);
     for line in yaml.lines() {
@@ -51,6 +53,7 @@ fn quoted(yaml: &str) -> String {
         } else {
             line.find(": ").map(|colon| colon + 2)
         };
+        // Values that start with one of these are already quoted, span several lines, are comments, or are lists.
         let value = start
             .map(|start| line[start..].trim())
             .filter(|value| !value.is_empty() && !value.starts_with(['"', '\'', '|', '>', '#', '[']));
@@ -79,11 +82,12 @@ pub enum Words {
 }
 
 impl Words {
-    /// The parts.
+    /// Returns the parts, trimmed if they come from one text.
     pub fn into_vec(self) -> Vec<String> {
         match self {
             Self::List(list) => list,
             Self::Text(text) => {
+                // The comma in `*.{ts,tsx}` belongs to the pattern.
                 let mut depth = 0_i32;
                 let outside = |c: char| {
                     depth += i32::from(c == '{') - i32::from(c == '}');
@@ -96,7 +100,7 @@ impl Words {
     }
 }
 
-/// `true`, or the word in quotes.
+/// Deserializes a flag that is written as `true` or as the quoted word.
 pub(crate) fn flag<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<bool>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

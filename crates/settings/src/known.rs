@@ -1,10 +1,11 @@
-//! The names that settings files may use beyond those with a field in `lathe_protocol::Settings`.
+//! The names that settings files may use, beyond the fields of `lathe_protocol::Settings`, and lists of keys with a
+//! special rule.
 //!
-//! The lists only serve messages: a name that is in none of them is still kept and passed on.
+//! A key that is in none of the lists causes a warning, but is still kept and passed on.
 
 use lathe_protocol::Settings;
 
-/// Keys that compatible programs know and that mean nothing here: no reason to warn.
+/// Keys of compatible programs that have no effect here. They cause no warning.
 const ELSEWHERE: &[&str] = &[
     "$schema",
     "allowedChannelPlugins",
@@ -51,7 +52,7 @@ const ELSEWHERE: &[&str] = &[
     "voiceEnabled",
 ];
 
-/// Keys of `permissions`.
+/// The keys inside `permissions`.
 pub(crate) const PERMISSIONS: &[&str] = &[
     "allow",
     "ask",
@@ -62,11 +63,11 @@ pub(crate) const PERMISSIONS: &[&str] = &[
     "disableAutoMode",
 ];
 
-/// Words that people write for `deny` in `permissions` and that are too far from it to look like a slip.
+/// Words that people write for `deny` in `permissions` and that differ too much from it to be found as a typo.
 pub(crate) const OTHER_WORDS_FOR_DENY: &[&str] =
     &["block", "blocked", "denied", "disallow", "disallowed", "disallowedTools", "forbid", "forbidden"];
 
-/// Keys that count in managed settings only.
+/// Keys that have an effect in managed settings only.
 pub(crate) const POLICY_ONLY: &[&str] = &[
     "allowManagedHooksOnly",
     "allowManagedMcpServersOnly",
@@ -80,8 +81,8 @@ pub(crate) const POLICY_ONLY: &[&str] = &[
     "strictKnownMarketplaces",
 ];
 
-/// Keys that a client may write while a session runs: what a person would change in a menu. Nothing that
-/// runs a program, sends something somewhere or widens what a session may do.
+/// Keys that a client may write while a session runs: preferences that a person would change in a menu. Keys that run
+/// a program, send data somewhere or widen what a session may do are not among them.
 pub(crate) const CLIENT_MAY_WRITE: &[&str] = &[
     "alwaysThinkingEnabled",
     "autoCompactEnabled",
@@ -101,7 +102,7 @@ pub(crate) const CLIENT_MAY_WRITE: &[&str] = &[
     "viewMode",
 ];
 
-/// Every top-level key that needs no warning.
+/// Returns every top-level key that causes no warning.
 pub(crate) fn top_level() -> impl Iterator<Item = &'static str> {
     Settings::KEYS.iter().chain(ELSEWHERE).copied()
 }

@@ -1,7 +1,7 @@
 //! Finds and reads the layers of one source.
 //!
-//! A missing file is no layer. A file that is there and cannot be used is a layer with an error in it, so that
-//! nobody takes it for a missing one. Managed files are only believed where nobody but their owner can write.
+//! A missing file gives no layer. A file that exists and cannot be used gives a layer with an error in it, so that it
+//! is not mistaken for a missing one. Managed files count only if no other user than their owner can write them.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,10 @@ use crate::problem::{Origin, SettingsProblem, Severity};
 use crate::source::{FlagValue, StackRequest};
 use lathe_protocol::SettingsSource;
 
-/// No settings file is larger.
+/// The largest settings file that is read.
 pub const MAX_SETTINGS_BYTES: u64 = 4 << 20;
 
-/// A path that is looked at between turns.
+/// A path that is checked for changes between turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
     pub path: PathBuf,
@@ -34,7 +34,7 @@ pub(crate) struct Loaded {
     pub watched: Vec<Watched>,
 }
 
-/// Reads one source. `overlay` is what a client has applied on top of the flag.
+/// Reads one source. `overlay` holds the settings that a client has applied on top of the flag.
 pub(crate) fn load(
     request: &StackRequest,
     source: SettingsSource,
@@ -58,7 +58,7 @@ pub(crate) fn load(
     Ok(loaded)
 }
 
-/// In the home folder the project's file *is* the user's; it counts once, as the user's.
+/// Returns whether the project's file is the user's file, as in the home folder. It then counts once, as the user's.
 fn is_users_own(request: &StackRequest, source: SettingsSource, path: &Path) -> bool {
     source == SettingsSource::Project
         && request.sources.user
@@ -85,31 +85,36 @@ impl Loaded {
                 (Some(failed(problem)), Stamp::at(path))
             }
         };
+        // A missing or unreadable file is watched too, so that its creation or repair is noticed.
         self.watched.push(Watched { path: path.to_owned(), stamp });
         self.layers.extend(document.map(|document| Layer::new(source, origin, document)));
     }
 
-    /// `managed-settings.json`, over it the files of `managed-settings.d` by name, below all of them what the
-    /// parent program says.
+    /// Loads the managed settings. The files of `managed-settings.d` are stronger than `managed-settings.json`, and a
+    /// later name is stronger than an earlier one; the settings of the parent program are the weakest.
     fn policy(&mut self, request: &StackRequest) -> Result<(), SettingsError> {
         let dir = &request.managed.dir;
         let mut files = vec![dir.join("managed-settings.json")];
         let drop_ins = dir.join("managed-settings.d");
+        // A file that is added or removed changes the stamp of the folder.
         self.watch(&drop_ins);
         match names(&drop_ins) {
             Ok(names) => files.extend(names),
+            // Unlike a missing folder, one that cannot be listed may hold limits.
             Err(error) => {
                 let origin = Origin::File(drop_ins);
                 let problem = SettingsProblem::error(&origin, None, format!("it cannot be read: {error}"));
                 self.layers.push(Layer::new(SettingsSource::Policy, origin, failed(problem)));
             }
         }
+        // Layers go from the strongest to the weakest.
         for file in files.iter().rev() {
             let before = self.layers.len();
             self.file(SettingsSource::Policy, file, Strictness::Policy);
             if self.layers.len() > before
                 && let Some(problem) = writable_by_others(file, request.managed.owner)
             {
+                // The content may come from any user, so only the error is kept.
                 self.layers[before] =
                     Layer::new(SettingsSource::Policy, problem.origin.clone(), failed(problem));
             }
@@ -161,17 +166,17 @@ impl Loaded {
 }
 
 const FLAG: Origin = Origin::Given("--settings");
-/// Settings of the program that started us.
+/// The origin of settings from the program that started this process.
 pub(crate) const PARENT: Origin = Origin::Given("--managed-settings");
-/// Settings that a client applied.
+/// The origin of settings that a client applied.
 pub(crate) const APPLIED: Origin = Origin::Given("apply_flag_settings");
 
-/// A document of which nothing is known but that it cannot be used.
+/// Returns a document that consists of one problem.
 fn failed(problem: SettingsProblem) -> Document {
     Document { problems: vec![problem], ..Document::default() }
 }
 
-/// Settings that somebody handed over: what would be an error in a file is one at once.
+/// Reads settings that the caller passed explicitly: the first problem that is an error fails the whole load.
 fn explicit(text: &str, origin: &Origin, strictness: Strictness) -> Result<Document, SettingsError> {
     let document = Document::read(text, origin, strictness);
     match document.problems.iter().find(|problem| problem.severity == Severity::Error) {
@@ -180,7 +185,7 @@ fn explicit(text: &str, origin: &Origin, strictness: Strictness) -> Result<Docum
     }
 }
 
-/// Whole top-level keys replace each other; null takes a key away.
+/// Replaces whole top-level keys of `below`; null removes a key.
 pub(crate) fn lay_shallow(below: &mut Map<String, Value>, above: &Map<String, Value>) {
     for (key, value) in above {
         if value.is_null() {
@@ -191,7 +196,7 @@ pub(crate) fn lay_shallow(below: &mut Map<String, Value>, above: &Map<String, Va
     }
 }
 
-/// The JSON files of a folder, by name.
+/// Returns the JSON files of a folder, sorted by name; none if the folder does not exist.
 fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
@@ -202,6 +207,7 @@ fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
     };
     let mut names = Vec::new();
     for entry in entries {
+        // One unreadable entry fails the folder: it may be a file that sets limits.
         let path = entry?.path();
         let is_hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
         if path.extension().is_some_and(|extension| extension == "json") && !is_hidden {
@@ -212,7 +218,7 @@ fn names(dir: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-/// A problem if a managed file, or the folder it lies in, can be written by somebody else than its owner.
+/// Returns a problem if a user other than `owner` can write a managed file or the folder it is in.
 fn writable_by_others(file: &Path, owner: u32) -> Option<SettingsProblem> {
     for path in [Some(file), file.parent()].into_iter().flatten() {
         let Some(stamp) = Stamp::at(path) else { continue };

@@ -1,35 +1,36 @@
-//! Where things stand in a JSON text: the line and column of every key and list entry.
+//! Positions in a JSON text: the line and column of every key and list entry.
 //!
-//! `serde_json` reads the values and finds the errors; this walks over a text that it has accepted and notes
-//! positions, so it needs no errors of its own. It also sees what a parsed value cannot show any more: a key
-//! that stands there twice, of which only the last one counts.
+//! `serde_json` parses the values and reports errors; this module walks over a text that `serde_json` has accepted and
+//! records positions, so it needs no errors of its own. It also finds duplicate keys, which a parsed value no longer
+//! shows because the last one replaces the others.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::file::to_u32;
 use crate::problem::Position;
 
-/// Deeper than any setting that is ever named in a message.
+/// The depth down to which positions are recorded: deeper than any setting that a message names.
 const MAX_DEPTH: usize = 8;
 
-/// The places of keys and entries.
+/// The positions of keys and list entries.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Positions {
     places: HashMap<String, Position>,
-    /// Keys that stand there a second time: the path of the key, and where.
+    /// Keys that occur a second time in their object: the path of the key, and its position.
     pub duplicates: Vec<(Vec<String>, Position)>,
 }
 
 impl Positions {
-    /// Walks over a text that is valid JSON. On anything else it stops where it no longer understands.
+    /// Walks over a text that is valid JSON. In any other text it stops at the first unexpected character.
     pub fn of(text: &str) -> Self {
         let mut walk = Walk { text, at: 0, line: 1, line_start: 0, path: Vec::new(), found: Self::default() };
         walk.value();
         walk.found
     }
 
-    /// Where a key or entry stands; entries of lists are named by their number.
+    /// Returns the position of a key or a list entry; entries are named by their index.
     pub fn get(&self, path: &[&str]) -> Option<Position> {
+        // A key with a slash in it can collide with a deeper path. That only moves the position in a message.
         self.places.get(&path.join("/")).copied()
     }
 }
@@ -140,13 +141,14 @@ impl Walk<'_> {
         is_comma
     }
 
-    /// The text of the string that starts here.
+    /// Reads the string that starts here and returns its value.
     fn string(&mut self) -> String {
         let start = self.at;
         self.at += 1;
         while let Some(byte) = self.peek() {
             self.at += 1;
             match byte {
+                // The escaped character may be a quote.
                 b'\\' => self.at = (self.at + 1).min(self.text.len()),
                 b'"' => break,
                 _ => {}
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(found.duplicates[1].1, Position { line: 2, column: 2 });
     }
 
-    /// Every key of an object and entry of a list that the parser sees.
+    /// Returns every object key and list entry that the parser sees.
     fn count(value: &Value) -> usize {
         match value {
             Value::Object(map) => map.len() + map.values().map(count).sum::<usize>(),

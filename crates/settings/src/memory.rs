@@ -1,12 +1,12 @@
-//! Memory: the files in which people tell the agent about themselves and their projects.
+//! Memory: the files in which people give the agent instructions about themselves and their projects.
 //!
-//! [`load`] collects them in the order in which they are told: the machine's, the user's, then every folder from
-//! the root down to the working directory, each with its rules and imports. [`Memory::nested_for`] adds what
-//! becomes due when a file further down is read. Every file is told once. What is done with the text is the
-//! caller's business.
+//! [`load`] collects them in the order in which the model reads them: the machine's, the user's, then those of every
+//! folder from the root down to the working directory, each with its rules and imports. [`Memory::nested_for`] adds the
+//! files that apply once a file further down is read. Each file is loaded once. What is done with the text is up to the
+//! caller.
 //!
-//! Surprising: a project's file may not lead out of the project, neither by a link nor by an import, unless
-//! somebody agreed. Otherwise a repository could have the user's own files sent to a model.
+//! Surprising: a project's file may not lead out of the project, neither by a link nor by an import, unless the user
+//! agreed. Otherwise a repository could have the user's own files sent to a model.
 
 mod collect;
 mod markdown;
@@ -24,17 +24,17 @@ use crate::source::Sources;
 pub use collect::Memory;
 use scope::PathRule;
 
-/// Longer files are cut at a line, with a note and a warning.
+/// The size above which a file is cut at a line end, with a note for the model and a warning.
 pub const MAX_FILE_BYTES: u64 = 256 << 10;
-/// All files of a session together; further ones are left out with a warning.
+/// The size of all files of a session together; further files are left out with a warning.
 pub const MAX_TOTAL_BYTES: usize = 1 << 20;
-/// The number of files of a session.
+/// The number of files of a session; further files are left out with a warning.
 pub const MAX_FILES: usize = 256;
-/// How many files lie between a file and what it imports through others.
+/// The length of the longest chain of imports that is followed.
 pub const MAX_IMPORT_HOPS: usize = 4;
-/// What is told of the index of automatic memory.
+/// The number of lines that are loaded from the index of automatic memory.
 pub const MAX_AUTO_LINES: usize = 200;
-/// The same in bytes.
+/// The number of bytes that are loaded from the index of automatic memory.
 pub const MAX_AUTO_BYTES: u64 = 25 << 10;
 
 /// Who wrote a file.
@@ -53,7 +53,7 @@ pub enum MemoryKind {
 }
 
 impl MemoryKind {
-    /// `memory_type` of an `InstructionsLoaded` hook; automatic memory is not announced.
+    /// Returns the `memory_type` of an `InstructionsLoaded` hook; `None` for automatic memory, which fires no hook.
     pub fn hook_name(self) -> Option<&'static str> {
         match self {
             Self::Managed => Some("Managed"),
@@ -83,7 +83,7 @@ pub enum LoadReason {
     SessionStart,
     /// A file in its folder was read.
     NestedTraversal,
-    /// A path that it names was read.
+    /// A file that its `paths` cover was read.
     PathGlobMatch,
     /// Another file imports it.
     Include,
@@ -92,7 +92,7 @@ pub enum LoadReason {
 }
 
 impl LoadReason {
-    /// `load_reason` of an `InstructionsLoaded` hook.
+    /// Returns the `load_reason` of an `InstructionsLoaded` hook.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::SessionStart => "session_start",
@@ -104,36 +104,36 @@ impl LoadReason {
     }
 }
 
-/// One file, as it is told.
+/// One file, as the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryFile {
-    /// Where it lies, as it was found.
+    /// The path under which it was found, links not resolved.
     pub path: PathBuf,
     /// Who wrote it.
     pub kind: MemoryKind,
-    /// Without frontmatter, block comments and hidden characters.
+    /// The text without frontmatter of a rule, block comments and hidden characters.
     pub content: String,
     /// Why it was loaded.
     pub reason: LoadReason,
-    /// The patterns of a rule that waited for a path.
+    /// The `paths` of a rule that was loaded because a file matched them.
     pub globs: Vec<String>,
-    /// The file whose reading made it due.
+    /// The file that was read and thereby caused this one to be loaded.
     pub trigger: Option<PathBuf>,
     /// The file that imports it.
     pub parent: Option<PathBuf>,
-    /// It is longer than [`MAX_FILE_BYTES`], and the end is missing.
+    /// Whether the end is missing because the file is longer than [`MAX_FILE_BYTES`].
     pub is_cut: bool,
 }
 
 impl MemoryFile {
-    /// The file with the line that introduces it. Clients look for this line.
+    /// Returns the content after a line that introduces the file. Clients look for this line.
     pub fn text(&self) -> String {
         let cut = if self.is_cut { "\n\n[The rest of this file is left out: it is too long.]" } else { "" };
         let (path, scope) = (self.path.display(), self.kind.scope());
         format!("Contents of {path} ({scope}):\n\n{}{cut}", self.content.trim())
     }
 
-    /// What an `InstructionsLoaded` hook is told about it.
+    /// Returns the input of an `InstructionsLoaded` hook; `None` for automatic memory.
     pub fn hook_input(&self) -> Option<InstructionsLoadedInput> {
         let text = |path: &PathBuf| path.display().to_string();
         Some(InstructionsLoadedInput {
@@ -156,11 +156,11 @@ pub enum OutsideFiles {
     LeftOut,
     /// The user agreed.
     Approved,
-    /// Whether the user agreed is written in this global state file; it is read when it matters.
+    /// This global state file records whether the user agreed. It is read at the first file that lies outside.
     LookUp(PathBuf),
 }
 
-/// Whether a file may be read at all: deny rules hold for memory too.
+/// Decides whether a file may be read at all: deny rules apply to memory files too.
 #[derive(Clone)]
 pub struct ReadCheck(pub Arc<dyn Fn(&Path) -> bool + Send + Sync>);
 
@@ -176,7 +176,7 @@ impl fmt::Debug for ReadCheck {
     }
 }
 
-/// Everything that loading memory needs to know about the world.
+/// Everything that loading memory depends on.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryRequest {
     /// The working directory, absolute.
@@ -197,18 +197,18 @@ pub struct MemoryRequest {
     pub outside: OutsideFiles,
     /// The folder of automatic memory, if it is on.
     pub auto_dir: Option<PathBuf>,
-    /// The session's beginning, or a compaction.
+    /// The start of the session, or a compaction.
     pub reason: LoadReason,
-    /// Deny rules, as they are at the moment of loading. Each later look at the disk brings its own.
+    /// The deny rules at the moment of loading. [`Memory::nested_for`] and [`Memory::read_again`] take their own.
     pub may_read: ReadCheck,
 }
 
 /// How far a file, its links and its imports may reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Limit {
-    /// Written by somebody who may read everything here anyway.
+    /// No limit: the author is the user, the administrator or the agent, who can read everything here anyway.
     Anywhere,
-    /// This real folder.
+    /// Only below this folder, links resolved.
     Below(PathBuf),
 }
 
@@ -218,7 +218,7 @@ pub fn load(request: MemoryRequest) -> Memory {
 }
 
 impl Memory {
-    /// The text for the beginning of a conversation; `None` if there is nothing to tell.
+    /// Returns the text for the beginning of a conversation; `None` if there are no files.
     pub fn text(&self) -> Option<String> {
         let files = self.at_start();
         let intro = "Before you start: these are the standing instructions for this work. Where they say how \
@@ -228,13 +228,13 @@ impl Memory {
         (!files.is_empty()).then(|| format!("{intro}\n\n{}", texts(files)))
     }
 
-    /// What is wrong: files that could not be told, or not as a whole.
+    /// Returns the warnings about files that were left out, cut or cleaned.
     pub fn problems(&self) -> &[SettingsProblem] {
         &self.problems
     }
 }
 
-/// Several files, one after the other.
+/// Returns the texts of several files, one after the other.
 pub fn texts(files: &[MemoryFile]) -> String {
     files.iter().map(MemoryFile::text).collect::<Vec<_>>().join("\n\n")
 }

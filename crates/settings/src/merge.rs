@@ -1,11 +1,11 @@
-//! How layers become one: objects are merged key by key, the stronger value wins, and lists that name things
-//! to be added to each other are joined.
+//! Merges layers into one: objects are merged key by key, the stronger value wins, and lists that only ever grow, such
+//! as rules and hooks, are joined.
 //!
 //! Lists that *limit* (which models, which hook addresses) are not joined: a weaker layer could widen them.
 
 use serde_json::{Map, Value};
 
-/// Lists below these keys are joined over all layers.
+/// The top-level keys below which lists are joined over all layers.
 const JOINED: &[&str] = &[
     "permissions",
     "hooks",
@@ -23,7 +23,7 @@ enum Lists {
     Replace,
 }
 
-/// Lays a stronger layer over a weaker one.
+/// Merges a stronger layer into a weaker one.
 pub(crate) fn lay_over(weak: &mut Map<String, Value>, strong: &Map<String, Value>) {
     for (key, value) in strong {
         let lists = if JOINED.contains(&key.as_str()) { Lists::Join } else { Lists::Replace };
@@ -39,6 +39,7 @@ pub(crate) fn lay_over(weak: &mut Map<String, Value>, strong: &Map<String, Value
 
 fn combine(weak: &mut Value, strong: &Value, lists: Lists) {
     match (weak, strong, lists) {
+        // Null means "not set": a layer cannot remove the value of a weaker one.
         (_, Value::Null, _) => {}
         (Value::Object(weak), Value::Object(strong), _) => {
             for (key, value) in strong {
@@ -61,7 +62,7 @@ fn combine(weak: &mut Value, strong: &Value, lists: Lists) {
     }
 }
 
-/// What of `wanted` is also in `approved`: equal values, entries of lists, keys of objects.
+/// Returns the part of `wanted` that is also in `approved`: equal values, common list entries, common object keys.
 pub(crate) fn common(wanted: &Value, approved: &Value) -> Option<Value> {
     match (wanted, approved) {
         (Value::Object(wanted), Value::Object(approved)) => {
@@ -78,7 +79,7 @@ pub(crate) fn common(wanted: &Value, approved: &Value) -> Option<Value> {
     }
 }
 
-/// What of `wanted` is not in `approved`: the counterpart of [`common`]. `None` if there is nothing.
+/// Returns the part of `wanted` that is not in `approved`, the counterpart of [`common`]; `None` if it is empty.
 pub(crate) fn apart(wanted: &Value, approved: &Value) -> Option<Value> {
     match (wanted, approved) {
         (Value::Object(wanted), Value::Object(approved)) => {

@@ -1,10 +1,10 @@
-//! Which of the known names was probably meant.
+//! Suggestions for mistyped names.
 
-/// The known name that is closest to a wrong one, if one is close enough to be worth mentioning.
+/// Returns the known name that is closest to a wrong one, if it is close enough to be suggested.
 pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let allowed = if wrong.len() < 5 { 1 } else { 2 };
-    // Most names are told apart by their length.
+    // The length rules out most names before the distance, which costs more, is computed.
     let could_be = |name: &&str| name.len().abs_diff(wrong.len()) <= allowed || starts_alike(&wrong, name);
     known
         .into_iter()
@@ -15,12 +15,12 @@ pub(crate) fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>)
         .map(|(_, name)| name)
 }
 
-/// `denyRules` is meant to be `deny`.
+/// Returns whether the wrong name starts with the known one, as `denyRules` does with `deny`.
 fn starts_alike(wrong: &str, name: &str) -> bool {
     name.len() >= 4 && wrong.starts_with(&name.to_lowercase())
 }
 
-/// How many insertions, deletions, substitutions and swaps of neighbours lie between two words.
+/// Returns how many insertions, deletions, substitutions and swaps of neighbours turn one word into the other.
 fn distance(left: &str, right: &str) -> usize {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let mut rows = vec![vec![0; right.len() + 1]; left.len() + 1];

@@ -1,17 +1,17 @@
-//! Something is wrong in a file that a person wrote: where, what, and what to do about it.
+//! A mistake in a file that a person wrote: where it is, what is wrong, and what to do about it.
 //!
-//! Nothing is decided here. A warning leaves the rest of the file in force; an error means that what the file
-//! says about permissions is not known, so that nobody may act as if it had said nothing.
+//! Nothing is decided here. A warning leaves the rest of the file in force. An error means that the limits in the file
+//! are not known, so the file must not be treated as if it set none.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// How bad it is.
+/// The severity of a problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Part of the file is ignored; everything else counts.
+    /// Part of the file is ignored; the rest is in force.
     Warning,
-    /// Limits that the file may set are not known: fail closed.
+    /// The limits that the file may set are not known: fail closed.
     Error,
 }
 
@@ -25,7 +25,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// The file, if it is one.
+    /// Returns the path, if the origin is a file.
     pub fn file(&self) -> Option<&Path> {
         match self {
             Self::File(path) => Some(path),
@@ -43,7 +43,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A place in a text, both from 1; columns count characters.
+/// A position in a text. Lines and columns count from 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line.
@@ -52,33 +52,33 @@ pub struct Position {
     pub column: u32,
 }
 
-/// One thing that is wrong. `Display` gives `origin:line:column: message`.
+/// One problem. `Display` gives `origin:line:column: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingsProblem {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// Where the text came from.
     pub origin: Origin,
-    /// Where in the text, if it is about one place.
+    /// The position in the text, if the problem has one.
     pub at: Option<Position>,
-    /// What is wrong, as a fragment.
+    /// What is wrong, as a phrase without a full stop.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
 impl SettingsProblem {
-    /// Part of the file is ignored.
+    /// Creates a warning: part of the file is ignored.
     pub fn warning(origin: &Origin, at: Option<Position>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Warning, origin: origin.clone(), at, message: message.into(), hint: None }
     }
 
-    /// What the file says about permissions is not known.
+    /// Creates an error: the limits that the file may set are not known.
     pub fn error(origin: &Origin, at: Option<Position>, message: impl Into<String>) -> Self {
         Self { severity: Severity::Error, ..Self::warning(origin, at, message) }
     }
 
-    /// The same with advice.
+    /// Adds advice for the author of the file.
     pub fn hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }

@@ -1,6 +1,7 @@
-//! What settings say about permissions: rules with their places, directories, modes.
+//! The permissions in settings: rules with their sources, directories, modes.
 //!
-//! What a rule means is decided by the permissions crate; here is only who said it and whether it counts.
+//! The permissions crate decides what a rule means; this module only says which source it comes from and whether it
+//! counts.
 
 use lathe_permissions::{RuleSource, SourcedRule};
 use lathe_protocol::control::{ListedRule, PermissionRulesState, WorkspaceDirectory};
@@ -15,13 +16,13 @@ const BEHAVIORS: [PermissionBehavior; 3] =
     [PermissionBehavior::Deny, PermissionBehavior::Ask, PermissionBehavior::Allow];
 
 impl SettingsStack {
-    /// Every rule that counts, strongest source first.
+    /// Returns every rule that counts, strongest source first.
     pub fn permission_rules(&self) -> impl Iterator<Item = (PermissionBehavior, RuleSource, SourcedRule)> {
         let managed_only = self.managed_rules_only();
         self.layers.iter().flat_map(move |layer| {
             BEHAVIORS
                 .into_iter()
-                // Rules that only take away are never in the way of a policy.
+                // A policy restricts who may allow; deny and ask rules only make it stricter.
                 .filter(move |behavior| {
                     !managed_only
                         || layer.source == SettingsSource::Policy
@@ -35,21 +36,22 @@ impl SettingsStack {
         })
     }
 
-    /// Whether only managed settings may allow something; flags and answers of a host then may not either.
+    /// Returns whether only managed settings may allow something. Flags and replies of the host then may not either.
     pub fn managed_rules_only(&self) -> bool {
         let mut policy = self.layers.iter().filter(|layer| layer.source == SettingsSource::Policy);
         policy.any(|layer| layer.settings().allow_managed_permission_rules_only == Some(true))
     }
 
-    /// Working directories that settings add.
+    /// Returns the working directories that settings add.
     pub fn permission_dirs(&self) -> Vec<SourcedDirectory> {
         let (cwd, home) = (&self.request.cwd, self.request.home.as_deref());
         self.layers.iter().flat_map(|layer| layer.directories(cwd, home)).collect()
     }
 
-    /// The mode a session starts in, unless a flag names one.
+    /// Returns the mode a session starts in, unless a flag names one.
     pub fn default_mode(&self) -> Option<PermissionMode> {
-        // A folder cannot decide that nobody needs to be asked.
+        // `auto` decides without asking the user, so a file that comes with the folder cannot choose it. The other
+        // modes that skip questions are withheld from untrusted folders in `withhold.rs`.
         let of_folder = |source| matches!(source, SettingsSource::Project | SettingsSource::Local);
         self.layers.iter().find_map(|layer| {
             let mode = PermissionMode::parse(layer.permissions()?.default_mode.as_deref()?).ok()?;
@@ -57,7 +59,7 @@ impl SettingsStack {
         })
     }
 
-    /// Whether somebody forbids `bypassPermissions`. Everybody may.
+    /// Returns whether `bypassPermissions` is forbidden. Any source may forbid it.
     pub fn bypass_is_disabled(&self) -> bool {
         self.layers
             .iter()
@@ -65,7 +67,7 @@ impl SettingsStack {
             .any(|permissions| permissions.disable_bypass_permissions_mode.as_deref() == Some("disable"))
     }
 
-    /// The state that `list_permission_rules` shows, without the rules of flags and of the session.
+    /// Returns the state that `list_permission_rules` shows, without the rules of flags and of the session.
     pub fn rules_state(&self) -> PermissionRulesState {
         let rules = self.permission_rules().map(|(behavior, source, rule)| ListedRule {
             behavior: behavior.as_str().to_owned(),

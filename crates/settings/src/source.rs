@@ -1,4 +1,4 @@
-//! Which sources of settings were asked for, and where a caller says they lie.
+//! The request for a settings stack: which sources count, and where their files are.
 
 use std::path::{Path, PathBuf};
 
@@ -24,12 +24,12 @@ impl Default for Sources {
 }
 
 impl Sources {
-    /// What counts when nobody says anything.
+    /// All sources, the default.
     pub const ALL: Self = Self { user: true, project: true, local: true };
-    /// What `--setting-sources ""` leaves.
+    /// No source, as with `--setting-sources ""`.
     pub const NONE: Self = Self { user: false, project: false, local: false };
 
-    /// Reads a list of names.
+    /// Parses a list of names.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingsError> {
         let mut sources = Self::NONE;
         for name in names.into_iter().map(str::trim).filter(|name| !name.is_empty()) {
@@ -44,17 +44,17 @@ impl Sources {
     }
 }
 
-/// Where managed settings lie.
+/// The location of managed settings.
 #[derive(Debug, Clone)]
 pub struct ManagedFiles {
     /// The folder of `managed-settings.json`, `managed-settings.d` and `CLAUDE.md`.
     pub dir: PathBuf,
-    /// Who must own them: whoever can write them decides what every session may do.
+    /// The user id that must own them: a user who can write them decides what every session may do.
     pub owner: u32,
 }
 
 impl ManagedFiles {
-    /// The folder of a platform (`std::env::consts::OS`), owned by the administrator.
+    /// Returns the folder of a platform (`std::env::consts::OS`), owned by the administrator.
     pub fn of_platform(os: &str) -> Self {
         let dir = if os == "macos" { "/Library/Application Support/ClaudeCode" } else { "/etc/claude-code" };
         Self { dir: PathBuf::from(dir), owner: 0 }
@@ -67,11 +67,11 @@ pub enum TrustChoice {
     /// Look it up in the global state file, and only when something depends on it.
     #[default]
     LookUp,
-    /// The caller knows that somebody trusts it.
+    /// The caller knows that the user trusts it.
     Given,
 }
 
-/// Everything the stack needs to know about the world.
+/// Everything the stack depends on.
 #[derive(Debug, Clone)]
 pub struct StackRequest {
     /// The working directory, absolute: the project's files are looked for here and nowhere above.
@@ -84,7 +84,7 @@ pub struct StackRequest {
     pub global_config: Option<PathBuf>,
     /// Managed settings.
     pub managed: ManagedFiles,
-    /// `--managed-settings`: JSON of the program that started us.
+    /// `--managed-settings`: JSON from the program that started this process.
     pub managed_json: Option<String>,
     /// `--settings`: a path, or JSON.
     pub flag: Option<String>,
@@ -95,7 +95,7 @@ pub struct StackRequest {
 }
 
 impl StackRequest {
-    /// Nothing but the files of a folder.
+    /// Creates a request for the managed settings and the files of a folder.
     pub fn new(cwd: impl Into<PathBuf>, managed: ManagedFiles) -> Self {
         Self {
             cwd: cwd.into(),
@@ -110,7 +110,7 @@ impl StackRequest {
         }
     }
 
-    /// The file of a source that has exactly one.
+    /// Returns the file of a source that has exactly one.
     pub(crate) fn file_of(&self, source: SettingsSource) -> Option<PathBuf> {
         match source {
             SettingsSource::Policy | SettingsSource::Flag => None,
@@ -120,7 +120,7 @@ impl StackRequest {
         }
     }
 
-    /// Whether `--setting-sources` lets a source count.
+    /// Returns whether `--setting-sources` lets a source count.
     pub(crate) fn wants(&self, source: SettingsSource) -> bool {
         match source {
             SettingsSource::Policy | SettingsSource::Flag => true,
@@ -131,7 +131,7 @@ impl StackRequest {
     }
 }
 
-/// What `--settings` means: JSON if it starts like an object, else a path.
+/// The value of `--settings`: JSON if it starts like an object, otherwise a path.
 pub(crate) enum FlagValue<'a> {
     Json(&'a str),
     Path(PathBuf),

@@ -1,6 +1,6 @@
-//! Output styles: how the agent speaks. A few are built in; people write others as Markdown files.
+//! Output styles: instructions for how the agent writes. A few are built in; people write others as Markdown files.
 //!
-//! A style that is named and not found is a warning and leaves the default one.
+//! A style that is named and not found causes a warning, and the default style is used.
 
 mod builtin;
 
@@ -15,9 +15,9 @@ use crate::problem::{Origin, SettingsProblem};
 use crate::source::Sources;
 use crate::trust::tree_root;
 
-/// Larger files are left out.
+/// The size of the largest file that is read.
 pub const MAX_STYLE_BYTES: u64 = 256 << 10;
-/// A folder with more files is not read to the end.
+/// The number of files that are read from one folder.
 const MAX_STYLES: usize = 200;
 
 /// Where a style comes from.
@@ -32,19 +32,19 @@ pub enum StyleOrigin {
 /// One style.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OutputStyle {
-    /// What `outputStyle` says.
+    /// The name that `outputStyle` refers to.
     pub name: String,
     /// One line for people.
     pub description: String,
-    /// Whether the usual instructions about writing code stay.
+    /// Whether the usual instructions about writing code stay in the system prompt.
     pub keep_coding_instructions: bool,
-    /// What the model is told; empty for the default style.
+    /// The instructions for the model; empty for the default style.
     pub text: String,
     /// Where it comes from.
     pub origin: StyleOrigin,
 }
 
-/// Where styles may lie.
+/// The folders that styles are loaded from.
 #[derive(Debug, Clone, Default)]
 pub struct StyleRequest {
     /// The working directory; the folders above it count up to the root of the project.
@@ -75,13 +75,14 @@ struct Head {
     keep_coding_instructions: Option<bool>,
 }
 
-/// The style that is there when nobody chooses one.
+/// The name of the style that is used if none is chosen.
 pub const DEFAULT_STYLE: &str = "default";
 
 impl Styles {
-    /// Collects the styles, the strongest of a name: managed, the nearest folder of the project, the user's,
-    /// built in.
+    /// Collects the styles. Where several have the same name, the strongest is kept: managed, then the nearest folder
+    /// of the project, then the user's, then built in.
     pub fn load(request: &StyleRequest) -> Self {
+        // From weak to strong: a later style replaces an earlier one of the same name.
         let mut found = Self { styles: builtin::styles(), problems: Vec::new() };
         if let Some(config) = request.config_dir.as_ref().filter(|_| request.sources.user) {
             found.folder(&config.join("output-styles"), Reach::Anywhere);
@@ -100,12 +101,12 @@ impl Styles {
         found
     }
 
-    /// The style of a name.
+    /// Returns the style with a name.
     pub fn find(&self, name: &str) -> Option<&OutputStyle> {
         self.styles.iter().find(|style| style.name == name)
     }
 
-    /// The names, as a client is shown them.
+    /// Returns the names in the order in which clients show them.
     pub fn names(&self) -> Vec<&str> {
         self.styles.iter().map(|style| style.name.as_str()).collect()
     }
@@ -132,8 +133,8 @@ impl Styles {
     }
 }
 
-/// How far the links of a folder may lead. A project's style is sent to a model like its instructions, so it
-/// must not be a file of somebody else.
+/// How far the links of a folder may lead. A project's style is sent to a model like its instructions, so a link in a
+/// repository must not reach the user's other files.
 #[derive(Clone, Copy)]
 enum Reach<'a> {
     Anywhere,

@@ -1,12 +1,13 @@
-//! Changes a settings file, or another file of the user: locked, as a whole, and without losing what it does not understand.
+//! Changes a settings file, or another file of the user: under a lock, by replacing the whole file, and without losing
+//! keys that are not known here.
 //!
-//! The lock is on the folder, because the file itself is replaced; so no lock file is left behind. The new
-//! content goes to a temporary file of a fixed name (the lock makes it ours), reaches the disk, and takes the
-//! file's name. All steps go through the open folder, so a parent that is swapped meanwhile cannot redirect the
-//! write. A file that is not valid is not touched.
+//! The lock is on the folder, because the file itself is replaced; so no lock file is left behind. The new content is
+//! written to a temporary file with a fixed name (only the holder of the lock uses it), synced to the disk, and renamed
+//! to the file's name. All steps go through the open folder, so a parent folder that is swapped meanwhile cannot
+//! redirect the write. A file that is not valid is not touched.
 //!
-//! A lock that is taken is not waited for: the caller gets [`SettingsError::Busy`] at once, waits in its own way and tries
-//! again. The calls write to the disk and wait for it, so they belong on a thread that may block.
+//! These functions do not wait for the lock: if it is taken, the caller gets [`SettingsError::Busy`] at once, waits in
+//! its own way and tries again. They do wait for the disk, so call them on a thread that may block.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -27,27 +28,27 @@ use crate::file::{Links, ReadFailure, Text, read_text_at};
 use crate::load::MAX_SETTINGS_BYTES;
 use crate::problem::{Origin, SettingsProblem, Severity};
 
-/// What every temporary file of ours ends in.
+/// The suffix of every temporary file.
 pub(crate) const TEMPORARY: &str = ".lathe-tmp";
 
-/// Whose file it is, which says how far links are followed.
+/// Whose file is changed, which decides how far links are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// The user's own: links lead wherever the user wants.
+    /// The user's own file: links may lead anywhere.
     User,
-    /// In a project: `.claude` must lie inside, and the file must be one.
+    /// A file in a project: `.claude` must resolve to a folder inside the project, and the file must not be a link.
     Project,
 }
 
-/// What happened.
+/// What a change did to the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Written,
-    /// It already said so.
+    /// The file already had the wanted content.
     Unchanged,
 }
 
-/// What a file is to hold from now on.
+/// The new content of a file.
 pub(crate) struct ReplacementContent {
     pub bytes: Vec<u8>,
     /// Permission bits.
@@ -80,8 +81,8 @@ pub(crate) fn edit(
     })
 }
 
-/// Replaces the file at `path` by what `renew` makes of it, under the lock of its folder. `renew` gets the path with
-/// links resolved and what was read; `None` from it leaves the file as it is.
+/// Replaces the file at `path` by what `renew` returns, under the lock of its folder. `renew` gets the path with links
+/// resolved and the current content; if it returns `None`, the file stays as it is.
 pub(crate) fn rewrite(
     path: &Path,
     owner: Owner,
@@ -92,6 +93,7 @@ pub(crate) fn rewrite(
     ) -> Result<Option<ReplacementContent>, SettingsError>,
 ) -> Result<Outcome, SettingsError> {
     let folder = Folder::open(path, owner)?;
+    // Read only under the lock: before that, another writer may be about to replace the file.
     folder.lock()?;
     let text = read_text_at(folder.dir.as_fd(), Path::new(folder.name()), Links::Refuse, limit);
     match renew(&folder.path, text)? {
@@ -101,7 +103,7 @@ pub(crate) fn rewrite(
 }
 
 impl Owner {
-    /// Permission bits of a new file: the user's settings may hold secrets.
+    /// Returns the permission bits of a new file. The user's settings may hold secrets.
     fn mode(self) -> u32 {
         match self {
             Self::User => 0o600,
@@ -110,12 +112,12 @@ impl Owner {
     }
 }
 
-/// A settings file as it is now.
+/// The current state of a settings file.
 struct Now {
     settings: Map<String, Value>,
-    /// What one level is indented by.
+    /// The indentation of one level.
     indent: String,
-    /// Permission bits, if there is a file.
+    /// Permission bits, if the file exists.
     mode: Option<u32>,
 }
 
@@ -131,6 +133,7 @@ impl Now {
             }
         };
         let document = Document::read(&text.text, &origin, Strictness::Usual);
+        // Writing the file back would silently drop all but the last of several equal keys.
         let hides_something = !document.positions.duplicates.is_empty();
         let mut problems = document.problems.into_iter();
         match problems.find(|problem| problem.severity == Severity::Error || hides_something) {
@@ -161,9 +164,10 @@ impl Folder {
         let parent = path.parent().unwrap_or(Path::new("/"));
         if parent.symlink_metadata().is_err() {
             let mode = if owner == Owner::User { 0o700 } else { 0o755 };
+            // In a project only `.claude` itself may be missing; a missing project folder is an error.
             let recursive = owner == Owner::User;
             fs::DirBuilder::new().recursive(recursive).mode(mode).create(parent).or_else(|error| {
-                // Another writer was faster.
+                // Another writer created it first.
                 match error.kind() {
                     io::ErrorKind::AlreadyExists => Ok(()),
                     _ => Err(failed("create the folder of")(error)),
@@ -184,6 +188,7 @@ impl Folder {
             }
         };
         let parent = path.parent().unwrap_or(Path::new("/"));
+        // The path is already resolved, so a link found here was put in place after the check above.
         let no_follow = if owner == Owner::Project { OFlags::NOFOLLOW } else { OFlags::empty() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | no_follow;
         let dir = rustix::fs::openat(CWD, parent, flags, Mode::empty())
@@ -199,7 +204,8 @@ impl Folder {
         self.path.file_name().unwrap_or_default()
     }
 
-    /// Held until the folder is closed. Writers of the same process exclude each other too: each opens the folder anew.
+    /// Takes the lock, which is held until the folder is closed. Writers of the same process exclude each other too,
+    /// because each of them opens the folder itself.
     fn lock(&self) -> Result<(), SettingsError> {
         let lock = || rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive);
         match rustix::io::retry_on_intr(lock) {
@@ -213,7 +219,7 @@ impl Folder {
         let mut temporary = OsStr::new(".").to_owned();
         temporary.push(self.name());
         temporary.push(TEMPORARY);
-        // A writer that died left it behind; nobody else holds the lock.
+        // A file that exists was left by a writer that died: a living one would hold the lock.
         match rustix::fs::unlinkat(&self.dir, &temporary, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(self.io("replace", errno.into())),
@@ -222,12 +228,12 @@ impl Folder {
             rustix::fs::renameat(&self.dir, &temporary, &self.dir, self.name()).map_err(io::Error::from)
         });
         if let Err(error) = result {
-            // If this fails too, the next writer and `doctor` see the file.
+            // An error is ignored here: the next writer removes the file, and `doctor` reports it.
             let _ = rustix::fs::unlinkat(&self.dir, &temporary, AtFlags::empty());
             return Err(self.io("write", error));
         }
-        // The content is on the disk before it gets its name, so a power cut leaves the old file or the new one.
-        // Which of them is not worth another wait.
+        // The content was synced before the rename, so a power cut leaves the old file or the new one. The folder is
+        // not synced, because it does not matter which of the two remains.
         Ok(())
     }
 
@@ -241,7 +247,7 @@ impl Folder {
     }
 }
 
-/// What the first indented line starts with.
+/// Returns the indentation of the first indented line.
 fn indent_of(text: &str) -> String {
     let blanks = |line: &str| line.chars().take_while(|c| matches!(c, ' ' | '\t')).collect::<String>();
     text.lines().map(blanks).find(|blanks| !blanks.is_empty()).unwrap_or_else(|| "  ".to_owned())

@@ -1,5 +1,5 @@
-//! A scripted server on a thread of its own, for tests that are not async and for child processes that
-//! must be answered while the test waits for them.
+//! A scripted server on its own thread, for tests that are not async and for child processes that need responses while
+//! the test waits for them.
 #![allow(clippy::disallowed_methods, reason = "a test waits for the server on its own thread")]
 
 use std::ops::Deref;
@@ -27,7 +27,7 @@ impl BackgroundServer {
             runtime.expect("a runtime can be made").block_on(async {
                 let started = serve(script, ServeOptions::default()).await;
                 send_handle.send(started).expect("the starter waits for the handle");
-                // Ends with a message or with the sender, whichever is first.
+                // Ends when the sender is dropped.
                 let _ = stopped.await;
             });
         });
@@ -50,7 +50,7 @@ impl Drop for BackgroundServer {
         drop(self.handle.take());
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread was printed by it already.
+            // The error is ignored: a panic of that thread was already printed.
             let _ = thread.join();
         }
     }

@@ -1,5 +1,5 @@
-//! One test's world: a home, a working folder, a scripted server, and an environment that holds nothing
-//! of the machine but `PATH`.
+//! The context of one test: a home folder, a working folder, a scripted server, and an environment that takes only
+//! `PATH` from the machine.
 
 #![allow(clippy::disallowed_methods, reason = "a test finds the program under test through the environment")]
 
@@ -18,14 +18,14 @@ use crate::normalise::Normaliser;
 use crate::process::{Finished, Running};
 use crate::survivors::{Survivor, wait_for_no_survivors};
 
-/// The environment variable that every process of a test carries.
+/// The environment variable that every process of a test has.
 pub const COOKIE: &str = "LATHE_TEST_COOKIE";
-/// How long a run may take unless the test says otherwise.
+/// How long a run may take, unless the test sets another limit.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
-/// How often it is looked whether a pipe has a reader; the system has no way to wait for one with a deadline.
+/// The interval of checks whether a pipe has a reader; the system has no way to wait for one with a deadline.
 const POLL: Duration = Duration::from_millis(2);
 
-/// One test's world. Dropping it kills what is left and removes the folders.
+/// The context of one test. Dropping it kills the remaining processes and removes the folders.
 #[derive(Debug)]
 pub struct TestContext {
     // Dropped in this order: the server before the folders.
@@ -39,7 +39,7 @@ pub struct TestContext {
     _root: TempDir,
 }
 
-/// The folders of a world that is being made.
+/// The folders of a context that is being created.
 #[derive(Debug)]
 pub struct TestPlaces {
     /// The home folder.
@@ -49,21 +49,21 @@ pub struct TestPlaces {
 }
 
 impl TestContext {
-    /// A world whose model follows `script`, the text of a script in any form.
+    /// Creates a context whose model follows `script`, the text of a script in any form.
     pub fn new(script: &str) -> Self {
         Self::with_script(Script::parse("test script", script).unwrap_or_else(|error| panic!("{error}")))
     }
 
-    /// A world whose model follows a script made in code or loaded from a file.
+    /// Creates a context whose model follows a script built in code or loaded from a file.
     pub fn with_script(script: Script) -> Self {
         Self::with_script_for(|_places| script)
     }
 
-    /// A world whose model follows a script that names the world's folders.
+    /// Creates a context whose model follows a script that names the context's folders.
     pub fn with_script_for(script: impl FnOnce(&TestPlaces) -> Script) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let root = temporary_folder();
-        // Canonical, so that the paths the program prints can be found again.
+        // Canonical, so that it matches the paths that the program prints.
         let base = root.path().canonicalize().expect("the folder was just made");
         let (home, cwd, temp) = (base.join("home"), base.join("work"), base.join("tmp"));
         for folder in [&home, &cwd, &temp] {
@@ -86,52 +86,52 @@ impl TestContext {
         Self { server, home, cwd, env, cookie, binary: None, limit: RUN_LIMIT, _root: root }
     }
 
-    /// The program to run, e.g. `env!("CARGO_BIN_EXE_lathe")`. Without it `LATHE_BIN`, then the target
-    /// folder of the running test.
+    /// Sets the program to run, such as `env!("CARGO_BIN_EXE_lathe")`. Without it, `LATHE_BIN` and
+    /// `CARGO_BIN_EXE_lathe` of the environment are used, then the target folder of the running test.
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.binary = Some(path.into());
         self
     }
 
-    /// A variable for every run.
+    /// Sets a variable for every run.
     pub fn env(mut self, name: &str, value: impl Into<String>) -> Self {
         self.env.insert(name.to_owned(), value.into());
         self
     }
 
-    /// A variable that no run shall have.
+    /// Removes a variable from every run.
     pub fn without_env(mut self, name: &str) -> Self {
         self.env.remove(name);
         self
     }
 
-    /// How long a run may take.
+    /// Sets how long a run may take.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// The model.
+    /// Returns the server of the model.
     pub fn server(&self) -> &BackgroundServer {
         &self.server
     }
 
-    /// The home folder.
+    /// Returns the home folder.
     pub fn home(&self) -> &Path {
         &self.home
     }
 
-    /// The working folder.
+    /// Returns the working folder.
     pub fn cwd(&self) -> &Path {
         &self.cwd
     }
 
-    /// Writes a file in the working folder, making folders as needed.
+    /// Writes a file in the working folder, creating folders as needed.
     pub fn write(&self, path: &str, content: &str) -> PathBuf {
         write_file(self.cwd.join(path), content)
     }
 
-    /// Writes a file in the home folder, making folders as needed.
+    /// Writes a file in the home folder, creating folders as needed.
     pub fn write_home(&self, path: &str, content: &str) -> PathBuf {
         write_file(self.home.join(path), content)
     }
@@ -142,7 +142,7 @@ impl TestContext {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("read {}: {error}", path.display()))
     }
 
-    /// Makes a pipe in the working folder: a command that reads it waits until [`TestContext::feed_pipe`].
+    /// Creates a pipe in the working folder: a command that reads it waits until [`TestContext::feed_pipe`].
     pub fn make_pipe(&self, name: &str) {
         let path = self.cwd.join(name);
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU)
@@ -175,7 +175,7 @@ impl TestContext {
         let deadline = Instant::now() + self.limit;
         let mut text = Vec::new();
         loop {
-            // Without a writer the pipe is at its end; with a silent one reading would block.
+            // Without a writer, a read returns the end of the file; with one that has not written yet, `WouldBlock`.
             match pipe.read_to_end(&mut text) {
                 Ok(_) if !text.is_empty() => return String::from_utf8_lossy(&text).into_owned(),
                 Err(error) if error.kind() != ErrorKind::WouldBlock => {
@@ -187,12 +187,12 @@ impl TestContext {
         }
     }
 
-    /// A run to its end with nothing on stdin.
+    /// Runs the program to its end with an empty stdin.
     pub fn run<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Finished {
         self.run_with_stdin(arguments, "")
     }
 
-    /// A run to its end with `stdin`, then end of file.
+    /// Runs the program to its end with `stdin`, then end of file.
     pub fn run_with_stdin<A: AsRef<OsStr>>(&self, arguments: &[A], stdin: &str) -> Finished {
         let mut running = self.start(arguments);
         running.write(stdin);
@@ -200,27 +200,27 @@ impl TestContext {
         running.finish()
     }
 
-    /// A run to talk with.
+    /// Starts the program for a test that writes and reads while it runs.
     pub fn start<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Running {
         let arguments: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
         Running::start(&self.program(), &arguments, &self.cwd, &self.env, self.limit)
     }
 
-    /// Processes of this test that are still there after `limit`.
+    /// Returns the processes of this test that still exist after `limit`.
     pub fn survivors(&self, limit: Duration) -> Vec<Survivor> {
         wait_for_no_survivors(&self.cookie, limit)
     }
 
-    /// Fails when a process of this test is still there after ten seconds.
+    /// Panics if a process of this test still exists after ten seconds.
     pub fn assert_no_survivors(&self) {
         let survivors = self.survivors(Duration::from_secs(10));
         assert!(survivors.is_empty(), "processes outlived the run: {survivors:#?}");
     }
 
-    /// A normaliser that knows this test's folders and address.
+    /// Returns a normaliser that replaces this test's folders and address.
     pub fn normaliser(&self) -> Normaliser {
         let cwd = self.cwd.display().to_string();
-        // Session files lie in a folder that is named after the working folder.
+        // The folder of session files is named after the working folder.
         let project: String =
             cwd.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect();
         Normaliser::default()
@@ -256,7 +256,8 @@ impl Drop for TestContext {
     }
 }
 
-/// A folder whose path is as long on every machine: sizes of requests, which are made from it, are compared.
+/// Creates a folder whose path has the same length on every machine, because tests compare the sizes of requests that
+/// contain it.
 fn temporary_folder() -> TempDir {
     const PREFIX: &str = "lathe-test-";
     const WHOLE: usize = 64;

@@ -1,9 +1,9 @@
-//! What the tests of several crates share: a scripted model in the background, a temporary home, the
-//! built `lathe` over pipes, and the means to compare what came out.
+//! Support for the tests of several crates: a scripted model in the background, a temporary home, the built `lathe`
+//! over pipes, and functions to compare its output.
 //!
-//! Everything here is test support: it panics with as much context as it has instead of returning
-//! errors, and it is the one place beside `exec` that starts processes, because a test drives the program
-//! from the outside. Every wait has a deadline; what a test started is gone when its context is dropped.
+//! The functions panic with as much context as they have instead of returning errors. Apart from `exec`, this is the
+//! only crate that starts processes, because a test drives the program from the outside. Every wait has a deadline, and
+//! dropping the context of a test kills the processes that it started.
 
 mod background;
 mod context;

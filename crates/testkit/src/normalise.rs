@@ -1,13 +1,12 @@
-//! Makes two runs comparable: what differs from run to run (ids, times, durations, paths) becomes a
-//! placeholder, everything else stays.
+//! Makes two runs comparable: values that differ from run to run (ids, times, durations, paths) are replaced by
+//! placeholders, and everything else stays.
 //!
 //! There are two ways to apply the same rules. [`Normaliser`] takes parsed values and gives every id the same
-//! placeholder, for comparisons that look at single frames. [`NumberedNormaliser`] takes text, leaves every
-//! byte alone that no rule is about, and numbers ids in the order in which it meets them, so that it can
-//! still be seen which ids are the same.
+//! placeholder, for comparisons of single frames. [`NumberedNormaliser`] takes text, changes only the bytes that a rule
+//! matches, and numbers ids in the order in which they occur, so that equal ids can still be recognised.
 //!
-//! Ids of tasks and agents are drawn at random and then turn up inside texts as well. Both ways therefore
-//! first collect them from the fields that are known to hold them.
+//! Ids of tasks and agents are random and also occur inside texts. Both ways therefore first collect them from the
+//! fields that are known to hold them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -21,7 +20,7 @@ static UUID: LazyLock<Regex> = LazyLock::new(|| {
 static TIME: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:?\d\d)").expect("the pattern is fixed")
 });
-/// The day in the system prompt. Other days (versions of the API, names of betas) are part of what is compared.
+/// The date in the system prompt. Other dates (versions of the API, names of betas) are compared.
 static TODAY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"Date: \d{4}-\d\d-\d\d").expect("the pattern is fixed"));
 static OWN_VERSION: LazyLock<Regex> =
@@ -29,33 +28,33 @@ static OWN_VERSION: LazyLock<Regex> =
 /// A saved copy of a file, named after a hash of its path.
 static SAVED_COPY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"\b[0-9a-f]{16}@v").expect("the pattern is fixed"));
-/// A field with a number, also where the JSON is itself inside a string.
+/// A field with a number, also in JSON that is inside a string.
 static NUMBER_FIELD: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(r#"(?P<quote>\\*")(?P<key>[A-Za-z_]+)\\*":(?P<space> ?)-?\d[0-9.eE+-]*"#)
         .expect("the pattern is fixed")
 });
-/// A field that is known to hold a version or a random id, in the same places.
+/// A field that is known to hold a version or a random id, also in JSON that is inside a string.
 static TEXT_FIELD: LazyLock<Regex> = LazyLock::new(|| {
     let keys = RANDOM_IDS.iter().chain(&VERSIONS).copied().collect::<Vec<_>>().join("|");
     let pattern = format!(r#"(?P<quote>\\*")(?P<key>{keys})\\*":(?P<space> ?)\\*"(?P<text>[^"\\]*)\\*""#);
     Regex::new(&pattern).expect("the keys are plain words")
 });
 
-/// Fields whose strings are drawn at random, and what they become.
+/// Fields whose strings are random.
 const RANDOM_IDS: [&str; 7] =
     ["task_id", "taskId", "agent_id", "agentId", "backgroundTaskId", "shell_id", "job_id"];
-/// Numbers that are a moment in time.
+/// Fields whose numbers are points in time.
 const MOMENTS: [&str; 5] = ["end_time", "start_time", "startTime", "nextFireAt", "resets_at"];
-/// Durations that are not called by their unit.
+/// Fields with durations whose names do not end in a unit.
 const DURATIONS: [&str; 4] =
     ["totalDuration", "totalAPIDuration", "totalAPIDurationWithoutRetries", "totalToolDuration"];
-/// Strings that change with each release.
+/// Fields whose strings change with each release.
 const VERSIONS: [&str; 2] = ["claude_code_version", "lathe_version"];
-/// Limits that somebody chose, although they look like durations.
+/// Fields with limits that the test sets, although their names look like those of durations.
 const CHOSEN: [&str; 3] = ["timeout_ms", "timeoutMs", "timeout"];
 const COST_FIELDS: [&str; 2] = ["total_cost_usd", "costUSD"];
 
-/// Whether money is compared.
+/// Whether costs are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Costs {
     /// Compared.
@@ -65,7 +64,7 @@ pub enum Costs {
     Hide,
 }
 
-/// What to replace.
+/// The rules for parsed values.
 #[derive(Debug, Clone, Default)]
 pub struct Normaliser {
     replacements: Vec<(String, String)>,
@@ -73,30 +72,30 @@ pub struct Normaliser {
 }
 
 impl Normaliser {
-    /// Replaces `text` wherever it stands, longest first.
+    /// Adds a text that is replaced everywhere. Longer texts are replaced before shorter ones.
     pub fn replace(mut self, text: &str, placeholder: &str) -> Self {
         self.replacements.push((text.to_owned(), placeholder.to_owned()));
         self.replacements.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         self
     }
 
-    /// Whether money is compared.
+    /// Sets whether costs are compared.
     pub fn costs(mut self, costs: Costs) -> Self {
         self.costs = costs;
         self
     }
 
-    /// The same rules for text, with numbered ids.
+    /// Converts the rules into those for text, with numbered ids.
     pub fn numbered(self) -> NumberedNormaliser {
         NumberedNormaliser { rules: self, kept: HashSet::new(), numbers: HashMap::new() }
     }
 
-    /// One value.
+    /// Normalises one value.
     pub fn value(&self, value: &Value) -> Value {
         self.field("", value)
     }
 
-    /// All lines of a run, random ids replaced in texts too.
+    /// Normalises all lines of a run, and replaces random ids inside texts too.
     pub fn lines(&self, lines: &[Value]) -> Vec<Value> {
         let mut knowing = self.clone();
         lines.iter().for_each(|line| knowing.collect_ids("", line));
@@ -135,7 +134,7 @@ impl Normaliser {
         }
     }
 
-    /// What stands for a number in this field, if the number varies.
+    /// Returns the placeholder for a number in this field, if the number varies.
     fn number(&self, key: &str) -> Option<&'static str> {
         match key {
             "pid" => Some("<pid>"),
@@ -163,23 +162,23 @@ impl Normaliser {
     }
 }
 
-/// Applies the rules of a [`Normaliser`] to text and numbers ids over everything it is shown.
+/// Applies the rules of a [`Normaliser`] to text, and numbers ids across all texts.
 #[derive(Debug, Clone)]
 pub struct NumberedNormaliser {
     rules: Normaliser,
-    /// Ids that stay as they are.
+    /// Ids that are not replaced.
     kept: HashSet<String>,
-    /// Id → placeholder.
+    /// The placeholder of each id.
     numbers: HashMap<String, String>,
 }
 
 impl NumberedNormaliser {
-    /// Leaves every UUID that stands in `text` as it is: whoever wrote it there chose it.
+    /// Keeps every UUID in `text`, because the test chose it and it does not vary.
     pub fn keep_ids_of(&mut self, text: &str) {
         self.kept.extend(UUID.find_iter(text).map(|id| id.as_str().to_owned()));
     }
 
-    /// Replaces what varies. Bytes that no rule is about stay as they are.
+    /// Replaces values that vary. All other bytes stay as they are.
     pub fn text(&mut self, text: &str) -> String {
         let mut text = self.rules.replaced(text);
         for field in TEXT_FIELD.captures_iter(&text) {
@@ -221,7 +220,7 @@ impl NumberedNormaliser {
     }
 }
 
-/// A field of JSON text with a placeholder in the place of its value, or as it is where nothing stands for it.
+/// Returns a field of JSON text with a placeholder as its value, or unchanged if there is none.
 fn with_value(field: &Captures<'_>, placeholder: Option<&str>) -> String {
     let Some(placeholder) = placeholder else { return field[0].to_owned() };
     let (quote, key, space) = (&field["quote"], &field["key"], &field["space"]);
@@ -232,12 +231,12 @@ fn is_duration(key: &str) -> bool {
     DURATIONS.contains(&key) || ((key.ends_with("_ms") || key.ends_with("Ms")) && !CHOSEN.contains(&key))
 }
 
-/// One value with nothing but the general rules.
+/// Normalises one value with the general rules only.
 pub fn normalise(value: &Value) -> Value {
     Normaliser::default().value(value)
 }
 
-/// All lines of a run with nothing but the general rules.
+/// Normalises all lines of a run with the general rules only.
 pub fn normalise_lines(lines: &[Value]) -> Vec<Value> {
     Normaliser::default().lines(lines)
 }

@@ -1,8 +1,8 @@
-//! The program under test as a child: lines in, lines out, and never a wait without a deadline.
+//! The program under test as a child process: lines in, lines out, and a deadline for every wait.
 //!
-//! Output is read by threads from the start, so that a child which writes much never blocks on a test
-//! that does not look. The end of a run is the end of the process: a grandchild that keeps the pipe open
-//! is given a moment and then left to the survivors' check.
+//! Threads read the output from the start, so that a child with much output never blocks while the test does not read
+//! it. A run ends when the process ends: a grandchild that keeps the pipe open gets a moment and is then left to the
+//! check for survivors.
 
 #![allow(
     clippy::disallowed_methods,
@@ -26,7 +26,7 @@ use serde_json::Value;
 const DRAIN: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(2);
 
-/// A child that runs. Dropping it before its end kills its process group.
+/// A running child. Dropping it before its end kills its process group.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -40,10 +40,10 @@ pub struct Running {
     what: String,
 }
 
-/// A run that is over.
+/// A run that has ended.
 #[derive(Debug, Clone)]
 pub struct Finished {
-    /// Exit code; nothing when a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
@@ -51,29 +51,29 @@ pub struct Finished {
     pub stdout: String,
     /// Everything on stderr.
     pub stderr: String,
-    /// From start to end of the process.
+    /// The time from the start to the end of the process.
     pub elapsed: Duration,
 }
 
 impl Finished {
-    /// The lines of stdout as JSON.
+    /// Returns the lines of stdout as JSON.
     pub fn lines(&self) -> Vec<Value> {
         self.stdout.lines().map(|line| parse(line, self)).collect()
     }
 
-    /// The lines with this `type`.
+    /// Returns the lines with this `type`.
     pub fn of_type(&self, kind: &str) -> Vec<Value> {
         self.lines().into_iter().filter(|line| line["type"] == kind).collect()
     }
 
-    /// The one `result` line.
+    /// Returns the only `result` line.
     pub fn result(&self) -> Value {
         let mut results = self.of_type("result");
         assert_eq!(results.len(), 1, "one result expected in {self:#?}");
         results.remove(0)
     }
 
-    /// Itself, if it ended with code 0.
+    /// Returns itself; panics unless the exit code is 0.
     pub fn success(self) -> Self {
         assert_eq!(self.code, Some(0), "the run failed: {self:#?}");
         self
@@ -105,17 +105,17 @@ impl Running {
         Self { child, stdin, lines, seen: Vec::new(), stderr, stderr_done, started, deadline, what }
     }
 
-    /// The process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Writes to stdin. A child that no longer reads is no failure here: its output will tell.
+    /// Writes to stdin. A child that no longer reads is not a failure here: the test sees it in the output.
     pub fn write(&mut self, text: &str) {
         self.write_bytes(text.as_bytes());
     }
 
-    /// The same for what is no text.
+    /// Writes bytes to stdin that need not be text.
     pub fn write_bytes(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("stdin is closed already");
         let _ = stdin.write_all(bytes).and_then(|()| stdin.flush());
@@ -126,12 +126,12 @@ impl Running {
         self.write(&format!("{line}\n"));
     }
 
-    /// End of file on stdin.
+    /// Closes stdin.
     pub fn close_stdin(&mut self) {
         self.stdin = None;
     }
 
-    /// The next line of stdout; nothing at its end.
+    /// Returns the next line of stdout; `None` at its end.
     pub fn next_line(&mut self) -> Option<Value> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {
@@ -145,7 +145,7 @@ impl Running {
         }
     }
 
-    /// Reads lines until one fits.
+    /// Reads lines until one fits, and returns it.
     pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             match self.next_line() {
@@ -156,12 +156,12 @@ impl Running {
         }
     }
 
-    /// Reads lines until one has this `type`.
+    /// Reads lines until one has this `type`, and returns it.
     pub fn wait_for_type(&mut self, kind: &str) -> Value {
         self.wait_for(kind, |line| line["type"] == kind)
     }
 
-    /// Sends a signal to the process alone.
+    /// Sends a signal to the process, not to its group.
     pub fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).unwrap_or_else(|error| panic!("signal {}: {error}", self.what));
     }
@@ -220,8 +220,8 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Only a run that was given up. After a proper end its group is left alone, so that whatever it
-        // left behind is found by the survivors' check and not cleaned away before.
+        // Only for a run that has not ended. After a regular end the group is left alone, so that the check for
+        // survivors finds the processes that it left behind.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = kill_process_group(self.pid(), Signal::KILL);
             let _ = self.child.wait();

@@ -1,32 +1,32 @@
-//! Material that lies beside the repository and is not part of it: recordings of the reference, and lists of
-//! cases. Knows where it is and what it means when it is not there; what is in it is its readers' business.
+//! Test material beside the repository that is not part of it: recordings of the reference, and lists of cases. This
+//! module finds it and decides what happens if it is missing; the tests read it.
 //!
-//! A clone without the material is whole, and its tests pass: a test that needs it says so with one fixed line
-//! and returns. `cargo xtask test` counts these lines as skipped tests. With `LATHE_RECORDINGS=required` the
-//! test fails instead. The line goes to stdout itself and not through `println!`, because the test harness
-//! keeps what a passing test prints.
+//! A clone without the material is complete, and its tests pass: a test that needs the material prints one fixed line
+//! and returns. `cargo xtask test` counts these lines as skipped tests. With `LATHE_RECORDINGS=required` the test fails
+//! instead. The line is written to stdout directly and not with `println!`, because the test harness captures what a
+//! passing test prints.
 #![allow(clippy::disallowed_methods, reason = "whether the material is promised is said by the environment")]
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What a test says that has nothing to work on. `xtask/src/totals.rs` looks for this text.
+/// The line of a test whose material is missing. `xtask/src/totals.rs` searches for this text.
 pub const SKIPPED_LINE: &str = "skipped: the recordings are not beside the repository";
 
-/// The folder of the recordings; none, after the fixed line, where it is missing. Ask once in a test: each
-/// time without an answer counts as a skipped test.
+/// Returns the folder of the recordings. If it is missing, prints the fixed line and returns `None`. Call it once in a
+/// test: each `None` counts as a skipped test.
 pub fn recordings() -> Option<PathBuf> {
     beside_repository("recordings")
 }
 
-/// A file or folder of the material, such as `reference/security-cases.json`; otherwise as [`recordings`].
+/// Returns a file or folder of the material, such as `reference/security-cases.json`; otherwise like [`recordings`].
 pub fn beside_repository(path: &str) -> Option<PathBuf> {
     let place = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared").join(path);
     let required = std::env::var("LATHE_RECORDINGS").is_ok_and(|value| value == "required");
     found(place, if required { IfMissing::Fail } else { IfMissing::Skip })
 }
 
-/// What becomes of a test whose material is missing.
+/// What happens to a test whose material is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum IfMissing {
     Skip,
@@ -38,7 +38,7 @@ fn found(place: PathBuf, if_missing: IfMissing) -> Option<PathBuf> {
         return Some(place);
     }
     assert!(if_missing == IfMissing::Skip, "{} is missing, and LATHE_RECORDINGS=required", place.display());
-    // A line that cannot be written is missing in the totals, which is no reason to fail.
+    // The error is ignored: without the line only the number of skipped tests is wrong.
     let _ = std::io::stdout().lock().write_all(format!("{SKIPPED_LINE}\n").as_bytes());
     None
 }

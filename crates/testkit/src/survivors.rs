@@ -1,5 +1,5 @@
-//! Who is still there: processes that carry a test's cookie in their environment, found in `/proc`. A
-//! child may leave its group and its session, but not the environment it was started with.
+//! Survivors: processes that have a test's cookie in their environment, found in `/proc`. A child may leave its group
+//! and its session, but not the environment it was started with.
 
 #![allow(clippy::disallowed_methods, reason = "the test itself is no survivor")]
 
@@ -12,7 +12,7 @@ use crate::context::COOKIE;
 
 const POLL: Duration = Duration::from_millis(20);
 
-/// A process that should be gone.
+/// A process that should have ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Survivor {
     /// Its id.
@@ -22,17 +22,17 @@ pub struct Survivor {
 }
 
 impl Survivor {
-    /// Ends it.
+    /// Kills it.
     pub fn kill(&self) {
         if let Some(pid) = Pid::from_raw(self.pid) {
-            // It may have ended by itself in the meantime.
+            // The error is ignored: the process may have ended on its own in the meantime.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
 }
 
-/// Processes whose environment holds `cookie`, this one left out. Zombies have no environment and do not
-/// count: whoever started them has only not looked yet.
+/// Returns the processes whose environment has `cookie`, except this one. Zombies have no environment and do not count:
+/// they have ended, and only their parent has not waited for them yet.
 pub fn scan_survivors(cookie: &str) -> Vec<Survivor> {
     let wanted = format!("{COOKIE}={cookie}");
     let own = std::process::id().cast_signed();
@@ -44,7 +44,7 @@ pub fn scan_survivors(cookie: &str) -> Vec<Survivor> {
         else {
             continue;
         };
-        // Another user's process, or one that ended just now, is none of ours.
+        // A process of another user, or one that has just ended, is not a survivor of this test.
         let Ok(environment) = std::fs::read(entry.path().join("environ")) else { continue };
         if pid != own && environment.split(|byte| *byte == 0).any(|entry| entry == wanted.as_bytes()) {
             let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
@@ -54,7 +54,7 @@ pub fn scan_survivors(cookie: &str) -> Vec<Survivor> {
     found
 }
 
-/// Looks until nobody is left or `limit` is over, and returns who is left then.
+/// Waits until no process is left, at most for `limit`, and returns those that are left then.
 pub fn wait_for_no_survivors(cookie: &str, limit: Duration) -> Vec<Survivor> {
     let deadline = Instant::now() + limit;
     loop {

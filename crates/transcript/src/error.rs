@@ -1,6 +1,6 @@
-//! Everything that can go wrong with session files, sorted by what the caller can do about it: refuse
-//! the session (in use, not found), go on without persistence (read-only), or go on and try again later
-//! (disk full). Damage inside a file is never an error: readers report it as a warning and load the rest.
+//! Errors of session files, sorted by what the caller can do: refuse the session (in use, not found), go on without
+//! saving it (read-only), or go on and try again later (disk full). Damage inside a file is never an error: readers
+//! report it as a warning and load the rest.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 /// A failed operation on a session file.
 #[derive(Debug, thiserror::Error)]
 pub enum TranscriptError {
-    /// There is no such file, or it is empty, which counts as absent.
+    /// The file does not exist, or is empty, which counts as absent.
     #[error("no session file at {}", path.display())]
     NotFound {
-        /// Where it was looked for.
+        /// The path of the missing file.
         path: PathBuf,
     },
-    /// A new session was to be written where one already is.
+    /// The file of a new session already exists.
     #[error("session file {} already exists", path.display())]
     AlreadyExists {
-        /// The file that is there.
+        /// The existing file.
         path: PathBuf,
     },
     /// Another process (or another writer of this one) has the session open.
@@ -25,57 +25,56 @@ pub enum TranscriptError {
     Locked {
         /// The locked file.
         path: PathBuf,
-        /// Process id of the holder, where the system tells. Without one the holder may just have been killed, and the
+        /// Process id of the holder, if the system tells it. Without one, the holder may just have been killed, and the
         /// lock can be free a moment later.
         holder: Option<u32>,
     },
-    /// Disk, quota or file size limit is exhausted. The writer keeps the record and tries again.
+    /// The disk, the quota or the file size limit is exhausted. The writer keeps the record and tries again.
     #[error("no space left on the filesystem of {}", path.display())]
     NoSpace {
         /// The file that could not grow.
         path: PathBuf,
     },
-    /// The place cannot be written at all: read-only filesystem or missing permission.
+    /// The file cannot be written at all: the file system is read-only, or a permission is missing.
     #[error("no permission to write {}", path.display())]
     ReadOnly {
-        /// What could not be written.
+        /// The file or folder that could not be written.
         path: PathBuf,
     },
-    /// The file was removed or replaced while we wrote to it; further records would reach nobody.
+    /// The file was removed or replaced while the writer had it open; further records would be lost.
     #[error("session file {} was deleted while in use", path.display())]
     Deleted {
-        /// Where the file was.
+        /// The path of the removed file.
         path: PathBuf,
     },
-    /// The disk stayed full for so long that the waiting records passed their bound.
+    /// The disk stayed full for so long that the waiting records exceeded their limit.
     #[error("gave up on {}: more than {limit} bytes waited for space on the disk", path.display())]
     BacklogFull {
         /// The file that could not grow.
         path: PathBuf,
-        /// The bound that was passed.
+        /// The limit in bytes.
         limit: usize,
     },
     /// Any other failure of the file system.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried, e.g. `open`.
+        /// What was attempted, as a verb such as `open`.
         action: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The error of the system.
         source: io::Error,
     },
-    /// A record could not be turned into JSON.
+    /// A record could not be serialised.
     #[error("serialise a record: {0}")]
     Json(#[from] serde_json::Error),
     /// A session id that is not a UUID; such ids never become part of a path.
     #[error("`{0}` is not a session id (a UUID)")]
     BadSessionId(String),
-    /// A title that is blank.
+    /// A blank title.
     #[error("a session title cannot be empty")]
     EmptyTitle,
-    /// `--resume-session-at` (or a fork point) names a record that is not there. The text is the one
-    /// that clients of the reference match.
+    /// `--resume-session-at` (or a fork point) names a record that does not exist. Clients match this text.
     #[error("No message found with message.uuid of: {0}")]
     NoSuchMessage(String),
     /// `--resume-drops-turn`: the cut would drop more than the named turn. Clients match the beginning.
@@ -88,7 +87,7 @@ pub enum TranscriptError {
         at: String,
         /// The prompt of `--resume-drops-turn`.
         turn: String,
-        /// Which record is in the way.
+        /// Which record would also be dropped.
         reason: String,
     },
 }
@@ -98,12 +97,12 @@ fn in_use_by(holder: Option<u32>) -> String {
 }
 
 impl TranscriptError {
-    /// Sorts an I/O error by what the caller can do about it.
+    /// Classifies an I/O error by what the caller can do about it.
     pub(crate) fn io(action: &'static str, path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {
             io::ErrorKind::NotFound => Self::NotFound { path },
-            // The size limit of a process (RLIMIT_FSIZE) acts like a quota.
+            // `FileTooLarge` is the size limit of a process (RLIMIT_FSIZE), which acts like a quota.
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
                 Self::NoSpace { path }
             }
@@ -113,5 +112,5 @@ impl TranscriptError {
     }
 }
 
-/// Shorthand of this crate.
+/// A result whose error is a [`TranscriptError`].
 pub type Result<T, E = TranscriptError> = std::result::Result<T, E>;

@@ -1,4 +1,4 @@
-//! Writes a conversation out for people and for other programs.
+//! Exports a conversation for people and for other programs.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,16 +9,16 @@ use serde_json::Value;
 use crate::error::{Result, TranscriptError};
 use crate::reader::{MessageRow, each_message};
 
-/// How to write it.
+/// The format of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportFormat {
     /// One message per line, as [`MessageRow`].
     JsonLines,
-    /// Headings and text, calls and results as code.
+    /// Headings and text, with calls and results as code blocks.
     Markdown,
 }
 
-/// Longest result in Markdown; the session file has the rest.
+/// The number of characters of a result that are shown in Markdown; the session file has the rest.
 const RESULT_CHARS: usize = 2000;
 
 /// Writes the conversation of the session at `path` to `out`.
@@ -50,7 +50,8 @@ fn markdown(row: &MessageRow) -> String {
     format!("{heading}\n\n{}\n\n", harmless(&blocks.join("\n\n")))
 }
 
-/// Text as a terminal may show it: what would steer it, in the output of a command say, becomes its own picture.
+/// Replaces control characters, which could come from the output of a command and would steer a terminal, by visible
+/// symbols.
 fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c,
@@ -88,7 +89,7 @@ fn result_text(content: &Value) -> String {
     }
 }
 
-/// A code block whose fence is longer than any run of backticks in it.
+/// Returns a code block whose fence is longer than any run of backticks in it.
 fn fenced(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     let fence = "`".repeat(longest.max(2) + 1);

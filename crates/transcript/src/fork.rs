@@ -1,10 +1,10 @@
-//! Copies a conversation into a session of its own. The source is only read; the copy holds its chain
-//! records in the order of the file, abandoned branches included, subagents' excluded, and, where the ids
-//! stay, the records of saved files, so that going back to a copied prompt still works.
+//! Copies a conversation into a new session. The source is only read. The copy holds its chain records in the order of
+//! the file, with abandoned branches and without subagents, and, if the ids are kept, the records of saved files, so
+//! that rewinding to a copied prompt still works.
 //!
-//! There are two customs, and clients know both. A fork made by a session function gets fresh ids
-//! throughout and says where each record came from; a fork made by running on (`--fork-session`) keeps
-//! the ids, so that a client can still name the messages it has seen.
+//! There are two kinds of forks, and clients know both. A fork made by a session function gets fresh ids throughout and
+//! records where each record came from; a fork made by a run (`--fork-session`) keeps the ids, so that a client can
+//! still refer to the messages it has seen.
 
 use std::collections::HashMap;
 use std::io::{BufWriter, Write};
@@ -21,37 +21,37 @@ use crate::raw::RawObject;
 use crate::record::{Line, SideRecord};
 use crate::writer;
 
-/// How to fork.
+/// The parameters of a fork.
 pub struct ForkPlan<'a> {
     /// Id of the new session.
     pub session_id: &'a str,
-    /// The project directory it goes to; that of the source if there is none.
+    /// The project directory of the new session; `None` means that of the source.
     pub dir: Option<&'a Path>,
-    /// The last record to copy; all if there is none.
+    /// The last record to copy; `None` means all.
     pub up_to: Option<&'a str>,
-    /// What becomes of the ids.
+    /// How the ids are treated.
     pub ids: ForkIds<'a>,
 }
 
-/// What becomes of the records' ids in a fork.
+/// How the ids of records are treated in a fork.
 pub enum ForkIds<'a> {
-    /// They stay. Nothing else is written: the new session goes on by itself.
+    /// They are kept. No title is written: the run that made the fork continues it.
     Keep,
-    /// Every record gets a new one and a note of where it came from; the fork gets a title.
+    /// Every record gets a new id and a field that names its origin; the fork gets a title.
     Fresh {
-        /// Makes ids.
+        /// Creates ids.
         new_uuid: &'a mut dyn FnMut() -> String,
-        /// Time of the last record in the copy, so that the fork counts as new.
+        /// The time for the last record of the copy, so that the fork counts as new.
         now: &'a str,
-        /// The title; without one, that of the source with a mark.
+        /// The title; `None` means that of the source with ` (fork)` appended.
         title: Option<&'a str>,
     },
 }
 
-/// Fields that tie a record to its old session.
+/// Fields that refer to the old session.
 const DROPPED_FIELDS: [&str; 4] = ["teamName", "agentName", "slug", "sourceToolAssistantUUID"];
 
-/// Forks the session at `source` into a file of its own. Returns where.
+/// Forks the session at `source` into a new file and returns its paths.
 pub fn fork(source: &Path, plan: ForkPlan<'_>) -> Result<SessionPaths> {
     if !is_session_id(plan.session_id) {
         return Err(TranscriptError::BadSessionId(plan.session_id.to_owned()));
@@ -82,7 +82,7 @@ pub fn fork(source: &Path, plan: ForkPlan<'_>) -> Result<SessionPaths> {
     let outcome =
         outcome.and_then(|()| copy.out.flush().map_err(|error| TranscriptError::io("write", &path, error)));
     if let Err(error) = outcome {
-        // Half a fork would look like a whole one. If it cannot be removed either, the error says enough.
+        // An incomplete fork would look like a complete one. If it cannot be removed, the first error is reported.
         drop(std::fs::remove_file(&path));
         return Err(error);
     }
@@ -120,7 +120,7 @@ impl<W: Write> Copy<'_, W> {
             record.set("sessionId", &self.to)?;
             self.write(&Line::of(&record)?)?;
         }
-        // Of what a cut has dropped as well: the files on the disk are those that came of it.
+        // Those of dropped records too: the files on the disk are in the state that the dropped turns left.
         for span in &self.index.sides.file_history {
             let text = self.read(*span)?;
             self.write(&Line::of(&RawObject::parse(&text)?)?)?;
@@ -129,7 +129,7 @@ impl<W: Write> Copy<'_, W> {
     }
 
     fn fresh_ids(&mut self, copied: &[At], new_uuid: &mut dyn FnMut() -> String, now: &str) -> Result<()> {
-        // Records that are not copied are passed over: their children follow what they followed.
+        // The children of a record that is not copied are linked to its nearest copied ancestor.
         let fresh: HashMap<At, String> = copied.iter().map(|at| (*at, new_uuid())).collect();
         for (nth, at) in copied.iter().enumerate() {
             let text = self.read(self.index.entries[*at].span)?;

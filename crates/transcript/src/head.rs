@@ -1,13 +1,13 @@
-//! The few fields of a record that decide where it stands, read in one pass over its bytes without
-//! building the rest. A field of the wrong type reads as absent and a repeated key as its last value:
-//! files of other versions and damaged files must load.
+//! The few fields of a record that the index needs, read in one pass over its bytes without parsing the rest. A field
+//! of the wrong type reads as absent and a repeated key as its last value, because files of other versions and damaged
+//! files must load.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What the index needs to know about a record.
+/// The fields of a record that the index needs.
 #[derive(Debug, Default)]
 pub(crate) struct Head<'a> {
     pub kind: Option<Cow<'a, str>>,
@@ -19,22 +19,22 @@ pub(crate) struct Head<'a> {
     pub is_summary: bool,
     pub is_team: bool,
     pub has_ai_title: bool,
-    /// Has `rendered`: the text that an attachment put in front of the model.
+    /// Has `rendered`: the text of an attachment for the model.
     pub is_rendered: bool,
-    /// `message.id`: shared by all blocks of one answer.
+    /// `message.id`: shared by all blocks of one response.
     pub message_id: Option<Cow<'a, str>>,
-    /// `apiBlockIndex`: which block of that answer it is.
+    /// `apiBlockIndex`: which block of that response it is.
     pub block_index: Option<u64>,
     /// An attachment that delivered a prompt.
     pub is_queued_prompt: bool,
-    /// `attachment.source_uuid`: the uuid of that prompt, if its sender gave it one.
+    /// `attachment.source_uuid`: the uuid of that prompt, if the host gave it one.
     pub queued_uuid: Option<Cow<'a, str>>,
 }
 
-/// What a record says about the one before it.
+/// The link of a record to the one before it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) enum Parent<'a> {
-    /// Nothing that can be understood. Every writer says something, so this is damage.
+    /// Missing or of the wrong type. Every writer writes it, so this is damage.
     #[default]
     Unknown,
     /// `null`: the conversation starts here.
@@ -95,7 +95,7 @@ impl<'de> Visitor<'de> for HeadVisitor {
     }
 }
 
-/// An object key, borrowed where it has no escapes.
+/// An object key, borrowed if it has no escapes.
 pub(crate) struct Key<'a>(pub Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
@@ -104,19 +104,19 @@ impl<'de: 'a, 'a> Deserialize<'de> for Key<'a> {
     }
 }
 
-/// Any JSON value, of which only this much is kept.
+/// Any JSON value, reduced to what the readers of this crate need.
 pub(crate) enum Loose<'a> {
     Text(Cow<'a, str>),
     True,
-    /// A whole number from 0 on.
+    /// A whole number that is not negative.
     Number(u64),
     Null,
-    /// An object: its members that are strings and might be asked for.
+    /// An object: those of its [`MEMBERS`] that are strings.
     Object(Vec<(&'static str, Cow<'a, str>)>),
     Other,
 }
 
-/// Members of nested objects that somebody asks for.
+/// The members of nested objects that are kept.
 const MEMBERS: [&str; 3] = ["id", "source_uuid", "type"];
 
 impl<'a> Loose<'a> {
@@ -138,7 +138,7 @@ impl<'a> Loose<'a> {
         matches!(self, Self::True)
     }
 
-    /// A string member of an object; `name` must be one of [`MEMBERS`].
+    /// Returns a string member of an object; `name` must be one of [`MEMBERS`].
     pub(crate) fn member(&self, name: &str) -> Option<Cow<'a, str>> {
         match self {
             Self::Object(members) => {
@@ -211,7 +211,7 @@ impl<'de> Visitor<'de> for LooseVisitor {
     }
 }
 
-/// A string member; nested objects are not looked into.
+/// A string member; `None` for any other value.
 struct Scalar<'a>(Option<Cow<'a, str>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Scalar<'a> {

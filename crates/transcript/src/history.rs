@@ -1,16 +1,15 @@
-//! Turns the records of a conversation into messages that a model accepts: roles alternate, blocks of one
-//! answer are one message, every tool call is followed by exactly one result, in the order of the calls and before
-//! anything else that the user's side says. What a crash or damage left behind is made up for: a call without a
-//! result gets one that says so, a result without a call is dropped, because the API would refuse the
-//! conversation for ever.
+//! Turns the records of a conversation into messages that the API accepts: roles alternate, the blocks of one response
+//! are one message, and every tool call is followed by exactly one result, in the order of the calls and before any
+//! other content of the user message. Gaps left by a crash or by damage are repaired: a call without a result gets one
+//! that says so, and a result without a call is dropped. Otherwise the API would reject every further request.
 //!
-//! Calls start while their answer streams in, so the result of the first may be written before the second call. The
-//! blocks of the answer are put together again by its id (`join_answers`): the model gets the messages that it got
-//! while the session ran, and thinking stays in front of all calls that it led to.
+//! Calls start while their response streams in, so the result of the first may be written before the second call.
+//! `join_answers` puts the blocks of a response together again by its id, so that the model gets the same messages as
+//! while the session ran, with thinking in front of all calls that follow from it.
 //!
-//! Ids of calls are unique, or so the API demands; other servers count from one in every process. So an id that
-//! comes again in another answer is another call, unless everything about it says that it was recorded twice, and it
-//! gets a new id (`SentIds`).
+//! The API demands unique call ids, but some servers count from one in every process. So an id that occurs again in
+//! another response is another call and gets a new id (`SentIds`), unless its content shows that the same call was
+//! recorded twice.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,15 +24,15 @@ use crate::message::{Block, BlockKind, made_up_text};
 /// One message of the conversation.
 #[derive(Debug, Clone)]
 pub struct HistoryMessage {
-    /// Who speaks.
+    /// The role of the message.
     pub role: Role,
-    /// The content blocks, each as the JSON it was.
+    /// The content blocks as JSON.
     pub blocks: Vec<Box<RawValue>>,
-    /// The records it was made of, oldest first. Empty for a message that only fills a gap.
+    /// The uuids of the records it was built from, oldest first. Empty for a message that only fills a gap.
     pub uuids: Vec<String>,
 }
 
-/// A call that has no result.
+/// A call without a result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DanglingCall {
     /// Id of the `tool_use` block, as it is sent.
@@ -44,7 +43,7 @@ pub struct DanglingCall {
     pub assistant_uuid: String,
 }
 
-/// A call that a hook put off to a later run: it has no result, and none is made up.
+/// A call that a hook deferred to a later run: it has no result, and none is added.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeferredCall {
     /// Id of the `tool_use` block.
@@ -57,44 +56,44 @@ pub struct DeferredCall {
     pub assistant_uuid: String,
 }
 
-/// What the model reads as the result of a call that was cut off.
+/// The result that is added to a call whose own result is missing.
 pub const DANGLING_RESULT_TEXT: &str = "No result was recorded: the session ended while this call was \
     running. It may or may not have taken effect. Check before running it again.";
 
-/// What the model reads where the beginning of a damaged transcript is missing.
+/// The text that is added if the beginning of a damaged transcript is missing.
 const MISSING_START_TEXT: &str =
     "[The beginning of this conversation could not be read from its transcript.]";
 
-/// One record's contribution.
+/// The part of the conversation that comes from one record.
 pub(crate) struct Piece {
-    /// Where the record stands in the file.
+    /// The position of the record in the file.
     pub at: At,
     pub role: Role,
     pub uuid: String,
     pub blocks: Vec<Block>,
-    /// The answer that an assistant record is a block of, where the record says which block it is.
+    /// The response that an assistant record is a block of, if the record says which block it is.
     pub answer: Option<Id>,
-    /// Whether somebody spoke here: no answer goes on behind a prompt.
+    /// Whether it is a prompt, which ends the response before it.
     pub is_prompt: bool,
 }
 
 impl Piece {
-    /// Whether the blocks of both make up one answer when nothing stands between them.
+    /// Returns whether the piece continues this response if it follows directly.
     fn is_of_answer(&self, answer: Option<Id>) -> bool {
         self.answer.is_none() || answer.is_none() || self.answer == answer
     }
 }
 
-/// The conversation, and what had to be made up for it.
+/// The conversation, and the gaps that were repaired.
 pub(crate) struct History {
     pub messages: Vec<HistoryMessage>,
     pub dangling: Vec<DanglingCall>,
     pub orphan_results: usize,
-    /// The call that was to be left open.
+    /// The deferred call, which was left without a result.
     pub left_open: Option<DanglingCall>,
 }
 
-/// Builds the conversation from its records, oldest first. The call with the id `open` gets no made-up result.
+/// Builds the conversation from its records, oldest first. No result is added to the call with the id `open`.
 pub(crate) fn build(mut pieces: Vec<Piece>, open: Option<String>) -> History {
     drop_misplaced(&mut pieces);
     join_answers(&mut pieces);
@@ -107,8 +106,8 @@ pub(crate) fn build(mut pieces: Vec<Piece>, open: Option<String>) -> History {
     builder.finish()
 }
 
-/// Leaves out what the side that is said to have said it cannot say, and calls of the server's own tools that lost
-/// their answer, or answers that lost their call.
+/// Drops blocks that are not allowed in the role of their record, calls of server tools without a result, and results
+/// of server tools without a call.
 fn drop_misplaced(pieces: &mut [Piece]) {
     let mut answered = HashSet::new();
     for block in pieces.iter().flat_map(|piece| &piece.blocks) {
@@ -123,7 +122,7 @@ fn drop_misplaced(pieces: &mut [Piece]) {
             (BlockKind::ServerCall { id }, Role::Assistant) => {
                 answered.contains(id) && asked.insert(id.clone())
             }
-            // Taken out of the set, so that it is answered once.
+            // Removed from the set, so that a second result for the call is dropped.
             (BlockKind::ServerResult { call }, Role::Assistant) => asked.remove(call),
             (BlockKind::ToolUse { .. } | BlockKind::Thinking, Role::Assistant) => true,
             (BlockKind::ToolResult { .. }, Role::User) => true,
@@ -140,11 +139,11 @@ fn drop_misplaced(pieces: &mut [Piece]) {
     }
 }
 
-/// Puts the blocks of an answer behind each other, in the order of the file: the walk through the records passes some
-/// of them late. What was written between them, results and notes, comes behind the last one.
+/// Moves the blocks of each response next to each other, in the order of the file: the walk over the records visits
+/// some of them late. Results and notes that were written between them come after the last block.
 fn join_answers(pieces: &mut [Piece]) {
     let mut answer = None;
-    // Behind its last block so far.
+    // The position after the last block of `answer` so far.
     let mut end = 0;
     for at in 0..pieces.len() {
         let piece = &pieces[at];
@@ -165,8 +164,8 @@ fn join_answers(pieces: &mut [Piece]) {
     }
 }
 
-/// The ids that calls are sent with, by the number of the call, where it is not the recorded one: the API wants
-/// each id once, and made of few characters.
+/// The ids of calls that are sent with another id than the recorded one, by the number of the call. The API wants every
+/// id to be unique and accepts few characters in it.
 #[derive(Default)]
 struct SentIds(HashMap<usize, String>);
 
@@ -200,26 +199,26 @@ impl SentIds {
     }
 }
 
-/// A result, and the record it stood in.
+/// A result, and the uuid of its record.
 type FoundResult = (Box<RawValue>, String);
 
-/// A block of the conversation: its message, and which block of it.
+/// The position of a block: the index of its message, and its index in the message.
 type Place = (usize, usize);
 
 /// The results of all calls, by the number of the call.
 #[derive(Default)]
 struct Results {
     by_call: HashMap<usize, FoundResult>,
-    /// Those that answer no call.
+    /// The number of results without a call.
     orphans: usize,
-    /// The call that was put off.
+    /// The deferred call.
     open: Option<usize>,
 }
 
-/// Takes all tool results out of the records, so that each can be put behind its call wherever it stood: the last
-/// call before it with its id, or else the first one behind it. Of two results for one call the first counts. A
-/// result that was written after an earlier resume names its call by the id that was sent then, which is the same
-/// now: ids are given in the order of the file.
+/// Removes all tool results from the records, so that each can be placed after its call: the last call with its id
+/// before it, or else the first one after it. Of two results for one call the first counts. A result that was written
+/// after an earlier resume names its call by the id that was sent then. That id is the same now, because ids are
+/// assigned in the order of the file.
 fn take_results(pieces: &mut [Piece], sent_ids: &SentIds, open: Option<&str>) -> Results {
     let mut by_call = HashMap::new();
     let mut newest: HashMap<String, usize> = HashMap::new();
@@ -254,7 +253,7 @@ fn take_results(pieces: &mut [Piece], sent_ids: &SentIds, open: Option<&str>) ->
     Results { by_call, orphans: early.len(), open }
 }
 
-/// Numbers the calls of a conversation. Within one answer an id counts once.
+/// Numbers the calls of a conversation. Within one response an id counts once.
 #[derive(Default)]
 struct AnswerCalls {
     next: usize,
@@ -263,7 +262,7 @@ struct AnswerCalls {
 }
 
 impl AnswerCalls {
-    /// Says whether an answer ends before this record.
+    /// Goes on to a record, and returns whether a response ends before it.
     fn next_piece(&mut self, piece: &Piece) -> bool {
         let ends = match piece.role {
             Role::User => true,
@@ -277,7 +276,7 @@ impl AnswerCalls {
         ends
     }
 
-    /// The number of a call; none if its answer has it already.
+    /// Returns the number of a call; `None` if its response already has a call with this id.
     fn number(&mut self, id: &str) -> Option<usize> {
         self.ids.insert(id.to_owned()).then(|| {
             self.next += 1;
@@ -286,7 +285,7 @@ impl AnswerCalls {
     }
 }
 
-/// A block of the answer under way, its record, and its number if it is a call.
+/// A block of the current response, its record, and its number if it is a call.
 struct AnswerBlock {
     block: Block,
     uuid: String,
@@ -307,9 +306,9 @@ struct Builder {
     messages: Vec<HistoryMessage>,
     answer: Vec<AnswerBlock>,
     calls: AnswerCalls,
-    /// Where the last call with an id stands, and its result.
+    /// The positions of the last call with an id, and of its result.
     seen: HashMap<String, [Option<Place>; 2]>,
-    /// Made at the end: until then blocks are compared as they were recorded.
+    /// Applied at the end: until then blocks are compared as they were recorded.
     changed_ids: Vec<ChangedId>,
     dangling: Vec<DanglingCall>,
     left_open: Option<DanglingCall>,
@@ -329,7 +328,7 @@ impl Builder {
                     self.answer.push(AnswerBlock { block, uuid: piece.uuid.clone(), call: None });
                 }
                 (Role::Assistant, Some(id)) => {
-                    // An id that the answer has already was recorded twice.
+                    // A second call with the same id in one response was recorded twice.
                     if let Some(number) = self.calls.number(id) {
                         self.answer.push(AnswerBlock { block, uuid: piece.uuid.clone(), call: Some(number) });
                     }
@@ -338,13 +337,13 @@ impl Builder {
         }
     }
 
-    /// Emits the collected answer and, behind it, the results of its calls.
+    /// Adds the collected response to the messages, followed by the results of its calls.
     fn close_answer(&mut self) {
         let (mut kept, mut results) = (Vec::new(), HashMap::new());
         for block in std::mem::take(&mut self.answer) {
             if let (Some(number), Some(id)) = (block.call, block.block.kind.call_id()) {
                 let result = self.results.by_call.remove(&number);
-                // A call that was put off has no result yet, and is no repetition for that.
+                // A deferred call has no result yet, so the missing result does not make it a repetition.
                 let is_open = self.results.open == Some(number);
                 if !is_open && self.is_recorded_twice(id, &block.block, result.as_ref()) {
                     continue;
@@ -353,7 +352,7 @@ impl Builder {
             }
             kept.push(block);
         }
-        // An answer that was cut off after its thinking ends in what may not stand last.
+        // The API rejects thinking as the last block, which is how a response that was cut off can end.
         while kept.pop_if(|last| matches!(last.block.kind, BlockKind::Thinking | BlockKind::Blank)).is_some()
         {
         }
@@ -378,14 +377,15 @@ impl Builder {
         }
     }
 
-    /// Notes that the call, or the result, at this place is sent with another id than the recorded one.
+    /// Records that the call, or the result, at this position is sent with another id than the recorded one.
     fn change_id(&mut self, call: usize, place: Option<Place>, key: &'static str) {
         if let (Some(id), Some(place)) = (self.sent_ids.changed(call), place) {
             self.changed_ids.push(ChangedId { place, key, id: id.to_owned() });
         }
     }
 
-    /// Whether a call with this id was there before and this one adds nothing to it: no result, or the same.
+    /// Returns whether an earlier call has this id and this one adds nothing: it has no result, or call and result are
+    /// the same.
     fn is_recorded_twice(&self, id: &str, block: &Block, result: Option<&FoundResult>) -> bool {
         let Some([call, earlier]) = self.seen.get(id) else { return false };
         let is_same = |place: &Option<Place>, raw: &RawValue| {
@@ -415,8 +415,8 @@ impl Builder {
         self.dangling.push(call);
     }
 
-    /// Adds a block to the last message, or starts the next one, and says where it is now. An empty `uuid`
-    /// stands for no record.
+    /// Adds a block to the last message, or to a new one, and returns its position. An empty `uuid` means that the
+    /// block comes from no record.
     fn push(&mut self, role: Role, block: Block, uuid: &str) -> Option<Place> {
         if block.kind == BlockKind::Blank {
             return None;

@@ -1,17 +1,16 @@
-//! One streaming pass over a session file that keeps, per chain record, its place and its links (about a
-//! hundred bytes), and of the side records the places of the last ones. Whoever needs a record reads it
-//! by its place. This is what keeps a 100 MB transcript cheap: only what the conversation needs is parsed.
+//! The index of a session file: one streaming pass that keeps the position and the links of every chain record (about a
+//! hundred bytes each), and the positions of the last side records. Records are read by their position when they are
+//! needed. This keeps a 100 MB transcript cheap: only the records of the conversation are parsed.
 //!
-//! The conversation is a walk from the newest leaf along `parentUuid` to a root. Two things are not in
-//! the links. A compaction boundary has no parent, so the walk ends there by itself. And an answer with
-//! several tool calls forks the file, so the walk passes one branch and the others must be put back
-//! ([`Index::with_siblings`]).
+//! The conversation is a walk from the newest leaf along `parentUuid` to a root. Two things are special. A compaction
+//! boundary has no parent, so the walk ends there. And a response with several tool calls forks the file, so the walk
+//! passes one branch, and the others must be added again ([`Index::with_siblings`]).
 //!
-//! An answer is known by the id of its message, and ids are not always unique: some servers count from
-//! one in every process. Where the blocks of an id start from the beginning again, another answer begins.
+//! A response is identified by the id of its message, and these ids are not always unique: some servers count from one
+//! in every process. If the block numbers of an id start from the beginning again, another response begins.
 //!
-//! A link to a record that is not in the file (it was damaged) is bridged to the record before it: one
-//! broken line must not cost the whole history behind it.
+//! A link to a record that is missing because of damage is replaced by a link to the record before it: one broken line
+//! must not cost the whole history before it.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -31,7 +30,7 @@ use crate::raw::RawObject;
 pub(crate) struct Id(u64, u64);
 
 impl Id {
-    /// The id of no record.
+    /// An id that no record has.
     const NOWHERE: Self = Self(u64::MAX, u64::MAX);
 
     pub(crate) fn of(text: &str) -> Self {
@@ -47,7 +46,7 @@ impl Id {
     }
 }
 
-/// The value of a UUID in lower case; other spellings are other ids.
+/// Returns the value of a UUID in lower case; other spellings count as other ids.
 fn uuid_value(text: &str) -> Option<u128> {
     if text.len() != 36 {
         return None;
@@ -66,7 +65,7 @@ fn uuid_value(text: &str) -> Option<u128> {
     Some(value)
 }
 
-/// The type of a link.
+/// The type of a chain record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     User,
@@ -74,7 +73,7 @@ pub(crate) enum Kind {
     System,
     Attachment,
     Progress,
-    /// A type of another version: followed, never shown.
+    /// A type of another version: the walk passes it, but it is never shown.
     Other,
 }
 
@@ -83,18 +82,18 @@ pub(crate) enum Kind {
 pub(crate) struct Entry {
     pub span: Span,
     pub id: Id,
-    /// `None` only where the file says so: a record that lost its link is not a root.
+    /// `None` only if the file says so: a record whose link is damaged is not a root.
     pub parent: Option<Id>,
-    /// The answer that an assistant block belongs to.
+    /// The response that an assistant block belongs to.
     pub response: Option<Id>,
-    /// The record says which block of that answer it is.
+    /// Whether the record says which block of that response it is.
     pub is_numbered_block: bool,
     pub kind: Kind,
     pub is_sidechain: bool,
     pub is_meta: bool,
     pub is_summary: bool,
     pub is_team: bool,
-    /// An attachment that may be a part of the conversation.
+    /// Whether it is an attachment that may be part of the conversation.
     pub is_rendered: bool,
 }
 
@@ -104,7 +103,7 @@ impl Entry {
     }
 }
 
-/// Where the last side record of each kind is.
+/// The position of the last side record of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Sides {
     pub title: Option<Span>,
@@ -116,21 +115,21 @@ pub(crate) struct Sides {
     pub agent_setting: Option<Span>,
     pub last_prompt: Option<Span>,
     pub content_replacements: Vec<Span>,
-    /// Which files were saved before which prompts.
+    /// All records about files that were saved before prompts.
     pub file_history: Vec<Span>,
 }
 
-/// Which branches of an answer are put back.
+/// Which branches of a response are added again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Siblings {
-    /// All of them: what the official SDKs return.
+    /// All of them, as the official SDKs return them.
     AsSdksShow,
-    /// Not those behind a block after which the conversation was taken up with a new prompt: whoever did
-    /// that wanted the rest of the answer gone.
+    /// Not those after a block at which the conversation was resumed with a new prompt: such a resume drops the rest of
+    /// the response on purpose.
     UnlessCutOff,
 }
 
-/// Positions in [`Index::entries`].
+/// An index into [`Index::entries`].
 pub(crate) type At = usize;
 
 /// A session file, indexed.
@@ -139,11 +138,11 @@ pub(crate) struct Index {
     pub entries: Vec<Entry>,
     pub sides: Sides,
     pub damage: Damage,
-    /// Prompts that were delivered by an attachment instead of a user record, each with its place.
+    /// Prompts that were delivered by an attachment instead of a user record, with the position of the attachment.
     pub queued: Vec<(At, Id)>,
-    /// Records of any sort.
+    /// The number of records of all kinds.
     pub records: u64,
-    /// Uuids that were seen more than once; the last one counts.
+    /// The number of records whose uuid occurred before; the last record with a uuid counts.
     pub duplicates: u64,
     by_id: HashMap<Id, u32>,
 }
@@ -187,7 +186,7 @@ impl Index {
             "progress" => Kind::Progress,
             _ => Kind::Other,
         };
-        // Some programs give side records a uuid, but only links say what they follow.
+        // Some programs give side records a uuid, but only chain records have a parent.
         let is_link = kind != Kind::Other || head.parent != Parent::Unknown;
         let Some(uuid) = head.uuid.as_ref().filter(|_| is_link) else {
             self.sides.note(name, span, head);
@@ -206,7 +205,7 @@ impl Index {
                 Parent::Uuid(uuid) => Some(Id::of(uuid)),
                 Parent::Unknown => Some(Id::NOWHERE),
             },
-            // Not only of assistant records: damage to the type must not take the results along.
+            // Not only for assistant records: if just the type is damaged, the results must stay with their calls.
             response: head
                 .message_id
                 .as_deref()
@@ -222,19 +221,19 @@ impl Index {
         });
     }
 
-    /// Where the record with this uuid is.
+    /// Returns the position of the record with this uuid.
     pub(crate) fn position(&self, uuid: &str) -> Option<At> {
         self.by_id.get(&Id::of(uuid)).map(|at| *at as At)
     }
 
-    /// The text of a record.
+    /// Reads the text of a record.
     pub(crate) fn read(&self, span: Span) -> io::Result<String> {
         let mut bytes = vec![0; span.length as usize];
         self.file.read_exact_at(&mut bytes, span.offset)?;
         Ok(lines::clean(bytes))
     }
 
-    /// The record before `at` in the conversation.
+    /// Returns the record before `at` in the conversation.
     pub(crate) fn parent(&self, at: At) -> Option<At> {
         let entry = &self.entries[at];
         let parent = entry.parent?;
@@ -244,12 +243,13 @@ impl Index {
         }
     }
 
-    /// Whether no later record took the uuid of `at`.
+    /// Returns whether no later record has the uuid of `at`.
     pub(crate) fn is_current(&self, at: At) -> bool {
         self.by_id.get(&self.entries[at].id) == Some(&(at as u32))
     }
 
-    /// The record with the call that a result answers: its parent, or, if that was lost, the nearest answer.
+    /// Returns the record with the call that a result belongs to: its parent, or, if that is missing, the nearest block
+    /// of a response before it.
     fn call_of(&self, at: At) -> Option<At> {
         if self.is_bridged(at) {
             self.walk_up(at).find(|before| self.entries[*before].response.is_some())
@@ -258,19 +258,19 @@ impl Index {
         }
     }
 
-    /// Whether a user record holds tool results; a prompt may follow an answer directly, too.
+    /// Returns whether a user record holds tool results. A prompt may follow a response directly, too.
     fn is_tool_result(&self, at: At) -> bool {
         let Ok(text) = self.read(self.entries[at].span) else { return false };
         RawObject::parse(&text).is_ok_and(|record| message::has_tool_result(&record))
     }
 
-    /// Whether the parent of `at` is named but missing.
+    /// Returns whether the parent of `at` is named but missing.
     pub(crate) fn is_bridged(&self, at: At) -> bool {
         self.entries[at].parent.is_some_and(|parent| !self.by_id.contains_key(&parent))
     }
 
-    /// The record the conversation stands at: of all records that nobody follows, the one whose nearest
-    /// message is latest in the file. `may_lead` says which messages count.
+    /// Returns the newest record of the conversation: of all records without children, the one whose nearest message is
+    /// latest in the file. `may_lead` says which messages count.
     pub(crate) fn leaf(&self, may_lead: impl Fn(&Entry) -> bool) -> Option<At> {
         let mut is_followed = vec![false; self.entries.len()];
         for at in 0..self.entries.len() {
@@ -286,13 +286,13 @@ impl Index {
         with_message.max().map(|(_, tip)| tip)
     }
 
-    /// The records from `tip` to its root, newest first.
+    /// Returns the records from `tip` to its root, newest first.
     pub(crate) fn walk_up(&self, tip: At) -> impl Iterator<Item = At> + '_ {
-        // A damaged or hostile file may hold a ring; a walk longer than the file is in one.
+        // A damaged or hostile file may hold a cycle; a walk that is longer than the file is in one.
         std::iter::successors(Some(tip), |at| self.parent(*at)).take(self.entries.len())
     }
 
-    /// The conversation that ends at `tip`, oldest first.
+    /// Returns the conversation that ends at `tip`, oldest first.
     pub(crate) fn chain(&self, tip: At) -> Vec<At> {
         let mut seen = HashSet::new();
         let mut chain: Vec<At> = self.walk_up(tip).take_while(|at| seen.insert(*at)).collect();
@@ -300,8 +300,8 @@ impl Index {
         chain
     }
 
-    /// Puts back what a walk misses of answers with several tool calls: the blocks and results that lie
-    /// on other branches, behind the last block that is on this one. Only records before `limit` count.
+    /// Adds what a walk misses of responses with several tool calls: the blocks and results on other branches, after
+    /// the last block that is on this one. Only records before `limit` count.
     pub(crate) fn with_siblings(&self, chain: &[At], limit: At, siblings: Siblings) -> Vec<At> {
         let mut last_block: HashMap<Id, At> = HashMap::new();
         for at in chain {
@@ -338,19 +338,19 @@ impl Index {
         whole
     }
 
-    /// Whether the next message is something a person said.
+    /// Returns whether the next message is a prompt.
     fn is_followed_by_prompt(&self, rest: &[At]) -> bool {
         let next = rest.iter().find(|at| self.entries[**at].is_message());
         next.is_some_and(|next| self.entries[*next].kind == Kind::User && !self.is_tool_result(*next))
     }
 }
 
-/// Tells answers apart whose messages have the same id.
+/// Distinguishes responses whose messages have the same id.
 #[derive(Default)]
 struct Answers(HashMap<Id, (u64, u64)>);
 
 impl Answers {
-    /// The answer that a block with this message id belongs to.
+    /// Returns the id of the response that a block with this message id belongs to.
     fn id(&mut self, message: &str, head: &Head<'_>) -> Id {
         let id = Id::of(message);
         let Some(block) = head.block_index else { return id };

@@ -1,12 +1,12 @@
 //! Session files: `<config>/projects/<project>/<session id>.jsonl`, one JSON record per line.
 //!
-//! The file is a log. One writer appends ([`writer`]); readers load whatever is still whole
-//! ([`resume`], [`sessions`]). Nothing is ever rewritten: a rewind is a new branch, a compaction is a
-//! boundary behind which the old records stay, a title is one more record. The format is shared with
-//! other programs that read and append to the same files, so names and orders here are facts, not taste.
+//! The file is a log. One writer appends ([`writer`]); readers load every record that is intact ([`resume`],
+//! [`sessions`]). Nothing is ever rewritten: a rewind is a new branch, a compaction is a boundary before which the old
+//! records stay, a title is one more record. Other programs read and append to the same files, so the names and the
+//! order of fields are given by that format.
 //!
-//! This crate reads no environment and no clock: directories, ids and times are handed in. It calls no
-//! model and knows no tool; messages pass through as the JSON they are.
+//! This crate reads no environment and no clock: the caller passes directories, ids and times. It calls no model and
+//! knows no tools; messages pass through as JSON.
 
 pub mod error;
 pub mod export;

@@ -1,42 +1,43 @@
-//! Reads the lines of a session file, whatever has happened to them. A good line is one JSON object; a
-//! damaged file may hold torn lines, two records on one line, runs of NULs after a power cut, bytes that
-//! are no UTF-8, and lines of any length. Everything that is still a whole record is found, the rest is
-//! counted, and nothing here is an error except a failing disk.
+//! Reads the lines of a session file, which may be damaged. A good line is one JSON object; a damaged file may hold
+//! torn lines, two records on one line, runs of NULs after a power cut, bytes that are not UTF-8, and lines of any
+//! length. Every record that is still complete is found, the rest is counted, and only a failure of the disk is an
+//! error.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 
 use crate::head::Head;
 
-/// Longer lines are skipped, so that memory stays bounded. Ten times the largest picture the API takes.
+/// The longest line that is read; longer ones are skipped, so that memory stays bounded. Ten times the largest image
+/// that the API accepts.
 pub const MAX_LINE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Objects that fail to parse, per line, before the rest of it is given up.
+/// The number of objects in a line that may fail to parse before the rest of the line is skipped.
 const MAX_FAILED_STARTS: usize = 64;
 
-/// What was wrong with a file.
+/// The damage found in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Damage {
-    /// Lines of which at least a part could not be read.
+    /// Lines of which at least a part could not be parsed.
     pub bad_lines: u64,
-    /// Number of the first of them, from 1.
+    /// The number of the first of them, counted from 1.
     pub first_bad_line: Option<u64>,
     /// Lines that held more than one record.
     pub joined_lines: u64,
-    /// Lines that were skipped for their length; they count as bad as well.
+    /// Lines that were skipped because of their length; they count as bad as well.
     pub oversized_lines: u64,
     /// The file ends in the middle of a record.
     pub torn_tail: bool,
 }
 
-/// A record's place in the file.
+/// The position of a record in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Span {
     pub offset: u64,
     pub length: u32,
 }
 
-/// Passes every record of `source` to `sink`, in order, with its place and its line number.
+/// Passes every record of `source` to `sink`, in order, with its position and its line number.
 pub(crate) fn scan(
     source: impl Read,
     max_line: usize,
@@ -70,7 +71,7 @@ pub(crate) fn scan(
         if found.records > 1 {
             damage.joined_lines += 1;
         }
-        // No record holds a NUL: where they stand, something was lost that cannot be told any more.
+        // No record contains a NUL byte, so NULs show that something was lost.
         if found.is_bad || line.contains(&0) {
             damage.note_bad(number);
             damage.torn_tail |= !is_whole;
@@ -98,8 +99,8 @@ fn records_in(line: &[u8], mut sink: impl FnMut(Range<usize>, Head<'_>)) -> Foun
     while let Some(start) = next_token(line, at) {
         match parse_one(&line[start..]) {
             Ok((head, length)) => {
-                // Inside a damaged line only what names its session is a record; any other object is a
-                // part of the record that broke.
+                // In a damaged line only an object with a session id is a record; any other object is a part of the
+                // broken record.
                 if !found.is_bad || head.session_id.is_some() {
                     found.records += 1;
                     sink(start..start + length, head);
@@ -123,7 +124,7 @@ fn records_in(line: &[u8], mut sink: impl FnMut(Range<usize>, Head<'_>)) -> Foun
             }
         }
         if found.is_bad {
-            // Between the parts of a broken record stand brackets and commas: go to the next object.
+            // Brackets and commas lie between the parts of a broken record: go to the next object.
             match next_object(line, at) {
                 Some(next) => at = next,
                 None => break,
@@ -141,7 +142,7 @@ fn parse_one(bytes: &[u8]) -> Result<(Head<'_>, usize), ()> {
     }
 }
 
-/// A line that is JSON but not UTF-8 is read with replacement characters, if it is one record.
+/// Parses a line that is JSON but not UTF-8 with replacement characters, if it is one record.
 fn parse_lossy(bytes: &[u8], sink: impl FnOnce(Head<'_>)) -> bool {
     if std::str::from_utf8(bytes).is_ok() {
         return false;
@@ -156,12 +157,12 @@ fn parse_lossy(bytes: &[u8], sink: impl FnOnce(Head<'_>)) -> bool {
     }
 }
 
-/// Where the next thing that is neither white space nor NUL starts.
+/// Returns the position of the next byte that is neither white space nor NUL.
 fn next_token(line: &[u8], from: usize) -> Option<usize> {
     line.get(from..)?.iter().position(|byte| !is_filler(*byte)).map(|skip| from + skip)
 }
 
-/// Where the next `{"` starts: every record begins so.
+/// Returns the position of the next `{"`, with which every record begins.
 fn next_object(line: &[u8], from: usize) -> Option<usize> {
     line.get(from..)?.windows(2).position(|pair| pair == b"{\"").map(|skip| from + skip)
 }
@@ -174,7 +175,7 @@ fn is_filler_char(c: char) -> bool {
     u8::try_from(c).is_ok_and(is_filler)
 }
 
-/// The text of a record as it was found: replacement characters where it is no UTF-8, no filler.
+/// Returns the text of a record, with replacement characters for bytes that are not UTF-8 and without trailing filler.
 pub(crate) fn clean(bytes: Vec<u8>) -> String {
     let text = String::from_utf8(bytes)
         .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());

@@ -1,11 +1,11 @@
-//! Makes the content blocks of records into blocks that the Messages API accepts.
+//! Converts the content blocks of records into blocks that the Messages API accepts.
 //!
-//! A session may have been written by another program, by an older version or on another server, and one block
-//! that the API refuses makes every later request of the session fail. So what has a meaning is put into the shape
-//! the API wants, and what has none is left out. How blocks follow each other is the business of `history.rs`.
+//! A session may have been written by another program, by an older version or with another server, and one block that
+//! the API rejects makes every later request of the session fail. So blocks are brought into the form that the API
+//! wants, and those that cannot be are left out. The order of blocks is up to `history.rs`.
 //!
-//! A block that is fine keeps its bytes: requests are cached by their bytes. Only members that decide are looked at,
-//! in one pass over the block, because large transcripts are resumed through here.
+//! A valid block keeps its bytes, because requests are cached by their bytes. Only the members that decide are read, in
+//! one pass over the block, because large transcripts are resumed through here.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,10 +19,10 @@ use crate::head::{Key, Loose};
 use crate::message::{Block, BlockKind, text_block};
 use crate::raw::RawObject;
 
-/// Characters of a tool's name.
+/// The number of characters that the API accepts in the name of a tool.
 const MAX_NAME_CHARS: usize = 128;
 
-/// How deep the text of an attachment may lie in objects and lists.
+/// How deeply the text of an attachment may be nested in objects and lists.
 const MAX_RENDERED_DEPTH: usize = 4;
 
 /// The members of a block that decide whether it can be sent.
@@ -41,7 +41,7 @@ struct BlockMembers<'a> {
     content: Option<&'a RawValue>,
     message: Option<&'a RawValue>,
     has_cache_mark: bool,
-    /// Members of other names.
+    /// The names of all other members.
     others: Vec<Cow<'a, str>>,
 }
 
@@ -92,14 +92,14 @@ impl<'de> Visitor<'de> for BlockMembersVisitor {
     }
 }
 
-/// What becomes of a member.
+/// The change to a member.
 enum Edit {
     Keep,
     Remove,
     Set(Box<RawValue>),
 }
 
-/// A recorded block as it can be sent; none for what cannot be sent in any shape.
+/// Converts a recorded block into one that can be sent; `None` if that is not possible.
 pub(crate) fn block(raw: &RawValue) -> Option<Block> {
     let members = serde_json::from_str::<BlockMembers<'_>>(raw.get()).ok()?;
     let named = |name: &Cow<'_, str>| (!name.is_empty()).then(|| name.clone().into_owned());
@@ -107,14 +107,14 @@ pub(crate) fn block(raw: &RawValue) -> Option<Block> {
     let kind = match &*members.kind {
         "" => return None,
         "text" if members.text.is_none_or(is_blank) => BlockKind::Blank,
-        // The API checks every signature, and one that is not there is a wrong one.
+        // The API checks every signature, and a missing one is wrong.
         "thinking" if !is_string(members.thinking) || !has_text(members.signature) => return None,
         "redacted_thinking" if !has_text(members.data) => return None,
         "thinking" | "redacted_thinking" => BlockKind::Thinking,
         "tool_use" => {
             edits.push(("input", object_input(members.input)));
             if members.input.is_none() {
-                // Every call has an input, so one of the other members is what damage made of it.
+                // Every call has an input, so one of the other members is the input with a damaged name.
                 edits.extend(without(&members.others));
             }
             let name = tool_name(&named(&members.name)?);
@@ -125,7 +125,7 @@ pub(crate) fn block(raw: &RawValue) -> Option<Block> {
         }
         "tool_result" => {
             edits.push(("content", result_content(members.content)));
-            // Servers never write results, so no member can be one that only a newer version knows.
+            // Results are never written by the server, so no unknown member can come from a newer API.
             edits.extend(without(&members.others));
             BlockKind::ToolResult { call: named(&members.call)? }
         }
@@ -137,18 +137,18 @@ pub(crate) fn block(raw: &RawValue) -> Option<Block> {
         _ => BlockKind::Other,
     };
     if members.has_cache_mark {
-        // A host marked the prompt it sent; a request takes four marks in all, and sets its own.
+        // The host put a cache mark on its prompt. A request may have four marks and needs them for its own.
         edits.push(("cache_control", Edit::Remove));
     }
     Some(Block { raw: edited(raw, edits)?, kind })
 }
 
-/// The API refuses a block for a single member that it does not know.
+/// Returns edits that remove these members: the API rejects a block because of a single unknown member.
 fn without<'a>(members: &'a [Cow<'_, str>]) -> impl Iterator<Item = (&'a str, Edit)> {
     members.iter().map(|name| (&**name, Edit::Remove))
 }
 
-/// The block with its members changed; its own bytes where none is.
+/// Applies edits to the members of a block; without an effective edit the block keeps its bytes.
 fn edited(raw: &RawValue, edits: Vec<(&str, Edit)>) -> Option<Box<RawValue>> {
     if edits.iter().all(|(_, edit)| matches!(edit, Edit::Keep)) {
         return Some(raw.to_owned());
@@ -164,7 +164,7 @@ fn edited(raw: &RawValue, edits: Vec<(&str, Edit)>) -> Option<Box<RawValue>> {
     to_raw_value(&object).ok()
 }
 
-/// `raw` with one string member changed.
+/// Returns `raw` with one string member changed.
 pub(crate) fn with_text_member(raw: &RawValue, key: &'static str, text: &str) -> Option<Box<RawValue>> {
     edited(raw, vec![(key, set(text))])
 }
@@ -173,12 +173,12 @@ fn set<T: Serialize + ?Sized>(value: &T) -> Edit {
     to_raw_value(value).map_or(Edit::Keep, Edit::Set)
 }
 
-/// Whether a character may stand in the id of a call and in the name of a tool.
+/// Returns whether the API accepts a character in the id of a call and in the name of a tool.
 fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
 
-/// An id or a name with what the API does not take replaced; the same text if there is nothing of that kind.
+/// Returns an id or a name with the characters replaced that the API does not accept.
 pub(crate) fn plain_name(text: &str) -> String {
     text.chars().map(|c| if is_name_char(c) { c } else { '_' }).collect()
 }
@@ -187,8 +187,8 @@ fn tool_name(name: &str) -> String {
     first_chars(&plain_name(name), MAX_NAME_CHARS).to_owned()
 }
 
-/// The input of a call must be an object. One that was written down as text is read; anything else the model
-/// finds under a name of its own, so that it sees what it asked for.
+/// Returns the edit that makes the input of a call an object. An object that was recorded as text is parsed; any other
+/// value is put into a member `input`, so that the model sees what it asked for.
 fn object_input(input: Option<&RawValue>) -> Edit {
     let Some(input) = input else { return set(&serde_json::Map::new()) };
     if input.get().starts_with('{') {
@@ -205,7 +205,7 @@ fn object_input(input: Option<&RawValue>) -> Edit {
     }
 }
 
-/// The content of a result: nothing, a text, or blocks of the few types that may stand there.
+/// Returns the edit that makes the content of a result valid: nothing, a text, or blocks of the few allowed types.
 fn result_content(content: Option<&RawValue>) -> Edit {
     let Some(content) = content else { return Edit::Keep };
     match content.get().as_bytes().first() {
@@ -232,7 +232,7 @@ fn result_blocks(content: &RawValue) -> Edit {
     if blocks.is_empty() { Edit::Remove } else { set(&blocks) }
 }
 
-/// One entry of a result's content. What is no block that may stand there becomes a text.
+/// Returns the edit for one entry of a result's content. An entry that is not an allowed block becomes a text.
 fn result_block(entry: &RawValue) -> Edit {
     let as_text =
         |json_string: &str| text_block(json_string).map_or(Edit::Remove, |block| Edit::Set(block.raw));
@@ -253,8 +253,8 @@ fn result_block(entry: &RawValue) -> Edit {
     }
 }
 
-/// What an attachment put in front of the model: a text, blocks, or messages whose content is either of them,
-/// alone or in a list.
+/// Returns the blocks of an attachment for the model, which may be a text, blocks, or messages with either of them as
+/// content, alone or in a list.
 pub(crate) fn rendered_blocks(rendered: &RawValue) -> Vec<Block> {
     let mut blocks = Vec::new();
     collect_rendered(rendered, MAX_RENDERED_DEPTH, &mut blocks);
@@ -283,7 +283,7 @@ fn collect_rendered(rendered: &RawValue, depth: usize, blocks: &mut Vec<Block>) 
     }
 }
 
-/// Whether a member is a string with something in it.
+/// Returns whether a member is a string that is not empty.
 fn has_text(json: Option<&RawValue>) -> bool {
     is_string(json) && json.is_some_and(|json| json.get() != "\"\"")
 }
@@ -292,8 +292,8 @@ fn is_string(json: Option<&RawValue>) -> bool {
     json.is_some_and(|json| json.get().starts_with('"'))
 }
 
-/// Whether a JSON text is no string, or one without anything to read. Looks no further than the first character
-/// that can be read, so that long texts cost nothing.
+/// Returns whether a JSON text is not a string, or a string of white space. Stops at the first visible character, so
+/// that long texts cost nothing.
 fn is_blank(json: &RawValue) -> bool {
     let Some(mut rest) = json.get().strip_prefix('"') else { return true };
     loop {
@@ -307,7 +307,7 @@ fn is_blank(json: &RawValue) -> bool {
             },
             c => (c, c.len_utf8()),
         };
-        // The server counts four separators of ASCII among the blanks as well.
+        // The server also counts four ASCII separators as white space.
         if !c.is_whitespace() && !('\u{1c}'..='\u{1f}').contains(&c) {
             return false;
         }
@@ -315,15 +315,15 @@ fn is_blank(json: &RawValue) -> bool {
     }
 }
 
-/// The number in a `\uXXXX` at the start of a text.
+/// Returns the number in a `\uXXXX` at the start of a text.
 fn unicode_escape(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()
 }
 
-/// JSON in which halves of surrogate pairs are replaced: the API takes a request with one for no JSON at all. They
-/// come from programs that cut texts by UTF-16 units, and are written as escapes.
+/// Replaces lone halves of surrogate pairs in JSON: the API rejects a request with one as invalid JSON. They come from
+/// programs that cut texts by UTF-16 units, and are written as escapes.
 pub(crate) fn without_lone_surrogates(json: String) -> String {
-    // Escapes with a number are rare, and most texts are looked through once.
+    // Such escapes are rare, so most texts are only searched and not copied.
     if !json.contains("\\u") || (!json.contains("\\ud") && !json.contains("\\uD")) {
         return json;
     }
@@ -338,7 +338,7 @@ pub(crate) fn without_lone_surrogates(json: String) -> String {
                 Some(_) | None => (Some("\\ufffd"), 6),
             },
             Some(0xdc00..=0xdfff) => (Some("\\ufffd"), 6),
-            // Any other escape: a backslash and what follows it, which may be a backslash.
+            // Any other escape is two characters long; the second may be a backslash.
             Some(_) | None => (escape.get(..2), 2),
         };
         mended.push_str(kept.unwrap_or_default());

@@ -1,6 +1,6 @@
-//! Looks into the API message of a record: its content blocks as text, and of each block the little that
-//! decides where it may stand when it is sent again. What a block must look like for that is in `mend.rs`. Large
-//! transcripts are resumed through here, so a record is gone over as few times as can be.
+//! The API message of a record: its content blocks as JSON text, and for each block the kind that decides where it may
+//! be placed when it is sent again. `mend.rs` makes the block itself valid. Large transcripts are resumed through here,
+//! so a record is parsed as few times as possible.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,13 +12,13 @@ use crate::head::{Key, Loose};
 use crate::mend;
 use crate::raw::RawObject;
 
-/// What a message record says, as far as a resume needs it.
+/// The fields of a message record that a resume needs.
 #[derive(Debug, Default)]
 pub(crate) struct MessageRecord<'a> {
     pub uuid: Cow<'a, str>,
-    /// It stands for a failed request.
+    /// Whether it reports a failed request.
     pub is_api_error: bool,
-    /// It is shown to people only.
+    /// Whether it is shown to people only.
     pub is_transcript_only: bool,
     pub permission_mode: Option<Cow<'a, str>>,
     pub turn_position: Option<&'a RawValue>,
@@ -100,7 +100,7 @@ pub(crate) struct Block {
     pub kind: BlockKind,
 }
 
-/// What a block is, as far as it matters for a valid conversation.
+/// The kind of a block, as far as it matters for a valid conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum BlockKind {
     ToolUse {
@@ -110,23 +110,23 @@ pub(crate) enum BlockKind {
     ToolResult {
         call: String,
     },
-    /// A call that the server itself answers.
+    /// A call of a server tool, which the server runs itself.
     ServerCall {
         id: String,
     },
-    /// The answer to such a call, which stands behind it in the same message.
+    /// The result of such a call, which follows it in the same message.
     ServerResult {
         call: String,
     },
-    /// Thinking, which may not stand last in a message.
+    /// Thinking, which may not be the last block of a message.
     Thinking,
-    /// Text without anything to read, which the API refuses.
+    /// Text of white space only, which the API rejects.
     Blank,
     Other,
 }
 
 impl BlockKind {
-    /// The id of a call.
+    /// Returns the id of a call.
     pub(crate) fn call_id(&self) -> Option<&str> {
         match self {
             Self::ToolUse { id, .. } => Some(id),
@@ -140,7 +140,7 @@ impl BlockKind {
     }
 }
 
-/// Content as blocks. A plain string is one text block; anything that is not content at all is none.
+/// Returns content as blocks. A plain string is one text block; a value that is not content gives none.
 pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
     let text = content.get();
     if text.starts_with('"') {
@@ -150,17 +150,17 @@ pub(crate) fn blocks_of(content: &RawValue) -> Vec<Block> {
     blocks.into_iter().filter_map(mend::block).collect()
 }
 
-/// A text block around a string that is already JSON.
+/// Returns a text block with a string that is already JSON.
 pub(crate) fn text_block(json_string: &str) -> Option<Block> {
     mend::block(&RawValue::from_string(format!(r#"{{"type":"text","text":{json_string}}}"#)).ok()?)
 }
 
-/// A text block of our own.
+/// Returns a text block that is not in the file.
 pub(crate) fn made_up_text(text: &str) -> Option<Block> {
     text_block(&serde_json::to_string(text).ok()?)
 }
 
-/// Whether the message holds a tool result.
+/// Returns whether the message holds a tool result.
 pub(crate) fn has_tool_result(record: &RawObject<'_>) -> bool {
     let message = record.found("message").and_then(|raw| RawObject::parse(raw.get()).ok());
     let Some(content) = message.and_then(|message| message.found("content")) else { return false };

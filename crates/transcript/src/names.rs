@@ -1,9 +1,9 @@
-//! Keeps a session's title and tag where lists of sessions find them. Lists read only the ends of a file
-//! ([`peek`](crate::peek)), so a title that was given in the middle is lost from them once enough has been written
-//! behind it. It is then written once more.
+//! Keeps a session's title and tag near the end of its file. Lists of sessions read only the ends of a file
+//! ([`peek`](crate::peek)), so they no longer find a title once enough has been written after it. It is then written
+//! again.
 //!
-//! The surprising thing: what counts is the file, not what this run has written. Another program may give a
-//! running session a new title, so everything behind the last look is searched before an old one is repeated.
+//! The surprising thing: the file counts, not what this run has written. Another program may give a running session a
+//! new title, so everything after the last search is searched before an old title is repeated.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -15,7 +15,8 @@ use crate::lines::MAX_LINE_BYTES;
 use crate::peek::END_BYTES;
 use crate::record::SideRecord;
 
-/// How far from the end a name may be before it is repeated; what follows at once must fit behind it.
+/// How far from the end a name may be before it is repeated. The other half of the range leaves room for the records
+/// that follow before the next check.
 const IN_SIGHT: u64 = END_BYTES / 2;
 
 /// The title and the tag of a session, and how far its file was searched for them.
@@ -26,7 +27,7 @@ pub struct Names {
     searched: u64,
 }
 
-/// A name, and where it stands.
+/// A name, and its position in the file.
 #[derive(Debug, Clone, Default)]
 struct Found {
     text: Option<String>,
@@ -34,14 +35,14 @@ struct Found {
 }
 
 impl Names {
-    /// The names of a session that goes on in the file at `path`, as they were read from it.
+    /// Creates the names of a session that is resumed in the file at `path`, as they were read from it.
     pub fn of_session(path: &Path, title: Option<String>, tag: Option<String>) -> Self {
         let found = |text| Found { text, at: 0 };
         let searched = path.metadata().map_or(0, |file| file.len());
         Self { title: found(title), tag: found(tag), searched }
     }
 
-    /// The names that are about to get out of sight, to be appended to the file at `path` again.
+    /// Returns the names that must be appended to the file at `path` again, because lists would soon not find them.
     pub fn out_of_sight(&mut self, path: &Path, session_id: &str) -> io::Result<Vec<SideRecord>> {
         let end = path.metadata()?.len();
         if end.saturating_sub(self.searched.min(self.oldest())) < IN_SIGHT {
@@ -59,13 +60,13 @@ impl Names {
         Ok(records)
     }
 
-    /// Where the name stands that is furthest from the end; the end of the search where there is none.
+    /// Returns the position of the name that is furthest from the end; the end of the search if there are no names.
     fn oldest(&self) -> u64 {
         let set = [&self.title, &self.tag].into_iter().filter(|found| found.text.is_some());
         set.map(|found| found.at).min().unwrap_or(self.searched)
     }
 
-    /// Looks at what was written since the last search, by whomever.
+    /// Searches what was written since the last search, by this or another program.
     fn search(&mut self, path: &Path) -> io::Result<()> {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::Start(self.searched))?;
@@ -73,10 +74,10 @@ impl Names {
         let mut line = Vec::new();
         loop {
             line.clear();
-            // A line that is too long is no name, and its rest is none either.
+            // A line that is too long is not a name, and neither is its rest.
             let read = reader.by_ref().take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line)?;
             if read == 0 || (line.last() != Some(&b'\n') && read < MAX_LINE_BYTES) {
-                // What is being written now is looked at the next time.
+                // A line without an end is still being written, and is read by the next search.
                 return Ok(());
             }
             self.note(&line);
@@ -84,7 +85,7 @@ impl Names {
         }
     }
 
-    /// Takes a name from a line, if it is one. All programs write `type` first, which saves reading the rest.
+    /// Takes the name from a line, if it has one. All programs write `type` first, so other lines need not be parsed.
     fn note(&mut self, line: &[u8]) {
         let (place, key) = if line.starts_with(br#"{"type":"custom-title""#) {
             (&mut self.title, "customTitle")
@@ -114,7 +115,7 @@ mod tests {
         format!("{{\"type\":\"user\",\"x\":\"{}\"}}\n", "y".repeat(bytes))
     }
 
-    /// What is due, written as a session would.
+    /// Appends the names that are due, as a session does.
     fn due(names: &mut Names, path: &Path) -> Vec<String> {
         let records = names.out_of_sight(path, "S").unwrap();
         let lines = records.iter().map(|record| serde_json::to_string(record).unwrap());

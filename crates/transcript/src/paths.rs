@@ -1,6 +1,6 @@
-//! Where session files live: `<config>/projects/<project key>/<session id>.jsonl`, with a directory of
-//! the same name beside it for subagents and large tool results. Only names are made here; nothing is
-//! created or read, except that a project's path is resolved before it becomes a key.
+//! The paths of session files: `<config>/projects/<project key>/<session id>.jsonl`, with a directory of the same name
+//! beside it for subagents and large tool results. This module only builds paths; it creates and reads nothing, except
+//! that the path of a project is resolved before it becomes a key.
 //!
 //! The surprising thing: keys are not unique. `/a_b` and `/a-b` share one, and paths longer than 200
 //! characters end in a hash that other programs may compute differently, so a reader also accepts any
@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
-/// Longest key that is used as it is.
+/// The length of the longest key that has no hash.
 const KEY_CHARS: usize = 200;
 
-/// The directory name for the sessions of a working directory. The path is resolved first; a path that
-/// cannot be resolved is used as given.
+/// Returns the directory name for the sessions of a working directory. The path is resolved first; a path that cannot
+/// be resolved is used as given.
 pub fn project_key(cwd: &Path) -> String {
     key_of(&resolved(cwd), char::len_utf16)
 }
 
-/// All keys that programs use for a working directory, our own first. They agree about most names. The Python
-/// SDK puts letters and their accents together (NFC), which matters for folders that came from other systems,
-/// and counts a character beyond the basic plane once; the TypeScript SDK takes names as they are and counts
-/// such a character twice.
+/// Returns all keys that programs use for a working directory, that of Lathe first. They agree on most names. The
+/// Python SDK composes letters and their accents (NFC), which matters for folders that came from other systems, and
+/// counts a character beyond the basic plane once; the TypeScript SDK uses names as they are and counts such a
+/// character twice.
 pub(crate) fn project_keys(cwd: &Path) -> Vec<String> {
     let path = resolved(cwd);
     let composed = ComposingNormalizerBorrowed::new_nfc().normalize(&path);
@@ -35,7 +35,7 @@ fn resolved(cwd: &Path) -> String {
     std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned()).to_string_lossy().into_owned()
 }
 
-/// The key of a path that is already resolved, with as many dashes for a character as `dashes` says.
+/// Returns the key of a path that is already resolved; `dashes` says how many dashes replace a character.
 fn key_of(path: &str, dashes: impl Fn(char) -> usize) -> String {
     let mut key = String::with_capacity(path.len());
     for c in path.chars() {
@@ -53,12 +53,12 @@ fn key_of(path: &str, dashes: impl Fn(char) -> usize) -> String {
     key
 }
 
-/// The prefix by which directories of a long path are found whatever hash they end in.
+/// Returns the prefix by which the directories of a long path are found, whatever hash they end in.
 pub(crate) fn long_key_prefix(key: &str) -> Option<&str> {
     (key.len() > KEY_CHARS).then(|| &key[..=KEY_CHARS])
 }
 
-/// `h * 31 + unit` over UTF-16 units in 32 bits, absolute value, base 36.
+/// Returns the hash of a path: `h * 31 + unit` over UTF-16 units in 32 bits, absolute value, base 36.
 fn path_hash(path: &str) -> String {
     let hash = path.encode_utf16().fold(0_i32, |h, unit| h.wrapping_mul(31).wrapping_add(i32::from(unit)));
     base36(hash.unsigned_abs())
@@ -75,7 +75,7 @@ fn base36(mut value: u32) -> String {
     }
 }
 
-/// Whether `id` is a UUID in its usual spelling. Ids are checked before they become part of a path.
+/// Returns whether `id` is a UUID in its usual spelling. Ids are checked before they become part of a path.
 pub fn is_session_id(id: &str) -> bool {
     id.len() == 36
         && id.bytes().enumerate().all(|(at, byte)| match at {
@@ -92,59 +92,59 @@ pub struct SessionPaths {
 }
 
 impl SessionPaths {
-    /// The files that session `session_id`, started in `cwd`, has under `config_dir`.
+    /// Returns the paths of session `session_id`, started in `cwd`, under `config_dir`.
     pub fn new(config_dir: &Path, cwd: &Path, session_id: &str) -> Self {
         Self::in_project_dir(&projects_dir(config_dir).join(project_key(cwd)), session_id)
     }
 
-    /// The same in a project directory that is known.
+    /// Returns the paths of a session in a known project directory.
     pub fn in_project_dir(project_dir: &Path, session_id: &str) -> Self {
         Self { project_dir: project_dir.to_owned(), session_id: session_id.to_owned() }
     }
 
-    /// The files that belong to a transcript, by its path.
+    /// Returns the paths of the session whose transcript has this path.
     pub fn of_transcript(transcript: &Path) -> Self {
         let stem = transcript.file_stem().unwrap_or_default().to_string_lossy();
         Self::in_project_dir(transcript.parent().unwrap_or(Path::new("")), &stem)
     }
 
-    /// The id these paths are made of.
+    /// Returns the id of the session.
     pub fn session_id(&self) -> &str {
         &self.session_id
     }
 
-    /// The transcript.
+    /// Returns the path of the transcript.
     pub fn transcript(&self) -> PathBuf {
         self.project_dir.join(format!("{}.jsonl", self.session_id))
     }
 
-    /// The directory for everything else of the session.
+    /// Returns the directory for all other files of the session.
     pub fn dir(&self) -> PathBuf {
         self.project_dir.join(&self.session_id)
     }
 
-    /// Where the transcripts of subagents are.
+    /// Returns the directory of the subagents' transcripts.
     pub fn subagents(&self) -> PathBuf {
         self.dir().join("subagents")
     }
 
-    /// The transcript of a subagent.
+    /// Returns the path of a subagent's transcript.
     pub fn subagent(&self, agent_id: &str) -> PathBuf {
         self.subagents().join(format!("agent-{agent_id}.jsonl"))
     }
 
-    /// The sidecar that says what a subagent is.
+    /// Returns the path of the file that describes a subagent.
     pub fn subagent_meta(&self, agent_id: &str) -> PathBuf {
         self.subagents().join(format!("agent-{agent_id}.meta.json"))
     }
 
-    /// Where outputs too large for the conversation are kept.
+    /// Returns the directory of tool results that are too large for the conversation.
     pub fn tool_results(&self) -> PathBuf {
         self.dir().join("tool-results")
     }
 }
 
-/// The directory above all project directories.
+/// Returns the directory above all project directories.
 pub fn projects_dir(config_dir: &Path) -> PathBuf {
     config_dir.join("projects")
 }

@@ -1,6 +1,6 @@
-//! What a list of sessions shows, found without reading the files: only the first and the last 64 KiB
-//! are looked at, and fields are found by searching the text, because the cut may lie inside a record.
-//! The rules are those of the official SDKs, so that all programs show the same list.
+//! The entries of a list of sessions, found without reading whole files: only the first and the last 64 KiB are read,
+//! and fields are found by searching the text, because a record may be cut. The rules are those of the official SDKs,
+//! so that all programs show the same list.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// How much of each end is read.
 pub(crate) const END_BYTES: u64 = 64 * 1024;
 
-/// Longest prompt in a list.
+/// The number of characters of a prompt that are shown in a list.
 const PROMPT_CHARS: usize = 200;
 
 /// One session in a list.
@@ -23,33 +23,34 @@ const PROMPT_CHARS: usize = 200;
 pub struct SessionInfo {
     /// Its id.
     pub session_id: String,
-    /// What to show: the title, else the last prompt, else the first.
+    /// The text to show: the title, else the last prompt, else a recorded summary, else the first prompt.
     pub summary: String,
     /// When the file last changed, in ms since 1970.
     pub last_modified: u64,
-    /// Bytes.
+    /// The size of the file in bytes.
     pub file_size: u64,
     /// The title.
     pub custom_title: Option<String>,
     /// The first prompt that a person wrote.
     pub first_prompt: Option<String>,
-    /// The branch it last worked on.
+    /// The git branch at its last record.
     pub git_branch: Option<String>,
-    /// Where it was started.
+    /// The directory it was started in.
     pub cwd: Option<String>,
-    /// Where it last ran.
+    /// The directory at its last record.
     #[serde(skip)]
     pub last_cwd: Option<String>,
     /// Its tag.
     pub tag: Option<String>,
-    /// Time of its first record, in ms since 1970.
+    /// The time of its first record, in ms since 1970.
     pub created_at: Option<u64>,
     /// The session file.
     #[serde(skip)]
     pub path: PathBuf,
 }
 
-/// Looks at a session file. `None` if it is nothing to show: empty, a subagent's, or without a word.
+/// Reads the ends of a session file. Returns `None` if there is nothing to show: the file is empty, belongs to a
+/// subagent, or has neither a title nor a prompt.
 pub(crate) fn peek(path: &Path) -> io::Result<Option<SessionInfo>> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -89,7 +90,7 @@ pub(crate) fn peek(path: &Path) -> io::Result<Option<SessionInfo>> {
 fn read_text(file: &File, offset: u64, length: u64) -> io::Result<String> {
     let mut bytes = vec![0; length as usize];
     let mut read = 0;
-    // The file may shrink or grow while we look: what is there is enough.
+    // The file may shrink or grow meanwhile: the bytes that are there are enough.
     while read < bytes.len() {
         match file.read_at(&mut bytes[read..], offset + read as u64) {
             Ok(0) => break,
@@ -102,17 +103,17 @@ fn read_text(file: &File, offset: u64, length: u64) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The text behind the first `"key":"`.
+/// Returns the text after the first `"key":"`.
 fn first_text(text: &str, key: &str) -> Option<String> {
     values(text, key).next()
 }
 
-/// The text behind the last `"key":"`; an empty one counts as none.
+/// Returns the text after the last `"key":"`; `None` if it is empty.
 fn last_text(text: &str, key: &str) -> Option<String> {
     values(text, key).last().filter(|value| !value.is_empty())
 }
 
-/// All strings that follow `"key":`, with or without a space, in order.
+/// Returns all strings that follow `"key":`, with or without a space, in order.
 fn values<'a>(text: &'a str, key: &str) -> impl Iterator<Item = String> + 'a {
     let name = format!("\"{key}\":");
     let starts: Vec<usize> = text.match_indices(&name).map(|(at, _)| at + name.len()).collect();
@@ -122,7 +123,7 @@ fn values<'a>(text: &'a str, key: &str) -> impl Iterator<Item = String> + 'a {
     })
 }
 
-/// The JSON string that `text` begins with.
+/// Parses the JSON string that `text` begins with.
 fn string_at(text: &str) -> Option<String> {
     let body = text.strip_prefix('"')?;
     let mut is_escaped = false;
@@ -139,13 +140,13 @@ fn tag(tail: &str) -> Option<String> {
     last_text(line, "tag")
 }
 
-/// Milliseconds since 1970 of an ISO time.
+/// Converts an ISO time into milliseconds since 1970.
 fn epoch_millis(time: &str) -> Option<u64> {
     let parsed: jiff::Timestamp = time.parse().ok()?;
     u64::try_from(parsed.as_millisecond()).ok()
 }
 
-/// The first thing a person said. A slash command counts only if nothing else was said.
+/// Returns the first prompt of a person. A slash command counts only if no other prompt exists.
 fn first_prompt(head: &str) -> Option<String> {
     let mut command = None;
     for line in
@@ -169,7 +170,7 @@ fn first_prompt(head: &str) -> Option<String> {
     command
 }
 
-/// The texts of a prompt; none if it carries tool results.
+/// Returns the texts of a prompt; none if it holds tool results.
 fn texts(content: &Value) -> Vec<&str> {
     match content {
         Value::String(text) => vec![text],
@@ -182,7 +183,7 @@ fn texts(content: &Value) -> Vec<&str> {
     }
 }
 
-/// Text that was put in the user's mouth.
+/// Returns whether a program wrote the text in the role of the user.
 fn is_machine_text(text: &str) -> bool {
     let starts = [
         "<local-command-stdout>",

@@ -1,6 +1,5 @@
-//! A JSON object whose values stay the text they were. Records of other versions pass through here
-//! unchanged: number spellings, lone surrogates and key order survive, which a parsed value would not
-//! promise.
+//! A JSON object whose values are kept as text. Records of other versions pass through unchanged: the spelling of
+//! numbers, lone surrogates and the order of keys survive, which a parsed value would not guarantee.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,7 +8,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 
-/// An object in the order of its text.
+/// An object whose members are in the order of its text.
 #[derive(Debug, Clone)]
 pub(crate) struct RawObject<'a>(Vec<(Cow<'a, str>, Part<'a>)>);
 
@@ -24,7 +23,7 @@ impl<'a> RawObject<'a> {
         serde_json::from_str(json)
     }
 
-    /// A member's text; of a repeated key the last.
+    /// Returns the text of a member; for a repeated key, the last one.
     pub(crate) fn get(&self, key: &str) -> Option<&RawValue> {
         self.0.iter().rev().find(|(name, _)| name == key).map(|(_, part)| match part {
             Part::Found(raw) => *raw,
@@ -32,7 +31,7 @@ impl<'a> RawObject<'a> {
         })
     }
 
-    /// A member that was read, for as long as the text it was read from.
+    /// Returns a member that was parsed and not set, with the lifetime of the parsed text.
     pub(crate) fn found(&self, key: &str) -> Option<&'a RawValue> {
         self.0.iter().rev().find(|(name, _)| name == key).and_then(|(_, part)| match part {
             Part::Found(raw) => Some(*raw),
@@ -40,17 +39,17 @@ impl<'a> RawObject<'a> {
         })
     }
 
-    /// A member that is a string.
+    /// Returns a member that is a string.
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// A member as a value.
+    /// Returns a member as a value.
     pub(crate) fn value(&self, key: &str) -> Option<serde_json::Value> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// Sets a member where it stands, or at the end.
+    /// Sets a member in its position, or adds it at the end.
     pub(crate) fn set(&mut self, key: &str, value: &impl Serialize) -> serde_json::Result<()> {
         let raw = Part::Set(serde_json::value::to_raw_value(value)?);
         match self.0.iter_mut().rev().find(|(name, _)| name == key) {

@@ -1,6 +1,6 @@
-//! A session's records for programs: the message rows that the official SDKs' session functions return,
-//! and all records of given types. Unlike [`resume`](crate::resume) nothing is merged or made up here;
-//! records come out as they were written, minus those that are not meant to be shown.
+//! A session's records for programs: the message rows that the session functions of the official SDKs return, and all
+//! records of given types. Unlike in [`resume`](crate::resume), nothing is merged or repaired here; records are
+//! returned as they were written, except those that are not meant to be shown.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -26,7 +26,7 @@ pub struct MessageRow {
     pub uuid: String,
     /// The session it was written in.
     pub session_id: String,
-    /// The API message as it stands in the file.
+    /// The API message as it is in the file.
     pub message: Box<RawValue>,
     /// The call that started the subagent; `None` in the main conversation.
     pub parent_tool_use_id: Option<String>,
@@ -34,7 +34,7 @@ pub struct MessageRow {
     pub parent_agent_id: Option<String>,
 }
 
-/// The messages of the session at `path`, oldest first.
+/// Returns the messages of the session at `path`, oldest first.
 pub fn session_messages(path: &Path) -> Result<Vec<MessageRow>> {
     let mut rows = Vec::new();
     each_message(path, |row| {
@@ -44,7 +44,7 @@ pub fn session_messages(path: &Path) -> Result<Vec<MessageRow>> {
     Ok(rows)
 }
 
-/// Hands over the messages of the session at `path` one by one, oldest first: a large session is never in
+/// Passes the messages of the session at `path` to `sink` one by one, oldest first, so that a large session is never in
 /// memory as a whole.
 pub fn each_message(path: &Path, sink: impl FnMut(MessageRow) -> Result<()>) -> Result<()> {
     let index = Index::open(path)?;
@@ -57,7 +57,7 @@ pub fn each_message(path: &Path, sink: impl FnMut(MessageRow) -> Result<()>) -> 
     rows(&index, path, &shown, is_shown, &AgentMeta::default(), sink)
 }
 
-/// The records of a chain that are shown, as rows, one by one.
+/// Passes the records of a chain that are shown to `sink` as rows.
 pub(crate) fn rows(
     index: &Index,
     path: &Path,
@@ -81,7 +81,7 @@ pub(crate) fn rows(
     Ok(())
 }
 
-/// All records of these types, in the order of the file; e.g. the file history.
+/// Returns all records of these types, for example the file history, in the order of the file.
 pub fn records_of(path: &Path, types: &[&str]) -> Result<Vec<Record>> {
     let failed = |error| TranscriptError::io("read", path, error);
     let file = File::open(path).map_err(failed)?;

@@ -1,10 +1,10 @@
-//! What the lines of a session file say. Two families: *chain* records (`user`, `assistant`, `system`,
-//! `attachment`) form the conversation by `uuid` and `parentUuid`; *side* records (titles, tags, costs …)
-//! are facts about the session, the last one of a kind counts.
+//! The records of a session file. There are two families: *chain* records (`user`, `assistant`, `system`, `attachment`)
+//! form the conversation by `uuid` and `parentUuid`; *side* records (titles, tags, costs …) are facts about the
+//! session, of which the last one of a kind counts.
 //!
-//! [`chain`] builds what a session writes, [`side`] holds the side records for both directions, and
-//! [`Record`] is what any line reads as. Ids and times are always the caller's. Nothing is refused for
-//! being unknown: a record we do not understand keeps all its fields.
+//! [`chain`] builds the chain records that a session writes, [`side`] holds the side records for reading and writing,
+//! and [`Record`] is any line after parsing. Ids and times always come from the caller. No record is rejected because
+//! it is unknown; it keeps all its fields.
 
 pub mod chain;
 pub mod side;
@@ -18,7 +18,7 @@ pub use chain::{
 };
 pub use side::{CostState, SideRecord};
 
-/// One record as it stands in the file: compact JSON and a newline.
+/// One record as it is written to the file: compact JSON and a newline.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line(String);
 
@@ -26,8 +26,8 @@ impl Line {
     /// Serialises a record.
     pub fn of(record: &impl Serialize) -> Result<Self> {
         let mut json = serde_json::to_string(record)?;
-        // Raw JSON that was handed through may have been pretty-printed by its source. Between tokens a
-        // line break is only white space, and inside a string it cannot stand.
+        // Raw JSON from another program may be pretty-printed. A line break between tokens is only white space, and
+        // inside a string it is always escaped.
         if json.contains(['\n', '\r']) {
             json = json.replace(['\n', '\r'], " ");
         }
@@ -35,7 +35,7 @@ impl Line {
         Ok(Self(json))
     }
 
-    /// The record without its newline, for whoever mirrors the file.
+    /// Returns the record without its newline, for mirrors of the file.
     pub fn json(&self) -> &str {
         &self.0[..self.0.len() - 1]
     }
@@ -45,7 +45,7 @@ impl Line {
     }
 }
 
-/// Any line, read.
+/// Any record after parsing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
     /// A link of the conversation.
@@ -54,16 +54,16 @@ pub enum Record {
     Side(SideRecord),
 }
 
-/// The types of chain records. A type we do not know is still a link if it has a `uuid` and a parent.
+/// The type of a chain record. An unknown type is still part of the chain if it has a `uuid` and a parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ChainKind {
     /// A prompt, a tool result, or a synthetic turn.
     User,
-    /// One content block of an answer.
+    /// One content block of a response.
     Assistant,
     /// Compaction boundaries, local commands, errors.
     System,
-    /// Context that was put in front of the model.
+    /// Context that was added for the model.
     Attachment,
     /// Progress of a tool, written by older versions.
     Progress,
@@ -74,36 +74,36 @@ pub enum ChainKind {
 /// A chain record with all its fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChainRecord {
-    /// What it is.
+    /// Its type.
     pub kind: ChainKind,
     /// The whole record, `type` included.
     pub fields: Map<String, Value>,
 }
 
 impl ChainRecord {
-    /// The record's id.
+    /// Returns the id of the record.
     pub fn uuid(&self) -> &str {
         self.text("uuid").unwrap_or_default()
     }
 
-    /// Whether it belongs to a subagent.
+    /// Returns whether it belongs to a subagent.
     pub fn is_sidechain(&self) -> bool {
         self.fields.get("isSidechain") == Some(&Value::Bool(true))
     }
 
-    /// The API message of a user or assistant record.
+    /// Returns the API message of a user or assistant record.
     pub fn message(&self) -> Option<&Value> {
         self.fields.get("message")
     }
 
-    /// A field that holds a string.
+    /// Returns a field that holds a string.
     pub fn text(&self, key: &str) -> Option<&str> {
         self.fields.get(key)?.as_str()
     }
 }
 
 impl Record {
-    /// Reads one line. Only what is no JSON object at all is an error.
+    /// Parses one line. It is an error only if the line is not a JSON object.
     pub fn parse(json: &str) -> Result<Self> {
         let fields: Map<String, Value> = serde_json::from_str(json)?;
         Ok(Self::from_fields(fields))
@@ -118,7 +118,7 @@ impl Record {
             "progress" => ChainKind::Progress,
             other => ChainKind::Other(other.to_owned()),
         };
-        // Some programs give side records a uuid, but only links say what they follow.
+        // Some programs give side records a uuid, but only chain records have a parent.
         let may_be_link = !matches!(kind, ChainKind::Other(_)) || fields.contains_key("parentUuid");
         if may_be_link && fields.get("uuid").is_some_and(Value::is_string) {
             Self::Chain(ChainRecord { kind, fields })
@@ -127,7 +127,7 @@ impl Record {
         }
     }
 
-    /// The record as JSON again, nothing lost.
+    /// Returns the record as JSON, with all its fields.
     pub fn to_value(&self) -> Value {
         match self {
             Self::Chain(chain) => Value::Object(chain.fields.clone()),

@@ -1,10 +1,10 @@
-//! Loads a session so that it can go on: the conversation as the model must see it, the record the next
-//! one follows, and the state that side records keep.
+//! Loads a session to resume it: the conversation for the model, the parent of the next record, and the state in side
+//! records.
 //!
-//! Only what the model still needs is parsed: everything before the last compaction boundary stays in
-//! the file and out of memory. Context that other runs put in front of the model in the system's name
-//! (`attachment` records) is left out, because the new run describes its own surroundings; reminders in the
-//! user's name and prompts that were delivered that way are conversation and come back.
+//! Only the records that the model still needs are parsed: everything before the last compaction boundary stays in the
+//! file and out of memory. Context that earlier runs added in the role `system` (`attachment` records) is left out,
+//! because the new run describes its own environment. Reminders in the role `user`, and prompts that were delivered as
+//! attachments, are part of the conversation and are loaded.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -24,39 +24,39 @@ use crate::raw::RawObject;
 use crate::record::side::CostState;
 use crate::record::{Record, SideRecord};
 
-/// Where to go on.
+/// The record after which a session is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResumeAt<'a> {
-    /// At the end.
+    /// The last one.
     Latest,
-    /// Behind the record with this uuid; what followed it becomes an abandoned branch.
+    /// The record with this uuid; the records after it become an abandoned branch.
     Message {
         /// `--resume-session-at`.
         uuid: &'a str,
-        /// `--resume-drops-turn`: refuse unless everything that is dropped belongs to the turn of this prompt.
+        /// `--resume-drops-turn`: fail unless all dropped records belong to the turn of this prompt.
         drops_turn: Option<&'a str>,
     },
 }
 
-/// A session, ready to go on.
+/// A session that is ready to continue.
 #[derive(Debug)]
 pub struct Resumed {
     /// The conversation, oldest first. Roles alternate, every call has its result.
     pub messages: Vec<HistoryMessage>,
-    /// Parent of the next record.
+    /// The parent of the next record.
     pub last_uuid: Option<String>,
-    /// Uuids of all prompts in the file, up to where the session goes on: one that comes again is a duplicate.
-    /// What a cut drops may come again, because that is what cuts are for.
+    /// The uuids of all prompts in the file, up to the record at which the session is resumed. A prompt that is sent
+    /// again is a duplicate, unless a cut has dropped it: sending it again is what a cut is for.
     pub prompts: PromptIds,
-    /// Number of the last prompt (`turnPosition.turnIndex`); 0 if none is numbered.
+    /// The number of the last prompt (`turnPosition.turnIndex`); 0 if none is numbered.
     pub turn_index: u64,
-    /// Permission mode of the last prompt.
+    /// The permission mode of the last prompt.
     pub permission_mode: Option<String>,
-    /// Title given by a person, else a generated one.
+    /// The title given by a person, else a generated one.
     pub title: Option<String>,
     /// `agent-name`.
     pub agent_name: Option<String>,
-    /// `tag`; an empty one reads as none.
+    /// `tag`; `None` if it is empty.
     pub tag: Option<String>,
     /// `mode`.
     pub mode: Option<String>,
@@ -66,11 +66,11 @@ pub struct Resumed {
     pub cost_state: Option<CostState>,
     /// `todos` of the last TodoWrite call.
     pub todos: Option<Value>,
-    /// The call that the session ended with because a hook put it off.
+    /// The call that a hook deferred, with which the session ended.
     pub deferred: Option<DeferredCall>,
-    /// Calls whose results were made up.
+    /// Calls whose results were missing and were added.
     pub dangling: Vec<DanglingCall>,
-    /// What was wrong with the file, each sort once.
+    /// The damage found in the file, each kind once.
     pub warnings: Vec<Warning>,
 }
 
@@ -79,28 +79,28 @@ pub struct Resumed {
 pub struct PromptIds(HashSet<Id>);
 
 impl PromptIds {
-    /// Whether a prompt with this uuid is in the transcript.
+    /// Returns whether a prompt with this uuid is in the transcript.
     pub fn contains(&self, uuid: &str) -> bool {
         self.0.contains(&Id::of(uuid))
     }
 
-    /// Notes a new prompt. Says whether it was new.
+    /// Adds a prompt. Returns whether it was new.
     pub fn insert(&mut self, uuid: &str) -> bool {
         self.0.insert(Id::of(uuid))
     }
 }
 
-/// Something about the file that a person may want to know. Nothing here keeps the session from going on.
+/// Damage in the file that people may want to know of. It does not keep the session from being resumed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Warning {
-    /// Lines that could not be read.
+    /// Lines that could not be parsed.
     BadLines {
-        /// How many.
+        /// The number of lines.
         count: u64,
-        /// Number of the first, from 1.
+        /// The number of the first line, counted from 1.
         first: u64,
     },
-    /// Records whose parent is missing; the record before them in the file was taken for it.
+    /// Records whose parent is missing; the record before them in the file was used instead.
     MissingParents(usize),
     /// Tool calls without a result.
     DanglingCalls(usize),
@@ -148,12 +148,12 @@ pub(crate) fn load(index: &Index, path: &Path, at: ResumeAt<'_>) -> Result<Resum
         .map_err(|error| TranscriptError::io("read", path, error))
 }
 
-/// The leaf of a session, or of a subagent's file, where everything is a sidechain.
+/// Returns the leaf of a session, or of a subagent's file, in which all records are a sidechain.
 fn leaf_for_model(index: &Index) -> Option<At> {
     index.leaf(|entry| !entry.is_sidechain).or_else(|| index.leaf(|_| true))
 }
 
-/// What is picked up on the way through the conversation.
+/// The state that is collected from the records of the conversation.
 #[derive(Default)]
 struct State {
     permission_mode: Option<String>,
@@ -215,8 +215,8 @@ impl Loader<'_> {
         })
     }
 
-    /// The records the model needs: from the last summary on, with the records that a compaction kept
-    /// word for word put behind it.
+    /// Returns the records that the model needs: those from the last summary on, with the records that the compaction
+    /// kept unchanged right after it.
     fn needed(&self, chain: &[At], limit: At) -> io::Result<Vec<At>> {
         let start = chain.iter().rposition(|at| self.index.entries[*at].is_summary).unwrap_or(0);
         let mut needed = self.index.with_siblings(&chain[start..], limit, Siblings::UnlessCutOff);
@@ -227,7 +227,7 @@ impl Loader<'_> {
         Ok(needed)
     }
 
-    /// What a compaction boundary says it kept: a list of records, or a stretch of the old chain.
+    /// Returns the records that a compaction boundary names as kept: a list of records, or a part of the old chain.
     fn kept_by_compaction(&self, boundary: At) -> io::Result<Vec<At>> {
         let index = self.index;
         let text = index.read(index.entries[boundary].span)?;
@@ -242,8 +242,8 @@ impl Loader<'_> {
         let segment = &metadata["preservedSegment"];
         let Some(head) = segment["headUuid"].as_str() else { return Ok(Vec::new()) };
         let tail = segment["tailUuid"].as_str().and_then(|uuid| index.position(uuid));
-        // A fork has new ids and leaves those in here as they were. The record before the boundary is named
-        // by its new one, and every record says which one it was copied from.
+        // A fork with new ids does not change the ids in this metadata. But it does change the id of the record before
+        // the boundary, and every record names the one it was copied from.
         let before = record.text("logicalParentUuid").and_then(|uuid| index.position(&uuid));
         let Some(tail) = tail.or(before) else { return Ok(Vec::new()) };
         let stretch = index.chain(tail);
@@ -255,7 +255,7 @@ impl Loader<'_> {
         Ok(index.with_siblings(&stretch[from..], boundary, Siblings::UnlessCutOff))
     }
 
-    /// Which record of a stretch is a copy of the record with this id; looked for from the end.
+    /// Returns which record of a part of the chain is a copy of the record with this id, searching from the end.
     fn copied_from(&self, stretch: &[At], uuid: &str) -> io::Result<Option<usize>> {
         for (place, at) in stretch.iter().enumerate().rev() {
             let text = self.index.read(self.index.entries[*at].span)?;
@@ -263,14 +263,14 @@ impl Loader<'_> {
             match origin {
                 Some(origin) if origin["messageUuid"] == uuid => return Ok(Some(place)),
                 Some(_) => {}
-                // No copy, so none before it is.
+                // Not a copy, so the records before it are not copies either.
                 None => return Ok(None),
             }
         }
         Ok(None)
     }
 
-    /// What a record adds to the conversation, if anything.
+    /// Returns the part of the conversation that comes from a record, if any.
     fn piece(&mut self, at: At) -> io::Result<Option<Piece>> {
         let entry = &self.index.entries[at];
         let role = match entry.kind {
@@ -296,8 +296,8 @@ impl Loader<'_> {
         Ok(Some(Piece { at, role, uuid: record.uuid.into_owned(), blocks, answer, is_prompt }))
     }
 
-    /// Attachments that are conversation: prompts that were queued while a turn ran, and text that was
-    /// shown in the user's name.
+    /// Returns the content of an attachment that is part of the conversation: a prompt that was queued while a turn
+    /// ran, or a text in the role `user`.
     fn attachment(&self, at: At) -> io::Result<Option<Piece>> {
         let text = without_lone_surrogates(self.index.read(self.index.entries[at].span)?);
         let Ok(record) = RawObject::parse(&text) else { return Ok(None) };
@@ -319,7 +319,7 @@ impl Loader<'_> {
         }))
     }
 
-    /// The id of the call that the record at the tip says was put off.
+    /// Returns the id of the deferred call, if the record at the tip names one.
     fn put_off(&self, tip: At) -> io::Result<Option<String>> {
         let entry = &self.index.entries[tip];
         if entry.kind != Kind::Attachment {
@@ -354,7 +354,8 @@ impl Loader<'_> {
     }
 }
 
-/// The call as the conversation has it. A prompt may stand behind it: the call was put off again then.
+/// Returns the deferred call with its input from the conversation. A prompt may follow it, if the call was deferred
+/// again.
 fn deferred_call(call: &DanglingCall, messages: &[HistoryMessage]) -> Option<DeferredCall> {
     let answer = messages.iter().rfind(|message| message.role == Role::Assistant)?;
     let mut values = answer.blocks.iter().filter_map(|block| serde_json::from_str::<Value>(block.get()).ok());
@@ -388,8 +389,8 @@ impl State {
     }
 }
 
-/// Checks that everything behind `cut` on the current branch belongs to the turn of prompt `turn`: it
-/// must begin with that prompt, and no other prompt may follow.
+/// Checks that all records after `cut` on the current branch belong to the turn of prompt `turn`: the first must be
+/// that prompt, and no other prompt may follow.
 fn check_dropped(index: &Index, path: &Path, cut: At, turn: &str) -> Result<()> {
     let read =
         |at: At| index.read(index.entries[at].span).map_err(|error| TranscriptError::io("read", path, error));
@@ -421,7 +422,7 @@ fn check_dropped(index: &Index, path: &Path, cut: At, turn: &str) -> Result<()> 
             turn_id = prompt_id;
             continue;
         }
-        // A fork of the reference gives all its prompts one id; only a prompt that starts a turn has a number.
+        // Some programs give all prompts of a fork the same id; but only a prompt that starts a turn has a number.
         let is_numbered = record.found("turnPosition").is_some();
         let belongs = entry.kind == Kind::Assistant
             || entry.is_meta

@@ -1,11 +1,11 @@
-//! Removes sessions that nobody has used for long. Careful in three ways: a session that is open is
-//! locked and stays; the age is looked at again under the lock, because a session may be taken up between
-//! the look and the deletion; and one call removes a bounded number, so that it never takes long.
+//! Removes sessions that have not been used for a long time, with three precautions: a session that is open is locked
+//! and stays; the age is checked again under the lock, because a session may be resumed between the check and the
+//! deletion; and one call removes a limited number, so that it never takes long.
 //!
-//! What belongs to a session goes with it. What is left of sessions whose file is gone (another program deletes
-//! only that) goes as well, when it is old enough.
+//! The folders of a session are removed with it. Folders of sessions whose file is gone (some programs delete only the
+//! file) are removed too, when they are old enough.
 //!
-//! When to call it, and what counts as long, is the caller's business: no clock is read here.
+//! The caller decides when to call it and what is old: no clock is read here.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -17,17 +17,17 @@ use crate::error::{Result, TranscriptError};
 use crate::paths::{self, SessionPaths, is_session_id};
 use crate::writer;
 
-/// Sessions that one call removes at most.
+/// The number of sessions that one call removes at most.
 pub const MOST_REMOVED: usize = 500;
 
-/// What became of old sessions.
+/// The result of a sweep.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Gone, with everything that belonged to them.
+    /// The number of sessions that were removed.
     pub removed: usize,
-    /// Old, and still there: in use, or not ours to delete.
+    /// The number of old sessions that remain, because they are in use or cannot be deleted.
     pub kept: usize,
-    /// Whether every session was looked at.
+    /// Whether every session was checked.
     pub is_complete: bool,
 }
 
@@ -60,17 +60,17 @@ pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
     swept
 }
 
-/// What there may be of a session.
+/// The kind of a path that may be removed.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// Its file.
+    /// The file of a session.
     File,
-    /// A folder that belonged to a file that is gone.
+    /// The folder of a session whose file is gone.
     Left,
 }
 
 impl Kind {
-    /// Whether this is what lies there; whatever else has such a name, a link say, is not ours to delete.
+    /// Returns whether the path is of this kind. Anything else with such a name, such as a link, is not deleted.
     fn is_at(self, path: &Path) -> bool {
         let Ok(found) = path.symlink_metadata() else { return false };
         match self {
@@ -80,17 +80,17 @@ impl Kind {
     }
 }
 
-/// What is in a folder.
+/// Returns the entries of a folder.
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Where the saved files of all sessions are.
+/// Returns the folder with the saved files of all sessions.
 fn file_histories(config_dir: &Path) -> PathBuf {
     config_dir.join("file-history")
 }
 
-/// Whether this is called like the file of a session.
+/// Returns whether the path has the name of a session file.
 fn is_transcript(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jsonl") && path.file_stem().is_some_and(is_id)
 }
@@ -99,7 +99,7 @@ fn is_id(name: &OsStr) -> bool {
     name.to_str().is_some_and(is_session_id)
 }
 
-/// Whether a file is older, or a folder with everything right in it; what has no age that can be told is not.
+/// Returns whether a file is older than `cutoff`, or a folder and all its direct entries. An unknown age counts as new.
 fn is_older(path: &Path, cutoff: SystemTime) -> bool {
     let is_old = |path: &Path| {
         path.symlink_metadata().and_then(|found| found.modified()).is_ok_and(|modified| modified < cutoff)
@@ -117,13 +117,13 @@ fn remove(config_dir: &Path, transcript: &Path, cutoff: SystemTime) -> Result<()
     }
     std::fs::remove_file(transcript).map_err(failed)?;
     let session = SessionPaths::of_transcript(transcript);
-    // What belongs to it is of no use without it; what cannot be removed is looked for by nobody.
+    // Errors are ignored: a folder that remains has no session file, and a later sweep removes it.
     drop(std::fs::remove_dir_all(session.dir()));
     drop(std::fs::remove_dir_all(file_histories(config_dir).join(session.session_id())));
     Ok(())
 }
 
-/// Removes the folder of a session that is gone.
+/// Removes the folder of a session whose file is gone.
 fn remove_left(folder: &Path) -> Result<()> {
     std::fs::remove_dir_all(folder).map_err(|error| TranscriptError::io("delete", folder, error))
 }

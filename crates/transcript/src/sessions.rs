@@ -1,8 +1,7 @@
-//! The sessions under a configuration directory: finding, listing, renaming, tagging, deleting.
+//! The sessions under a configuration directory: finding, listing, renaming, deleting.
 //!
-//! A rename or a tag is one more record, appended without the session's lock: one append cannot split
-//! another, and a person may rename a session that is running. Deleting does ask for the lock, because
-//! the running session would write to a file that is gone.
+//! A rename is one more record, appended without the session's lock: one append cannot split another, and a person may
+//! rename a session that is running. Deleting takes the lock, because a running session would write to a deleted file.
 
 use std::collections::HashMap;
 use std::fs::OpenOptions;
@@ -21,54 +20,54 @@ pub struct Sessions {
     config_dir: PathBuf,
 }
 
-/// Which sessions to look at.
+/// The projects whose sessions are searched.
 #[derive(Debug, Clone, Copy)]
 pub enum SessionScope<'a> {
-    /// Those of these directories: the working directory, and the other worktrees of its repository if
-    /// they are wanted.
+    /// Those of these directories: the working directory, and the other worktrees of its repository if the caller adds
+    /// them.
     Projects(&'a [&'a Path]),
-    /// All.
+    /// All projects.
     Everywhere,
 }
 
-/// Which part of a list.
+/// A part of a list.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Page {
-    /// How many to leave out.
+    /// How many entries to skip.
     pub offset: usize,
-    /// How many at most.
+    /// How many entries to return at most.
     pub limit: Option<usize>,
 }
 
-/// A session file that may be one.
+/// A file with the name of a session file.
 struct Candidate {
     path: PathBuf,
     modified: SystemTime,
 }
 
 impl Sessions {
-    /// The sessions under `config_dir`.
+    /// Creates a view of the sessions under `config_dir`.
     pub fn new(config_dir: &Path) -> Self {
         Self { config_dir: config_dir.to_owned() }
     }
 
-    /// Where a session that is started in `cwd` keeps its files.
+    /// Returns the paths of a session that is started in `cwd`.
     pub fn paths(&self, cwd: &Path, session_id: &str) -> Result<SessionPaths> {
         check_id(session_id)?;
         Ok(SessionPaths::new(&self.config_dir, cwd, session_id))
     }
 
-    /// The sessions in `scope`, the last changed first.
+    /// Returns the sessions in `scope`, the last changed first.
     pub fn list(&self, scope: SessionScope<'_>, page: Page) -> Vec<SessionInfo> {
         let shown =
             self.candidates(scope).into_iter().filter_map(|candidate| peek::peek(&candidate.path).ok()?);
         shown.skip(page.offset).take(page.limit.unwrap_or(usize::MAX)).collect()
     }
 
-    /// The session that changed last in the project of `cwd` (`--continue`).
+    /// Returns the session that changed last in the project of `cwd` (`--continue`).
     pub fn newest_for_cwd(&self, cwd: &Path) -> Option<SessionInfo> {
-        // Folders whose names differ only in punctuation share a directory, and not a conversation.
-        // A copy begins with records of the folder that it came from.
+        // Folders whose names differ only in punctuation share a project directory, but must not share sessions. The
+        // last record counts as well as the first, because a copy begins with records of the folder of its original.
         let is_here =
             |of: &String| Path::new(of) == cwd || Path::new(of).canonicalize().is_ok_and(|of| of == cwd);
         let here = |session: &SessionInfo| match (&session.cwd, &session.last_cwd) {
@@ -79,21 +78,21 @@ impl Sessions {
         candidates.filter_map(|candidate| peek::peek(&candidate.path).ok()?).find(here)
     }
 
-    /// The directory for a session that runs in `cwd` and is a copy of the one at `source`: beside that, if sessions
-    /// of `cwd` are looked for there.
+    /// Returns the directory for a session that runs in `cwd` and is a copy of the one at `source`: the directory of
+    /// the original, if sessions of `cwd` are searched there.
     pub fn dir_of_copy(&self, cwd: &Path, source: &Path) -> PathBuf {
         let mut dirs = self.project_dirs(cwd);
         let beside = source.parent().filter(|dir| dirs.iter().any(|known| known == dir));
         beside.map_or_else(|| dirs.swap_remove(0), Path::to_owned)
     }
 
-    /// A session by its id, in the project of `cwd` or, failing that, in any other.
+    /// Finds a session by its id, in the project of `cwd` or else in any other.
     pub fn find_by_id_anywhere(&self, cwd: &Path, session_id: &str) -> Result<SessionPaths> {
         check_id(session_id)?;
         let here = self.project_dirs(cwd).into_iter();
         let found = here.chain(self.all_project_dirs()).find_map(|dir| {
             let paths = SessionPaths::in_project_dir(&dir, session_id);
-            // A file of no bytes counts as absent, and so does a link: nothing is written through one.
+            // An empty file counts as absent, and so does a link, because nothing is written through a link.
             paths
                 .transcript()
                 .symlink_metadata()
@@ -105,7 +104,7 @@ impl Sessions {
         })
     }
 
-    /// The last changed session with this title, in the project of `cwd` or, failing that, anywhere.
+    /// Finds the last changed session with this title, in the project of `cwd` or else in any other.
     pub fn find_by_title(&self, cwd: &Path, title: &str) -> Option<SessionInfo> {
         let title = title.trim();
         let in_scope = |scope| {
@@ -121,14 +120,14 @@ impl Sessions {
         in_scope(SessionScope::Projects(&[cwd])).or_else(|| in_scope(SessionScope::Everywhere))
     }
 
-    /// What a list would show of one session; `None` if it would not show it.
+    /// Returns the list entry of one session; `None` if a list would not show it.
     pub fn info(&self, cwd: &Path, session_id: &str) -> Result<Option<SessionInfo>> {
         let path = self.find_by_id_anywhere(cwd, session_id)?.transcript();
         peek::peek(&path).map_err(|error| TranscriptError::io("read", &path, error))
     }
 
-    /// All project directories that may hold the sessions of `cwd`: usually one, for long paths every
-    /// one with the same first 200 characters.
+    /// Returns all project directories that may hold the sessions of `cwd`: usually one, for long paths every one with
+    /// the same first 200 characters.
     fn project_dirs(&self, cwd: &Path) -> Vec<PathBuf> {
         let projects = paths::projects_dir(&self.config_dir);
         let mut dirs = Vec::new();
@@ -150,7 +149,7 @@ impl Sessions {
         dirs
     }
 
-    /// Session files in `scope`, the last changed first, each id once.
+    /// Returns the session files in `scope`, the last changed first, each id once.
     fn candidates(&self, scope: SessionScope<'_>) -> Vec<Candidate> {
         let dirs = match scope {
             SessionScope::Projects(cwds) => cwds.iter().flat_map(|cwd| self.project_dirs(cwd)).collect(),
@@ -196,7 +195,7 @@ pub fn rename(session: &SessionPaths, title: &str) -> Result<()> {
     writer::append_unlocked(&session.transcript(), &Line::of(&record)?)
 }
 
-/// Deletes a session with everything that belongs to it. Refused while the session runs.
+/// Deletes the file and the folder of a session. Fails while the session is open.
 pub fn delete(session: &SessionPaths) -> Result<()> {
     let path = session.transcript();
     let failed = |error| TranscriptError::io("delete", &path, error);

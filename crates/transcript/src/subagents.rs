@@ -1,6 +1,6 @@
-//! The files of subagents: `<session>/subagents/agent-<id>.jsonl`, each with a sidecar that says what the
-//! agent is. A subagent's transcript is written like any other (its envelope carries the agent's id) and
-//! resumed like any other; only finding and listing differ.
+//! The files of subagents: `<session>/subagents/agent-<id>.jsonl`, each with a sidecar file that describes the agent. A
+//! subagent's transcript is written like any other (its envelope has the agent's id) and resumed like any other; only
+//! finding and listing differ.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
@@ -15,27 +15,27 @@ use crate::index::{Entry, Index, Siblings};
 use crate::paths::SessionPaths;
 use crate::reader::{MessageRow, rows};
 
-/// `agent-<id>.meta.json`: what a subagent is.
+/// The sidecar file `agent-<id>.meta.json`, which describes a subagent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AgentMeta {
     /// Its type.
     pub agent_type: Option<String>,
-    /// What it was asked to do, in short.
+    /// A short description of its task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The call that started it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_id: Option<String>,
-    /// The agent that started it, if that was not the main one.
+    /// The agent that started it, unless that was the main one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_agent_id: Option<String>,
-    /// Whatever else there is.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Map<String, Value>,
 }
 
-/// The ids of the session's subagents, sorted.
+/// Returns the ids of the session's subagents, sorted.
 pub fn list_subagents(session: &SessionPaths) -> Result<Vec<String>> {
     let mut ids: Vec<String> = agent_files(&session.subagents())?.into_iter().map(|(id, _)| id).collect();
     ids.sort();
@@ -43,7 +43,7 @@ pub fn list_subagents(session: &SessionPaths) -> Result<Vec<String>> {
     Ok(ids)
 }
 
-/// The messages of a subagent. An agent that is not there is [`TranscriptError::NotFound`].
+/// Returns the messages of a subagent. If it does not exist, the error is [`TranscriptError::NotFound`].
 pub fn subagent_messages(session: &SessionPaths, agent_id: &str) -> Result<Vec<MessageRow>> {
     let files = agent_files(&session.subagents())?;
     let Some((_, path)) = files.into_iter().find(|(id, _)| id == agent_id) else {
@@ -63,12 +63,12 @@ pub fn subagent_messages(session: &SessionPaths, agent_id: &str) -> Result<Vec<M
     Ok(found)
 }
 
-/// A subagent's sidecar; one that is missing or unreadable says nothing.
+/// Reads a subagent's sidecar; one that is missing or not valid gives the default.
 pub fn read_agent_meta(path: &Path) -> AgentMeta {
     std::fs::read(path).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
 }
 
-/// Writes a sidecar, replacing what is there in one step, so that a reader sees the old or the new.
+/// Writes a sidecar by a rename, so that a reader sees either the old content or the new.
 pub fn write_agent_meta(path: &Path, meta: &AgentMeta) -> Result<()> {
     let failed = |error| TranscriptError::io("write", path, error);
     let json = serde_json::to_vec(meta)?;
@@ -81,7 +81,7 @@ pub fn write_agent_meta(path: &Path, meta: &AgentMeta) -> Result<()> {
     file.write_all(&json).and_then(|()| std::fs::rename(&new, path)).map_err(failed)
 }
 
-/// All `agent-<id>.jsonl` below `dir`, at any depth.
+/// Returns all `agent-<id>.jsonl` below `dir`, at any depth.
 fn agent_files(dir: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     let mut pending = vec![dir.to_owned()];
@@ -94,7 +94,7 @@ fn agent_files(dir: &Path) -> Result<Vec<(String, PathBuf)>> {
         for entry in entries.flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             let agent = name.strip_prefix("agent-").and_then(|rest| rest.strip_suffix(".jsonl"));
-            // Links are not followed: a ring of them would never end.
+            // Links are not followed, because a cycle of them would never end.
             match (entry.file_type(), agent) {
                 (Ok(kind), _) if kind.is_dir() => pending.push(entry.path()),
                 (Ok(_), Some(id)) => found.push((id.to_owned(), entry.path())),

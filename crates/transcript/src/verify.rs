@@ -1,4 +1,4 @@
-//! Looks a session file over and says what is wrong with it, without changing anything.
+//! Checks a session file for damage, without changing it.
 
 use std::path::Path;
 
@@ -8,37 +8,37 @@ use crate::error::Result;
 use crate::index::Index;
 use crate::resume::{self, ResumeAt};
 
-/// What a check found.
+/// The result of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Records that could be read.
+    /// Records that could be parsed.
     pub records: u64,
     /// Those of them that are part of a conversation.
     pub chain_records: u64,
-    /// Messages the model would get after a resume.
+    /// Messages that the model would get after a resume.
     pub messages: u64,
-    /// Lines that could not be read, or only in part.
+    /// Lines that could not be parsed, or only in part.
     pub bad_lines: u64,
-    /// Number of the first of them, from 1.
+    /// The number of the first of them, counted from 1.
     pub first_bad_line: Option<u64>,
     /// Lines with more than one record.
     pub joined_lines: u64,
     /// Lines too long to read.
     pub oversized_lines: u64,
-    /// The file ends inside a record.
+    /// Whether the file ends inside a record.
     pub torn_tail: bool,
-    /// Uuids that occur more than once.
+    /// Records whose uuid occurred before.
     pub duplicate_uuids: u64,
     /// Records whose parent is not in the file.
     pub missing_parents: u64,
     /// Tool calls of the current conversation without a result.
     pub dangling_calls: u64,
-    /// Whether the session can be resumed with something in it.
+    /// Whether a resume would load at least one message.
     pub is_resumable: bool,
 }
 
 impl Report {
-    /// Whether nothing is wrong. A dangling call is no damage: it is a session that was interrupted.
+    /// Returns whether the file is intact. A dangling call is not damage: it comes from a session that was interrupted.
     pub fn is_sound(&self) -> bool {
         self.bad_lines == 0
             && self.joined_lines == 0

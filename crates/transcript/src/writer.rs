@@ -1,14 +1,14 @@
-//! Appends records to one session file. Each record is one `write` to a file opened for appending, so a
-//! killed process leaves at most one torn line, at the end, and records of others are never split.
+//! Appends records to one session file. Each record is one `write` to a file opened for appending, so a killed process
+//! leaves at most one torn line, at the end, and records of other writers are never split.
 //!
-//! The lock is an advisory `flock` on the session file itself: other programs read (and append a title)
-//! undisturbed, and it dies with its holder, so no lock can stay behind for long. The file is created at the first
-//! record, or at once for an id that somebody chose; a session that says nothing leaves nothing.
+//! The lock is an advisory `flock` on the session file itself: other programs can still read the file and append a
+//! title, and the system releases the lock when its holder ends, so no stale lock stays for long. The file is created
+//! at the first record, or at once if the caller chose the id; a session without records leaves no file.
 //!
-//! The surprising thing: [`append`](TranscriptWriter::append) fails once per trouble, not once per record.
-//! When the disk is full the error is returned once, records are held in memory, and written in order when
-//! there is room again; when writing is hopeless the error is returned once and the writer is off. The
-//! session warns on every `Err` and otherwise goes on.
+//! The surprising thing: [`append`](TranscriptWriter::append) fails once per trouble, not once per record. If the disk
+//! is full, the error is returned once, records are held in memory, and written in order when there is room again. If
+//! writing has failed for good, the error is returned once and the writer is off. The session warns on every `Err` and
+//! otherwise goes on.
 
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -21,35 +21,35 @@ use rustix::io::Errno;
 use crate::error::{Result, TranscriptError};
 use crate::record::Line;
 
-/// A session file is a file: whoever put a link in its place does not choose what is written to.
+/// Opens fail on a symbolic link: a link in place of a session file must not redirect writes to another file.
 const NO_LINKS: i32 = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
 
-/// How much may wait in memory for a full disk before the writer gives up.
+/// How many bytes may wait in memory while the disk is full, before the writer gives up.
 pub const BACKLOG_BYTES: usize = 32 * 1024 * 1024;
 
-/// What a crash may take.
+/// How much a crash may lose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// Nothing that was written is lost when the process dies; a power cut may take the last seconds.
+    /// No written record is lost when the process dies; a power cut may lose the last seconds.
     #[default]
     ProcessCrash,
-    /// A power cut takes at most the running turn: data is forced to the disk when a turn ends.
+    /// A power cut loses at most the running turn: data is synced to the disk at the end of each turn.
     FsyncPerTurn,
 }
 
 /// Where a record went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Appended {
-    /// Into the file.
+    /// To the file.
     Written,
-    /// Into memory, until the disk has room.
+    /// To memory, until the disk has room.
     Held,
-    /// Nowhere: the writer was switched off by an earlier error.
+    /// Nowhere: an earlier error switched the writer off.
     Off,
 }
 
 enum Target {
-    /// Nothing written yet.
+    /// The file is created at the first record.
     Lazy,
     Open(File),
     Off,
@@ -62,18 +62,19 @@ pub struct TranscriptWriter {
     durability: Durability,
     backlog: VecDeque<Line>,
     backlog_bytes: usize,
-    /// A failed write left part of a line behind that could not be taken back.
+    /// Whether a failed write left part of a line that could not be removed.
     torn: bool,
-    /// Something was written since the last sync.
+    /// Whether a record was written since the last sync.
     dirty: bool,
-    /// Names the file had at the last write. Going to none means deleted; some file systems never count.
+    /// The link count of the file at the last write. If it drops to 0, the file was deleted; on some file systems it is
+    /// always 0.
     links: u64,
-    /// The directory entry is not yet known to be on the disk.
+    /// Whether the directory entry may not be on the disk yet.
     new_entry: bool,
 }
 
 impl TranscriptWriter {
-    /// A writer for a new session. Fails if there is one at `path`; creates nothing before the first record.
+    /// Creates a writer for a new session. Fails if one exists at `path`. No file is created before the first record.
     pub fn create(path: &Path, durability: Durability) -> Result<Self> {
         match path.metadata() {
             Ok(found) if found.len() > 0 => Err(TranscriptError::AlreadyExists { path: path.to_owned() }),
@@ -81,9 +82,9 @@ impl TranscriptWriter {
         }
     }
 
-    /// A writer for a new session whose id somebody chose: the file is made and locked at once, so that of
-    /// two that chose the same id the second is refused before it has done anything. If nothing is ever
-    /// written the file goes again.
+    /// Creates a writer for a new session whose id was chosen by the caller. The file is created and locked at once, so
+    /// that of two sessions with the same id the second fails before it has done anything. If nothing is ever written,
+    /// the file is removed again.
     pub fn claim(path: &Path, durability: Durability) -> Result<Self> {
         let file = create_file(path)?;
         let mut writer = Self::with(path, Target::Open(file), durability);
@@ -91,9 +92,9 @@ impl TranscriptWriter {
         Ok(writer)
     }
 
-    /// A writer for a session that is resumed: locks the file and ends a torn last line, so that the next
-    /// record starts on its own. Load the session after this, not before: then nobody else can add to it
-    /// in between.
+    /// Creates a writer for a session that is resumed: locks the file and ends a torn last line, so that the next
+    /// record starts on a line of its own. Load the session after this and not before, so that no other writer can
+    /// append to it in between.
     pub fn open_existing(path: &Path, durability: Durability) -> Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -105,7 +106,7 @@ impl TranscriptWriter {
         let torn = match end_torn_line(&file).map_err(|error| TranscriptError::io("repair", path, error)) {
             Ok(LastLine::Whole) => false,
             Ok(LastLine::None) => return Err(TranscriptError::NotFound { path: path.to_owned() }),
-            // No room even for a line break: it goes in front of the first record that finds some.
+            // No room even for a line break: the next record that can be written starts with one.
             Err(TranscriptError::NoSpace { .. }) => true,
             Err(error) => return Err(error),
         };
@@ -115,7 +116,7 @@ impl TranscriptWriter {
         Ok(writer)
     }
 
-    /// A writer for another new session in the same folder. Its file is created at the first record.
+    /// Creates a writer for another new session in the same folder. Its file is created at the first record.
     pub fn beside(&self, session_id: &str) -> Result<Self> {
         let path = self.path.with_file_name(format!("{session_id}.jsonl"));
         Self::create(&path, self.durability)
@@ -135,12 +136,12 @@ impl TranscriptWriter {
         }
     }
 
-    /// The session file.
+    /// Returns the path of the session file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Appends one record, behind those that still wait.
+    /// Appends one record, after those that still wait.
     pub fn append(&mut self, line: &Line) -> Result<Appended> {
         if let Target::Off = self.target {
             return Ok(Appended::Off);
@@ -149,7 +150,7 @@ impl TranscriptWriter {
             self.hold(line)?;
             return match self.write_backlog() {
                 Ok(()) => Ok(Appended::Written),
-                // Said already, when the first record had to wait.
+                // The error was already returned when the first record had to wait.
                 Err(TranscriptError::NoSpace { .. }) => Ok(Appended::Held),
                 Err(error) => Err(self.switch_off(error)),
             };
@@ -164,7 +165,8 @@ impl TranscriptWriter {
         }
     }
 
-    /// Marks the end of a turn: tries again what waits, and forces data to the disk if that was asked for.
+    /// Marks the end of a turn: tries again to write records that wait, and syncs data to the disk if the durability
+    /// demands it.
     pub fn end_turn(&mut self) -> Result<()> {
         match self.write_backlog() {
             Ok(()) | Err(TranscriptError::NoSpace { .. }) => {}
@@ -177,7 +179,7 @@ impl TranscriptWriter {
         Ok(())
     }
 
-    /// Records that wait for room on the disk.
+    /// Returns the number of records that wait for room on the disk.
     pub fn held(&self) -> usize {
         self.backlog.len()
     }
@@ -196,7 +198,7 @@ impl TranscriptWriter {
     fn hold(&mut self, line: &Line) -> Result<()> {
         self.backlog_bytes += line.bytes().len();
         if self.backlog_bytes > BACKLOG_BYTES {
-            // A record missing in the middle would break the chain for good; a file that ends early does not.
+            // A record missing in the middle would break the chain for good; a file that ends early is still valid.
             let error = TranscriptError::BacklogFull { path: self.path.clone(), limit: BACKLOG_BYTES };
             return Err(self.switch_off(error));
         }
@@ -254,8 +256,8 @@ impl Drop for TranscriptWriter {
     }
 }
 
-/// Writes `bytes` in one go. If the system takes only a part of it, that part is taken back, or, failing
-/// that, `torn` is set, so that the next line starts with a line break.
+/// Writes `bytes` with one call. If the system accepts only a part, that part is removed again, or, if that fails,
+/// `torn` is set, so that the next line starts with a line break.
 fn write_whole(file: &mut File, bytes: &[u8], torn: &mut bool) -> io::Result<()> {
     let written = loop {
         match file.write(bytes) {
@@ -276,8 +278,8 @@ fn write_whole(file: &mut File, bytes: &[u8], torn: &mut bool) -> io::Result<()>
     Err(io::Error::from(io::ErrorKind::StorageFull))
 }
 
-/// Creates (or takes over an empty) session file and locks it. Of two that create the same session, the
-/// lock lets one through, and the length tells the other if the first has already come and gone.
+/// Creates a session file, or takes over an empty one, and locks it. If two processes create the same session, the lock
+/// admits one; the length tells the other whether the first has written something and ended.
 pub(crate) fn create_file(path: &Path) -> Result<File> {
     let failed = |error| TranscriptError::io("create", path, error);
     if let Some(dir) = path.parent() {
@@ -289,7 +291,7 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
         let file = options.open(path).map_err(failed)?;
         let kind = file.metadata().map_err(failed)?.file_type();
         if !kind.is_file() {
-            // A pipe takes a few records and then holds whoever writes the next.
+            // A pipe would accept a few records and then block the writer.
             return Err(failed(io::Error::other("it is no regular file")));
         }
         lock(&file, path)?;
@@ -297,16 +299,16 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
         if metadata.len() > 0 {
             return Err(TranscriptError::AlreadyExists { path: path.to_owned() });
         }
-        // Whoever held the lock before may have removed the file we opened: then there is another, or none.
+        // The previous holder of the lock may have removed the opened file. The next round opens or creates another.
         if metadata.nlink() > 0 {
             return Ok(file);
         }
     }
 }
 
-/// Takes the session lock, and does not wait for it. The error of a lock that no living process holds has no holder:
-/// a process that was killed leaves the lock for a moment to a child that it had just begun to start. Those who may wait
-/// try again then. A file system that has no locks is used without.
+/// Takes the session lock without waiting for it. If no living process holds the lock, the error has no holder: after a
+/// process was killed, a child that it was just starting can have the lock for a moment. Callers that may wait then try
+/// again. On a file system without locks the session is used without one.
 pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
     match file.try_lock() {
         Ok(()) => Ok(()),
@@ -319,19 +321,19 @@ pub(crate) fn lock(file: &File, path: &Path) -> Result<()> {
     }
 }
 
-/// Whether a process runs; one that only waits to be buried does not.
+/// Returns whether a process is running; a zombie is not.
 fn is_alive(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
-    // `4711 (name) S …`; the name may hold anything.
+    // `4711 (name) S …`; the name may contain any character.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-/// Whether an error says that the file system has no locks; some network file systems say it in their own way.
+/// Returns whether an error means that the file system has no locks; some network file systems report `ENOLCK`.
 fn has_no_locks(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Unsupported || Errno::from_io_error(error) == Some(Errno::NOLCK)
 }
 
-/// Who holds the lock, by the kernel's list; `None` where there is no such list.
+/// Returns the process that holds the lock, by the kernel's list; `None` if the system has no such list.
 fn lock_holder(file: &File) -> Option<u32> {
     let inode = file.metadata().ok()?.ino().to_string();
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
@@ -343,16 +345,16 @@ fn lock_holder(file: &File) -> Option<u32> {
     })
 }
 
-/// How a file ends, after it was seen to.
+/// The end of a file after [`end_torn_line`].
 enum LastLine {
-    /// There is no line at all.
+    /// The file is empty.
     None,
-    /// With a newline.
+    /// It ends with a newline.
     Whole,
 }
 
-/// Ends a last line that has no newline. It is never cut off: it may be a whole record that only lacks
-/// its newline, and if another program is just writing it, our newline still comes after its end.
+/// Adds a newline to a last line that has none. The line is never removed: it may be a complete record that only lacks
+/// its newline, and if another program is just writing it, the newline still comes after its end.
 fn end_torn_line(mut file: &File) -> io::Result<LastLine> {
     let length = file.seek(SeekFrom::End(0))?;
     if length == 0 {
@@ -367,8 +369,8 @@ fn end_torn_line(mut file: &File) -> io::Result<LastLine> {
     Ok(LastLine::Whole)
 }
 
-/// Appends one record to a session that somebody else may be writing: a title or a tag. Takes no lock,
-/// because one append cannot split another, and never creates the file.
+/// Appends one record, such as a title, to a session that another process may be writing. Takes no lock, because one
+/// append cannot split another, and never creates the file.
 pub(crate) fn append_unlocked(path: &Path, line: &Line) -> Result<()> {
     let failed = |error| TranscriptError::io("append to", path, error);
     let mut options = OpenOptions::new();

@@ -1,5 +1,5 @@
-//! `lathe demo`: the whole loop on the embedded scripted model. Lays out a small program with a failing
-//! test in a temporary folder and lets the agent mend it; no key, no network, nothing left behind.
+//! `lathe demo`: a complete run on the embedded scripted model. Creates a small program with a failing test in a
+//! temporary folder and lets the agent fix it; it needs no key and no network, and leaves no files.
 
 use std::process::ExitCode;
 
@@ -40,7 +40,7 @@ fn demo_plan(env: &LaunchEnvironment) -> anyhow::Result<RunPlan> {
     let words = ["--model", "script:demo", "--no-session-persistence"].map(str::to_owned);
     let args = Args::parse(words).context("failed to read the demo's own flags")?;
     let mut plan = plan::make(&args, env).map_err(|error| anyhow::anyhow!(error.message))?;
-    // The folder is ours, holds nothing but the demo, and the commands are those of our own script.
+    // Safe without questions: the folder holds only the demo, and the commands come from the built-in script.
     plan.session.permission_mode = Some(PermissionMode::AcceptEdits);
     plan.session.allowed_tools = vec!["Bash".to_owned()];
     Ok(plan)

@@ -1,5 +1,5 @@
-//! `lathe permissions explain`: what would become of a call, which rule decides, and what the command was
-//! taken apart into.
+//! `lathe permissions explain`: shows how a call would be decided, which rule decides, and the parts that its command
+//! was parsed into.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ the pattern of Glob.
   --allow RULE, --deny RULE
   --time                   also say how long the decision takes";
 
-/// Decisions that are timed.
+/// The number of decisions that are timed.
 const TIMED: usize = 501;
 
 /// Runs the command.
@@ -64,7 +64,7 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// Every tool that a session may have, with whatever it is started.
+/// Returns every tool that a session may have, whatever its options are.
 fn known_tools() -> ToolSet {
     let mut tools = builtin_tools();
     tools.extend(interactive_tools());
@@ -75,7 +75,7 @@ fn median_micros(rules: &PermissionEngine, question: &PermissionQuestion<'_>) ->
     let mut times: Vec<Duration> = (0..TIMED)
         .map(|_| {
             let began = Instant::now();
-            // A call is described once and decided on once.
+            // A session describes each call once and decides on it once, so both are timed.
             let call = rules.describe(question.call.subject().clone());
             std::hint::black_box(rules.decide(&PermissionQuestion { call: &call, ..*question }));
             began.elapsed()
@@ -85,12 +85,12 @@ fn median_micros(rules: &PermissionEngine, question: &PermissionQuestion<'_>) ->
     times[TIMED / 2].as_secs_f64() * 1e6
 }
 
-/// What is to be explained.
+/// The call to explain.
 struct Asked {
-    /// The flags of the run that is imagined.
+    /// The flags of the hypothetical run.
     flags: Vec<String>,
     tool: String,
-    /// As it was given: JSON, or the main part of the input as text.
+    /// The argument as given: JSON, or the main part of the input as text.
     input: String,
     timed: bool,
 }

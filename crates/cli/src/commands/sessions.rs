@@ -1,5 +1,5 @@
-//! `lathe sessions list|show|verify|export`: session files, for people. Nothing here changes a file; what a
-//! file says is read in `transcript`, here it is only laid out.
+//! `lathe sessions list|show|verify|export`: shows session files to people. Nothing here changes a file; `transcript`
+//! reads them, and this module only formats the output.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
@@ -64,7 +64,7 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
     }
 }
 
-/// Where sessions are looked for.
+/// The place where sessions are searched.
 struct Place {
     sessions: Sessions,
     config_dir: PathBuf,
@@ -96,7 +96,7 @@ impl Place {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// The file of a session, by path, id, title, or the beginning of an id.
+    /// Finds the file of a session by path, id, title, or the beginning of an id.
     fn find(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = Path::new(name);
         if path.extension().is_some_and(|extension| extension == "jsonl") && path.is_file() {
@@ -122,7 +122,7 @@ impl Place {
     }
 }
 
-/// One line of the list.
+/// Formats one line of the list.
 fn row(session: &SessionInfo, all: bool) -> String {
     let when = iso_time(session.last_modified);
     let when = when.get(..16).unwrap_or(&when).replace('T', " ");
@@ -136,7 +136,7 @@ fn row(session: &SessionInfo, all: bool) -> String {
     format!("{}  {when}  {:>8}{folder}{tag}  {summary}", session.session_id, size(session.file_size))
 }
 
-/// A text of a file as a part of a line: what it holds must not steer the terminal.
+/// Replaces the control characters of a text by spaces: text from a file must not steer the terminal.
 fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
@@ -160,7 +160,7 @@ fn check(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What a check found, in sentences: the numbers, each fault with what it means, and the verdict.
+/// Describes the result of a check in sentences: the numbers, each fault with its meaning, and the verdict.
 fn findings(report: &Report) -> Vec<String> {
     let mut lines = vec![format!(
         "{} records, {} of them links of the conversation; a resume gives the model {} messages",
@@ -214,12 +214,12 @@ fn findings(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Writes a conversation to stdout, piece by piece. Whoever stops reading has seen enough.
+/// Writes a conversation to stdout message by message. If the reader closes the pipe, the program ends with success.
 fn write_out(path: &Path, format: ExportFormat) -> anyhow::Result<ExitCode> {
     let mut out = BufWriter::new(io::stdout().lock());
     match export(path, format, &mut out) {
         Err(TranscriptError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => {
-            // What still waits in the buffer has no reader either.
+            // Exits at once, because dropping the buffer would try to write the rest.
             std::process::exit(0);
         }
         outcome => outcome?,

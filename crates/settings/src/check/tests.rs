@@ -1,4 +1,4 @@
-//! What is a warning, what is an error, and where they point.
+//! Tests: which problems are warnings, which are errors, and the positions they name.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -149,7 +149,7 @@ fn in_managed_settings_every_wrong_type_is_an_error() {
 }
 
 proptest! {
-    /// Whatever is written: what is left fits the type, and damage to JSON is never silent.
+    /// For any text: the cleaned settings fit the type, and invalid JSON is always reported.
     #[test]
     fn what_is_clean_fits(text in r#"[{}\[\]":,a-z0-9 \n]*"#) {
         let document = read(&text);

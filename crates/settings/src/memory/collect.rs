@@ -1,5 +1,6 @@
-//! The walk over folders, rules and imports. What may be told and how far a file may reach is checked in one
-//! place, [`Memory::add`]; everything else only says where to look.
+//! The walk over folders, rules and imports. For every file that the walk finds, [`Memory::add`] checks whether it may
+//! be loaded and how far it may reach; everything else only says where to look. Managed text and automatic memory do
+//! not come from the walk and bypass that check.
 
 mod rules;
 
@@ -20,12 +21,12 @@ use crate::layer::expand;
 use crate::problem::{Origin, SettingsProblem};
 use crate::trust::{look_up, tree_root};
 
-/// Nobody reads more warnings.
+/// The number of warnings that are kept; more would not be read.
 const MAX_PROBLEMS: usize = 100;
-/// Folders whose instructions are somebody else's: what is installed there did not ask to be followed.
+/// Folders of installed packages, and git's own. Instructions of a package are for work on that package.
 const FOREIGN: &[&str] = &[".git", "node_modules", "site-packages"];
 
-/// The memory of a session, and what of it may still become due.
+/// The memory of a session: the files that are loaded, and the rules that wait for a path.
 #[derive(Debug)]
 pub struct Memory {
     request: MemoryRequest,
@@ -34,17 +35,17 @@ pub struct Memory {
     root: PathBuf,
     excludes: GlobSet,
     files: Vec<MemoryFile>,
-    /// How many files belong to the beginning.
+    /// How many of `files` were loaded at the start.
     at_start: usize,
     rules: Vec<PathRule>,
-    /// Real paths of what was told or looked at.
+    /// Real paths of the files and rule folders that were read.
     seen: HashSet<PathBuf>,
     bytes: usize,
     rule_entries: usize,
     pub(super) problems: Vec<SettingsProblem>,
 }
 
-/// A file to be told.
+/// A file that the walk has found.
 struct Find {
     path: PathBuf,
     kind: MemoryKind,
@@ -73,14 +74,14 @@ impl Find {
     }
 }
 
-/// What a file's frontmatter means.
+/// How the frontmatter of a file is treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// It has none.
+    /// The file has no frontmatter; the whole text is content.
     Plain,
-    /// A rule: with `paths` it waits until one of them is read.
+    /// A rule: with `paths` it waits until a matching file is read.
     Rule,
-    /// A rule whose time has come.
+    /// A rule that has waited, and a matching file was read.
     DueRule,
 }
 
@@ -109,6 +110,7 @@ impl Memory {
         };
         memory.managed();
         memory.user();
+        // From the root down, so that the model reads the closest folder last.
         for folder in memory.request.cwd.clone().ancestors().collect::<Vec<_>>().into_iter().rev() {
             memory.folder(folder, memory.request.reason, None);
         }
@@ -117,24 +119,24 @@ impl Memory {
         memory
     }
 
-    /// The memory of a conversation that begins now: everything is looked at anew, and files further down are
-    /// due again when something there is touched. `may_read` are the deny rules as they are now.
+    /// Returns the memory of a conversation that begins now: all files are read again, and those further down are
+    /// loaded again when a file next to them is read. `may_read` stands for the current deny rules.
     pub fn read_again(&self, reason: LoadReason, may_read: ReadCheck) -> Self {
         Self::load(MemoryRequest { reason, may_read, ..self.request.clone() })
     }
 
-    /// Everything that was told so far.
+    /// Returns all files loaded so far.
     pub fn files(&self) -> &[MemoryFile] {
         &self.files
     }
 
-    /// What was told when the session began.
+    /// Returns the files loaded at the start.
     pub fn at_start(&self) -> &[MemoryFile] {
         &self.files[..self.at_start]
     }
 
-    /// What becomes due because a file was read: instructions of the folders on the way to it, and rules that
-    /// name it. Each is returned once. `may_read` are the deny rules as they are now.
+    /// Loads and returns the files that apply because a file was read: the instructions of the folders on the way to
+    /// it, and the rules whose `paths` cover it. Each is returned once. `may_read` stands for the current deny rules.
     pub fn nested_for(&mut self, path_read: &Path, may_read: ReadCheck) -> Vec<MemoryFile> {
         self.request.may_read = may_read;
         let before = self.files.len();
@@ -178,12 +180,12 @@ impl Memory {
         }
     }
 
-    /// A file of somebody who may read everything here anyway.
+    /// Adds a file of the user or the administrator, which may reach anywhere.
     fn own(&mut self, path: PathBuf, kind: MemoryKind) {
         self.add(Find::new(path, kind, self.request.reason, Limit::Anywhere));
     }
 
-    /// A text that is not a file of its own.
+    /// Adds a text that was not found by the walk, under the path it comes from.
     fn tell(&mut self, path: PathBuf, kind: MemoryKind, content: String) {
         if !content.trim().is_empty() {
             let reason = self.request.reason;
@@ -201,7 +203,7 @@ impl Memory {
         }
     }
 
-    /// One folder of the project, or above it.
+    /// Adds the files of one folder of the project, or above it.
     fn folder(&mut self, folder: &Path, reason: LoadReason, trigger: Option<&Path>) {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let is_inside = real.starts_with(&self.root);
@@ -211,13 +213,14 @@ impl Memory {
             ..Find::new(path, kind, reason, limit.clone())
         };
         let dot = folder.join(".claude");
-        // In the home folder this is not the project's but the user's own.
+        // In the home folder `.claude` is the user's configuration folder, which is already loaded.
         let is_users = self.request.config_dir.as_deref().is_some_and(|config| same_folder(config, &dot));
         if self.request.sources.project {
             let mut main = vec![folder.join("CLAUDE.md")];
             if !is_users {
                 main.push(dot.join("CLAUDE.md"));
             }
+            // A dangling link counts as present: `add` reports it, and `AGENTS.md` does not silently take its place.
             if main.iter().all(|path| path.symlink_metadata().is_err()) {
                 main = vec![folder.join("AGENTS.md")];
             }
@@ -237,8 +240,8 @@ impl Memory {
         }
     }
 
-    /// Above the project lie folders that others can write, such as `/tmp`: only what the user or the
-    /// administrator put there counts.
+    /// Returns whether a file above the project belongs to the user or the administrator. Other users can write to some
+    /// of the folders there, such as `/tmp`.
     fn is_ours(&mut self, path: &Path) -> bool {
         let Some(stamp) = Stamp::at(path) else { return true };
         let is_ours = stamp.owner == 0 || stamp.owner == rustix::process::getuid().as_raw();
@@ -251,7 +254,7 @@ impl Memory {
         is_ours
     }
 
-    /// Tells a file and what it imports. A rule that waits for a path comes back instead.
+    /// Adds a file and the files it imports. A rule that waits for a path is returned instead.
     fn add(&mut self, find: Find) -> Option<PathRule> {
         if find.kind != MemoryKind::Managed && self.excludes.is_match(&find.path) {
             return None;
@@ -265,9 +268,11 @@ impl Memory {
                 return None;
             }
         };
+        // A due rule is in `seen` already: its frontmatter was read when it was found.
         if (find.form != Form::DueRule && self.seen.contains(&real)) || !self.may_tell(&find, &real) {
             return None;
         }
+        // Before the imports are followed, so that files which import each other are each read once.
         self.seen.insert(real.clone());
         let (text, is_cut) = self.read(&find, &real)?;
         let (yaml, body) = match find.form {
@@ -304,7 +309,7 @@ impl Memory {
     fn import(&mut self, from: &Find, import: &str) {
         let folder = from.path.parent().unwrap_or(Path::new("/"));
         let path = expand(import, folder, self.request.home.as_deref());
-        // `@somebody` is no file, and a folder is nothing to read.
+        // `@name` in a text is often a mention of a person and not an import, so a missing file causes no warning.
         if path.is_file() {
             self.add(Find {
                 trigger: from.trigger.clone(),
@@ -315,7 +320,7 @@ impl Memory {
         }
     }
 
-    /// Whether a file may be told: inside its limit, not denied, and not one too many.
+    /// Returns whether a file may be loaded: inside its limit, not denied, and not one too many.
     fn may_tell(&mut self, find: &Find, real: &Path) -> bool {
         if let Limit::Below(base) = &find.limit
             && !real.starts_with(base)
@@ -330,6 +335,7 @@ impl Memory {
             self.warn(&find.path, "it is left out: a permission rule denies reading it".to_owned());
             return false;
         }
+        // Checked before the file is read, so the total can exceed the limit by one file.
         if self.files.len() >= MAX_FILES || self.bytes >= MAX_TOTAL_BYTES {
             let message = format!(
                 "it is left out: there are already {} memory files with {} bytes",
@@ -343,6 +349,7 @@ impl Memory {
     }
 
     fn outside_is_approved(&mut self) -> bool {
+        // The state file is read once; the result replaces the request to look it up.
         if let OutsideFiles::LookUp(state) = &self.request.outside {
             let is_approved = look_up(state, &self.cwd).0.outside_imports;
             self.request.outside = if is_approved { OutsideFiles::Approved } else { OutsideFiles::LeftOut };
@@ -350,7 +357,7 @@ impl Memory {
         self.request.outside == OutsideFiles::Approved
     }
 
-    /// The text of a file, and whether its end is missing.
+    /// Returns the text of a file, and whether its end is missing.
     fn read(&mut self, find: &Find, real: &Path) -> Option<(String, bool)> {
         let content = match read_start(real, MAX_FILE_BYTES) {
             Ok(Some(content)) => content,
@@ -392,7 +399,7 @@ impl Memory {
         text.into_owned()
     }
 
-    /// The index of what the agent noted in earlier sessions.
+    /// Adds the index of what the agent noted in earlier sessions.
     fn automatic(&mut self) {
         let Some(path) = self.request.auto_dir.as_ref().map(|dir| dir.join("MEMORY.md")) else { return };
         let bytes = match read_start(&path, MAX_AUTO_BYTES) {
@@ -400,6 +407,7 @@ impl Memory {
             Ok(None) => return,
             Err(failure) => return self.warn(&path, failure.to_string()),
         };
+        // Lossy, because the limit can cut a character in half.
         let text = String::from_utf8_lossy(&bytes);
         let lines: Vec<&str> = text.lines().take(MAX_AUTO_LINES).collect();
         let content = self.clean(&path, &lines.join("\n"));

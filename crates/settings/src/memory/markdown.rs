@@ -1,14 +1,14 @@
-//! What matters in the Markdown of a memory file: comments that are not meant to be read, files it imports,
-//! and characters that nobody can see.
+//! The parts of a memory file's Markdown that matter here: HTML comments, which the model does not get, imports, and
+//! invisible characters.
 //!
 //! Code is left alone: inside fences nothing is a comment or an import, inside backticks nothing is an import.
 
 use std::borrow::Cow;
 
-/// No file may import more; further ones are not looked for.
+/// The number of imports that are followed from one file; further ones are ignored.
 const MAX_IMPORTS: usize = 200;
 
-/// Walks over lines and knows which of them are code.
+/// Follows the lines of a text and tells which of them are code.
 #[derive(Default)]
 struct Fences {
     /// The character and length of the open fence.
@@ -16,19 +16,21 @@ struct Fences {
 }
 
 impl Fences {
-    /// Whether this line is code, or the beginning or end of code.
+    /// Returns whether this line is code, or opens or closes a fence.
     fn is_code(&mut self, line: &str) -> bool {
         let body = line.trim_start_matches(' ').trim_end();
         let first = body.chars().next().filter(|c| matches!(c, '`' | '~'));
         let length = first.map_or(0, |first| body.chars().take_while(|c| *c == first).count());
         match (self.open, first) {
             (Some((fence, opened)), Some(first)) if first == fence && length >= opened => {
+                // A closing fence has no text after it; a line with text is content.
                 if body.len() == length {
                     self.open = None;
                 }
                 true
             }
             (Some(_), _) => true,
+            // A line such as "```x```" is a code span and opens no fence.
             (None, Some(first)) if length >= 3 && !body[length..].contains('`') => {
                 self.open = Some((first, length));
                 true
@@ -38,8 +40,7 @@ impl Fences {
     }
 }
 
-/// Takes out HTML comments that start a line. A comment behind other text stays, and so does one that never
-/// ends.
+/// Removes HTML comments that start a line. A comment after other text stays, and so does one without an end.
 pub(crate) fn without_comments(text: &str) -> Cow<'_, str> {
     if !text.contains("<!--") {
         return Cow::Borrowed(text);
@@ -56,7 +57,7 @@ pub(crate) fn without_comments(text: &str) -> Cow<'_, str> {
             && let Some(end) = rest.find("-->")
         {
             rest = &rest[end + 3..];
-            // The line break goes with the comment if nothing else stands there.
+            // A comment that fills its line is removed with the line break, so that no blank line remains.
             let blank_end = rest.find('\n').map_or(rest.len(), |end| end + 1);
             if rest[..blank_end].trim().is_empty() {
                 rest = &rest[blank_end..];
@@ -69,7 +70,7 @@ pub(crate) fn without_comments(text: &str) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// The paths that a text imports with `@path`, as they are written.
+/// Returns the paths that a text imports with `@path`, as they are written.
 pub(crate) fn imports(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut fences = Fences::default();
@@ -88,7 +89,7 @@ pub(crate) fn imports(text: &str) -> Vec<String> {
     found
 }
 
-/// The pieces of a line that are not between backticks.
+/// Returns the parts of a line that are not between backticks.
 fn outside_code_spans(line: &str) -> Vec<&str> {
     let mut parts = Vec::new();
     let mut rest = line;
@@ -100,7 +101,7 @@ fn outside_code_spans(line: &str) -> Vec<&str> {
                 parts.push(&rest[..start]);
                 rest = &rest[inside + end + ticks..];
             }
-            // Never closed: the backticks are text.
+            // Backticks without a closing run are plain text.
             None => {
                 parts.push(&rest[..inside]);
                 rest = &rest[inside..];
@@ -111,7 +112,7 @@ fn outside_code_spans(line: &str) -> Vec<&str> {
     parts
 }
 
-/// Where a run of exactly this many backticks starts.
+/// Returns the offset of the next run of exactly this many backticks.
 fn closing(text: &str, ticks: usize) -> Option<usize> {
     let mut from = 0;
     while let Some(start) = text[from..].find('`').map(|start| start + from) {
@@ -128,6 +129,7 @@ fn imports_of(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut before = ' ';
     for (at, c) in text.char_indices() {
+        // After any other character, as in `me@example.com`, it is not an import.
         if c == '@' && (before.is_whitespace() || before == '(') {
             let path = path_at(&text[at + 1..]);
             if !path.is_empty() {
@@ -139,8 +141,8 @@ fn imports_of(text: &str) -> Vec<String> {
     found
 }
 
-/// The path that starts here: up to a blank (`\ ` is part of it), without punctuation of the sentence around it
-/// and without an anchor.
+/// Returns the path at the start of a text: up to a blank (`\ ` is part of the path), without an anchor and without the
+/// punctuation of the sentence around it.
 fn path_at(text: &str) -> String {
     let mut path = String::new();
     let mut chars = text.chars().peekable();
@@ -158,9 +160,10 @@ fn path_at(text: &str) -> String {
     if starts_well { path.to_owned() } else { String::new() }
 }
 
-/// A text without characters that are not shown but read: tags, and overrides of the reading direction. The
-/// number says how many there were.
+/// Returns the text without characters that a model reads and a person does not see, and the number of characters
+/// removed.
 pub(crate) fn visible(text: &str) -> (Cow<'_, str>, usize) {
+    // Tag characters, and the controls that change the direction in which a line is displayed.
     let is_hidden =
         |c: char| matches!(c, '\u{e0000}'..='\u{e007f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let count = text.chars().filter(|c| is_hidden(*c)).count();

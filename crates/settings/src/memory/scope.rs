@@ -1,10 +1,10 @@
-//! Which paths a pattern covers: exclusions of memory files, and rules that wait for a path.
+//! Path patterns: `claudeMdExcludes`, and the `paths` of rules that wait for a file.
 
 use std::path::{Path, PathBuf};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// No file may name more patterns, and none may be longer.
+/// How many patterns one list may have, and how long each may be.
 const MAX_PATTERNS: usize = 64;
 const MAX_PATTERN_BYTES: usize = 1024;
 
@@ -13,7 +13,7 @@ const MAX_PATTERN_BYTES: usize = 1024;
 pub(super) struct PathRule {
     pub path: PathBuf,
     pub kind: super::MemoryKind,
-    /// Where its patterns start; also how far its imports may reach.
+    /// The folder that the patterns are relative to.
     pub base: PathBuf,
     pub globs: Vec<String>,
     pub set: GlobSet,
@@ -21,21 +21,22 @@ pub(super) struct PathRule {
 }
 
 impl PathRule {
-    /// Whether a real path is covered.
+    /// Returns whether the patterns cover a path whose links are resolved.
     pub fn covers(&self, path: &Path) -> bool {
         path.strip_prefix(&self.base).is_ok_and(|below| self.set.is_match(below))
     }
 }
 
-/// The patterns of a rule, relative to its base.
+/// Compiles the patterns of a rule, relative to its base.
 pub(super) fn patterns(globs: &[String]) -> Result<GlobSet, String> {
     let relative = |glob: &String| glob.trim_start_matches("./").trim_start_matches('/').to_owned();
     set(globs.iter().map(relative))
 }
 
-/// The patterns of `claudeMdExcludes`, for absolute paths. Relative ones match anywhere.
+/// Compiles the patterns of `claudeMdExcludes` for absolute paths. A relative pattern matches in every folder.
 pub(super) fn exclusions(globs: &[String], home: Option<&Path>) -> Result<GlobSet, String> {
     let absolute = |glob: &String| match (glob.strip_prefix("~/"), home) {
+        // The path of the home folder may hold characters that mean something in a pattern.
         (Some(rest), Some(home)) => format!("{}/{rest}", globset::escape(&home.to_string_lossy())),
         (Some(_) | None, _) if glob.starts_with(['/', '*']) => glob.clone(),
         (Some(_) | None, _) => format!("**/{}", glob.trim_start_matches("./")),
@@ -58,6 +59,7 @@ fn pattern(glob: &str) -> Result<Glob, String> {
     if glob.len() > MAX_PATTERN_BYTES {
         return Err(format!("a pattern is longer than {MAX_PATTERN_BYTES} bytes"));
     }
+    // A pattern that ends in a slash names a folder and covers everything below it.
     let glob = if glob.ends_with('/') { format!("{glob}**") } else { glob.to_owned() };
     GlobBuilder::new(&glob).literal_separator(true).build().map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The styles that come with Lathe, in its own words.
+//! The built-in styles.
 
 use super::{DEFAULT_STYLE, OutputStyle, StyleOrigin};
 
@@ -22,7 +22,7 @@ place, mark it in the code with `TODO(human)`, explain what is needed and what t
 user's attempt. One such place at a time. Afterwards comment on what they wrote: one thing that is good, one that \
 could be better. Add a short \"Why\" passage to your own work, as a teacher would.";
 
-/// The built-in styles in the order in which they are shown.
+/// Returns the built-in styles in the order in which they are shown.
 pub(super) fn styles() -> Vec<OutputStyle> {
     let style = |name: &str, description: &str, text: &str| OutputStyle {
         name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! Files that are changed by many, by nobody's leave, and through links.
+//! Tests: several writers at once, links, permissions, and files that are not valid.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -126,7 +126,7 @@ fn a_temporary_file_of_a_dead_writer_is_no_obstacle() {
 
 #[test]
 fn no_writer_loses_what_another_wrote() {
-    // In memory where there is such a place: it is the order of writers that matters here, not the disk.
+    // In memory if possible: the test is about the order of writers, not about the disk.
     let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let path = dir.path().join(".claude/settings.local.json");
     std::thread::scope(|scope| {
@@ -139,7 +139,7 @@ fn no_writer_loses_what_another_wrote() {
                         let env = file.entry("env").or_insert_with(|| json!({}));
                         env[&key] = Value::from(writer);
                     };
-                    // Another one is always just writing, so a try that is too early is followed by one that is not.
+                    // `Busy` means that another writer holds the lock, so one of them always gets ahead.
                     while let Err(error) = edit(path, Owner::Project, &change) {
                         assert!(matches!(error, SettingsError::Busy { .. }), "{error}");
                         std::thread::yield_now();

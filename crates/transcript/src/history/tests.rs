@@ -19,12 +19,12 @@ fn piece(role: Role, uuid: &str, content: Value) -> Piece {
     Piece { at: 0, role, uuid: uuid.to_owned(), blocks, answer: None, is_prompt }
 }
 
-/// A block of the answer with this id.
+/// A block of the response with this id.
 fn block_of(answer: &str, uuid: &str, content: Value) -> Piece {
     Piece { answer: Some(Id::of(answer)), ..assistant(uuid, content) }
 }
 
-/// Something that the runtime told the model.
+/// A note of the runtime for the model.
 fn note(uuid: &str, text: &str) -> Piece {
     Piece { is_prompt: false, ..user(uuid, json!(text)) }
 }
@@ -150,7 +150,7 @@ fn an_id_that_comes_again_is_another_call_unless_it_was_recorded_twice() {
     let expected =
         "U[go] A[call:1] U[lost:1 again] A[call:1-2] U[result:1-2 and again] A[call:1-3] U[result:1-3]";
     assert_eq!(sketch(&history), expected);
-    // The API would refuse the same id for ever.
+    // The API would reject every request with the same id twice.
     let twice = build(vec![
         user("u", json!("go")),
         assistant("a", call("1")),
@@ -164,7 +164,7 @@ fn an_id_that_comes_again_is_another_call_unless_it_was_recorded_twice() {
     assert_eq!(sketch(&twice), "U[go] A[call:1] U[result:1] A[done]");
 }
 
-/// Calls start while their answer streams in: the first result may be written before the second call.
+/// Calls start while their response streams in: the first result may be written before the second call.
 #[test]
 fn an_answer_is_one_message_whatever_was_written_between_its_blocks() {
     let thinking = json!([{ "type": "thinking", "thinking": "hm", "signature": "s" }]);
@@ -217,7 +217,7 @@ fn an_answer_does_not_go_on_behind_a_prompt_or_another_answer() {
         user("s", result("2")),
     ]);
     assert_eq!(sketch(&prompted), "U[go] A[call:1] U[result:1 next] A[call:2] U[result:2]");
-    // The results of an answer come before the next answer, although nobody spoke in between.
+    // The results of a response come before the next response, although no prompt lies in between.
     let cut = build(vec![
         user("u", json!("go")),
         block_of("m1", "a", call("1")),
@@ -300,7 +300,7 @@ fn a_lost_beginning_is_said() {
     assert!(build(Vec::new()).messages.is_empty());
 }
 
-/// What the API demands, checked on any mixture of records.
+/// Checks the demands of the API on random mixtures of records.
 fn assert_valid(history: &History) {
     let message = |message: &HistoryMessage| {
         let blocks: Vec<Value> =

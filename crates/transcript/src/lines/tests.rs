@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The uuids (or titles of spans) found in a file with this content.
+/// Returns the uuids (or the titles of spans) found in a file with this content.
 fn uuids(content: &[u8]) -> (Vec<String>, Damage) {
     uuids_with_limit(content, MAX_LINE_BYTES)
 }
@@ -39,7 +39,7 @@ fn records_joined_on_a_line_are_both_found() {
         let text = format!("{}{glue}{}\n{}\n", record("1"), record("2"), record("3"));
         let (found, damage) = uuids(text.as_bytes());
         assert_eq!(found, ["1", "2", "3"], "{glue:?}");
-        // Where NULs stand something else may have stood.
+        // NULs may have replaced another record.
         assert_eq!((damage.joined_lines, damage.bad_lines), (1, u64::from(glue.contains('\0'))));
     }
 }
@@ -130,7 +130,7 @@ proptest! {
         uuids(text.as_bytes());
     }
 
-    /// However records are strung together, all of them are found.
+    /// All records are found, however they are joined.
     #[test]
     fn every_whole_record_is_found(parts in proptest::collection::vec((0_usize..4, 0_usize..40), 1..12)) {
         let glue = ["\n", "", "\n\n", "\0\0\n"];

@@ -7,7 +7,7 @@ fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap()
 }
 
-/// What becomes of a block, as a value; null if it is left out or blank.
+/// Returns the converted block as a value; null if it is left out or blank.
 fn mended(value: Value) -> Value {
     let block = block(&raw(&value.to_string())).filter(|block| block.kind != BlockKind::Blank);
     block.map_or(Value::Null, |block| serde_json::from_str(block.raw.get()).unwrap())
@@ -53,7 +53,7 @@ fn what_cannot_be_sent_is_left_out() {
         assert_eq!(mended(value.clone()), Value::Null, "{value}");
     }
     assert!(block(&raw("7")).is_none() && block(&raw("[]")).is_none() && block(&raw("\"a\"")).is_none());
-    // Blanks may be written as escapes, too.
+    // White space may be written as escapes, too.
     assert_eq!(block(&raw(r#"{"type":"text","text":"\u0020\n\u00a0"}"#)).unwrap().kind, BlockKind::Blank);
     assert_eq!(block(&raw(r#"{"type":"text","text":"\u0020\u0041"}"#)).unwrap().kind, BlockKind::Other);
     assert_eq!(block(&raw(r#"{"type":"text","text":" \\"}"#)).unwrap().kind, BlockKind::Other);

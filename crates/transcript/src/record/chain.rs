@@ -1,9 +1,9 @@
-//! Chain records as a session writes them: an [`Envelope`] that is the same for all of a run, a [`Link`]
-//! that places the record in the conversation, and a body by type.
+//! Chain records as a session writes them: an [`Envelope`] that is the same for all records of a run, a [`Link`] that
+//! places the record in the conversation, and a body by type.
 //!
-//! The one rule that is easy to get wrong: a tool result follows *its own call*, not the newest record.
-//! Answers with several calls therefore fork the file; the next turn goes on from the result that
-//! finished last, and readers put the others back in place.
+//! The one rule that is easy to get wrong: the parent of a tool result is *its own call*, not the newest record.
+//! Responses with several calls therefore fork the file; the next record follows the result that finished last, and
+//! readers add the others again.
 
 use lathe_protocol::system::CompactMetadata;
 use serde::{Serialize, Serializer};
@@ -12,29 +12,29 @@ use serde_json::{Map, Value};
 use super::Line;
 use crate::error::Result;
 
-/// What all chain records of a run have in common.
+/// The fields that all chain records of a run have in common.
 #[derive(Debug, Clone, Default)]
 pub struct Envelope {
     /// The session.
     pub session_id: String,
-    /// Working directory.
+    /// The working directory.
     pub cwd: String,
-    /// Version of the writing program.
+    /// The version of the writing program.
     pub version: String,
-    /// Branch, where the directory is a repository.
+    /// The branch, if the directory is in a repository.
     pub git_branch: Option<String>,
     /// `cli`, `sdk-cli`, `sdk-ts`, `sdk-py`, …
     pub entrypoint: String,
-    /// The subagent that writes its own file; its records are marked as a sidechain.
+    /// The subagent whose file it is; its records are marked as a sidechain.
     pub agent_id: Option<String>,
     /// The team of a teammate.
     pub team_name: Option<String>,
 }
 
-/// Where a record stands in the conversation.
+/// The place of a record in the conversation.
 #[derive(Debug, Clone, Copy)]
 pub struct Link<'a> {
-    /// Its id; on stdout the same message carries the same one.
+    /// Its id; the same message has the same id on stdout.
     pub uuid: &'a str,
     /// The record it follows; `None` at a root.
     pub parent: Option<&'a str>,
@@ -44,12 +44,12 @@ pub struct Link<'a> {
 
 /// The part of a chain record that depends on its type.
 pub trait ChainBody: Serialize {
-    /// `type` in the file.
+    /// The `type` in the file.
     const KIND: &'static str;
 }
 
 impl Envelope {
-    /// A finished line.
+    /// Builds the line of a record.
     pub fn line<B: ChainBody>(&self, link: Link<'_>, body: &B) -> Result<Line> {
         Line::of(&ChainLine {
             parent_uuid: link.parent,
@@ -94,41 +94,41 @@ struct ChainLine<'a, B> {
     team_name: Option<&'a str>,
 }
 
-/// A `user` record: a prompt, a tool result, a summary. Make it with a constructor, then set what else
-/// is known.
+/// A `user` record: a prompt, a tool result or a summary. Create it with a constructor, then set the other fields that
+/// are known.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct UserBody<'a, M> {
-    /// The API message (`{"role":"user","content":…}`), as anything that serialises to it.
+    /// The API message (`{"role":"user","content":…}`), or a value that serialises to it.
     pub message: &'a M,
-    /// Id of the turn, shared by all user records of it.
+    /// The id of the turn, shared by all its user records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_id: Option<&'a str>,
-    /// Permission mode a prompt was given in.
+    /// The permission mode at the time of a prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_mode: Option<&'a str>,
-    /// Where a prompt came from, e.g. `sdk`.
+    /// The source of a prompt, such as `sdk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_source: Option<&'a str>,
-    /// What started the turn, e.g. `sdk`.
+    /// What started the turn, such as `sdk`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_origin: Option<&'a str>,
     /// Which prompt of the session it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn_position: Option<TurnPosition>,
-    /// For the model, not for people.
+    /// Whether it is for the model and not for people.
     #[serde(skip_serializing_if = "is_false")]
     pub is_meta: bool,
-    /// The summary that stands for everything before a compaction boundary.
+    /// Whether it is the summary that replaces everything before a compaction boundary.
     #[serde(skip_serializing_if = "is_false")]
     pub is_compact_summary: bool,
-    /// Not shown as something a person wrote.
+    /// Whether it is not shown as the prompt of a person.
     #[serde(skip_serializing_if = "is_false")]
     pub is_visible_in_transcript_only: bool,
-    /// The structured outcome of a tool call.
+    /// The structured result of a tool call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_result: Option<&'a Value>,
-    /// Why a call was refused, e.g. `user-rejected`.
+    /// Why a call was denied, such as `user-rejected`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_denial_kind: Option<&'a str>,
     /// Whether the call ran in the sandbox.
@@ -140,7 +140,7 @@ pub struct UserBody<'a, M> {
     /// How the call was permitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permission_decision: Option<&'a Value>,
-    /// Provenance of a prompt.
+    /// The origin of a prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<&'a Value>,
 }
@@ -149,9 +149,9 @@ pub struct UserBody<'a, M> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnPosition {
-    /// 0 in every run seen.
+    /// Always 0 in the recorded runs.
     pub prompt_index: u64,
-    /// Counts the prompts of the session from 1.
+    /// The number of the prompt in the session, counted from 1.
     pub turn_index: u64,
 }
 
@@ -160,7 +160,7 @@ impl<M: Serialize> ChainBody for UserBody<'_, M> {
 }
 
 impl<'a, M: Serialize> UserBody<'a, M> {
-    /// A prompt.
+    /// Creates the body of a prompt.
     pub fn prompt(message: &'a M) -> Self {
         Self {
             message,
@@ -181,7 +181,7 @@ impl<'a, M: Serialize> UserBody<'a, M> {
         }
     }
 
-    /// The result of a call. `call_uuid` is the assistant record with the call, and must be the link's
+    /// Creates the body of a tool result. `call_uuid` is the assistant record with the call, and must be the link's
     /// parent as well.
     pub fn tool_result(message: &'a M, call_uuid: &'a str, result: &'a Value) -> Self {
         Self {
@@ -191,37 +191,37 @@ impl<'a, M: Serialize> UserBody<'a, M> {
         }
     }
 
-    /// The summary after a compaction boundary.
+    /// Creates the body of the summary after a compaction boundary.
     pub fn compact_summary(message: &'a M) -> Self {
         Self { is_compact_summary: true, is_visible_in_transcript_only: true, ..Self::prompt(message) }
     }
 }
 
-/// An `assistant` record: one content block, with the id, usage and final stop reason of its answer.
+/// An `assistant` record: one content block, with the id, usage and final stop reason of its response.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AssistantBody<'a, M> {
     /// The API message with this one block as its content.
     pub message: &'a M,
-    /// Which block of the answer it is.
+    /// Which block of the response it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_block_index: Option<usize>,
-    /// The vendor's request id.
+    /// The request id of the API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request_id: Option<&'a str>,
-    /// The model that was asked for.
+    /// The requested model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_model: Option<&'a str>,
-    /// Effort asked for.
+    /// The requested effort.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effort: Option<&'a str>,
-    /// Sort of failure, on a message we made up for a failed request.
+    /// The kind of failure, on a message that reports a failed request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<&'a str>,
-    /// Such a message; the model never sees it again.
+    /// Whether it reports a failed request. The model never gets such a message.
     #[serde(skip_serializing_if = "is_false")]
     pub is_api_error_message: bool,
-    /// HTTP status of that failure.
+    /// The HTTP status of that failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_error_status: Option<u16>,
 }
@@ -231,17 +231,18 @@ impl<M: Serialize> ChainBody for AssistantBody<'_, M> {
 }
 
 impl<'a, M: Serialize> AssistantBody<'a, M> {
-    /// A block of an answer.
+    /// Creates the body of a block of a response.
     pub fn block(message: &'a M, index: usize) -> Self {
         Self { api_block_index: Some(index), ..Self::made_up(message) }
     }
 
-    /// The message that stands for a failed request. `error` is its sort, e.g. `rate_limit`.
+    /// Creates the body of a message that reports a failed request. `error` is the kind of failure, such as
+    /// `rate_limit`.
     pub fn api_error(message: &'a M, error: &'a str) -> Self {
         Self { error: Some(error), is_api_error_message: true, ..Self::made_up(message) }
     }
 
-    /// A message that no model wrote, e.g. the output of a local command.
+    /// Creates the body of a message that no model wrote, such as the output of a local command.
     pub fn made_up(message: &'a M) -> Self {
         Self {
             message,
@@ -260,18 +261,18 @@ impl<'a, M: Serialize> AssistantBody<'a, M> {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SystemBody<'a> {
-    /// The record the conversation really followed, where `parentUuid` is null on purpose.
+    /// The record that it follows in the conversation, if `parentUuid` is null on purpose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logical_parent_uuid: Option<&'a str>,
-    /// What happened, e.g. `compact_boundary`.
+    /// What happened, such as `compact_boundary`.
     pub subtype: &'a str,
-    /// The same for people.
+    /// A description for people.
     pub content: &'a str,
     /// `info`, `warning`, `error`.
     pub level: &'a str,
-    /// Never true in what was seen; present because readers look at it.
+    /// Never true in the recorded runs; written because readers check it.
     pub is_meta: bool,
-    /// What a compaction did.
+    /// The details of a compaction.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "in_camel_case")]
     pub compact_metadata: Option<&'a CompactMetadata>,
     /// Further fields of the subtype.
@@ -284,7 +285,7 @@ impl ChainBody for SystemBody<'_> {
 }
 
 impl<'a> SystemBody<'a> {
-    /// Any subtype.
+    /// Creates the body of any subtype.
     pub fn new(subtype: &'a str, content: &'a str, level: &'a str) -> Self {
         Self {
             logical_parent_uuid: None,
@@ -297,8 +298,8 @@ impl<'a> SystemBody<'a> {
         }
     }
 
-    /// The end of what a summary replaces. The link must have no parent: that is what makes readers
-    /// stop here, while the records before it stay in the file.
+    /// Creates the body of a compaction boundary, the end of what a summary replaces. The link must have no parent, so
+    /// that readers stop here while the records before it stay in the file.
     pub fn compact_boundary(metadata: &'a CompactMetadata, logical_parent: Option<&'a str>) -> Self {
         Self {
             logical_parent_uuid: logical_parent,
@@ -308,8 +309,8 @@ impl<'a> SystemBody<'a> {
     }
 }
 
-/// Writes an object of the wire with its keys as session files spell them: `preTokens` where the wire has
-/// `pre_tokens`, at every depth.
+/// Serialises an object of the wire with the key names of session files: `preTokens` instead of `pre_tokens`, at every
+/// depth.
 fn in_camel_case<T: Serialize, S: Serializer>(value: &Option<&T>, serializer: S) -> Result<S::Ok, S::Error> {
     let value = serde_json::to_value(value).map_err(serde::ser::Error::custom)?;
     camel_case(value).serialize(serializer)
@@ -338,14 +339,14 @@ fn camel_case_key(key: &str) -> String {
     camel
 }
 
-/// An `attachment` record: context that was put in front of the model.
+/// An `attachment` record: context that was added for the model.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AttachmentBody<'a> {
-    /// `{"type":…}` and what it needs.
+    /// The attachment: `{"type":…}` and further fields by type.
     pub attachment: &'a Value,
-    /// The text the model read. With the role `user` it comes back at its place after a resume;
-    /// with `system` it is left to the new run, which describes its own surroundings.
+    /// The text that the model read. With the role `user` it is restored at its place by a resume; with `system` it is
+    /// left out, because the new run describes its own environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rendered: Option<&'a str>,
     /// `user` or `system`.

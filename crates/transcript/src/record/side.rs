@@ -1,7 +1,6 @@
-//! Side records: facts about a session that stand beside the conversation. Readers of other programs
-//! find some of them by searching the text of the file's last 64 KiB, which works only while `type` is
-//! the first key and the JSON is compact; the internal tag of the enum below guarantees the former,
-//! [`Line::of`](super::Line::of) the latter.
+//! Side records: facts about a session that are not part of the conversation. Other programs find some of them by
+//! searching the text of the file's last 64 KiB, which works only if `type` is the first key and the JSON is compact.
+//! The internal tag of the enum below guarantees the former, [`Line::of`](super::Line::of) the latter.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -14,9 +13,9 @@ pub enum SideRecord {
     QueueOperation {
         /// `enqueue`, `dequeue`, `remove`, …
         operation: String,
-        /// When.
+        /// The time.
         timestamp: String,
-        /// Whose queue.
+        /// The session.
         session_id: String,
         /// The prompt, on `enqueue`.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -29,7 +28,7 @@ pub enum SideRecord {
     LastPrompt {
         /// Its text.
         last_prompt: String,
-        /// The record the conversation stood at.
+        /// The last record of the conversation at that time.
         #[serde(skip_serializing_if = "Option::is_none")]
         leaf_uuid: Option<String>,
         /// The session.
@@ -38,7 +37,7 @@ pub enum SideRecord {
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// The title a person gave.
+    /// A title given by a person.
     CustomTitle {
         /// The title.
         custom_title: String,
@@ -48,7 +47,7 @@ pub enum SideRecord {
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// A tag; the empty one clears it.
+    /// A tag; an empty one clears it.
     Tag {
         /// The tag.
         tag: String,
@@ -68,7 +67,7 @@ pub enum SideRecord {
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// The session's mode (`normal` in all runs seen; the permission mode stands on prompts instead).
+    /// The session's mode (`normal` in the recorded runs; the permission mode is a field of prompts instead).
     Mode {
         /// The mode.
         mode: String,
@@ -88,7 +87,7 @@ pub enum SideRecord {
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// What the session has cost, to go on counting after a resume.
+    /// The cost of the session so far, from which a resumed session goes on counting.
     CostState(CostState),
     /// The files as they were before a prompt.
     FileHistorySnapshot {
@@ -112,7 +111,7 @@ pub enum SideRecord {
         tracking_path: String,
         /// Where its content was saved.
         backup: Value,
-        /// When.
+        /// The time.
         timestamp: String,
         /// Fields of other versions.
         #[serde(flatten)]
@@ -122,7 +121,7 @@ pub enum SideRecord {
     ContentReplacement {
         /// The session.
         session_id: String,
-        /// What by what.
+        /// The replacements.
         replacements: Vec<Value>,
         /// Fields of other versions.
         #[serde(flatten)]
@@ -132,14 +131,14 @@ pub enum SideRecord {
     Summary {
         /// The title.
         summary: String,
-        /// The record it was made at.
+        /// The last record of the conversation at that time.
         #[serde(skip_serializing_if = "Option::is_none")]
         leaf_uuid: Option<String>,
         /// Fields of other versions.
         #[serde(flatten)]
         extra: Map<String, Value>,
     },
-    /// Anything else, whole.
+    /// Any other record, with all its fields.
     #[serde(untagged)]
     Unknown(Map<String, Value>),
 }
@@ -150,13 +149,13 @@ pub enum SideRecord {
 pub struct CostState {
     /// The session.
     pub session_id: String,
-    /// Dollars so far.
+    /// The cost in dollars.
     #[serde(rename = "totalCostUSD")]
     pub total_cost_usd: f64,
     /// Time spent in requests.
     #[serde(rename = "totalAPIDuration")]
     pub total_api_duration: u64,
-    /// The same without failed attempts.
+    /// Time spent in requests, without failed attempts.
     #[serde(rename = "totalAPIDurationWithoutRetries")]
     pub total_api_duration_without_retries: u64,
     /// Time spent in tools.
@@ -179,7 +178,7 @@ pub struct CostState {
 }
 
 impl SideRecord {
-    /// `last-prompt`.
+    /// Creates a `last-prompt` record.
     pub fn last_prompt(session_id: &str, prompt: &str, leaf_uuid: &str) -> Self {
         Self::LastPrompt {
             last_prompt: prompt.to_owned(),
@@ -189,7 +188,7 @@ impl SideRecord {
         }
     }
 
-    /// `custom-title`.
+    /// Creates a `custom-title` record.
     pub fn custom_title(session_id: &str, title: &str) -> Self {
         Self::CustomTitle {
             custom_title: title.to_owned(),
@@ -198,23 +197,23 @@ impl SideRecord {
         }
     }
 
-    /// `tag`; an empty one clears the tag.
+    /// Creates a `tag` record; an empty text clears the tag.
     pub fn tag(session_id: &str, tag: &str) -> Self {
         Self::Tag { tag: tag.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
     }
 
-    /// `agent-name`.
+    /// Creates an `agent-name` record.
     pub fn agent_name(session_id: &str, name: &str) -> Self {
         Self::AgentName { agent_name: name.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
     }
 
-    /// `mode`.
+    /// Creates a `mode` record.
     pub fn mode(session_id: &str, mode: &str) -> Self {
         Self::Mode { mode: mode.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
     }
 
     pub(super) fn from_fields(fields: Map<String, Value>) -> Self {
-        // A known type with a field of another shape is kept whole rather than refused.
+        // A known type whose fields do not fit is kept as an unknown record, so that nothing is lost.
         serde_json::from_value(Value::Object(fields.clone())).unwrap_or(Self::Unknown(fields))
     }
 

@@ -37,7 +37,7 @@ fn a_session_that_exists_is_not_created_again() {
     std::fs::write(&path, "{}\n").unwrap();
     let again = TranscriptWriter::create(&path, Durability::ProcessCrash);
     assert!(matches!(again, Err(TranscriptError::AlreadyExists { .. })));
-    // The same for one that was promised the name before the other took it.
+    // The same for a writer that was created before the other created the file.
     assert!(matches!(early.append(&line("a")), Err(TranscriptError::AlreadyExists { .. })));
     assert_eq!(early.append(&line("b")).unwrap(), Appended::Off, "the error is said once");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "{}\n");
@@ -69,7 +69,7 @@ fn a_session_has_one_writer_and_the_other_is_told_who() {
         }
         other => panic!("{other:?}"),
     }
-    // Readers, and programs that append a title, are not kept out.
+    // Readers, and programs that append a title, are not locked out.
     append_unlocked(&path, &line("renamed")).unwrap();
     writer.append(&line("b")).unwrap();
     assert_eq!(titles(&path), ["a", "renamed", "b"]);
@@ -173,8 +173,8 @@ fn a_pipe_is_no_session_file() {
     assert!(path.symlink_metadata().is_ok(), "and it is not ours to remove");
 }
 
-/// Has the file locked by a program that is dead, while another still has it open and does `then`. Nothing where
-/// there is no `flock`.
+/// Runs `then` while the file is locked by a program that is dead and another still has it open. Does nothing if the
+/// system has no `flock` program.
 #[allow(clippy::disallowed_methods, reason = "the lock must be another process's")]
 fn locked_by_the_dead(path: &Path, then: &str) -> Option<std::process::Child> {
     let script = format!("exec 9<>\"$0\"; flock -n 9 && echo locked && exec {then}");

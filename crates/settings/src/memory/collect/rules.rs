@@ -1,5 +1,5 @@
-//! Rules: the files of a `rules` folder, and the paths that some of them wait for. Whether a file may be told is
-//! not decided here.
+//! Rules: the files of a `rules` folder, and the paths that some of them wait for. Whether a file may be loaded is
+//! decided in `collect.rs`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::super::{Limit, LoadReason, MemoryKind, PathRule};
 use super::{Find, Form, Memory};
 use crate::frontmatter::{self, Words};
 
-/// Folders of rules are not searched deeper, and not for more entries.
+/// How deep a folder of rules is searched, and how many entries of all such folders are looked at.
 const MAX_RULE_DEPTH: usize = 8;
 const MAX_RULE_ENTRIES: usize = 1000;
 
@@ -22,7 +22,7 @@ struct RuleHead {
 }
 
 impl Memory {
-    /// The rules of a folder, in the order of their names. Those that name paths wait.
+    /// Adds the rules of a folder in the order of their names. Rules with `paths` wait until a matching file is read.
     pub(super) fn rules_in(
         &mut self,
         dir: &Path,
@@ -60,10 +60,12 @@ impl Memory {
             self.warn(dir, "it is left out: it leads outside the project".to_owned());
             return;
         }
+        // `seen` stops at a link that leads back to a folder above.
         if depth > MAX_RULE_DEPTH || !self.seen.insert(real) {
             return;
         }
         let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        // File systems list entries in different orders, and the model must read the same text everywhere.
         paths.sort();
         for path in paths {
             self.rule_entries += 1;
@@ -79,8 +81,8 @@ impl Memory {
         }
     }
 
-    /// The rule, if it waits for a path. One whose patterns are not understood is told at once: better too early
-    /// than never.
+    /// Returns the rule if it waits for a path. A rule whose patterns cannot be parsed does not wait, because otherwise
+    /// it would never be loaded.
     pub(super) fn waiting(&mut self, find: &Find, yaml: &str) -> Option<PathRule> {
         let understood = frontmatter::read::<RuleHead>(yaml).and_then(|head| {
             let globs = head.paths.map(Words::into_vec).unwrap_or_default();
