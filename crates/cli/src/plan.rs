@@ -1,5 +1,5 @@
 //! From words to a plan: what the flags mean together, with every complaint a start can have. The only
-//! place that knows flag quirks; after it nobody looks at a flag again.
+//! place that knows flag quirks; no code after it looks at a flag.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Printing: data on stdout, for readers who may stop reading (`lathe models | head -1` is no failure), and everything
+//! Printing: data on stdout, for readers who may stop reading (`lathe models | head -1` does not fail), and everything
 //! else on stderr. Modules that print without this one say so at their top, each for itself.
 #![allow(clippy::disallowed_macros, reason = "this module prints")]
 #![allow(clippy::disallowed_methods, reason = "whoever stops reading ends the program")]
@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write, stdout};
 
 use lathe_settings::trust::printable;
 
-/// Prints a line; ends the program quietly when nobody reads any more.
+/// Prints a line; ends the program quietly when the reader has closed its end.
 pub fn line(text: impl Display) {
     let mut out = stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {

@@ -19,7 +19,7 @@ const BATCH_BYTES: usize = 64 * 1024;
 pub enum Written {
     /// Everything was written.
     All,
-    /// Nobody reads any more.
+    /// The reader closed its end.
     ReaderGone,
 }
 

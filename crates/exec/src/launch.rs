@@ -33,7 +33,7 @@ pub(crate) struct Launched {
     pub note: Option<OwnedFd>,
 }
 
-/// Room for output that nobody has read yet: large enough that a flood needs few switches.
+/// Room for output that has not been read yet: large enough that a flood needs few switches.
 #[cfg(target_os = "linux")]
 const OUTPUT_PIPE_BYTES: usize = 256 * 1024;
 
@@ -136,7 +136,7 @@ fn note_pipe(number: Option<i32>) -> io::Result<NotePipe> {
         return Ok((None, None));
     };
     let (read, write) = supervisor::pipe()?;
-    // Nobody reads it while the command runs: a full pipe must fail, not block.
+    // It is not read while the command runs: a full pipe must fail, not block.
     set_nonblocking(&write)?;
     set_nonblocking(&read)?;
     Ok((Some(read), Some((claim(write, number), number))))

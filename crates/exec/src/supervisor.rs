@@ -11,11 +11,11 @@
 //! however it came about, is the order to kill; a byte before that skips the grace period. On the *status*
 //! pipe the command's pid is written before its `exec`, and by the supervisor one end record (wait status,
 //! anything left).
-//! Should somebody kill the supervisor itself, the command's main process gets SIGKILL from the kernel
+//! If the supervisor itself is killed, the command's main process gets SIGKILL from the kernel
 //! (parent-death signal) and the status pipe ends without a record.
 //!
-//! Direct children are found in `/proc`; where that is not mounted, a process that left the command's group
-//! is waited for instead of killed. On unixes other than Linux there is no subreaper: there the supervisor looks after the
+//! Direct children are found in `/proc`; where that is not mounted, a process that left the command's group is waited
+//! for instead of killed. On unixes other than Linux there is no subreaper: there the supervisor looks after the
 //! command's process group instead, and a process that leaves the group is lost.
 //!
 //! # Rules of the unsafe code below
@@ -190,7 +190,7 @@ unsafe fn reset_reserved(signal: c_int) {
 #[cfg(not(target_os = "linux"))]
 unsafe fn reset_reserved(_signal: c_int) {}
 
-/// `fork` without the at-fork handlers of the host, which already ran once and are nobody's safe code.
+/// `fork` without the at-fork handlers of the host, which already ran once and are not async-signal-safe.
 unsafe fn fork_again() -> pid_t {
     #[cfg(all(target_os = "linux", not(target_arch = "s390x")))]
     unsafe {

@@ -239,7 +239,7 @@ fn is_telemetry_exporter(name: &str) -> bool {
         || matches!(name, "OTEL_METRICS_EXPORTER" | "OTEL_LOGS_EXPORTER" | "OTEL_TRACES_EXPORTER")
 }
 
-/// Without a shell nobody else fills in the paths that a portable hook is written with.
+/// Fills in the paths that a portable hook is written with, because without a shell nothing else does.
 fn fill_in(text: &str, env: &[(String, String)]) -> String {
     let mut text = text.to_owned();
     for name in ["CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"] {

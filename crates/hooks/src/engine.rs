@@ -22,10 +22,10 @@ use crate::{AsyncResult, HookEvents, HookSource, HookVariables, Outcome, RuleMat
 /// How many hooks of one event run at the same time; the others wait for their turn.
 pub const MAX_PARALLEL: usize = 32;
 
-/// How many hooks may go on by themselves, counting those whose results nobody has taken yet.
+/// How many hooks may run in the background, counting those whose results have not been taken yet.
 pub const MAX_ASYNC: usize = 64;
 
-/// What all SessionEnd hooks together may take, unless somebody configured more.
+/// What all SessionEnd hooks together may take, unless settings allow more.
 const SESSION_END_BUDGET: Duration = Duration::from_millis(1500);
 
 /// More than this cannot be configured for the end of a session.

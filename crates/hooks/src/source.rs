@@ -53,7 +53,7 @@ impl HookSource {
         }
     }
 
-    /// Whether the user or an administrator set it up. What a project, a plugin or a skill brings may be somebody
+    /// Whether the user or an administrator set it up. What a project, a plugin or a skill brings may be someone
     /// else's work, whether or not it is trusted to run.
     fn is_of_the_user(&self) -> bool {
         match self {

@@ -29,7 +29,7 @@ use crate::host;
 use crate::services::SharedServices;
 use crate::warning::LaunchWarning;
 
-/// The model when nobody names one.
+/// The model when none is named.
 pub(crate) const DEFAULT_MODEL: &str = "default";
 
 /// How long `apiKeyHelper` may take.
@@ -136,7 +136,7 @@ pub fn credential(found: &Found, helper: &KeyHelper, ledger: &Ledger) -> Credent
     }
 }
 
-/// A client for the API as the environment describes it, for one who asks it and is no session.
+/// A client for the API as the environment describes it, for a caller that asks it without a session.
 pub fn api_client(env: &LaunchEnvironment, credential: Credential) -> Result<AnthropicClient, LaunchError> {
     Ok(AnthropicClient::new(api_config(env, credential))?)
 }

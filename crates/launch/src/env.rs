@@ -1,5 +1,5 @@
-//! The world that a session is launched into, as a value: variables, folders and the process. Whoever launches fills it
-//! in, from its own process or by hand; an empty one is fine, and leaves out what it does not know.
+//! The world that a session is launched into, as a value: variables, folders and the process. The program that launches
+//! it fills it in, from its own process or by hand; an empty one is fine, and leaves out what it does not know.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lathe_exec::ChildLimits;
 
-/// Where temporary files go when nobody says.
+/// Where temporary files go by default.
 const DEFAULT_TEMP_DIR: &str = "/tmp";
 
 /// What a session may know of the world. A copy costs little: the variables are shared until one is set.
@@ -73,7 +73,7 @@ impl LaunchEnvironment {
     /// Where settings and sessions live: `$CLAUDE_CONFIG_DIR`, or `.claude` in the home.
     pub fn config_dir(&self) -> Option<PathBuf> {
         match self.get("CLAUDE_CONFIG_DIR") {
-            // Whoever is told of a file in it, a hook or a host, may stand elsewhere.
+            // A hook or host that is told of a file in it may have another working directory.
             Some(dir) => Some(self.cwd.as_deref().unwrap_or(Path::new("")).join(dir)),
             None => Some(self.home()?.join(".claude")),
         }
@@ -84,7 +84,7 @@ impl LaunchEnvironment {
         self.temp_dir.as_deref().unwrap_or(Path::new(DEFAULT_TEMP_DIR))
     }
 
-    /// Whether permissions may not be skipped, whoever asks for it: with all the rights of the machine, unless it is a
+    /// Whether permissions may not be skipped, by any caller: with all the rights of the machine, unless it is a
     /// machine made for it.
     pub fn refuses_bypass(&self) -> bool {
         self.is_root && !self.is_on("IS_SANDBOX")

@@ -1,4 +1,4 @@
-//! The settings of a run while it runs: what a host may look at and change, and what files say after somebody
+//! The settings of a run while it runs: what a host may look at and change, and what files say after a person
 //! has edited them. What a change means for the session is decided there.
 
 use std::path::PathBuf;
@@ -135,7 +135,7 @@ pub fn compaction(
     }
 }
 
-/// What all SessionEnd hooks together may take, if somebody says so.
+/// What all SessionEnd hooks together may take, if settings say so.
 pub fn session_end_budget(env: &LaunchEnvironment) -> Option<Duration> {
     env.number("CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS").map(Duration::from_millis)
 }

@@ -1,5 +1,5 @@
-//! Where a session will stand: the folder, what settings say of it, and the rules that follow. The first thing a start
-//! finds out, and all that `permissions explain` needs of it.
+//! The working folder of a run with its effective settings, environment and rules. Loaded first by every start, and all
+//! that `permissions explain` needs of one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -36,7 +36,7 @@ pub struct ProjectContext {
 }
 
 impl ProjectContext {
-    pub fn find(
+    pub fn load(
         options: &SessionOptions,
         mut process: LaunchEnvironment,
         warnings: &WarningSink,
@@ -68,7 +68,7 @@ impl ProjectContext {
         [self.flag_dirs.as_slice(), &self.settings_dirs].concat()
     }
 
-    /// The name of the model, as somebody gave it.
+    /// The name of the model, as it was given.
     pub fn model_name(&self, options: &SessionOptions) -> String {
         let named = options.model.as_deref().or_else(|| self.env.get("ANTHROPIC_MODEL"));
         named.or(self.wanted.model.as_deref()).unwrap_or(DEFAULT_MODEL).to_owned()
@@ -102,18 +102,18 @@ pub fn permissions_of(
     env: &LaunchEnvironment,
     warnings: &WarningSink,
 ) -> Result<(PermissionEngine, PermissionScope), LaunchError> {
-    permissions(options, &ProjectContext::find(options, env.clone(), warnings)?, None, warnings)
+    permissions(options, &ProjectContext::load(options, env.clone(), warnings)?, None, warnings)
 }
 
-/// The rules, the mode and the directories: those of the settings files, then those of the command line. A resumed session goes on
-/// in its mode unless the command line names one.
+/// The rules, the mode and the directories: those of the settings files, then those of the command line. A resumed
+/// session goes on in its mode unless the command line names one.
 pub fn permissions(
     options: &SessionOptions,
-    ground: &ProjectContext,
+    project: &ProjectContext,
     saved_mode: Option<PermissionMode>,
     warnings: &WarningSink,
 ) -> Result<(PermissionEngine, PermissionScope), LaunchError> {
-    let (env, stack) = (&ground.env, ground.settings.stack());
+    let (env, stack) = (&project.env, project.settings.stack());
     let mode = options.permission_mode.or(saved_mode).or(stack.default_mode()).unwrap_or_default();
     if let Some(warning) = mode_warning(mode) {
         warnings(LaunchWarning::PermissionMode(warning));
@@ -122,22 +122,22 @@ pub fn permissions(
     if bypass && stack.bypass_is_disabled() {
         return Err(LaunchError::BypassForbidden);
     }
-    if (bypass || options.bypass_available) && ground.process.refuses_bypass() {
+    if (bypass || options.bypass_available) && project.process.refuses_bypass() {
         return Err(LaunchError::BypassAsRoot);
     }
-    let mut working_dirs = vec![ground.cwd.clone()];
-    working_dirs.extend(ground.extra_dirs());
+    let mut working_dirs = vec![project.cwd.clone()];
+    working_dirs.extend(project.extra_dirs());
     let scope = PermissionScope::new(PermissionScopeConfig {
         mode,
         working_dirs,
         bypass_available: (options.bypass_available || bypass) && !stack.bypass_is_disabled(),
     });
     let mut engine = PermissionEngine::new(EngineConfig {
-        root: Some(ground.cwd.clone()),
+        root: Some(project.cwd.clone()),
         home: env.home().map(Path::to_owned),
         config_dir: env.config_dir(),
         managed_allow_only: stack.managed_rules_only(),
-        plan_dir: plan_dir(ground),
+        plan_dir: plan_dir(project),
         ..EngineConfig::default()
     });
     let mut misread = Vec::new();
@@ -157,9 +157,9 @@ pub fn permissions(
 }
 
 /// Where plans are written, which plan mode permits.
-pub fn plan_dir(ground: &ProjectContext) -> Option<PathBuf> {
-    match &ground.wanted.plans_directory {
-        Some(named) => Some(ground.cwd.join(named)),
-        None => ground.env.config_dir().map(|dir| dir.join("plans")),
+pub fn plan_dir(project: &ProjectContext) -> Option<PathBuf> {
+    match &project.wanted.plans_directory {
+        Some(named) => Some(project.cwd.join(named)),
+        None => project.env.config_dir().map(|dir| dir.join("plans")),
     }
 }

@@ -53,7 +53,7 @@ pub struct PreparedSession {
 }
 
 impl PreparedSession {
-    /// Whether there is something to do before the first prompt: a call that a hook put off in the session that goes
+    /// Whether there is something to do before the first prompt: a call that a hook deferred in the session that goes
     /// on.
     pub fn has_deferred_call(&self) -> bool {
         self.config.beginning.has_deferred_call()
@@ -78,7 +78,7 @@ struct ScratchFolder(Option<PathBuf>);
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
         if let Some(dir) = &self.0 {
-            // What nobody wanted to keep; where it was never made there is nothing to say.
+            // A session that is not saved keeps none of this; where it was never made there is nothing to say.
             drop(std::fs::remove_dir_all(dir));
         }
     }
@@ -93,29 +93,29 @@ pub fn prepare(
     warnings: &WarningSink,
 ) -> Result<PreparedSession, LaunchError> {
     let host: Arc<dyn ProcessHost> = Arc::new(RealHost::new(env.pid, warnings.clone()));
-    let ground = ProjectContext::find(options, env, warnings)?;
-    let (env, cwd, extra_dirs) = (&ground.env, &ground.cwd, ground.extra_dirs());
+    let project = ProjectContext::load(options, env, warnings)?;
+    let (env, cwd, extra_dirs) = (&project.env, &project.cwd, project.extra_dirs());
     let session = sessions::open(options, env, cwd, host.as_ref(), warnings)?;
     let session_id = session.id.clone();
     let ledger = Ledger::with_limits(env.child_limits);
-    let helper = KeyHelper::of(&ground.settings.stack(), env, &options.tool_env);
-    let chosen = client::choose(model, ground.model_name(options), env, helper, &ledger, services)?;
+    let helper = KeyHelper::of(&project.settings.stack(), env, &options.tool_env);
+    let chosen = client::choose(model, project.model_name(options), env, helper, &ledger, services)?;
     chosen.warnings.into_iter().for_each(|warning| warnings(warning));
     let model_id = client::catalog(env).resolve(&chosen.name, Phase::Working);
-    let (mut permissions, scope) = permissions(options, &ground, session.saved_mode(), warnings)?;
-    let children = ChildEnvironments::new(ground.process.clone(), &session_id, &options.tool_env);
-    let child_env = children.env(&ground.settings.stack());
-    let (own_dir, scratch) = own_dir(&session, &ground.process, host.as_ref());
-    let mut workspace = workspace(&ground, &session_id, &model_id, ledger);
+    let (mut permissions, scope) = permissions(options, &project, session.saved_mode(), warnings)?;
+    let children = ChildEnvironments::new(project.process.clone(), &session_id, &options.tool_env);
+    let child_env = children.env(&project.settings.stack());
+    let (own_dir, scratch) = own_dir(&session, &project.process, host.as_ref());
+    let mut workspace = workspace(&project, &session_id, &model_id, ledger);
     workspace.output_dir = own_dir.join("tool-results");
     workspace.env = Arc::new(ChildEnvironment::new(child_env.tools));
     permissions.add_readable(&workspace.output_dir);
-    let mut instructions = settings::instructions(env, &ground.settings.stack(), read_check(&permissions));
+    let mut instructions = settings::instructions(env, &project.settings.stack(), read_check(&permissions));
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
     entitle(&session, options);
-    let retention = RetentionSweep::of(options, env, ground.wanted.cleanup_period_days, warnings);
+    let retention = RetentionSweep::of(options, env, project.wanted.cleanup_period_days, warnings);
     let config = SessionConfig {
-        init: init_facts(&ground, &instructions, chosen.key_source),
+        init: init_facts(&project, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
         slash_commands: if options.slash_commands { SlashCommands::default() } else { SlashCommands::Off },
         model: chosen.model,
@@ -128,28 +128,28 @@ pub fn prepare(
             choice: AgentModel {
                 // Requests of one session can be told to belong together, and nothing else about the user.
                 user_id: Some(session_id.clone()),
-                ..model_choice(options, env, &ground.wanted, model_id)
+                ..model_choice(options, env, &project.wanted, model_id)
             },
             tools: tools(options, &permissions)?,
             scope,
             workspace,
             limits: turn_limits(options, env),
-            compaction: live::compaction(options.autocompact, env, &ground.wanted),
+            compaction: live::compaction(options.autocompact, env, &project.wanted),
             journal: session.journal,
             memory: Some(instructions.memory),
         },
         process: process_services(host, env, services),
         session_id,
         known_tools: all_tools(options).iter().map(|tool| tool.name().to_owned()).collect(),
-        hooks: hooks_config(&ground, services, child_env.hooks, &own_dir),
+        hooks: hooks_config(&project, services, child_env.hooks, &own_dir),
         permissions,
         setup: options.setup,
         max_budget_usd: options.max_budget_usd,
         frames: frame_options(options, env),
         surface: options.surface.clone(),
         beginning: session.beginning,
-        notices: ground.settings.withheld_notice().into_iter().collect(),
-        settings: Arc::new(ground.into_live(options, children)),
+        notices: project.settings.withheld_notice().into_iter().collect(),
+        settings: Arc::new(project.into_live(options, children)),
     };
     Ok(PreparedSession { config, retention, scratch })
 }
@@ -226,7 +226,7 @@ fn cache(env: &LaunchEnvironment) -> CacheTtl {
     }
 }
 
-/// Every tool there is for such a run. Those that ask somebody need somebody to ask.
+/// Every tool there is for such a run. Those that ask a person need a host that can pass the question on.
 fn all_tools(options: &SessionOptions) -> Vec<Arc<dyn Tool>> {
     let mut all = builtin_tools();
     if options.surface == PromptSurface::Host {
@@ -253,11 +253,11 @@ fn tools(options: &SessionOptions, permissions: &PermissionEngine) -> Result<Too
     Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
 }
 
-fn workspace(ground: &ProjectContext, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
-    let env = &ground.env;
-    let mut workspace = Workspace::new(ground.cwd.clone(), ledger);
-    workspace.change_dirs(&[], &ground.extra_dirs());
-    workspace.plan_file = plan_dir(ground).map(|dir| dir.join(format!("{session_id}.md")));
+fn workspace(project: &ProjectContext, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
+    let env = &project.env;
+    let mut workspace = Workspace::new(project.cwd.clone(), ledger);
+    workspace.change_dirs(&[], &project.extra_dirs());
+    workspace.plan_file = plan_dir(project).map(|dir| dir.join(format!("{session_id}.md")));
     if let Some(shell) = env.get("CLAUDE_CODE_SHELL") {
         workspace.shell = PathBuf::from(shell);
     }
@@ -288,12 +288,12 @@ fn turn_limits(options: &SessionOptions, env: &LaunchEnvironment) -> TurnLimits 
 
 /// The hooks of the settings files, and what they need.
 fn hooks_config(
-    ground: &ProjectContext,
+    project: &ProjectContext,
     services: &SharedServices,
     variables: HookVariables,
     own_dir: &Path,
 ) -> HooksConfig {
-    let (env, stack) = (&ground.env, ground.settings.stack());
+    let (env, stack) = (&project.env, project.settings.stack());
     HooksConfig {
         registered: live::hooks_of(&stack),
         options: live::hook_options(&stack, live::session_end_budget(env)),
@@ -323,7 +323,7 @@ fn checkpoints(
 }
 
 /// The folder for everything of this session that is not its transcript: beside it, so that both go together.
-/// A session that is not saved has one that goes with the run, under a name that nobody can know before.
+/// A session that is not saved has one that goes with the run, under a name that cannot be guessed.
 fn own_dir(
     session: &OpenSession,
     process: &LaunchEnvironment,
@@ -383,9 +383,9 @@ fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOpti
     }
 }
 
-fn init_facts(ground: &ProjectContext, instructions: &ModelInstructions, key_source: String) -> Init {
+fn init_facts(project: &ProjectContext, instructions: &ModelInstructions, key_source: String) -> Init {
     let style = instructions.style.as_ref().map_or("default", |style| &style.name);
-    let dirs = ground.extra_dirs();
+    let dirs = project.extra_dirs();
     Init {
         api_key_source: key_source,
         claude_code_version: Some(PROTOCOL_VERSION.to_owned()),
@@ -396,7 +396,7 @@ fn init_facts(ground: &ProjectContext, instructions: &ModelInstructions, key_sou
         capabilities: Some(Vec::new()),
         analytics_disabled: Some(true),
         product_feedback_disabled: Some(true),
-        original_cwd: Some(ground.cwd.display().to_string()),
+        original_cwd: Some(project.cwd.display().to_string()),
         additional_directories: Some(dirs.iter().map(|dir| dir.display().to_string()).collect()),
         fast_mode_state: Some("off".to_owned()),
         fast_mode_disabled_reason: Some("sdk_opt_in_required".to_owned()),

@@ -1,7 +1,7 @@
-//! Where the API key comes from: a pure decision over values that somebody else has read.
+//! Where the API key comes from: a pure decision over values that the caller has read.
 //!
 //! The order is: given on purpose, environment, helper, key files of earlier tools. A login of another
-//! product's subscription is listed, so that nobody wonders why it is not used, and never used.
+//! product's subscription is listed, so that a user sees why it is not used; it is never used.
 
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! What comes out of the engine: allow, ask or deny, each with the reason, the deciding rule and the texts.
 //!
-//! Nobody is asked here. [`Decision::Ask`] is a question that hooks, a host or nobody answers;
-//! [`resolve_without_host`] is the answer when there is nobody. A decision carries two texts: `reason` is for
+//! Nothing is asked here. [`Decision::Ask`] is a question that hooks or a host may answer;
+//! [`resolve_without_host`] is the answer when there is neither. A decision carries two texts: `reason` is for
 //! people and programs that show why, `message` is what the model reads when the call does not run.
 
 use std::path::PathBuf;
@@ -16,9 +16,9 @@ use crate::rule::MatchedRule;
 pub enum Decision {
     /// The call may run.
     Allow(Allowed),
-    /// Somebody has to be asked.
+    /// A hook, host or person has to be asked.
     Ask(AskedDecision),
-    /// The call must not run, whoever is asked.
+    /// The call must not run, and no answer can change that.
     Deny(Denied),
 }
 
@@ -48,14 +48,14 @@ impl Allowed {
     }
 }
 
-/// A call that somebody has to agree to.
+/// A call that needs a consent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AskedDecision {
     /// The tool that was called.
     pub tool: String,
     /// What made it a question.
     pub reason: Reason,
-    /// What the model reads when nobody agrees.
+    /// What the model reads when consent is not given.
     pub message: String,
     /// Updates that would make this question unnecessary next time.
     pub suggestions: Vec<PermissionUpdate>,
@@ -63,7 +63,7 @@ pub struct AskedDecision {
     pub blocked_path: Option<PathBuf>,
     /// Whether the call *is* a question to a person: a hook or a rule cannot answer in their place.
     pub requires_user_interaction: bool,
-    /// Whether a `PreToolUse` hook may answer: not for a removal that nobody may wave through.
+    /// Whether a `PreToolUse` hook may answer: not for a removal that only a person may allow.
     pub hook_may_allow: bool,
 }
 
@@ -76,7 +76,7 @@ pub struct Denied {
     pub message: String,
     /// How the message is shown to the model.
     pub shown_as: ShownAs,
-    /// Whether this was a question that nobody happened to be there to answer.
+    /// Whether this was a question that could not be asked.
     pub was_question: bool,
 }
 
@@ -116,7 +116,7 @@ pub enum Reason {
     Hook(String),
     /// The tool that answers permission questions; made by those who resolve them.
     PermissionPromptTool(String),
-    /// A background agent that has nobody to ask; made by those who resolve questions.
+    /// A background agent that cannot ask; made by the code that resolves questions.
     AsyncAgent(String),
     /// A call that wants out of the sandbox; made by those who run it.
     SandboxOverride(String),
@@ -225,7 +225,7 @@ impl Decision {
     }
 }
 
-/// The answer to a question in a session that was started with the word that nobody will answer any.
+/// The answer to a question in a session that was started with the option that none will be answered.
 pub fn resolve_without_surface(asked: &AskedDecision) -> Denied {
     Denied {
         reason: Reason::AsyncAgent(message::NO_SURFACE.to_owned()),
@@ -235,7 +235,7 @@ pub fn resolve_without_surface(asked: &AskedDecision) -> Denied {
     }
 }
 
-/// The answer to a question when nobody can be asked: no host, or the mode says not to.
+/// The answer to a question when it cannot be asked: no host, or the mode says not to.
 pub fn resolve_without_host(asked: &AskedDecision, mode: PermissionMode) -> Denied {
     let (reason, message) = if mode == PermissionMode::DontAsk {
         (Reason::Mode(mode), message::dont_ask(&asked.tool))

@@ -1,12 +1,11 @@
 //! Whether a tool call may run: rules, modes, working directories and shell analysis, in one decision with its
 //! reason.
 //!
-//! [`PermissionEngine::decide`] is the whole crate: a described call goes in, allow, ask or deny comes out, with the rule that
-//! decided, the texts for people and for the model, and the updates that would settle the question for good. What a
-//! call is about is said by its tool ([`lathe_protocol::CallSubject`]); the only tool names known here are those that
-//! people write into rules.
-//! Nobody is asked here and nothing is written; the disk is looked at only to follow paths and to see whether
-//! a repository can make git run programs.
+//! [`PermissionEngine::decide`] is the whole crate: a described call goes in, allow, ask or deny comes out, with the
+//! rule that decided, the texts for people and for the model, and the updates that would settle the question for good.
+//! What a call is about is said by its tool ([`lathe_protocol::CallSubject`]); the only tool names known here are those
+//! that people write into rules. Nothing is asked here and nothing is written; the disk is looked at only to follow
+//! paths and to see whether a repository can make git run programs.
 //!
 //! The surprising thing: the shell is parsed by hand. An error-tolerant grammar guesses what a broken or odd
 //! command means; this one refuses, and what is refused is never allowed.

@@ -1,5 +1,5 @@
 //! Decisions about calls that are neither about files nor about shells: the web, agents, skills, MCP, questions, the
-//! session itself, and calls that nobody can describe.
+//! session itself, and calls without a known subject.
 
 use lathe_protocol::permission::{PermissionMode, PermissionUpdateDestination};
 use lathe_protocol::{CallSubject, McpAccess};
@@ -58,7 +58,7 @@ fn by_default(question: &PermissionQuestion<'_>, asked: AskedDecision) -> Decisi
         | CallSubject::Skill { .. }
         | CallSubject::FinalAnswer
         | CallSubject::Session(_) => Decision::Allow(Allowed::granted(Reason::Default)),
-        // Without the hint that it only reads, plan mode is the reason; with it, that nobody allowed the tool.
+        // Without the hint that it only reads, plan mode is the reason; with it, that no rule allows the tool.
         CallSubject::McpTool { access: McpAccess::MayChange, .. }
             if question.mode() == PermissionMode::Plan =>
         {
@@ -125,7 +125,7 @@ fn permitting(
 ) -> Option<usize> {
     let whole = engine.allow.tool(tool, question.mcp_server());
     match named {
-        // Permission for the web is no permission for this machine and its neighbours.
+        // Permission for the web does not include this machine and its neighbours.
         RuleTarget::Host(Some(host)) if domain::is_private(host) => {
             engine.allow.domains.find(host).filter(|found| found.exact).map(|found| found.rule)
         }

@@ -1,5 +1,5 @@
 //! Changes while a session runs: what a client applies, what a permission answer grants, and files that
-//! somebody edits.
+//! a person edits.
 //!
 //! Everything is checked before anything changes. Files are written first; the stack follows what was written. A write
 //! is planned on the stack, carried out without it ([`SettingsWrite`]) and taken over by it, because it waits for the
@@ -57,7 +57,7 @@ pub enum Kept {
     Written(PathBuf),
     /// The file already said so.
     Unchanged(PathBuf),
-    /// It is not meant for a file, or nobody knows what it means.
+    /// It is not meant for a file, or its meaning is not known.
     NotInAFile,
 }
 
@@ -218,7 +218,7 @@ impl SettingsStack {
             .collect()
     }
 
-    /// Takes changed files as seen without reading them: somebody does not want them to count.
+    /// Takes changed files as seen without reading them, because a hook refused the change.
     pub fn leave(&mut self, changed: &[Changed]) {
         for (_, watched) in &mut self.watched {
             if changed.iter().any(|changed| changed.path == watched.path) {

@@ -2,7 +2,7 @@
 //! says about permissions can be relied on.
 //!
 //! The line between a warning and an error is the point of this module. A wrong key or value is named and
-//! ignored. But where ignoring would drop a limit that somebody believes in (a deny list that does not parse,
+//! ignored. But where ignoring would drop a limit that a person relies on (a deny list that does not parse,
 //! a `denny`, a second `permissions` that hides the first), it is an error and the caller fails closed.
 
 use std::collections::HashSet;
@@ -107,7 +107,7 @@ impl Check<'_> {
         }
     }
 
-    /// Keys that nobody knows.
+    /// Unknown keys.
     fn top_level(&mut self, raw: &Map<String, Value>) {
         let known: HashSet<&str> = known::top_level().collect();
         let unknown = || raw.iter().filter(|(key, _)| !known.contains(key.as_str()));
@@ -236,7 +236,7 @@ impl Check<'_> {
         misfit.is_none()
     }
 
-    /// A mode that nobody knows leaves the default one in force, which is the strictest that still works.
+    /// An unknown mode leaves the default one in force, which is the strictest that still works.
     fn is_choice(&mut self, path: &[&str], value: &Value) -> bool {
         let Some(choice) = value.as_str() else {
             self.wrong_type(Severity::Error, path, "a string");

@@ -1,7 +1,7 @@
 //! What settings say about the environment of children, apart from its values: which variables the user named, which
 //! credentials are passed on, and whose key helper it is. What becomes of it is for the starter of the session.
 //!
-//! The user's own settings are those of the user, of `--settings` and of the administrator. A project may be somebody
+//! The user's own settings are those of the user, of `--settings` and of the administrator. A project may be someone
 //! else's work, also where it is trusted to run.
 
 use std::collections::BTreeMap;

@@ -16,7 +16,7 @@ use crate::write::TEMPORARY;
 pub enum CheckStatus {
     /// Nothing to do.
     Ok,
-    /// It works, but not as somebody may think.
+    /// It works, but not as one may think.
     Warn,
     /// It does not work.
     Fail,

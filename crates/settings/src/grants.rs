@@ -1,12 +1,12 @@
 //! What a person or host granted for a folder through Lathe. It counts also while the folder is untrusted.
 //!
-//! "Always allow" writes a rule into a file of the project. That file belongs to the folder: whoever fills the folder
-//! can put the same rule there. So the granted values are kept a second time, in one file of the user's configuration
-//! folder, by the real path of the folder and by the settings file they went to. This module is the only one that
-//! reads or writes that file. What counts of a project's file is decided in [`crate::stack`].
+//! "Always allow" writes a rule into a file of the project. That file belongs to the folder: the one who fills the
+//! folder can put the same rule there. So the granted values are kept a second time, in one file of the user's
+//! configuration folder, by the real path of the folder and by the settings file they went to. This module is the only
+//! one that reads or writes that file. What counts of a project's file is decided in [`crate::stack`].
 //!
-//! Surprising: what is remembered is never more than what the project's file still says. A grant that was taken out
-//! of the file is forgotten when Lathe next reads the file, so the same rule does not count when it is put back by hand.
+//! Surprising: what is remembered is never more than what the project's file still says. A grant that was taken out of
+//! the file is forgotten when Lathe next reads the file, so the same rule does not count when it is put back by hand.
 
 use std::path::{Path, PathBuf};
 

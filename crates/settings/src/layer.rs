@@ -24,7 +24,7 @@ pub struct Layer {
     pub origin: Origin,
     /// What is wrong with it, and what of it does not count.
     pub problems: Vec<SettingsProblem>,
-    /// What of it needs a trust that nobody has given, as a sentence.
+    /// What of it needs a trust that was not given, as a sentence.
     pub withheld: Option<String>,
     /// The same, one by one.
     pub(crate) withheld_items: Vec<ContentItem>,

@@ -5,7 +5,7 @@
 //!
 //! Two rules shape the crate. What a person wrote is checked: a slip is named, and a slip that could drop a
 //! limit stops everything ([`SettingsStack::permission_failure`]). And the repository is an attacker: what lies
-//! in it may limit a session at once, and may widen it only after somebody trusts it, or as far as a person or host
+//! in it may limit a session at once, and may widen it only after a person trusts it, or as far as a person or host
 //! granted it through Lathe itself.
 
 mod change;

@@ -1,9 +1,9 @@
 //! The stack of settings: all sources, strongest first, and what they say together.
 //!
 //! What a source may say depends on who wrote it. Keys of the administrator count in managed settings only; a
-//! folder may not widen its own rights before somebody trusts it; a file that changes while a session runs may
+//! folder may not widen its own rights before a person trusts it; a file that changes while a session runs may
 //! take rights away at once and give none until the next start. Surprising: a file that cannot be read does not
-//! stop the loading. It is kept as a failure, and [`SettingsStack::permission_failure`] says that nobody knows
+//! stop the loading. It is kept as a failure, and [`SettingsStack::permission_failure`] says that it is unknown
 //! what is forbidden. The caller must not start a session then.
 
 use std::collections::BTreeMap;
@@ -83,7 +83,7 @@ pub(crate) enum Moment<'a> {
 }
 
 impl SettingsStack {
-    /// Reads everything a request names. Fails only for what somebody named explicitly.
+    /// Reads everything a request names. Fails only for what was named explicitly.
     pub fn load(request: StackRequest) -> Result<Self, SettingsError> {
         let grants = FolderGrants::read(request.config_dir.as_deref(), &request.cwd);
         let mut stack = Self {
@@ -333,7 +333,7 @@ fn keep_limits(settings: &mut Map<String, Value>, before: &Map<String, Value>) -
     has_kept
 }
 
-/// A layer without what its source can never say, whoever trusts it.
+/// A layer without what its source can never say, trusted or not.
 fn within_its_rights(layer: &mut Layer) -> Map<String, Value> {
     let mut settings = layer.document.clean.clone();
     if layer.source != SettingsSource::Policy {

@@ -1,9 +1,9 @@
-//! What a folder may not say about itself before somebody trusts it: everything that widens what a session
+//! What a folder may not say about itself before a person trusts it: everything that widens what a session
 //! may do, starts a program or sends something somewhere. What limits a session always counts.
 //!
 //! The same cut is used for files that change while a session runs, and, but for its variables, for a parent program's
-//! settings below those of an administrator. Surprising: no variable of `env` is left. A list of dangerous names is never complete, and
-//! a name that is missing on it turns a harmless command into another one.
+//! settings below those of an administrator. Surprising: no variable of `env` is left. A list of dangerous names is
+//! never complete, and a name that is missing on it turns a harmless command into another one.
 
 use serde_json::{Map, Value};
 

@@ -2,10 +2,10 @@
 //! process give, then those of the host, then those that hooks export.
 //!
 //! Which variables are credentials, and which the user passes on, is told by the starter of the session
-//! ([`ChildVariables`]). Two things are decided here. Withheld names reach no command, whoever sets them and whenever.
-//! And a command that was permitted for its text alone ([`CommandEnvironment::OnlyPlain`]) gets a short list of
-//! variables that cannot change what its words mean: `CDPATH`, `BASHOPTS` or `RIPGREP_CONFIG_PATH` would turn a harmless
-//! command into another one, and a list of such names is never complete.
+//! ([`ChildVariables`]). Two things are decided here. Withheld names reach no command, wherever and whenever they are
+//! set. And a command that was permitted for its text alone ([`CommandEnvironment::OnlyPlain`]) gets a short list of
+//! variables that cannot change what its words mean: `CDPATH`, `BASHOPTS` or `RIPGREP_CONFIG_PATH` would turn a
+//! harmless command into another one, and a list of such names is never complete.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

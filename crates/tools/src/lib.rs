@@ -57,7 +57,7 @@ pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};
 pub use workspace::{AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace};
 pub use write::Write;
 
-/// The tools that only make sense with somebody to ask, in the order of their names.
+/// The tools that only make sense where a person can be asked, in the order of their names.
 pub fn interactive_tools() -> Vec<Arc<dyn Tool>> {
     vec![Arc::new(ask_user::AskUserQuestion), Arc::new(plan::EnterPlanMode), Arc::new(plan::ExitPlanMode)]
 }

@@ -49,7 +49,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Checks of the input that need neither permission nor a look at any file. Runs before hooks and
-    /// permissions, so that a hopeless call bothers nobody.
+    /// permissions, so that no one is asked about a hopeless call.
     fn check(&self, _input: &Value) -> Result<(), ToolFailure> {
         Ok(())
     }
@@ -106,8 +106,8 @@ impl ToolContext {
         self.real(path).map_err(|error| ToolFailure::Failed(error.in_words(Path::new(path))))
     }
 
-    /// Takes a place in a limit of the process, or waits for one within the time that the call has. What is left of that
-    /// time is for the work.
+    /// Takes a place in a limit of the process, or waits for one within the time that the call has. What is left of
+    /// that time is for the work.
     pub(crate) async fn wait_for_place(
         &self,
         limit: &PlaceLimit,

@@ -66,7 +66,7 @@ pub trait PlaceHolder: Send + Sync {
     fn change_place(&self, change: &mut dyn FnMut(&mut AgentPlace));
 }
 
-/// A place that nobody else looks at.
+/// A place that is not shared.
 impl PlaceHolder for Mutex<Arc<AgentPlace>> {
     fn place(&self) -> Arc<AgentPlace> {
         self.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -158,7 +158,7 @@ impl Workspace {
         }
     }
 
-    /// The same workspace at another place, which nobody else looks at.
+    /// The same workspace at another place, which is not shared.
     pub fn with_own_place(self, place: AgentPlace) -> Self {
         self.with_place(Arc::new(Mutex::new(Arc::new(place))))
     }

@@ -1,5 +1,5 @@
 //! `lathe doctor`: looks at everything a run depends on and says what to do about what is wrong. Nothing is
-//! changed, and nobody is asked but the model's own address.
+//! changed, and no address but the model's is contacted.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

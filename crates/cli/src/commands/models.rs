@@ -1,4 +1,4 @@
-//! `lathe models`: the models that the key at hand may use, or the built-in list where nobody can be asked.
+//! `lathe models`: the models that the key at hand may use, or the built-in list where the API cannot be asked.
 
 use std::process::ExitCode;
 

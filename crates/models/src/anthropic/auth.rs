@@ -1,7 +1,7 @@
 //! The headers that authorise a request, fetched from a helper where there is one.
 //!
-//! However many sessions share the client, the helper runs once at a time: whoever needs the key meanwhile
-//! waits for the same run. A key that a 401 refused is thrown away once, by whoever comes first.
+//! However many sessions share the client, the helper runs once at a time: a request that needs the key meanwhile
+//! waits for the same run. A key that a 401 refused is thrown away once, by the first request that met it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::error::{ErrorKind, ModelError};
 use crate::secret::Secret;
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
-/// A helper may ask somebody to log in, but not for ever.
+/// A helper may ask a person to log in, but not for ever.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What to do when no credential was given.

@@ -1,4 +1,4 @@
-//! What a client is made from. Values only: whoever reads the environment and the settings fills them in.
+//! What a client is made from. Values only: the caller reads the environment and the settings and fills them in.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -73,9 +73,9 @@ impl ClientConfig {
 /// Who pays for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// Nobody: every request fails before anything is sent, unless a custom header authorises it.
+    /// None: every request fails before anything is sent, unless a custom header authorises it.
     None,
-    /// Nobody, because the program above this one keeps these variables from the commands that it runs. Requests
+    /// None, because the program above this one keeps these variables from the commands that it runs. Requests
     /// fail the same way, and the error names the variables and how to get them.
     Withheld(Vec<String>),
     /// Sent as `x-api-key`.

@@ -43,7 +43,7 @@ pub(super) async fn read(
     let bytes = read_whole(opened, MAX_FILE_BYTES, request, context).await?;
     let size = bytes.len();
     let dir = output_dir(context);
-    // What is in a file is nobody else's business, wherever its pages lie.
+    // The pages are private to the user, wherever they lie.
     DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| {
         ToolFailure::Failed(format!("Cannot make the directory for the pages, {}: {error}", dir.display()))
     })?;

@@ -1,7 +1,7 @@
 //! `sed`: scripts that print, and scripts that edit in place without running or writing anything else.
 //!
 //! Only a small part of the language is accepted: addresses, `p`, `=`, `d`, `q` and `s` with the flags that
-//! stay inside. Whoever writes `w`, `r` or `e` is asked about.
+//! stay inside. A script with `w`, `r` or `e` is asked about.
 
 use super::options::{Globs, take};
 use super::{Listed, NotListed, Touch, TouchAccess};
