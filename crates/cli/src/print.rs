@@ -1,7 +1,7 @@
 //! Printing: data on stdout, for readers who may stop reading (`lathe models | head -1` does not fail), and everything
 //! else on stderr. Modules that print without this one say so at their top, each for itself.
 #![allow(clippy::disallowed_macros, reason = "this module prints")]
-#![allow(clippy::disallowed_methods, reason = "whoever stops reading ends the program")]
+#![allow(clippy::disallowed_methods, reason = "a reader that stops reading ends the program")]
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write, stdout};

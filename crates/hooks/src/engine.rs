@@ -122,7 +122,7 @@ impl HookEngine {
     }
 
     /// Replaces the hooks of one source; empty settings remove them. Returns what is wrong with them.
-    #[must_use = "somebody should read what is wrong with the hooks"]
+    #[must_use = "what is wrong with the hooks must be shown"]
     pub fn register(&self, source: HookSource, hooks: &HooksSettings) -> Vec<HookWarning> {
         let (hooks, warnings) = compile(&source, hooks);
         self.change(|state| state.registry = Arc::new(state.registry.with(source, hooks)));
@@ -130,7 +130,7 @@ impl HookEngine {
     }
 
     /// Replaces the hooks of the host. Returns what is wrong with them.
-    #[must_use = "somebody should read what is wrong with the hooks"]
+    #[must_use = "what is wrong with the hooks must be shown"]
     pub fn register_callbacks(&self, matchers: &CallbackMatchers) -> Vec<HookWarning> {
         let (hooks, warnings) = compile_callbacks(matchers);
         let source = HookSource::Callbacks;

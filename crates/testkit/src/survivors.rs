@@ -1,7 +1,7 @@
 //! Survivors: processes that have a test's cookie in their environment, found in `/proc`. A child may leave its group
 //! and its session, but not the environment it was started with.
 
-#![allow(clippy::disallowed_methods, reason = "the test itself is no survivor")]
+#![allow(clippy::disallowed_methods, reason = "the test itself is not a survivor")]
 
 use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};

@@ -118,7 +118,7 @@ fn talk(mut stdin: ChildStdin, stdout: impl BufRead) -> Result<Vec<Duration>> {
     let (mut times, mut said) = (vec![], None);
     for line in stdout.lines() {
         let arrived = Instant::now();
-        let message: Value = serde_json::from_str(&line?).context("a line is no JSON")?;
+        let message: Value = serde_json::from_str(&line?).context("a line is not JSON")?;
         match message["type"].as_str() {
             Some("control_request") => {
                 let answer = yes(&message["request_id"]);

@@ -193,7 +193,7 @@ fn read_request(reader: &mut impl BufRead) -> Result<Option<Request>> {
     if header("transfer-encoding").is_some_and(|value| value.eq_ignore_ascii_case("chunked")) {
         request.body = read_chunks(reader)?;
     } else if let Some(length) = header("content-length") {
-        request.body = vec![0; length.parse().context("content-length is no number")?];
+        request.body = vec![0; length.parse().context("content-length is not a number")?];
         reader.read_exact(&mut request.body)?;
     }
     Ok(Some(request))

@@ -132,7 +132,7 @@ impl<'a> Life<'a> {
         while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = waiting.drain(..=end).collect();
             self.tee.write_all(&line).context("failed to keep what comes out")?;
-            let frame: Value = serde_json::from_slice(&line).context("a line is no JSON")?;
+            let frame: Value = serde_json::from_slice(&line).context("a line is not JSON")?;
             self.told.lines += 1;
             self.take(&frame)?;
         }

@@ -3,7 +3,7 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_macros,
-    reason = "commands print, and end when nobody reads"
+    reason = "commands print, and end when the reader is gone"
 )]
 
 use std::io::{self, BufWriter};

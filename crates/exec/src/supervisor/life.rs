@@ -28,7 +28,7 @@ struct Family {
 #[derive(PartialEq)]
 enum Left {
     Some,
-    Nobody,
+    NoChild,
 }
 
 /// Only a command that lives this long is worth the work of giving the host's memory back.
@@ -53,7 +53,7 @@ pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
         let mut family = Family { main, main_reaped: false };
         let mut look_again = Some(SETTLED_AFTER);
         loop {
-            if family.sweep() == Left::Nobody {
+            if family.sweep() == Left::NoChild {
                 libc::_exit(0);
             }
             if family.main_reaped && leftovers == Leftovers::KillNow {
@@ -90,7 +90,7 @@ impl Family {
                 0 => break Left::Some,
                 -1 if errno() == libc::EINTR => {}
                 -1 if GROUP_ONLY && unsafe { libc::kill(-self.main, 0) } == 0 => break Left::Some,
-                -1 => break Left::Nobody,
+                -1 => break Left::NoChild,
                 pid if pid == self.main => main_status = Some(status),
                 _ => {}
             }
@@ -127,7 +127,7 @@ impl Family {
             });
             let deadline = now().saturating_add(grace);
             loop {
-                if self.sweep() == Left::Nobody {
+                if self.sweep() == Left::NoChild {
                     libc::_exit(0);
                 }
                 let remaining = deadline.saturating_sub(now());
@@ -160,7 +160,7 @@ impl Family {
                 // Sleeps until one of them is dead, without reaping it: the sweep does that.
                 let mut info: libc::siginfo_t = mem::zeroed();
                 libc::waitid(libc::P_ALL, 0, &mut info, libc::WEXITED | libc::WNOWAIT);
-                if self.sweep() == Left::Nobody {
+                if self.sweep() == Left::NoChild {
                     libc::_exit(0);
                 }
             }

@@ -193,7 +193,7 @@ fn image(kind: &str, width: u16, height: u16) -> Vec<u8> {
             let head = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a".to_vec();
             [head, width.to_le_bytes().to_vec(), height.to_le_bytes().to_vec()].concat()
         }
-        other => panic!("{other} is no image"),
+        other => panic!("{other} is not an image"),
     }
 }
 

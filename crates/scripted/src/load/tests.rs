@@ -97,7 +97,7 @@ fn the_short_form_is_a_list_or_a_map_of_lists() {
     let list = list.unwrap();
     // The first turn is the probe.
     assert!(list.turns[0].when.is_some());
-    assert!(list.turns[1].text.is_none(), "an empty text is no block");
+    assert!(list.turns[1].text.is_none(), "an empty text makes no block");
     assert_eq!(list.turns[2].error.as_ref().unwrap().kind.as_deref(), Some("overloaded_error"));
     assert_eq!(list.turns[3].delay_ms, Some(1500));
 
