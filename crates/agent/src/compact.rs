@@ -235,7 +235,7 @@ impl Turn<'_> {
         });
         let mut messages = self.agent.history.messages();
         if let Some(todos) = restore::last_todos(&messages) {
-            self.agent.compaction.todos = todos.text();
+            self.agent.compaction.todos = todos.for_model();
         }
         // The tail stays word for word, so the summary does not cover it.
         messages.truncate(tail.start);

@@ -99,6 +99,11 @@ pub(crate) async fn reply(agent: &AgentHandle, id: String, reply: Reply) {
     agent.session.emit(response).await;
 }
 
+/// Passes a request to the code for its kind and returns the reply, which the caller sends. A handler that must send
+/// something right after its reply sends the reply itself, for which it needs `id`, and returns [`Reply::Sent`].
+///
+/// Requests that wait for the model or the host are taken out in [`answer`] before this is called, because the host's
+/// lines are not read while a handler runs. `turn` is the turn that is running, if there is one.
 async fn dispatch(
     agent: &Arc<AgentHandle>,
     id: &str,

@@ -88,8 +88,8 @@ impl Answer {
                 answer.refusal = Some(refusal(label, &stderr));
             }
             Exit::Code(code) => answer.problems.push(ProblemKind::Exited { code, stderr }),
-            Exit::Signal(signal) => answer.end_early(format!("signal {signal}"), label, at.facts),
-            Exit::Lost => answer.end_early("nobody knows by what".to_owned(), label, at.facts),
+            Exit::Signal(signal) => answer.mark_killed(format!("signal {signal}"), label, at.facts),
+            Exit::Lost => answer.mark_killed("nobody knows by what".to_owned(), label, at.facts),
         }
         // Plain text of a failed hook describes the failure and is not context for the model.
         if !exit.is_success() {
@@ -100,8 +100,9 @@ impl Answer {
     }
 
     /// Records that the hook was killed before it was done, so its output may be incomplete. On events where a hook can
-    /// consent, consent in that output is dropped, while a "no" is kept.
-    fn end_early(&mut self, how: String, label: &str, facts: &Facts) {
+    /// consent, consent in that output is dropped, while a "no" is kept. On events that a guard must answer
+    /// ([`UnaskedHook::Refuses`]) the kill itself counts as a "no", so that killing a guard never lets a call through.
+    fn mark_killed(&mut self, how: String, label: &str, facts: &Facts) {
         match facts.unasked {
             UnaskedHook::GoesOn => {}
             UnaskedHook::NoOpinion | UnaskedHook::Refuses => drop_consent(&mut self.output),

@@ -137,8 +137,8 @@ impl Conditions {
     pub fn check(&self, facts: &Facts) -> Result<(), String> {
         self.check_texts(facts)?;
         self.check_results(facts)?;
-        same("has_tools", self.has_tools, facts.has_tools)?;
-        same("stream", self.stream, facts.stream)?;
+        check_flag("has_tools", self.has_tools, facts.has_tools)?;
+        check_flag("stream", self.stream, facts.stream)?;
         if let Some(wanted) = self.max_tokens.filter(|wanted| facts.max_tokens != Some(*wanted)) {
             return Err(format!("max_tokens: wanted {wanted}, got {:?}", facts.max_tokens));
         }
@@ -202,7 +202,11 @@ impl Conditions {
             }
         }
         if self.tool_error.is_some() {
-            same("tool_error", self.tool_error, facts.fresh_results().iter().any(|result| result.is_error))?;
+            check_flag(
+                "tool_error",
+                self.tool_error,
+                facts.fresh_results().iter().any(|result| result.is_error),
+            )?;
         }
         Ok(())
     }
@@ -217,7 +221,9 @@ fn check_text(key: &str, wanted: Option<&TextMatch>, got: Option<&str>, bare: Ba
     }
 }
 
-fn same(key: &str, wanted: Option<bool>, got: bool) -> Result<(), String> {
+/// Checks a condition on a yes-or-no fact. `None` is no condition and always holds; the error names the key, the wanted
+/// and the actual value.
+fn check_flag(key: &str, wanted: Option<bool>, got: bool) -> Result<(), String> {
     match wanted {
         Some(wanted) if wanted != got => Err(format!("{key}: wanted {wanted}, got {got}")),
         _ => Ok(()),

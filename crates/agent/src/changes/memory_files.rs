@@ -36,11 +36,14 @@ impl Agent {
     pub(crate) fn replace_instructions(&mut self, read: Option<Memory>) {
         if read.is_some() {
             self.instructions.memory = read;
-            self.publish_instructions();
+            self.publish_memory_files();
         }
     }
 
-    fn publish_instructions(&self) {
+    /// Copies the list of memory files into the agent's view, where the context report reads it. Has to follow every
+    /// change of `self.instructions`, because the view does not notice one. Hooks are told elsewhere
+    /// ([`Agent::announce_instructions`]).
+    fn publish_memory_files(&self) {
         let told: Arc<[MemoryFile]> = self.instructions.told().into();
         self.handle.change(|view| view.memory_files = told);
     }
@@ -81,7 +84,7 @@ impl Agent {
         if files.is_empty() {
             return None;
         }
-        self.publish_instructions();
+        self.publish_memory_files();
         self.announce(&files, cancel).await;
         Some(memory::texts(&files))
     }

@@ -87,7 +87,7 @@ mod tests {
         };
         let talk = WireMessage::new(Role::User, &[json!({"type": "text", "text": "TodoWrite?"})]).unwrap();
         let messages = [list("old"), talk.clone(), list("new"), talk.clone()];
-        let text = last_todos(&messages).unwrap().text().unwrap();
+        let text = last_todos(&messages).unwrap().for_model().unwrap();
         assert!(text.ends_with("- [pending] new"), "{text}");
         assert!(last_todos(&[talk]).is_none());
     }

@@ -119,8 +119,9 @@ impl TodoList {
         Self::deserialize(input).unwrap_or_default()
     }
 
-    /// Returns the list as the model reads it again, if there is anything on it.
-    pub fn text(&self) -> Option<String> {
+    /// Returns the to-do list as text for the model, one item a line under a heading; `None` if no item has any content.
+    /// The call that wrote the list is gone after a compaction, so the model is given the list again.
+    pub fn for_model(&self) -> Option<String> {
         let line = |item: &TodoItem| {
             let status = item.status.as_deref().unwrap_or("pending");
             Some(format!("- [{status}] {}", item.content.as_deref()?))
@@ -171,9 +172,9 @@ mod tests {
     #[test]
     fn todos_are_listed() {
         let todos = json!([{"content": "wash", "status": "completed"}, {"content": "dry"}, {"odd": 1}]);
-        let text = TodoList::of_call(&json!({ "todos": todos })).text().unwrap();
+        let text = TodoList::of_call(&json!({ "todos": todos })).for_model().unwrap();
         assert!(text.ends_with("- [completed] wash\n- [pending] dry"), "{text}");
-        assert_eq!(TodoList::of_call(&json!({"todos": []})).text(), None);
-        assert_eq!(TodoList::of_call(&json!("no list")).text(), None);
+        assert_eq!(TodoList::of_call(&json!({"todos": []})).for_model(), None);
+        assert_eq!(TodoList::of_call(&json!("no list")).for_model(), None);
     }
 }

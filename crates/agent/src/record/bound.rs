@@ -252,7 +252,7 @@ fn plain_text(blocks: &[Value]) -> String {
     texts.join("\n")
 }
 
-/// Writes a JSON array with one block a line, so that parts of the file can be read.
+/// Writes a JSON array with one block a line, so that parts of the file can be read. `blocks` must not be empty.
 fn write_lines(out: &mut dyn Write, blocks: &[Value]) -> io::Result<()> {
     let mut before = "[\n";
     for block in blocks {

@@ -93,7 +93,7 @@ impl Turn<'_> {
         calls: &mut ResponseCalls,
     ) -> Attempt {
         if self.session.options.partial_messages {
-            let prompts = if self.stats.prompts_named { None } else { self.stats.prompt_list() };
+            let prompts = if self.stats.prompt_ids_sent { None } else { self.stats.prompt_list() };
             self.session.emit(self.agent.handle.frames.requesting(prompts)).await;
         }
         let now = self.stats.elapsed_ms();
@@ -150,7 +150,7 @@ impl Turn<'_> {
             let is_start = matches!(event.event, StreamEvent::MessageStart(_));
             let ttft = is_start.then_some(first);
             let mut frame = self.agent.handle.frames.stream_event(event.raw, &answer.id, ttft);
-            if is_start && !self.stats.prompts_named {
+            if is_start && !self.stats.prompt_ids_sent {
                 frame.user_message_uuid = self.stats.prompts.first().cloned();
                 frame.user_message_uuids = self.stats.prompt_list();
             }
@@ -315,7 +315,7 @@ impl Turn<'_> {
             let block = ContentBlock::text(text);
             let mut frame = self.agent.handle.frames.assistant_block(&answer, &block, None);
             frame.aborted = Some(true);
-            self.name_prompts(&mut frame);
+            self.add_prompt_ids(&mut frame);
             self.agent.journal.assistant(&frame);
             self.session.emit(frame).await;
             answer.blocks.push(block);

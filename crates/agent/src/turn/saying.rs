@@ -23,17 +23,20 @@ impl Turn<'_> {
         }
         self.stats.first_frame_ms.get_or_insert(self.stats.started.elapsed().as_millis() as u64);
         let mut frame = self.agent.handle.frames.assistant_block(answer, block, stop_reason);
-        self.name_prompts(&mut frame);
+        self.add_prompt_ids(&mut frame);
         let uuid = frame.uuid.clone();
         self.agent.journal.assistant(&frame);
         self.session.emit(frame).await;
         uuid
     }
 
-    /// Names the prompts of the turn in its first message.
-    pub(crate) fn name_prompts(&mut self, frame: &mut AssistantMessage) {
-        if !self.stats.prompts_named {
-            self.stats.prompts_named = true;
+    /// Writes the client ids of the turn's prompts into `frame`, if it is the first assistant message of the turn; later
+    /// calls do nothing. The host learns from them which prompts the turn responds to.
+    ///
+    /// Call this before the message is recorded and sent. Stream events carry the ids only until this has been called.
+    pub(crate) fn add_prompt_ids(&mut self, frame: &mut AssistantMessage) {
+        if !self.stats.prompt_ids_sent {
+            self.stats.prompt_ids_sent = true;
             frame.user_message_uuid = self.stats.prompts.first().cloned();
             frame.user_message_uuids = self.stats.prompt_list();
         }

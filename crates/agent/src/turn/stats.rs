@@ -23,7 +23,7 @@ pub struct TurnStats {
     /// Client ids of the prompts of this turn.
     pub prompts: Vec<String>,
     /// Whether the first frame of the response has named them.
-    pub prompts_named: bool,
+    pub prompt_ids_sent: bool,
     /// Frames of the main thread's user side: `num_turns` is one more.
     pub user_frames: u64,
     pub rounds: u32,
@@ -60,7 +60,7 @@ impl TurnStats {
             asked: vec![prompt.message.content.text()],
             made_room: false,
             prompts: prompt.uuid.iter().cloned().collect(),
-            prompts_named: false,
+            prompt_ids_sent: false,
             user_frames: 0,
             rounds: 0,
             stop_blocks: 0,
