@@ -53,6 +53,7 @@ pub(crate) enum CompactTrigger {
 }
 
 impl CompactTrigger {
+    /// Returns the name of the trigger on the wire; it must not change.
     fn wire_name(self) -> &'static str {
         match self {
             Self::Manual => "manual",
@@ -62,6 +63,7 @@ impl CompactTrigger {
 }
 
 impl CompactCause {
+    /// Returns the trigger that the wire knows for this cause: both automatic causes are `auto`.
     fn trigger(self) -> CompactTrigger {
         match self {
             Self::Asked => CompactTrigger::Manual,
@@ -142,15 +144,21 @@ impl Turn<'_> {
         self.agent.compaction.memory.begin_turn();
     }
 
+    /// Whether a request that the API found too long may be answered with a compaction. Takes `&mut self` because the
+    /// count of quick refills may be reset.
     fn may_recover(&mut self) -> bool {
         let policy = self.compact_policy();
         self.agent.compaction.memory.after_refusal(&policy)
     }
 
+    /// Returns the policy in force now. It is read each time, because a command or settings may change it during the
+    /// turn.
     fn compact_policy(&self) -> CompactPolicy {
         self.agent.handle.view().compact.policy
     }
 
+    /// Returns the end of the turn if the session is over its budget; `None` means that the turn goes on. Checked after
+    /// a compaction, because the summary costs too.
     fn spent_too_much(&self) -> Option<TurnOutcome> {
         self.session.over_budget().then_some(TurnOutcome::Ended(crate::turn::decide::TurnEnding::Budget))
     }
@@ -217,6 +225,8 @@ impl Turn<'_> {
         }
     }
 
+    /// Asks the model for a summary and puts it in place of the conversation, except for the newest part. The
+    /// conversation is unchanged until `commit`, the last step, so an error before it loses nothing.
     async fn replace_history(
         &mut self,
         cause: CompactCause,
@@ -287,11 +297,13 @@ impl Turn<'_> {
         opening.notes
     }
 
+    /// Returns the limits for the model of this turn, from the policy and the model's window with its betas.
     fn limits(&self) -> WindowLimits {
         let window = catalog::context_window(&self.model_id, &self.agent.handle.choice().betas);
         self.compact_policy().limits(window)
     }
 
+    /// Returns the estimated size of the next request: the history and what every request carries besides.
     fn context(&self) -> RequestSize {
         RequestSize::of(self.agent.history.size(), self.agent.handle.overhead_tokens())
     }

@@ -178,6 +178,8 @@ async fn dispatch(
     }
 }
 
+/// Returns the error for a subtype that is not supported. The code `unsupported_request` lets a host tell it from a
+/// request that failed.
 fn unsupported(subtype: &str) -> Reply {
     Reply::Coded(format!("Unsupported control request subtype: {subtype}"), "unsupported_request")
 }

@@ -98,6 +98,7 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Returns what the turn has used up, as a value: the input of the decision table in `turn/decide.rs`.
     pub(crate) fn used(&self) -> UsedSoFar {
         UsedSoFar {
             rounds: self.stats.rounds,

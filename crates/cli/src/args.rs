@@ -43,6 +43,7 @@ pub enum State {
     NotYet,
 }
 
+/// Builds one row of [`FLAGS`]; a function keeps each row of the table on one line.
 const fn flag(
     name: &'static str,
     spellings: &'static [&'static str],
@@ -226,7 +227,7 @@ impl Args {
         given.flat_map(|(_, values)| values.iter().map(String::as_str)).collect()
     }
 
-    /// The flags given, in order, each once.
+    /// Returns the names of the flags in order, one for each appearance; a repeated flag is named again.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.given.iter().map(|(name, _)| *name)
     }
@@ -262,10 +263,13 @@ fn find(spelling: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.spellings.contains(&spelling))
 }
 
+/// Returns the error for a flag that needs a value and is the last word. Error texts are part of the contract.
 fn missing(flag: &Flag) -> ArgsError {
     ArgsError(format!("error: option '{}' argument missing", flag.usage))
 }
 
+/// Returns the error for a word that is not in [`FLAGS`]. It suggests the nearest spelling, but only within three edits
+/// and a third of its length, so that short flags do not match everything.
 fn unknown(spelling: &str) -> ArgsError {
     let near = FLAGS
         .iter()

@@ -23,6 +23,7 @@ use lathe_launch::{LATHE_VERSION, LaunchEnvironment, PROTOCOL_VERSION};
 use args::Args;
 use refusal::StartError;
 
+/// Chooses between a command, version, help and a run. The limits are set first, before any child or thread exists.
 fn main() -> ExitCode {
     let child_limits = process_limits::set();
     let words = environment::words();

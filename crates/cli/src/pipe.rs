@@ -34,6 +34,8 @@ fn writes_to(pid: u32, pipe: &str) -> bool {
     })
 }
 
+/// Returns whether the process opened this descriptor for writing, by the octal `flags` of its `fdinfo`. What cannot be
+/// read counts as read-only.
 fn is_writable(pid: u32, fd: &std::ffi::OsStr) -> bool {
     let info = Path::new("/proc").join(pid.to_string()).join("fdinfo").join(fd);
     let text = std::fs::read_to_string(info).unwrap_or_default();
@@ -55,6 +57,7 @@ fn ancestors() -> Vec<u32> {
     pids
 }
 
+/// Returns the parent of a process; `None` if it has ended meanwhile or `/proc` hides it.
 fn parent_of(pid: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name in parentheses may contain any character, so fields are counted from its end.

@@ -131,6 +131,8 @@ fn refuse_unready(args: &Args) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Reads the two formats and refuses combinations that do not fit. If several are wrong, the order of the checks
+/// decides which complaint a host sees.
 fn formats(args: &Args) -> Result<(OutputFormat, InputFormat), StartError> {
     let output = args.choice("output-format", &["text", "json", "stream-json"])?.unwrap_or("text");
     let input = args.choice("input-format", &["text", "stream-json"])?.unwrap_or("text");
@@ -163,6 +165,8 @@ fn formats(args: &Args) -> Result<(OutputFormat, InputFormat), StartError> {
     Ok((output, input))
 }
 
+/// Returns the mode, and whether the session may switch to bypassing permissions later. Either form of bypassing is
+/// refused for root outside a sandbox; `--dangerously-skip-permissions` wins over `--permission-mode`.
 fn permission_mode(
     args: &Args,
     env: &LaunchEnvironment,
@@ -182,6 +186,8 @@ fn permission_mode(
     Ok((mode, available))
 }
 
+/// Combines `--thinking` with `--max-thinking-tokens`: `disabled` wins, then a budget, and a budget of zero or less
+/// disables thinking. `None` leaves the choice to settings and model.
 fn thinking(args: &Args) -> Result<Option<Thinking>, StartError> {
     let mode = args.choice("thinking", &["enabled", "adaptive", "disabled"])?;
     let tokens = args.number("max-thinking-tokens")?;
@@ -194,6 +200,7 @@ fn thinking(args: &Args) -> Result<Option<Thinking>, StartError> {
     })
 }
 
+/// Returns the level. An unknown one is a warning and not an error: the run starts as if the flag were absent.
 fn effort(args: &Args, warnings: &mut Vec<String>) -> Option<String> {
     const LEVELS: [&str; 5] = ["low", "medium", "high", "xhigh", "max"];
     let level = args.value("effort")?;
@@ -207,12 +214,14 @@ fn effort(args: &Args, warnings: &mut Vec<String>) -> Option<String> {
     None
 }
 
+/// Returns the limit of rounds; `None` means no limit. Fractions are cut off.
 fn max_turns(args: &Args) -> Result<Option<u32>, StartError> {
     let turns = args.number("max-turns")?;
     // Zero means no limit.
     Ok(turns.filter(|turns| *turns >= 1.0).map(|turns| turns as u32))
 }
 
+/// Returns the limit of cost. Unlike with `--max-turns`, zero is an error: it does not mean "no limit".
 fn budget(args: &Args) -> Result<Option<f64>, StartError> {
     let Some(text) = args.value("max-budget-usd") else { return Ok(None) };
     match text.trim().parse::<f64>() {
@@ -232,6 +241,7 @@ fn json_schema(args: &Args) -> Result<Option<Value>, StartError> {
         .map_err(|error| StartError::new(format!("Error: --json-schema is not valid JSON: {error}")))
 }
 
+/// Collects the flags about the system prompt. Files are read here, at the start, and not again.
 fn system_prompt(args: &Args) -> Result<PromptChoice, StartError> {
     let replace = text_or_file(args, "system-prompt", "System prompt")?;
     let append = text_or_file(args, "append-system-prompt", "Append system prompt")?;
@@ -257,6 +267,8 @@ fn text_or_file(args: &Args, name: &str, what: &str) -> Result<Option<String>, S
     }
 }
 
+/// Returns the choice of tools. `--tools` wins over `--bare`; `--tools ""` means no tool at all, and the single word
+/// `default` means the default set.
 fn tools(args: &Args) -> ToolChoice {
     if !args.has("tools") {
         return if args.has("bare") {
@@ -269,6 +281,7 @@ fn tools(args: &Args) -> ToolChoice {
     if names == ["default"] { ToolChoice::Default } else { ToolChoice::Only(names) }
 }
 
+/// Returns the sources to read. `None` means all of them, an empty list means none.
 fn setting_sources(args: &Args) -> Result<Option<Vec<String>>, StartError> {
     let Some(value) = args.value("setting-sources") else { return Ok(None) };
     let sources = list(Some(value));
@@ -280,6 +293,7 @@ fn setting_sources(args: &Args) -> Result<Option<Vec<String>>, StartError> {
     }
 }
 
+/// Returns when to compact; `None` leaves it to settings. Zero tokens are refused.
 fn autocompact(args: &Args) -> Result<Option<AutocompactOption>, StartError> {
     match args.value("autocompact") {
         None => Ok(None),
@@ -293,6 +307,8 @@ fn autocompact(args: &Args) -> Result<Option<AutocompactOption>, StartError> {
     }
 }
 
+/// Returns which session to resume, and refuses flags that need each other. `--resume` without a value becomes an empty
+/// name, which the launch rejects with its own text.
 fn resume(args: &Args) -> Result<ResumeOption, StartError> {
     let at = args.value("resume-session-at").map(str::to_owned);
     let drops_turn = args.value("resume-drops-turn").map(str::to_owned);
@@ -326,6 +342,7 @@ fn setup(args: &Args) -> Option<SetupTrigger> {
     flags.into_iter().find(|(name, _)| args.has(name)).map(|(_, setup)| setup)
 }
 
+/// Returns the id that the host chose. It becomes part of a path, so only a UUID is accepted.
 fn session_id(args: &Args) -> Result<Option<String>, StartError> {
     let Some(id) = args.value("session-id") else { return Ok(None) };
     if is_session_id(id) {

@@ -23,6 +23,8 @@ fn raise_open_files() -> Option<u64> {
     if is_set { current } else { None }
 }
 
+/// Sets the limit to 0 and returns the old one for children; `None` means that nothing was changed and children need no
+/// correction.
 fn forbid_core_files() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Core);
     let is_set =

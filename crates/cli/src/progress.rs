@@ -72,6 +72,7 @@ impl Progress {
         }
     }
 
+    /// Shows a call or a result as a line, and what the run does next as the spinner.
     fn block(&mut self, block: &ContentBlock) {
         match block.view() {
             BlockView::Text(text) if !text.trim().is_empty() => self.spin("thinking"),
@@ -90,11 +91,14 @@ impl Progress {
         }
     }
 
+    /// Prints a line that stays. Removes the spinner first, which would otherwise be part of it.
     fn line(&mut self, text: &str) {
         self.end();
         eprintln!("{text}");
     }
 
+    /// Draws the spinner over the last one. Checks for a terminal again, because the demo is shown in files too, where
+    /// the control characters would stay.
     fn spin(&mut self, doing: &str) {
         if !std::io::stderr().is_terminal() {
             return;

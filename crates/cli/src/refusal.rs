@@ -26,10 +26,12 @@ impl StartError {
         Self { message: message.into(), reason: None, session: None }
     }
 
+    /// Creates a failure with a `startup_failure_reason`, for the result line that hosts can ask for.
     fn with_reason(message: impl Into<String>, reason: &'static str) -> Self {
         Self { reason: Some(reason), ..Self::new(message) }
     }
 
+    /// Creates a failure that is also written to stdout as the result of this session, in the JSON formats.
     fn of_session(message: impl Into<String>, session: impl Into<String>) -> Self {
         Self { session: Some(session.into()), ..Self::new(message) }
     }
@@ -84,6 +86,7 @@ impl From<LaunchError> for StartError {
     }
 }
 
+/// Returns the text for an id that is taken. Programs match it, and two errors lead to it, so it is written once.
 fn in_use(id: &str) -> String {
     format!("Error: Session ID {id} is already in use.")
 }
@@ -114,6 +117,7 @@ pub fn warnings_to_stderr() -> WarningSink {
     Arc::new(|warning| print::note(warning_text(&warning)))
 }
 
+/// Returns the line for stderr. The variants are listed in full, so that a new one must choose its form.
 fn warning_text(warning: &LaunchWarning) -> String {
     match warning {
         // `launch` already writes these as whole sentences.

@@ -59,6 +59,8 @@ pub fn run(plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     code
 }
 
+/// Completes the prompt, prepares the session and supervises it. Returns the exit code after everything is written; old
+/// sessions are deleted only then.
 async fn run_plan(mut plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     if plan.input == InputFormat::Text
         && plan.session.setup != Some(SetupTrigger::InitOnly)
@@ -203,6 +205,8 @@ async fn termination(signals: &SessionSignals) -> u8 {
     }
 }
 
+/// Returns the exit code for an end, and prints the message of a failed input or output. An interrupted turn and a
+/// reader that closed the pipe are a success.
 fn exit_code(end: RunEnd) -> ExitCode {
     match end {
         RunEnd::Session(SessionEnd { last_was_error: true, interrupted: false }) => ExitCode::FAILURE,

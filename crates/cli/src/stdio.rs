@@ -38,6 +38,8 @@ impl Stream {
         Self::new(rustix::stdio::stdout(), Interest::WRITABLE)
     }
 
+    /// Registers the descriptor with the event loop; one that cannot be polled counts as always ready. Must be called
+    /// inside the runtime.
     fn new(fd: BorrowedFd<'static>, interest: Interest) -> io::Result<Self> {
         #[allow(deprecated, reason = "sound here: a standard stream is never closed while we run")]
         let registered = AsyncFd::with_interest(fd, interest);
@@ -88,6 +90,8 @@ impl Stream {
         }
     }
 
+    /// Waits until the descriptor is ready. Asks `poll` before it waits and again before it clears the readiness: the
+    /// event loop reports only changes, and the descriptor may be ready from before.
     async fn ready(&self, interest: Interest, flags: PollFlags) -> io::Result<()> {
         let Waiting::Polled(fd) = &self.fd else { return Ok(()) };
         while !is_ready(fd.get_ref().as_fd(), flags) {
@@ -101,6 +105,7 @@ impl Stream {
 }
 
 impl Waiting {
+    /// Returns the descriptor itself, for the calls that read, write and poll.
     fn as_fd(&self) -> BorrowedFd<'static> {
         match self {
             Self::Polled(fd) => *fd.get_ref(),

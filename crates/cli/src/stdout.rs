@@ -59,6 +59,7 @@ pub async fn write_frames(
     }
 }
 
+/// Turns a broken pipe into a regular end: a host that closes its end is not a failure of the run.
 fn gone(error: io::Error) -> io::Result<Written> {
     if error.kind() == io::ErrorKind::BrokenPipe { Ok(Written::ReaderGone) } else { Err(error) }
 }
@@ -76,6 +77,8 @@ impl Page {
         Self { format, bytes: Vec::new(), begun: false }
     }
 
+    /// Adds one frame in the chosen format. Must be called for every frame, in order: the formats with only the result
+    /// choose here.
     fn add(&mut self, frame: &Outbound) {
         match self.format {
             OutputFormat::StreamJson => {
@@ -116,6 +119,7 @@ impl Page {
         }
     }
 
+    /// Adds a frame as JSON, without a line break.
     fn json(&mut self, frame: &Outbound) {
         if serde_json::to_writer(&mut self.bytes, frame).is_err() {
             // Frames are plain data and always serialise; should one not, an empty object keeps the
@@ -124,6 +128,7 @@ impl Page {
         }
     }
 
+    /// Ends the list of `json --verbose`; without any frame it writes an empty list, so that the output is always JSON.
     fn close(&mut self) {
         if self.format == OutputFormat::JsonList {
             self.bytes.extend_from_slice(if self.begun { b"]\n" } else { b"[]\n" });

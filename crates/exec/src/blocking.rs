@@ -16,6 +16,8 @@ pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
     }
 }
 
+/// Starts and joins a thread that does nothing, and returns whether that worked. The result is a snapshot: another
+/// process may take the last thread afterwards.
 #[allow(clippy::disallowed_methods, reason = "the thread that is joined does nothing")]
 fn is_thread_to_be_had() -> bool {
     // The thread has ended before the pool starts its own.

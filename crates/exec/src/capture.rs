@@ -115,11 +115,15 @@ pub(crate) enum Flow {
 }
 
 impl Collector {
+    /// Returns an empty collector, which creates its file only when memory is full.
     pub fn new(capture: Capture) -> Self {
         let filing = Filing::WhenMemoryIsFull;
         Self { capture, head: Vec::new(), tail: Vec::new(), total: 0, spill: Spill::NotYet, filing }
     }
 
+    /// Takes the next bytes of the output. The file is written first: it is created from what memory holds, so this
+    /// must happen before the tail drops anything. [`Flow::OverLimit`] asks the caller to end the tree; the bytes are
+    /// kept all the same.
     pub fn push(&mut self, chunk: &[u8]) -> Flow {
         self.total += chunk.len() as u64;
         let memory = (self.capture.head_bytes + self.capture.tail_bytes) as u64;
@@ -267,6 +271,7 @@ impl Collector {
         &self.head
     }
 
+    /// Returns how many bytes the command printed, including those that neither memory nor the file holds.
     pub fn total_bytes(&self) -> u64 {
         self.total
     }
@@ -316,6 +321,7 @@ impl Collector {
     }
 }
 
+/// Converts a count of bytes; one that does not fit becomes `usize::MAX`, so use the result only as an upper bound.
 fn in_usize(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -338,6 +344,8 @@ impl OutputFile {
         Ok(open)
     }
 
+    /// Writes as much of `part` as the cap leaves room for. The rest is dropped without an error, and so is everything
+    /// once the file is closed.
     fn append(&mut self, part: &[u8], cap: u64) -> Result<(), String> {
         let Some(file) = &mut self.file else { return Ok(()) };
         let part = &part[..in_usize(cap.saturating_sub(self.bytes)).min(part.len())];
@@ -346,6 +354,7 @@ impl OutputFile {
         Ok(())
     }
 
+    /// Returns the path and how many bytes of the output it holds; an exit line is not counted.
     fn spilled(&self) -> Spilled {
         Spilled { path: self.path.clone(), bytes: self.bytes }
     }
@@ -361,6 +370,8 @@ impl OutputFile {
     }
 }
 
+/// Creates the file, readable by its owner only, and the folders above it. Fails if the path exists, symbolic links
+/// included, so that output never goes into a file that was prepared by another process.
 fn create_new(wanted: &SpillFile) -> io::Result<File> {
     if let Some(directory) = wanted.path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

@@ -216,6 +216,7 @@ impl CommandJob {
         self.until(JobPhase::Gone).await;
     }
 
+    /// Waits until the job has reached `phase` or a later one; returns at once if it already has.
     async fn until(&self, phase: JobPhase) {
         // `shared` owns the sender, so it lives as long as this handle; the pump reports `Gone` even if its runtime
         // ends.
@@ -321,6 +322,8 @@ impl CommandJob {
 }
 
 impl JobShared {
+    /// Returns the state of a command that has just started. The time-out counts from this call and is at most
+    /// [`LONGEST_LIFETIME`].
     pub fn new(entry: Arc<Entry>, leftovers: Leftovers, mode: OutputMode, limits: RunLimits) -> Arc<Self> {
         let RunLimits { timeout, stdout, stderr, both, place } = limits;
         let output = JobOutput {
@@ -344,10 +347,14 @@ impl JobShared {
         })
     }
 
+    /// Locks the collectors. To be held across a change of the phase wherever both must agree; see
+    /// [`CommandJob::detach`].
     fn output(&self) -> MutexGuard<'_, JobOutput> {
         lock(&self.output)
     }
 
+    /// Returns when the command times out, or `None` without a time limit. Detaching replaces it, so the pump reads it
+    /// again whenever it is told of a change.
     pub fn deadline(&self) -> Option<Instant> {
         *lock(&self.deadline)
     }
@@ -399,6 +406,7 @@ impl JobShared {
         self.state.send_modify(|state| state.phase = JobPhase::Gone);
     }
 
+    /// Returns how the command ended. Before that is announced, [`Exit::Lost`] and [`Ended::Stopped`] stand for it.
     fn end(&self) -> EndFacts {
         let unknown = || EndFacts {
             exit: Exit::Lost,
@@ -409,6 +417,8 @@ impl JobShared {
         self.end.get().cloned().unwrap_or_else(unknown)
     }
 
+    /// Returns the end of the command and a snapshot of its output. The output is that of this moment: leftovers may
+    /// print more later. With merged output stderr is empty.
     fn finished(&self) -> Finished {
         let EndFacts { exit, ended, note, duration } = self.end();
         let mut output = self.output();
@@ -420,6 +430,8 @@ impl JobShared {
 }
 
 impl JobOutput {
+    /// Returns the collector of a stream, or `None` if it has none: stderr when it is merged into stdout, both when
+    /// that was not asked for.
     fn get(&mut self, stream: OutputStream) -> Option<&mut Collector> {
         match stream {
             OutputStream::Stdout => Some(&mut self.stdout),
@@ -428,6 +440,7 @@ impl JobOutput {
         }
     }
 
+    /// Returns every collector, in the order stdout, stderr, both; those that the command does not have are left out.
     fn each(&mut self) -> impl Iterator<Item = &mut Collector> {
         std::iter::once(&mut self.stdout).chain(&mut self.stderr).chain(&mut self.both)
     }

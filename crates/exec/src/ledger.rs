@@ -173,6 +173,8 @@ impl Ledger {
         admitted.map(|()| running)
     }
 
+    /// Starts the supervisor and the command. The child is not in the ledger yet and its keeper does not run: the
+    /// caller must do both, and until then dropping the result closes the lifeline, which kills the tree.
     fn launch(&self, spec: Spec) -> Result<Enlisted, ExecError> {
         self.scope.must_be_open(&spec.label)?;
         let started = Instant::now();
@@ -240,15 +242,19 @@ struct Enlisted {
 }
 
 impl Book {
+    /// Returns an empty book whose children run within these limits.
     pub fn with_limits(limits: ChildLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 
+    /// Locks the entries and the open scopes. Never held across an `await`.
     pub fn pages(&self) -> MutexGuard<'_, Pages> {
         // No code under the lock can leave the pages half changed, so a poisoned lock is used as it is.
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns a number that no other entry or scope of this book has. Entries are listed by it, so it is also their
+    /// order of age.
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -305,6 +311,8 @@ impl Entry {
         }
     }
 
+    /// Takes the lifeline out of the entry and records the reason. `None` means that it was taken before: the first
+    /// reason stays. The tree ends when the caller drops the returned pipe.
     fn let_go(&self, why: Ended) -> Option<OwnedFd> {
         let mut lifeline = self.lifeline();
         match *lifeline {
@@ -327,6 +335,7 @@ impl Entry {
         }
     }
 
+    /// Locks the lifeline. A poisoned lock is used as it is, since the value is only ever replaced in one step.
     fn lifeline(&self) -> MutexGuard<'_, Lifeline> {
         self.lifeline.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -337,6 +346,7 @@ impl Entry {
     }
 }
 
+/// Waits until no process of the tree is left, or until the keeper is gone with its runtime.
 pub(crate) async fn wait_gone(mut stage: watch::Receiver<Stage>) {
     // An error means that the keeper's runtime is gone, and with it every sender.
     let _ = stage.wait_for(|stage| matches!(stage, Stage::Gone { .. })).await;
@@ -353,6 +363,8 @@ struct Keeper {
 }
 
 impl Keeper {
+    /// Waits for the end record, then for the end of the supervisor, reaps it and removes the entry. The order matters:
+    /// a waiter that sees [`Stage::Gone`] can rely on the supervisor being reaped.
     async fn run(mut self) {
         let mut record = [0; END_RECORD_BYTES];
         let exit = match self.status.read_exact(&mut record).await {
@@ -379,6 +391,8 @@ impl Keeper {
     }
 }
 
+/// Splits the end record into the wait status of the main process and whether other processes are left. Both are
+/// numbers in native byte order, as the supervisor wrote them.
 fn decode(record: [u8; END_RECORD_BYTES]) -> (Exit, Rest) {
     let [a, b, c, d, e, f, g, h] = record;
     let rest = match i32::from_ne_bytes([e, f, g, h]) {

@@ -73,6 +73,7 @@ struct MainEnd {
 }
 
 impl Pump {
+    /// Returns the pump of one job. It reads nothing before [`Pump::run`].
     pub fn new(shared: Arc<JobShared>, output: Output, note: Option<OwnedFd>, book: Weak<Book>) -> Self {
         let stream = |pipe, which| Stream { pipe, state: StreamState::Open, which };
         Self {
@@ -85,6 +86,9 @@ impl Pump {
         }
     }
 
+    /// Reads until the command has ended, announces the end, and then either follows its leftovers or closes the pipes
+    /// and waits until the tree is gone. `last_word` is dropped last: it announces the end of the tree even if this
+    /// task is cancelled.
     pub async fn run(mut self) {
         let last_word = LastWord { shared: Arc::clone(&self.shared) };
         let MainEnd { exit, rest, ended } = self.until_ended().await;
@@ -144,6 +148,8 @@ impl Pump {
         }
     }
 
+    /// Returns how the main process ended. After a cut the rest of the tree dies with it, so no leftovers are reported;
+    /// a main process that has not ended although it was told to is [`Exit::Lost`].
     fn main_end(&self, cut_for: Option<Ended>) -> MainEnd {
         let ended = cut_for.unwrap_or(Ended::ByItself);
         let (exit, rest) = match *self.stage.borrow() {
@@ -154,6 +160,8 @@ impl Pump {
         MainEnd { exit, rest, ended }
     }
 
+    /// Whether one of the outputs has not reached its end yet: some process still holds its pipe, or data is left in
+    /// it.
     fn is_open(&self) -> bool {
         let open = |stream: &Stream| stream.state == StreamState::Open;
         open(&self.stdout) || self.stderr.as_ref().is_some_and(open)
@@ -210,6 +218,7 @@ impl Pump {
         self.sweep();
     }
 
+    /// Takes what is in the pipes now, without waiting.
     fn sweep(&mut self) {
         self.stdout.sweep(&self.shared);
         if let Some(stream) = &mut self.stderr {
@@ -217,6 +226,8 @@ impl Pump {
         }
     }
 
+    /// Reads what the command wrote to its note pipe, up to [`NOTE_BYTES`]. To be called after the main process has
+    /// ended: it does not wait, and what is written later is lost.
     fn read_note(&self) -> Vec<u8> {
         let Some(pipe) = &self.note else {
             return Vec::new();
@@ -231,6 +242,7 @@ impl Pump {
     }
 }
 
+/// Waits until `due`; for ever if there is none, so that it can be a branch of a `select!`.
 async fn at(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -239,6 +251,8 @@ async fn at(due: Option<Instant>) {
 }
 
 impl Stream {
+    /// Waits until the pipe has data, and takes it. Pending for ever once it is closed, so that a `select!` with the
+    /// other stream does not spin. Cancel-safe: nothing is read before the last wait.
     async fn read(&mut self, shared: &JobShared) -> Flow {
         if self.state == StreamState::Closed {
             return std::future::pending().await;

@@ -22,6 +22,7 @@ impl Exit {
         self == Self::Code(0)
     }
 
+    /// Converts a raw status of `waitpid`; a status that is neither an exit nor a signal becomes [`Exit::Lost`].
     pub(crate) fn from_wait_status(status: i32) -> Self {
         use std::os::unix::process::ExitStatusExt;
         let status = std::process::ExitStatus::from_raw(status);

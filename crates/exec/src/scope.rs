@@ -46,11 +46,13 @@ impl CommandScope {
         Self { book, path: Arc::new([id]), name: "session".into() }
     }
 
+    /// Returns the number of this scope, the last of its path.
     fn id(&self) -> u64 {
         // A path contains at least the number of its own scope.
         self.path.last().copied().unwrap_or_default()
     }
 
+    /// Whether this scope and every scope around it are open.
     fn is_open(&self) -> bool {
         let pages = self.book.pages();
         self.path.iter().all(|scope| pages.open_scopes.contains(scope))
@@ -80,6 +82,7 @@ impl CommandScope {
         pages.entries.values().filter(|listed| listed.entry.scopes.contains(&id)).cloned().collect()
     }
 
+    /// Closes the scope for good. Must come before the search for its children; see [`CommandScope::enter`].
     fn close(&self) {
         self.book.pages().open_scopes.remove(&self.id());
     }
@@ -157,6 +160,7 @@ async fn stop(listed: &[Listed]) {
     all_gone(listed, longest + KILL_WAIT).await;
 }
 
+/// Waits until every tree is gone, but not longer than `at_most` for all of them together.
 async fn all_gone(listed: &[Listed], at_most: Duration) {
     let all = async {
         for listed in listed {

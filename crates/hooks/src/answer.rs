@@ -29,6 +29,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// Creates the result of a hook that was cancelled. It has no verdict and no problem, because the action does not
+    /// happen.
     pub fn cancelled() -> Self {
         Self { cancelled: true, ..Self::default() }
     }
@@ -111,6 +113,8 @@ impl Answer {
         self.problems.push(ProblemKind::Killed(how));
     }
 
+    /// Turns a problem into a "no" on events that any failure blocks. Must be called after all problems are recorded; a
+    /// reason that is already there stays.
     fn refuse_if_failed(&mut self, facts: &Facts) {
         if facts.blocking == Blocking::AnyFailure && !self.problems.is_empty() && self.refusal.is_none() {
             self.refusal = Some("a hook failed that this depends on".to_owned());

@@ -95,11 +95,14 @@ impl Background {
         Ok(())
     }
 
+    /// Locks the list of finished hooks. Each entry holds its slot, so results that are not read limit how many hooks
+    /// can start.
     fn done(&self) -> std::sync::MutexGuard<'_, Vec<(AsyncResult, OwnedSemaphorePermit)>> {
         // The list is only pushed to and taken as a whole, so a panic under the lock cannot leave it half changed.
         self.done.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Takes all finished results without waiting and frees their slots.
     pub fn take(&self) -> Vec<AsyncResult> {
         std::mem::take(&mut *self.done()).into_iter().map(|(result, _slot)| result).collect()
     }
@@ -119,14 +122,17 @@ impl Background {
         }
     }
 
+    /// Returns the number of hooks that have not ended; results that wait to be read do not count.
     pub fn running(&self) -> usize {
         self.tasks.len()
     }
 
+    /// Tells all hooks to end, without waiting. Their processes are killed by their tasks.
     pub fn cancel(&self) {
         self.cancel.cancel();
     }
 
+    /// Tells all hooks to end and waits until their processes are killed.
     pub async fn shut_down(&self) {
         self.cancel.cancel();
         self.tasks.close();
@@ -189,6 +195,8 @@ impl Adopted {
         self.facts.without_a_say()
     }
 
+    /// Builds the result for a later turn. Only what may still have an effect is kept: verdicts about the past event
+    /// are dropped by [`Self::too_late`].
     fn result(&self, answer: Answer, exit: Option<Exit>) -> AsyncResult {
         let mut texts = Cutter::new(self.spill_dir.as_deref(), &self.process.frames.hook_id);
         let printed = self.process.printed();

@@ -13,6 +13,8 @@ use crate::handler::{Firing, at_most};
 use crate::registry::OnFailure;
 use crate::{CallbackCall, CallbackError, Consequence, ProblemKind};
 
+/// Sends the input to the host and reads the reply. Without a connection to a host it fails like a host that does not
+/// reply.
 pub(crate) async fn run(
     id: &str,
     on_failure: OnFailure,
@@ -66,6 +68,8 @@ enum Silent {
     No,
 }
 
+/// Creates the result of a failed callback. A PreToolUse callback that got no reply blocks, since it may be a guard;
+/// other failures block only with `onFailure: block`.
 fn failed(id: &str, why: String, on_failure: OnFailure, silent: Silent, event: &HookEvent) -> Answer {
     let blocks = match (on_failure, silent) {
         (OnFailure::Block, _) => true,

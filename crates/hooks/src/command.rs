@@ -69,6 +69,7 @@ pub(crate) async fn run(
     };
     let process = match started {
         Ok(running) => Process::new(running, frames, firing.options.progress_every),
+        // A cancelled wait between two tries leaves the last error behind, which is not the reason then.
         Err(_) if cancel.is_cancelled() => {
             frames.ended(&Printed::default(), FrameEnd::Cancelled, cancel).await;
             return Answer::cancelled();
@@ -84,12 +85,14 @@ pub(crate) async fn run(
     follow(hook, process, place, speaker, timeout, firing).await
 }
 
-/// What the event allows this hook. One that is configured to run in the background guards nothing: the event
-/// goes on before it has answered.
+/// Returns what the event allows this hook. A hook that is configured to run in the background has no say, because the
+/// event goes on before it has a result.
 fn facts(hook: &CommandHook, firing: &Firing<'_>) -> Facts {
     if goes_on(hook) { firing.facts.without_a_say() } else { firing.facts }
 }
 
+/// Returns whether the settings let the event go on while the hook runs. A hook may also ask for that in its first line
+/// of output.
 fn goes_on(hook: &CommandHook) -> bool {
     hook.async_rewake == Some(true) || hook.async_ == Some(true)
 }
@@ -135,7 +138,8 @@ async fn follow(
     }
 }
 
-/// Leaves the process to itself; the action goes on at once.
+/// Moves the process to the background; the event goes on at once. If no slot is free, the process is killed and the
+/// hook counts as failed.
 async fn leave(
     process: Process,
     speaker: &Speaker,
@@ -155,11 +159,14 @@ async fn leave(
         return Answer::default();
     };
     let Process { frames, .. } = &homeless.process;
+    // Beyond the limit no task would read its output or end it at its timeout.
     homeless.process.kill().await;
     frames.ended(&homeless.process.printed(), FrameEnd::Cancelled, firing.context.cancel).await;
     Answer::failed(ProblemKind::TooManyInBackground, &firing.facts)
 }
 
+/// Starts the command: directly if it has `args`, else in PowerShell or bash. Without bash it uses `/bin/sh`, unless
+/// the hook names its shell. The input is on stdin.
 fn start(
     hook: &CommandHook,
     source: &HookSource,
@@ -170,6 +177,7 @@ fn start(
         let mut spec = Spec::new(program, firing.context.cwd);
         spec.args = args.into_iter().map(Into::into).collect();
         spec.env = env.clone();
+        // `read` of a shell fails on a last line without a line end.
         spec.stdin = StdinSource::Bytes(format!("{}\n", firing.json).into_bytes().into());
         spec.label = format!("{} hook: {}", firing.hook_name, shorten(&hook.command, 80));
         spec.grace = GRACE;
@@ -228,13 +236,17 @@ fn environment(context: &RunContext<'_>, input: &HookInput, source: &HookSource)
             added.push((format!("CLAUDE_PLUGIN_OPTION_{key}"), value.clone()));
         }
     }
+    // Each name once: it is not defined which of two equal names a program sees.
     let inherited = context.env.of(source).filter(|(name, _)| {
         !is_telemetry_exporter(name) && !added.iter().any(|(replaced, _)| replaced == name)
     });
     inherited.cloned().collect::<Vec<_>>().into_iter().chain(added).collect()
 }
 
+/// Returns whether a variable configures where telemetry is sent. Hooks must not find it, or programs that they start
+/// would send theirs there.
 fn is_telemetry_exporter(name: &str) -> bool {
+    // A program in a hook that knows OpenTelemetry would otherwise report to the collector of the session.
     name.starts_with("OTEL_EXPORTER_")
         || matches!(name, "OTEL_METRICS_EXPORTER" | "OTEL_LOGS_EXPORTER" | "OTEL_TRACES_EXPORTER")
 }

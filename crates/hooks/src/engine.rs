@@ -28,7 +28,7 @@ pub const MAX_ASYNC: usize = 64;
 /// What all SessionEnd hooks together may take, unless settings allow more.
 const SESSION_END_BUDGET: Duration = Duration::from_millis(1500);
 
-/// More than this cannot be configured for the end of a session.
+/// The most that the timeouts of SessionEnd hooks can make of it. `EngineOptions::session_end_budget` is not limited.
 const MAX_SESSION_END_BUDGET: Duration = Duration::from_secs(60);
 
 /// What settings say about hooks as a whole.
@@ -74,7 +74,7 @@ pub struct RunContext<'a> {
     pub spill_dir: Option<&'a Path>,
     /// The call, for events whose input does not name it (PermissionRequest).
     pub tool_use_id: Option<&'a str>,
-    /// Breaks everything off: commands are killed, callbacks withdrawn.
+    /// Cancels everything: commands are killed, callbacks withdrawn.
     pub cancel: &'a CancellationToken,
     /// Who gets the frames of command hooks.
     pub events: Arc<dyn HookEvents>,
@@ -102,6 +102,8 @@ impl HookEngine {
         Self { services, state: RwLock::new(state), background: Arc::default() }
     }
 
+    /// Returns a snapshot of hooks and options. A run of an event uses one snapshot throughout, and no lock is held
+    /// while hooks run.
     fn state(&self) -> State {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -112,6 +114,7 @@ impl HookEngine {
         (state.registry, state.options.enabled)
     }
 
+    /// Changes hooks or options under the write lock. Runs that have begun keep their snapshot.
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
     }
@@ -124,6 +127,7 @@ impl HookEngine {
     /// Replaces the hooks of one source; empty settings remove them. Returns what is wrong with them.
     #[must_use = "what is wrong with the hooks must be shown"]
     pub fn register(&self, source: HookSource, hooks: &HooksSettings) -> Vec<HookWarning> {
+        // Compiled before the lock is taken, so that events do not wait for it.
         let (hooks, warnings) = compile(&source, hooks);
         self.change(|state| state.registry = Arc::new(state.registry.with(source, hooks)));
         warnings
@@ -138,7 +142,7 @@ impl HookEngine {
         warnings
     }
 
-    /// Whether anybody waits for an event; if not, its input need not be put together.
+    /// Whether a hook waits for an event; if not, its input need not be put together.
     pub fn listens(&self, event: &HookEvent) -> bool {
         let state = self.state();
         state.registry.listens(event, state.options.enabled)
@@ -153,6 +157,8 @@ impl HookEngine {
     /// Tells an event to every hook it concerns and returns what they say. Dropping the future kills what
     /// it started.
     pub async fn run(&self, input: &HookInput, context: RunContext<'_>) -> Outcome {
+        // A snapshot: hooks that are registered while these run count from the next event on, and no lock is held
+        // meanwhile.
         let State { registry, options } = self.state();
         let selected = registry.select(input, options.enabled, context.rules);
         if selected.is_empty() {
@@ -173,6 +179,7 @@ impl HookEngine {
             options: &options,
             background: &self.background,
         };
+        // Not `buffer_unordered`: results are merged in the order of registration, whichever hook ends first.
         let asked = stream::iter(selected).map(|hook| firing.ask(hook)).buffered(MAX_PARALLEL);
         let said: Vec<Said> = asked.collect().await;
         let mut outcome = Outcome::default();
@@ -183,7 +190,7 @@ impl HookEngine {
         outcome
     }
 
-    /// What hooks that went on by themselves have said since the last call.
+    /// The results of background hooks since the last call.
     pub fn take_async_results(&self) -> Vec<AsyncResult> {
         self.background.take()
     }
@@ -193,12 +200,13 @@ impl HookEngine {
         self.background.next().await
     }
 
-    /// How many hooks are still going on by themselves.
+    /// Returns the number of hooks that still run in the background.
     pub fn async_running(&self) -> usize {
         self.background.running()
     }
 
-    /// Ends the hooks that go on by themselves and waits until they are gone.
+    /// Ends the background hooks and waits until their processes are killed. Dropping the engine ends them too, but
+    /// does not wait.
     pub async fn shut_down(&self) {
         self.background.shut_down().await;
     }
@@ -206,10 +214,13 @@ impl HookEngine {
 
 impl Drop for HookEngine {
     fn drop(&mut self) {
+        // For a session whose future was dropped: `shut_down` has not run, and nothing can be awaited here.
         self.background.cancel();
     }
 }
 
+/// Returns when all hooks of a SessionEnd must be done; `None` for every other event, whose hooks have only their own
+/// timeouts. The host waits for the exit, so the time is bounded.
 fn deadline(input: &HookInput, registry: &Registry, options: &EngineOptions) -> Option<Instant> {
     let event = input.event_name();
     if event != HookEvent::SessionEnd {
@@ -217,6 +228,7 @@ fn deadline(input: &HookInput, registry: &Registry, options: &EngineOptions) -> 
     }
     let budget = options.session_end_budget.unwrap_or_else(|| {
         let longest = registry.longest_timeout(&event, options.enabled).unwrap_or_default();
+        // The host waits for the end of the session, so even a hook with a long timeout gets no more.
         longest.min(MAX_SESSION_END_BUDGET).max(SESSION_END_BUDGET)
     });
     Some(Instant::now() + budget)

@@ -156,6 +156,8 @@ enum About<'a> {
     Nothing,
 }
 
+/// Returns what matchers and conditions of the event are compared with. Decides for each event which field that is;
+/// `Nothing` means that every matcher accepts it.
 fn about(input: &HookInput) -> About<'_> {
     let call = |name, input, id| About::Call(ToolCall { name, input, id });
     match &input.event {

@@ -69,6 +69,7 @@ pub(crate) enum FrameEnd {
 }
 
 impl FrameWriter {
+    /// Reports the start of the hook. Every started hook must also report its end with [`Self::ended`].
     pub async fn started(&self, cancel: &CancellationToken) {
         let frame = HookStarted {
             hook_id: self.hook_id.clone(),
@@ -80,6 +81,7 @@ impl FrameWriter {
         self.send(HookFrame::Started(frame), cancel).await;
     }
 
+    /// Reports all output so far, and not only the new part.
     pub async fn progress(&self, printed: &Printed, cancel: &CancellationToken) {
         let frame = HookProgress {
             hook_id: self.hook_id.clone(),
@@ -94,6 +96,7 @@ impl FrameWriter {
         self.send(HookFrame::Progress(frame), cancel).await;
     }
 
+    /// Reports the end of the hook with its output. Must be the last frame of the hook.
     pub async fn ended(&self, printed: &Printed, end: FrameEnd, cancel: &CancellationToken) {
         let (exit_code, outcome) = match end {
             FrameEnd::Exited(Exit::Code(code)) => (Some(code), if code == 0 { "success" } else { "error" }),
@@ -115,6 +118,8 @@ impl FrameWriter {
         self.send(HookFrame::Response(frame), cancel).await;
     }
 
+    /// Sends a frame, if the session shows them. Waits for a slow reader, but not longer than [`LAST_PATIENCE`] after a
+    /// cancellation.
     async fn send(&self, frame: HookFrame, cancel: &CancellationToken) {
         if self.shown == Shown::Nothing {
             return;

@@ -58,6 +58,7 @@ impl Firing<'_> {
     pub async fn ask(&self, hook: Arc<Registered>) -> Said {
         let hook_id = (self.services.new_id)();
         let speaker = self.speaker(&hook);
+        // If the event has more hooks than run in parallel, it may be cancelled before the turn of this one comes.
         if self.context.cancel.is_cancelled() {
             return Said { speaker, answer: Answer::cancelled(), hook_id };
         }
@@ -98,6 +99,7 @@ impl Firing<'_> {
         self.services.limit.place(wait, self.context.cancel).await
     }
 
+    /// Returns how the hook is named in results and problems. Callbacks have a name of their own form.
     fn speaker(&self, hook: &Registered) -> Speaker {
         let (label, hook_name) = match &hook.kind {
             Kind::Command(command) => (command::label(command), self.hook_name.clone()),
@@ -115,6 +117,8 @@ impl Firing<'_> {
         }
     }
 
+    /// Returns the timeout of the hook, cut to what is left until the deadline of the event. Zero if the deadline has
+    /// passed.
     fn time_for(&self, hook: &Registered, default: Duration) -> Duration {
         let wanted = hook.timeout.unwrap_or(default);
         match self.deadline {

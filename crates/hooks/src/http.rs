@@ -15,6 +15,8 @@ use crate::merge::Speaker;
 use crate::process::MAX_STDOUT;
 use crate::{EngineOptions, ProblemKind};
 
+/// Posts the input and reads the reply. The request is repeated only if this machine lacked the resources to send it,
+/// and not after a timeout or a lost connection, when the event may have arrived.
 pub(crate) async fn run(
     hook: &HttpHook,
     speaker: &Speaker,
@@ -48,10 +50,12 @@ pub(crate) async fn run(
             break reply;
         }
     };
+    // `again` also returns false when it is cancelled, and the last error is not the reason then.
     if cancel.is_cancelled() {
         return Answer::cancelled();
     }
     match reply {
+        // The missing part may be the refusal, so a cut reply is not read at all.
         Ok(reply) if reply.is_cut => failed(ProblemKind::HttpFailed("its answer is too long".to_owned())),
         Ok(reply) if (200..300).contains(&reply.status) => {
             Answer::said(&reply.body, &firing.input.event_name())
@@ -65,6 +69,7 @@ pub(crate) async fn run(
     }
 }
 
+/// Checks the address against `allowedHttpHookUrls`; without that list every http or https address is allowed.
 fn allowed(url: &str, options: &EngineOptions) -> Result<(), &'static str> {
     if !url.starts_with("https://") && !url.starts_with("http://") {
         return Err("its address is neither http nor https");
@@ -87,9 +92,12 @@ fn is_like(text: &str, pattern: &str) -> bool {
         let Some(at) = rest.find(piece) else { return false };
         rest = &rest[at + piece.len()..];
     }
+    // Compared with the rest, so that two pieces of the pattern cannot match the same characters.
     rest.ends_with(last)
 }
 
+/// Returns the headers with variables filled in. A variable that hook or settings do not allow becomes empty, so that
+/// no secret is sent by mistake.
 fn headers(hook: &HttpHook, options: &EngineOptions, env: &[&(String, String)]) -> Vec<(String, String)> {
     let allowed = |name: &str| {
         let by_hook = hook.allowed_env_vars.iter().flatten().any(|allowed| allowed == name);
@@ -128,6 +136,7 @@ fn expand<'a>(text: &str, value_of: impl Fn(&str) -> &'a str) -> String {
         rest = &rest[end..];
     }
     filled.push_str(rest);
+    // After the values are filled in: a line end in a variable could start a header of its own.
     filled.retain(|c| !c.is_control());
     filled
 }

@@ -72,6 +72,7 @@ impl HookEngine {
     }
 }
 
+/// Returns the name of the source in the list: settings by the name of their source, the others by kind.
 fn source_name(source: &HookSource) -> &'static str {
     match source {
         HookSource::Settings(source) => source.as_str(),

@@ -50,6 +50,7 @@ impl Matcher {
         self.matches_name(subject)
     }
 
+    /// Compares one name. Names are compared as a whole; a pattern may match any part.
     fn matches_name(&self, subject: &str) -> bool {
         match self {
             Self::All => true,
@@ -66,6 +67,8 @@ fn is_name_char(c: char, event: &HookEvent) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '|') || (!narrow && matches!(c, '-' | ' ' | ','))
 }
 
+/// Compiles a pattern. The size is limited, because a project may bring the pattern. Returns the reason for people if
+/// it cannot be used.
 fn compile(pattern: &str) -> Result<Regex, String> {
     if let Some(why) = not_supported(pattern) {
         return Err(why.to_owned());

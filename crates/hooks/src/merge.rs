@@ -35,6 +35,7 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
+    /// Attaches the identity of the hook to a problem.
     pub fn problem(&self, kind: ProblemKind) -> HookProblem {
         HookProblem {
             hook_name: self.hook_name.clone(),
@@ -113,6 +114,7 @@ impl Merger<'_> {
         Some(self.texts.cut(reason.map_or(NO_REASON, String::as_str).to_owned()))
     }
 
+    /// Records a "no". All of them are kept, because the model is told every reason.
     fn block(&mut self, no: Option<String>) {
         let Some(reason) = no else { return };
         self.outcome.blocks.push(HookBlock {
@@ -124,6 +126,8 @@ impl Merger<'_> {
         });
     }
 
+    /// Records the verdict on a call if it is stronger than the one so far; see [`strength`]. A "no" of any form counts
+    /// as deny.
     fn permission(&mut self, no: Option<String>, answer: &Answer, specific: &HookSpecificOutput) {
         let (behavior, reason) = if let Some(reason) = no {
             (HookPermissionDecision::Deny, Some(reason))
@@ -151,6 +155,7 @@ impl Merger<'_> {
         });
     }
 
+    /// Records the decision on a permission request. A deny replaces an allow; otherwise the first one stays.
     fn permission_request(&mut self, no: Option<String>, specific: &HookSpecificOutput) {
         let decision = match (no, specific.decision.clone()) {
             // An explicit deny comes first because it has its own message and may interrupt.
@@ -242,12 +247,14 @@ impl Merger<'_> {
     }
 }
 
+/// Keeps the first value: results are merged in the order of the hooks, so the strongest source wins.
 fn first<T>(slot: &mut Option<T>, value: Option<T>) {
     if slot.is_none() {
         *slot = value;
     }
 }
 
+/// Returns the rank of a verdict. The order is a security property: no hook can overrule the deny of another.
 fn strength(behavior: HookPermissionDecision) -> u8 {
     match behavior {
         HookPermissionDecision::Allow => 0,

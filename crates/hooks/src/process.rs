@@ -44,14 +44,17 @@ pub(crate) fn limits() -> RunLimits {
 pub(crate) struct Kept(Captured);
 
 impl Kept {
+    /// Returns whether all output was kept. If not, JSON in it is cut off and must not be used.
     pub fn is_complete(&self) -> bool {
         self.0.is_complete()
     }
 
+    /// Returns all that was kept, with replacement characters for bytes that are not UTF-8.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.0.head).into_owned()
     }
 
+    /// Returns the start for a frame, which is shorter than what is kept for [`Self::text`].
     pub fn frame_text(&self) -> String {
         frame_text(&self.0.head)
     }
@@ -105,6 +108,8 @@ enum News {
 }
 
 impl Process {
+    /// Wraps a command that was just started. The first progress frame comes after `progress_every`, so short hooks
+    /// send none.
     pub fn new(command: ForegroundCommand, frames: FrameWriter, progress_every: Duration) -> Self {
         let mut ticks = tokio::time::interval_at(Instant::now() + progress_every, progress_every);
         // Each frame holds all output so far, so ticks missed while a reader was slow are not made up for.
@@ -113,6 +118,7 @@ impl Process {
         Self { command, events, frames, ticks, shown: 0, first_line: FirstLine::Awaited, exit: None }
     }
 
+    /// Returns a copy of the output so far; the command may still be running.
     pub fn printed(&self) -> Printed {
         let kept = |stream| Kept(self.command.output(stream));
         Printed {
@@ -156,6 +162,7 @@ impl Process {
         }
     }
 
+    /// Sends a progress frame if there is new output since the last one.
     async fn show_progress(&mut self, cancel: &CancellationToken) {
         let total = self.command.total_bytes(OutputStream::Both);
         // Frames show only the start of the output, so once it is full another frame would be the same.

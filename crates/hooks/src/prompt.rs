@@ -39,6 +39,7 @@ static AGENT_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 const NEEDS_TOOLS: &str =
     "its question cannot be answered without looking at files, and agent hooks have no tools yet";
 
+/// Asks the model and converts its verdict. A response without a valid verdict is a problem and not consent.
 pub(crate) async fn run(
     hook: &PromptHook,
     asked: PromptHookKind,
@@ -64,6 +65,7 @@ pub(crate) async fn run(
     }
     match reply.unwrap_or(Err(PromptError::TimedOut)) {
         Ok(text) => match read(&text) {
+            // A prompt hook is not offered this field, so a model that adds it there is not believed.
             Ok(verdict) if verdict.needs_tools && asked == PromptHookKind::Agent => {
                 Answer::failed(ProblemKind::NotSupported(NEEDS_TOOLS.to_owned()), &firing.facts)
             }
@@ -99,12 +101,15 @@ fn read(text: &str) -> Result<Verdict, String> {
     };
     let value: Value = serde_json::from_str(json).map_err(|error| format!("not JSON: {error}"))?;
     let ok = value["ok"].as_bool().ok_or("`ok` is missing or not a boolean")?;
+    // Not required here, unlike in the schema: a "no" must not be lost because its reason is missing.
     let reason = value["reason"].as_str().unwrap_or("").to_owned();
     let says = |key: &str| value[key].as_bool().unwrap_or(false);
     Ok(Verdict { ok, reason, impossible: says("impossible"), needs_tools: says("needs_tools") })
 }
 
 impl Verdict {
+    /// Converts a verdict into a result. An impossible condition lets the agent stop, or it would try forever; a "no"
+    /// after a call stops the turn unless `continueOnBlock` is set.
     fn into_answer(self, hook: &PromptHook, event: &HookEvent) -> Answer {
         if self.ok {
             return Answer::default();

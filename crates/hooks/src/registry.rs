@@ -138,6 +138,8 @@ impl Registry {
         Self { sources }
     }
 
+    /// Returns the hooks that may run, the strongest source first. Every selection must go through it, because it
+    /// enforces `enabled`.
     pub fn hooks(&self, enabled: EnabledHooks) -> impl Iterator<Item = &Arc<Registered>> {
         let sources = self.sources.iter().filter(move |(source, _)| match enabled {
             EnabledHooks::All => true,
@@ -149,6 +151,8 @@ impl Registry {
         sources.flat_map(|(_, hooks)| hooks)
     }
 
+    /// Returns whether any hook is registered for the event, without looking at matchers: a cheap test before the input
+    /// is built.
     pub fn listens(&self, event: &HookEvent, enabled: EnabledHooks) -> bool {
         self.hooks(enabled).any(|hook| hook.event == *event)
     }
@@ -193,6 +197,8 @@ impl Registry {
 }
 
 impl Registered {
+    /// Returns whether the hook is meant for this input, by its source and its matcher. If the event has no subject,
+    /// every matcher accepts it.
     fn matches(&self, input: &HookInput) -> bool {
         if let HookSource::Agent(id) = &self.source
             && input.base.agent_id.as_deref() != Some(id)
@@ -209,6 +215,8 @@ impl Registered {
         subject(input).is_none_or(|subject| self.matcher.matches(subject))
     }
 
+    /// Evaluates the `if` of the hook. A rule that cannot be evaluated counts as true, and one on an event without a
+    /// call as false.
     fn condition_holds(&self, input: &HookInput, rules: &dyn RuleMatcher) -> bool {
         match (&self.condition, tool_call(input)) {
             (None, _) => true,
@@ -218,6 +226,7 @@ impl Registered {
         }
     }
 
+    /// Returns whether the hook may run, and marks a `once` hook as used. Call it only if the hook then runs.
     fn may_run_again(&self) -> bool {
         match &self.repeat {
             Repeat::Always => true,
@@ -315,6 +324,7 @@ impl<'a> Compiler<'a> {
         (self.hooks, self.warnings)
     }
 
+    /// Records a warning once.
     fn warn(&mut self, event: &str, kind: WarningKind) {
         // Several handlers share one matcher, which would be reported for each of them.
         let warning = HookWarning { source: self.source.clone(), event: event.to_owned(), kind };
@@ -323,6 +333,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    /// Returns the event with this name; `None`, with a warning, if there is none, and then its hooks are skipped.
     fn event(&mut self, name: &str) -> Option<HookEvent> {
         match (HookEvent::from(name), self.source) {
             (HookEvent::Unknown(_), _) => {
@@ -335,6 +346,8 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    /// Registers one handler of a settings file. One that the event does not allow is left out with a warning; one that
+    /// is not supported is registered, and reports a problem whenever it is due.
     fn handler(&mut self, event: &HookEvent, matcher: Option<&str>, handler: &HookHandler) {
         let facts = facts(event);
         let never = |compiler: &mut Self, what: &str| {
@@ -378,6 +391,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
+    /// Registers a hook and records what is wrong with it. A timeout that makes no sense is replaced by the default.
     fn add(&mut self, event: &HookEvent, matcher_text: Option<&str>, kind: Kind, common: &HookCommon) {
         let (matcher, wrong) = Matcher::parse(matcher_text, event);
         // A hook whose matcher is wrong is registered too, so that the listing shows it.

@@ -57,6 +57,7 @@ impl HookSource {
     /// else's work, whether or not it is trusted to run.
     fn is_of_the_user(&self) -> bool {
         match self {
+            // The host chooses the environment of this process, so there is nothing to withhold from its callbacks.
             Self::Settings(SettingsSource::Policy | SettingsSource::User | SettingsSource::Flag)
             | Self::Callbacks => true,
             Self::Settings(SettingsSource::Project | SettingsSource::Local)

@@ -44,6 +44,7 @@ impl Cutter {
         format!("{}{note}", first_chars(&text, room))
     }
 
+    /// Writes the whole text to a new file; `None` without a folder for it.
     fn keep(&mut self, text: &str) -> Option<io::Result<PathBuf>> {
         let dir = self.dir.as_deref()?;
         let path = dir.join(format!("hook-{}-{}.txt", self.hook_id, self.files));
@@ -52,10 +53,12 @@ impl Cutter {
     }
 }
 
+/// Returns whether the text is within [`MAX_TEXT_CHARS`]. Reads no more of it than that.
 fn fits(text: &str) -> bool {
     first_chars(text, MAX_TEXT_CHARS).len() == text.len()
 }
 
+/// Writes the file, readable only for the user, and creates the folder if it is missing. An existing file is an error.
 fn write(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     // Only for the user, since output may hold secrets; `create_new` does not write through a link.

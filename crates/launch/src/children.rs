@@ -3,8 +3,8 @@
 //!
 //! Credentials of the model are in the environment of the process and of nothing that works for the model or a project:
 //! commands of tools and hooks of projects do not find them, unless the user passes them on by name. The surprising
-//! thing: a child is told the names that were kept from it ([`WITHHELD_VARIABLE`]), so that a `lathe` among the children
-//! can say why it has no key.
+//! thing: a child is told the names that were kept from it ([`WITHHELD_VARIABLE`]), so that a `lathe` among the
+//! children can say why it has no key.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +31,8 @@ pub struct ChildEnvironments {
 }
 
 impl ChildEnvironments {
+    /// Keeps the environment of the process before settings are applied: they are added anew whenever they change.
+    /// `tool_env` names the credentials that children may find.
     pub fn new(process: LaunchEnvironment, session_id: &str, tool_env: &[String]) -> Self {
         Self { process, session_id: session_id.to_owned(), tool_env: tool_env.to_vec() }
     }
@@ -50,6 +52,7 @@ impl ChildEnvironments {
         let mut passed = [self.tool_env.as_slice(), &settings.tool_env()].concat();
         let withheld = withheld_names(&passed);
         let own = self.own_variables(&child, &withheld);
+        // After the variables of settings, so that these cannot give a child a false session.
         for (name, value) in &own {
             child.set(name, value);
         }
@@ -60,6 +63,7 @@ impl ChildEnvironments {
             passed,
             by_user: settings.env_of_user(),
         };
+        // Hooks alone get this value: the variables of tools have been copied before.
         child.set("AI_AGENT", &format!("lathe_{LATHE_VERSION}_harness"));
         SessionEnv { tools, hooks: HookVariables { all: listed(&child), withheld } }
     }
@@ -74,6 +78,7 @@ impl ChildEnvironments {
             ("CLAUDE_CODE_SESSION_ID", self.session_id.clone()),
             ("CLAUDE_CODE_SESSION_ATTENDED", "0".to_owned()),
             ("AI_AGENT", format!("lathe_{LATHE_VERSION}_agent")),
+            // An editor would wait for a person; `true` accepts the text as it is.
             ("GIT_EDITOR", "true".to_owned()),
         ];
         own.extend(env.pid.map(|pid| ("CLAUDE_PID", pid.to_string())));
@@ -98,6 +103,7 @@ fn withheld_names(passed: &[String]) -> Vec<String> {
 /// The credentials that a `lathe` above this process kept from it.
 pub(crate) fn kept_by_parent(env: &LaunchEnvironment) -> Vec<String> {
     let names = env.get(WITHHELD_VARIABLE).into_iter().flat_map(|names| names.split(','));
+    // Any parent can set the variable, and the names end up in messages, so only known ones are believed.
     names.filter(|name| CREDENTIAL_VARIABLES.contains(name)).map(str::to_owned).collect()
 }
 

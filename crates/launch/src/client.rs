@@ -96,6 +96,7 @@ pub(crate) fn choose(
         Some(candidate) => self::credential(&candidate.found, &helper, ledger),
         None => match kept_by_parent(env) {
             kept if kept.is_empty() => Credential::None,
+            // Lets the error name the cause: the key is not missing, a `lathe` above this process keeps it.
             kept => Credential::Withheld(kept),
         },
     };
@@ -191,12 +192,14 @@ pub(crate) fn web_client(env: &LaunchEnvironment, services: &SharedServices) -> 
     services.web_client(proxies(env), extra_ca_file(env))
 }
 
+/// Returns the file of certificates to trust in addition; `NODE_EXTRA_CA_CERTS` wins over `SSL_CERT_FILE`.
 fn extra_ca_file(env: &LaunchEnvironment) -> Option<PathBuf> {
     env.get("NODE_EXTRA_CA_CERTS").or(env.get("SSL_CERT_FILE")).map(Into::into)
 }
 
 /// Proxies, in either spelling of their variables.
 fn proxies(env: &LaunchEnvironment) -> ProxyConfig {
+    // The lower-case name first, as in curl.
     let either = |name: &str| env.get(&name.to_lowercase()).or_else(|| env.get(name)).map(str::to_owned);
     ProxyConfig {
         http: either("HTTP_PROXY").or_else(|| either("ALL_PROXY")),
@@ -251,15 +254,20 @@ fn key_helper(command: &str, env: &LaunchEnvironment, ledger: &Ledger) -> Helper
     HelperCredential { source: Arc::new(source), ttl: ttl.unwrap_or(DEFAULT_HELPER_TTL) }
 }
 
+/// Runs the command and returns its trimmed stdout as the key. Its stderr becomes part of the error; its stdout never
+/// does, because it may hold the key.
 async fn run_helper(ledger: &Ledger, spec: Spec) -> Result<Secret, ModelError> {
     let failed = |why: String| ModelError::new(ErrorKind::Authentication, format!("apiKeyHelper {why}"));
     let limits = RunLimits { timeout: Some(HELPER_TIMEOUT), ..RunLimits::default() };
     let finished = ledger
+        // Not the token of a turn: the key serves later turns too, and the timeout bounds the wait.
         .run(spec, limits, &CancellationToken::new())
         .await
         .map_err(|error| failed(format!("could not be run: {error}")))?;
+    // Commands end their output with a line end, which cannot be part of a header.
     let key = finished.stdout.to_text().trim().to_owned();
     if !finished.exit.is_success() || key.is_empty() {
+        // Only stderr is quoted: stdout may hold a key even if the helper failed.
         let complaint = finished.stderr.to_text();
         return Err(failed(format!("gave no key ({:?}): {}", finished.exit, complaint.trim())));
     }

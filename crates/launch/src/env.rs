@@ -35,6 +35,7 @@ impl LaunchEnvironment {
 
     /// A variable that is set and not empty.
     pub fn get(&self, name: &str) -> Option<&str> {
+        // `NAME= lathe` is a common way to switch a variable off for one command, so empty means not set.
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 

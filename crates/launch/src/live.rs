@@ -58,6 +58,8 @@ impl LiveSettings {
                 (write, made)
             });
             let (back, made) = work.await.map_err(|error| format!("the write broke off: {error}"))?;
+            // `finish` also runs after the deadline: the settings file may be written, and only the file of grants
+            // still locked.
             if !matches!(made, Err(SettingsError::Busy { .. })) || Instant::now() >= deadline {
                 return self.settings.stack().finish(back, made).map(drop).map_err(|error| match error {
                     busy @ SettingsError::Busy { .. } => format!("{busy}; waited {} s", LOCK_WAIT.as_secs()),
@@ -124,6 +126,7 @@ pub fn compaction(
     let percent = env.number("CLAUDE_AUTOCOMPACT_PCT_OVERRIDE").filter(|percent| (1..=100).contains(percent));
     let off = env.is_on("DISABLE_AUTO_COMPACT") || wanted.auto_compact_enabled == Some(false);
     CompactPolicy {
+        // `--autocompact` is given for this run, so it overrules a general switch.
         automatic: CompactSwitch::off_if(off && flag.is_none()),
         manual: CompactSwitch::off_if(env.is_on("DISABLE_COMPACT")),
         window: match flag {
@@ -161,6 +164,7 @@ impl SettingsAccess for LiveSettings {
             let changeable = [SettingsSource::Local, SettingsSource::User];
             let known = changeable.into_iter().find(|known| known.as_str() == source);
             let source = known.ok_or_else(|| format!("settings of {source} cannot be changed"))?;
+            // A statement of its own: its guard must be gone before `carry_out`, which locks the settings again.
             let plan = self.settings.stack().plan_update(source, settings.clone());
             self.carry_out(plan.map(Some)).await
         })

@@ -36,6 +36,8 @@ pub struct ProjectContext {
 }
 
 impl ProjectContext {
+    /// Finds the folder and reads its settings. The working directory must be settled first, because it decides which
+    /// settings are read; only then are their variables applied.
     pub fn load(
         options: &SessionOptions,
         mut process: LaunchEnvironment,
@@ -74,6 +76,8 @@ impl ProjectContext {
         named.or(self.wanted.model.as_deref()).unwrap_or(DEFAULT_MODEL).to_owned()
     }
 
+    /// Hands the settings over to the running session. It consumes the context, so everything else must have been read
+    /// from it before.
     pub fn into_live(self, options: &SessionOptions, children: ChildEnvironments) -> LiveSettings {
         LiveSettings {
             children,
@@ -92,6 +96,7 @@ pub fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
     dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
 }
 
+/// Returns the further directories that settings name, as they are written; they may not exist.
 fn settings_dirs(settings: &RunSettings) -> Vec<PathBuf> {
     settings.stack().permission_dirs().into_iter().map(|dir| dir.path).collect()
 }
@@ -122,6 +127,7 @@ pub fn permissions(
     if bypass && stack.bypass_is_disabled() {
         return Err(LaunchError::BypassForbidden);
     }
+    // The environment of the process decides, because settings could set `IS_SANDBOX` in the other one.
     if (bypass || options.bypass_available) && project.process.refuses_bypass() {
         return Err(LaunchError::BypassAsRoot);
     }

@@ -78,6 +78,7 @@ impl<K, C> Default for KeptClients<K, C> {
 }
 
 impl<K: PartialEq, C> KeptClients<K, C> {
+    /// Returns the client with this configuration and marks it as the most recently used one.
     fn find(&mut self, key: &K) -> Option<Arc<C>> {
         let at = self.0.iter().position(|(known, _)| known == key)?;
         let found = self.0.remove(at);
@@ -86,6 +87,8 @@ impl<K: PartialEq, C> KeptClients<K, C> {
         Some(client)
     }
 
+    /// Adds a client that [`Self::find`] did not find. If all places are taken, the least recently used one is dropped
+    /// from the list; sessions that have it keep it.
     fn keep(&mut self, key: K, client: C) -> Arc<C> {
         if self.0.len() >= MAX_KEPT_CLIENTS {
             self.0.remove(0);

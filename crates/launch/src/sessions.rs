@@ -147,6 +147,8 @@ impl Opening<'_> {
         Ok(resumed)
     }
 
+    /// Resumes a session in a new file and leaves the original unchanged. If the copy cannot be written, the session
+    /// runs without being saved, with a warning.
     fn go_on_in_a_copy(
         &self,
         source: &Path,
@@ -250,10 +252,12 @@ impl Opening<'_> {
         }
     }
 
+    /// Returns a new session whose records are not written anywhere.
     fn unsaved(&self, id: String) -> OpenSession {
         OpenSession { journal: AgentJournal::off(self.envelope(&id)), id, beginning: SessionBeginning::New }
     }
 
+    /// Returns the fields that every record of the session repeats.
     fn envelope(&self, session_id: &str) -> Envelope {
         Envelope {
             session_id: session_id.to_owned(),

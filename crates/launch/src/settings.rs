@@ -32,8 +32,8 @@ pub struct RunSettings {
     withheld: Option<Arc<WithheldContent>>,
 }
 
-/// Reads the settings that count for these options. Returns them with what a person should hear about them; settings that
-/// may forbid something and cannot be read stop the run.
+/// Reads the settings that count for these options. Returns them with what a person should hear about them; settings
+/// that may forbid something and cannot be read stop the run.
 pub fn load(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -42,6 +42,7 @@ pub fn load(
     if let Some(failure) = stack.permission_failure() {
         return Err(LaunchError::UnreadableRules(failure));
     }
+    // Before the problems are listed: this may look up trust, and what is wrong with its files is known only then.
     let withheld = stack.withheld_content().map(Arc::new);
     let problems = stack.problems().filter(|problem| problem.severity == Severity::Warning);
     let mut warnings: Vec<LaunchWarning> = problems.cloned().map(file_warning).collect();
@@ -51,13 +52,14 @@ pub fn load(
     Ok((RunSettings { stack: Arc::new(Mutex::new(stack)), withheld }, warnings))
 }
 
-/// Reads the settings that count for these options, for callers that only want to look at them. `env` is the environment
-/// of the process, without variables of settings.
+/// Reads the settings that count for these options, for callers that only want to look at them. `env` is the
+/// environment of the process, without variables of settings.
 pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<SettingsStack, LaunchError> {
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
     let mut request = StackRequest::new(cwd, ManagedFiles::of_platform(std::env::consts::OS));
     request.home = env.home().map(Into::into);
     request.config_dir = env.config_dir();
+    // By default this file lies beside `.claude`, but inside a folder that the variable names.
     request.global_config = match env.get("CLAUDE_CONFIG_DIR") {
         Some(dir) => Some(std::path::Path::new(dir).join(".claude.json")),
         None => env.home().map(|home| home.join(".claude.json")),
@@ -67,6 +69,7 @@ pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<Settin
     if let Some(sources) = &options.setting_sources {
         request.sources = Sources::parse(sources.iter().map(String::as_str))?;
     }
+    // Stricter than `is_on`, which takes any unknown word for yes: a slip must not give trust.
     request.trust = match env.get(TRUST_VARIABLE) {
         Some("1" | "true") => TrustChoice::Given,
         Some(_) | None => options.trust,

@@ -109,7 +109,9 @@ pub fn prepare(
     let mut workspace = workspace(&project, &session_id, &model_id, ledger);
     workspace.output_dir = own_dir.join("tool-results");
     workspace.env = Arc::new(ChildEnvironment::new(child_env.tools));
+    // The model is pointed to long outputs in this folder, and must not need a permission to read them back.
     permissions.add_readable(&workspace.output_dir);
+    // After the rules, because a deny rule for reading also keeps memory files out.
     let mut instructions = settings::instructions(env, &project.settings.stack(), read_check(&permissions));
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
     entitle(&session, options);
@@ -162,6 +164,7 @@ fn read_check(permissions: &PermissionEngine) -> ReadCheck {
     }
 }
 
+/// Collects what all agents of the session share: host, model names, retries and limits.
 fn process_services(
     host: Arc<dyn ProcessHost>,
     env: &LaunchEnvironment,
@@ -178,6 +181,8 @@ fn entitle(session: &OpenSession, options: &SessionOptions) {
     }
 }
 
+/// Combines the choices about the model: flags win over the environment, and that over settings. Only
+/// `CLAUDE_CODE_DISABLE_THINKING` wins over its flag.
 fn model_choice(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -212,10 +217,12 @@ fn model_choice(
     }
 }
 
+/// Returns the thinking for `MAX_THINKING_TOKENS`, of which zero means none.
 fn thinking_budget(tokens: u32) -> lathe_models::Thinking {
     if tokens == 0 { lathe_models::Thinking::Disabled } else { lathe_models::Thinking::Budget(tokens) }
 }
 
+/// Returns how long prompts are cached. Off wins over everything, and five minutes over an hour.
 fn cache(env: &LaunchEnvironment) -> CacheTtl {
     if env.is_on("DISABLE_PROMPT_CACHING") {
         CacheTtl::Off
@@ -249,10 +256,13 @@ fn tools(options: &SessionOptions, permissions: &PermissionEngine) -> Result<Too
         .map(str::to_owned)
         .collect();
     let chosen = chosen.select(Selection::Except(&removed));
+    // Added after the selection: without this tool the session could not return the result that the caller requires.
     let Some(schema) = &options.json_schema else { return Ok(chosen) };
     Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
 }
 
+/// Creates the workspace of the tools with the limits from the environment. Zero and unreadable numbers leave the
+/// default; the maximal timeout is never below the default one.
 fn workspace(project: &ProjectContext, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
     let env = &project.env;
     let mut workspace = Workspace::new(project.cwd.clone(), ledger);
@@ -264,6 +274,7 @@ fn workspace(project: &ProjectContext, session_id: &str, model: &str, ledger: Le
     let limits = &mut workspace.limits;
     let millis = |name: &str| env.number(name).filter(|ms| *ms > 0).map(Duration::from_millis);
     limits.bash_default_timeout = millis("BASH_DEFAULT_TIMEOUT_MS").unwrap_or(limits.bash_default_timeout);
+    // A maximum below the default would contradict it for every call that names no timeout.
     limits.bash_max_timeout =
         millis("BASH_MAX_TIMEOUT_MS").unwrap_or(limits.bash_max_timeout).max(limits.bash_default_timeout);
     if let Some(chars) = env.number("BASH_MAX_OUTPUT_LENGTH").filter(|chars| *chars > 0) {
@@ -275,6 +286,7 @@ fn workspace(project: &ProjectContext, session_id: &str, model: &str, ledger: Le
     workspace
 }
 
+/// Returns the limits of a turn: rounds from the options, the others from the environment, with upper bounds.
 fn turn_limits(options: &SessionOptions, env: &LaunchEnvironment) -> TurnLimits {
     let mut limits = TurnLimits { max_rounds: options.max_turns, ..TurnLimits::default() };
     if let Some(cap) = env.number("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP") {
@@ -338,6 +350,7 @@ fn own_dir(
     }
 }
 
+/// Describes the environment for the system prompt, once at the start. The caller adds the style.
 fn system_prompt(
     options: &SessionOptions,
     cwd: &Path,
@@ -350,9 +363,11 @@ fn system_prompt(
     let environment = environment_text(&PromptEnvironment {
         cwd,
         extra_dirs: &dirs,
+        // `.git` is a file in linked working trees and submodules.
         is_git: cwd.ancestors().any(|dir| dir.join(".git").exists()),
         platform: std::env::consts::OS,
         shell: "bash",
+        // The day alone: a time would change the system prompt, and so the cached prefix of requests, with every start.
         date: &date[..10],
         model,
     });
@@ -383,6 +398,8 @@ fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOpti
     }
 }
 
+/// Returns the fields of the init frame that are known at the start; an empty list tells the client that there are
+/// none.
 fn init_facts(project: &ProjectContext, instructions: &ModelInstructions, key_source: String) -> Init {
     let style = instructions.style.as_ref().map_or("default", |style| &style.name);
     let dirs = project.extra_dirs();

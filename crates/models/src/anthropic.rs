@@ -84,10 +84,14 @@ impl AnthropicClient {
         Ok(Self { config, auth, base, http: OnceLock::new() })
     }
 
+    /// Returns the HTTP client, built by the first call. A failure to build it is kept as well and returned by every
+    /// later request: the configuration does not change.
     fn http(&self) -> Result<&reqwest::Client, ModelError> {
         self.http.get_or_init(|| http::build(&self.config, &self.base)).as_ref().map_err(Clone::clone)
     }
 
+    /// Returns the address of `path` below the base URL, whose own path is kept as a prefix (gateways have one) and
+    /// whose query is replaced.
     fn endpoint(&self, path: &str) -> Url {
         let mut url = self.base.clone();
         let prefix = url.path().trim_end_matches('/').to_owned();
@@ -96,6 +100,8 @@ impl AnthropicClient {
         url
     }
 
+    /// Prepares a POST of the request. The time to wait for the head of the response grows with the body, because the
+    /// upload of a long conversation alone can take longer than the usual limit.
     fn post(&self, path: &str, request: &ModelRequest, purpose: Purpose) -> Result<Call, ModelError> {
         let chunks = body::assemble(request, purpose, self.config.betas).chunks;
         let upload = Duration::from_secs(body::total_len(&chunks) / SLOWEST_UPLOAD_BYTES_PER_SECOND);
@@ -133,6 +139,8 @@ impl AnthropicClient {
         Err(response::refusal(response, self.config.timeouts.idle).await)
     }
 
+    /// Sends the call once and returns the response with any status. It borrows the call, so that [`Self::send`] can
+    /// send it again with a fresh key; copying the body only copies references to its pieces.
     async fn attempt(&self, call: &Call, key: &AuthHeaders) -> Result<Response, ModelError> {
         let mut request = Request::new(call.method.clone(), call.url.clone());
         self.fill_headers(request.headers_mut(), call, key);
@@ -147,6 +155,8 @@ impl AnthropicClient {
         }
     }
 
+    /// Writes the headers. The user's own come last and replace those of the same name, the credential and the betas
+    /// included.
     fn fill_headers(&self, headers: &mut HeaderMap, call: &Call, key: &AuthHeaders) {
         headers.insert(header::ACCEPT, HeaderValue::from_static(call.accept));
         headers.insert(VERSION.0, VERSION.1);
@@ -161,6 +171,7 @@ impl AnthropicClient {
         }
     }
 
+    /// Sends the request and returns its events once the first one has arrived.
     async fn open_stream(&self, request: &ModelRequest) -> Result<ModelStream, ModelError> {
         let response = self.send(self.post("/v1/messages", request, Purpose::Stream)?).await?;
         let request_id = response::request_id(&response);
@@ -172,6 +183,7 @@ impl AnthropicClient {
         Ok(ModelStream { request_id, events: stream::iter([Ok(first)]).chain(rest).boxed() })
     }
 
+    /// Sends the request without streaming and returns the message; anything else in the body is a protocol error.
     async fn whole_message(&self, request: &ModelRequest) -> Result<CompleteMessage, ModelError> {
         let response = self.send(self.post("/v1/messages", request, Purpose::Complete)?).await?;
         let request_id = response::request_id(&response);
@@ -182,6 +194,7 @@ impl AnthropicClient {
         Ok(CompleteMessage { request_id, message })
     }
 
+    /// Reads the body as JSON, within the time limit of a whole request.
     async fn json(&self, response: Response) -> Result<Value, ModelError> {
         response::json(response, self.config.timeouts.request).await
     }

@@ -50,6 +50,8 @@ pub(crate) fn betas_of(request: &ModelRequest, policy: BetaPolicy) -> Vec<&str> 
     betas
 }
 
+/// Returns the betas that the features of the request need, whatever the policy. A model whose normal window is already
+/// the long one gets no beta for `[1m]`.
 fn needed_by(request: &ModelRequest) -> Vec<&'static str> {
     let (model, wants_long) = table::split_long_context(&request.model);
     let native_long =

@@ -74,6 +74,7 @@ pub(crate) fn assemble(request: &ModelRequest, purpose: Purpose, policy: BetaPol
     AssembledBody { chunks: writer.chunks, messages: writer.spans }
 }
 
+/// Returns `max_tokens` as it is sent: capped for a response in one piece.
 fn max_tokens(request: &ModelRequest, purpose: Purpose) -> u32 {
     match purpose {
         Purpose::Stream | Purpose::CountTokens => request.max_tokens,
@@ -81,6 +82,8 @@ fn max_tokens(request: &ModelRequest, purpose: Purpose) -> u32 {
     }
 }
 
+/// Returns the `thinking` field; `None` leaves it out. A budget is cut to less than `max_tokens`, and dropped if that
+/// is below the API's minimum, because the API rejects both.
 fn thinking(request: &ModelRequest, purpose: Purpose) -> Option<Value> {
     match request.thinking {
         Thinking::Disabled => None,
@@ -93,6 +96,8 @@ fn thinking(request: &ModelRequest, purpose: Purpose) -> Option<Value> {
     }
 }
 
+/// Returns the value for all cache breakpoints; `None` if there are to be none. Without the beta for one hour the
+/// breakpoints stay, with the API's default lifetime.
 fn cache_control(request: &ModelRequest, policy: BetaPolicy) -> Option<Value> {
     match request.cache {
         CacheTtl::Off => None,
@@ -111,6 +116,8 @@ struct SystemBlock<'a> {
     cache_control: Option<&'a Value>,
 }
 
+/// Returns the system prompt as blocks, with a breakpoint on each part that is marked as cached. Empty parts are left
+/// out: the API rejects empty text.
 fn system_blocks<'a>(request: &'a ModelRequest, cache_control: Option<&'a Value>) -> Vec<SystemBlock<'a>> {
     let parts = request.system.iter().filter(|part| !part.text.is_empty());
     parts
@@ -144,6 +151,8 @@ struct BodyWriter<'a> {
 }
 
 impl<'a> BodyWriter<'a> {
+    /// Begins a body. The buffer is sized for the system prompt, the largest part that is serialised again, with an
+    /// eighth more for escapes.
     fn new(request: &'a ModelRequest, purpose: Purpose) -> Self {
         let system: usize = request.system.iter().map(|part| part.text.len()).sum();
         let mut open = Vec::with_capacity(system + system / 8 + 512);
@@ -160,15 +169,19 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
+    /// Whether the user's `extra_body` has this field, so that ours must not be written as well. A count of tokens does
+    /// not send `extra_body`, so nothing is replaced there.
     fn is_replaced(&self, key: &str) -> bool {
         self.purpose != Purpose::CountTokens && self.request.extra_body.contains_key(key)
     }
 
+    /// Writes a field without asking whether it is replaced; the caller makes sure that no key is written twice.
     fn own_field(&mut self, key: &str, value: &impl Serialize) {
         self.key(key);
         serde_json::to_writer(&mut self.open, value).expect("strings, numbers and JSON values serialise");
     }
 
+    /// Writes a key and its colon, after a comma if it is not the first. The value must be written next.
     fn key(&mut self, key: &str) {
         if std::mem::replace(&mut self.has_fields, true) {
             self.open.push(b',');
@@ -177,6 +190,7 @@ impl<'a> BodyWriter<'a> {
         self.open.push(b':');
     }
 
+    /// Writes the fields of the user's `extra_body`, except the protected ones.
     fn extra_fields(&mut self) {
         let extra = self.request.extra_body.iter();
         for (key, value) in extra.filter(|(key, _)| !PROTECTED.contains(&key.as_str())) {
@@ -184,6 +198,7 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
+    /// Writes the tools as a piece of their own, unless there are none or `extra_body` has others.
     fn tools(&mut self) {
         let none = matches!(self.request.tools.trim(), "" | "[]");
         if none || self.is_replaced("tools") {
@@ -194,6 +209,8 @@ impl<'a> BodyWriter<'a> {
         self.push(Bytes::from_owner(SharedText(Arc::clone(&self.request.tools))));
     }
 
+    /// Writes the messages and closes the body; nothing can be written after it. The last message that takes the
+    /// breakpoint is sent without its end, and the end is written again with the breakpoint in it.
     fn messages(&mut self, cache_control: Option<&Value>) {
         self.key("messages");
         self.open.push(b'[');
@@ -229,6 +246,8 @@ impl<'a> BodyWriter<'a> {
         }
     }
 
+    /// Closes the piece being written. It must be called before bytes are pushed as a piece of their own, or the order
+    /// of the body is lost.
     fn finish_piece(&mut self) {
         if self.open.is_empty() {
             return;
@@ -237,6 +256,7 @@ impl<'a> BodyWriter<'a> {
         self.push(piece.into());
     }
 
+    /// Appends a finished piece and counts its bytes.
     fn push(&mut self, piece: Bytes) {
         self.finished += piece.len();
         self.chunks.push(piece);

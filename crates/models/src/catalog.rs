@@ -94,6 +94,7 @@ impl Catalog {
         self.resolve("haiku", Phase::Working)
     }
 
+    /// Returns the model that an alias stands for; `None` if `name`, in lower case, is not an alias.
     fn alias(&self, name: &str, phase: Phase) -> Option<&str> {
         let overrides = &self.overrides;
         match (name, phase) {
@@ -108,6 +109,7 @@ impl Catalog {
         }
     }
 
+    /// Returns the user's Opus, or the first row of the table, which therefore must stay an Opus.
     fn opus(&self) -> &str {
         given(&self.overrides.opus).unwrap_or(MODELS[0].id)
     }
@@ -140,10 +142,12 @@ impl Catalog {
     }
 }
 
+/// Returns a setting that names a model; blank text counts as not set, as in an empty environment variable.
 fn given(setting: &Option<String>) -> Option<&str> {
     setting.as_deref().map(str::trim).filter(|id| !id.is_empty())
 }
 
+/// Returns the line about a model for a list: its name, the purpose and, for a model of the table, its prices.
 fn describe(id: &str, purpose: &str) -> String {
     let Some(row) = table::facts(id) else { return format!("{id}: {purpose}") };
     let dollars = |nano: u64| nano as f64 / 1000.0;

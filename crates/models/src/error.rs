@@ -44,6 +44,8 @@ impl ModelError {
     }
 }
 
+/// Classifies an error response. The status decides; the API's type only reveals an overload under another status, and
+/// only the text tells a prompt that is too long. The order of the arms matters.
 fn kind_of_status(status: u16, api_type: Option<&str>, message: &str) -> ErrorKind {
     match status {
         401 | 403 => ErrorKind::Authentication,
@@ -59,6 +61,8 @@ fn kind_of_status(status: u16, api_type: Option<&str>, message: &str) -> ErrorKi
     }
 }
 
+/// Classifies an error event inside a stream by its type alone. An unknown type becomes [`ErrorKind::StreamError`],
+/// which is retried.
 fn kind_of_type(api_type: Option<&str>, message: &str) -> ErrorKind {
     match api_type.unwrap_or("") {
         "overloaded_error" => ErrorKind::Overloaded,
@@ -76,6 +80,7 @@ fn kind_of_type(api_type: Option<&str>, message: &str) -> ErrorKind {
 const TOO_LONG: [&str; 4] =
     ["prompt is too long", "input is too long", "exceed context limit", "maximum context length"];
 
+/// Whether the message says that the request does not fit the context window, in any case of letters.
 fn says_too_long(message: &str) -> bool {
     let message = message.to_ascii_lowercase();
     TOO_LONG.iter().any(|words| message.contains(words))

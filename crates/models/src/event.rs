@@ -108,6 +108,8 @@ impl ModelEvent {
 }
 
 impl StreamEvent {
+    /// Interprets an event by its `type`. An unknown type is [`Self::Unknown`], not an error; a missing index reads as
+    /// 0.
     fn parse(raw: &Value) -> Self {
         let index = || raw["index"].as_u64().unwrap_or(0) as usize;
         match raw["type"].as_str().unwrap_or("") {
@@ -131,6 +133,7 @@ impl StreamEvent {
 }
 
 impl ContentDelta {
+    /// Interprets the `delta` of a content block; a missing text reads as empty.
     fn parse(delta: &Value) -> Self {
         let text = |key: &str| delta[key].as_str().unwrap_or("").to_owned();
         match delta["type"].as_str().unwrap_or("") {

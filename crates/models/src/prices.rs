@@ -131,6 +131,7 @@ pub fn web_searches(usage: &Usage) -> u64 {
     usage.extra.get("server_tool_use").map_or(0, |detail| count(&detail["web_search_requests"]))
 }
 
+/// Returns a number of tokens or requests; 0 for anything that is not a non-negative integer.
 fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }

@@ -136,10 +136,14 @@ impl WireMessage {
         &self.bytes
     }
 
+    /// Returns the message as JSON with a comma before it, for every place in the list but the first. It shares its
+    /// allocation with [`Self::bytes`].
     pub(crate) fn bytes_with_comma(&self) -> &Bytes {
         &self.with_comma
     }
 
+    /// Returns whether the message may carry the cache breakpoint: decided by its last block, or by
+    /// [`Self::without_breakpoint`].
     pub(crate) fn breakpoint(&self) -> Breakpoint {
         self.breakpoint
     }

@@ -83,12 +83,15 @@ impl RetryPolicy {
         }
     }
 
+    /// Whether attempt number `attempt` may be followed by another. Overloads are not counted if the policy says so.
     fn has_retry_left(&self, attempt: u32, kind: ErrorKind) -> bool {
         let overload = matches!(kind, ErrorKind::RateLimit | ErrorKind::Overloaded);
         (overload && self.on_overload == OnOverload::Forever)
             || attempt <= self.max_retries.min(MAX_RETRIES_CAP)
     }
 
+    /// Returns the delay after attempt number `attempt`: doubled each time up to `longest`, then scaled by the jitter.
+    /// The number of doublings is bounded so that the shift cannot overflow.
     fn backoff(&self, attempt: u32, jitter: f64) -> Duration {
         let doublings = attempt.saturating_sub(1).min(20);
         let middle = self.base.saturating_mul(1 << doublings).min(self.longest);

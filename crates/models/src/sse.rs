@@ -99,6 +99,8 @@ impl SseParser {
         events.pop()
     }
 
+    /// Adds bytes to the open line. The cap is on the whole event, so the fields read before count too; after an
+    /// overflow every call fails.
     fn extend_line(&mut self, bytes: &[u8]) -> Result<(), EventTooLarge> {
         let size = self.line.len() + bytes.len() + self.data.len() + self.name.len();
         if self.overflowed || size > self.limit {
@@ -109,6 +111,8 @@ impl SseParser {
         Ok(())
     }
 
+    /// Handles a complete line: an empty one ends the event, any other is a field. A byte order mark is removed from
+    /// the first line of the stream only.
     fn end_line(&mut self, events: &mut Vec<SseEvent>) {
         let mut buffer = std::mem::take(&mut self.line);
         let mut line = buffer.as_slice();
@@ -124,6 +128,7 @@ impl SseParser {
         self.line = buffer;
     }
 
+    /// Reads a `key: value` line into the open event. Only one space after the colon is removed.
     fn field(&mut self, line: &[u8]) {
         let (key, value) = match line.iter().position(|byte| *byte == b':') {
             Some(colon) => {
@@ -148,6 +153,8 @@ impl SseParser {
         }
     }
 
+    /// Ends the open event and appends it, unless it had no `data` field: such an event is dropped together with its
+    /// name.
     fn dispatch(&mut self, events: &mut Vec<SseEvent>) {
         let name = std::mem::take(&mut self.name);
         let data = std::mem::take(&mut self.data);

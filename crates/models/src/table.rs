@@ -76,8 +76,8 @@ impl Capabilities {
         }
     }
 
-    /// Returns `wanted`, or the next lower effort that this model takes; `None` if it takes none, or if `wanted` is not
-    /// an effort.
+    /// Returns `wanted`, or the next lower effort that this model takes, or its lowest if all are higher. `None` if it
+    /// takes none, or if `wanted` is not an effort.
     pub fn clamp_effort(&self, wanted: &str) -> Option<&'static str> {
         let rank = |name: &str| ALL_EFFORTS.iter().position(|effort| *effort == name);
         let wanted = rank(wanted)?;
@@ -102,6 +102,7 @@ const fn milli(
     TokenPrice { input, output, cache_read, cache_write_5m, cache_write_1h }
 }
 
+/// Returns the capabilities of a model that decides itself how long to think and takes every effort.
 const fn adaptive(context_window: u64, max_output_tokens: u32) -> Capabilities {
     Capabilities {
         context_window,
@@ -112,6 +113,7 @@ const fn adaptive(context_window: u64, max_output_tokens: u32) -> Capabilities {
     }
 }
 
+/// Returns the capabilities of a model that thinks within a fixed budget and takes no effort.
 const fn budgeted(context_window: u64, max_output_tokens: u32) -> Capabilities {
     Capabilities {
         context_window,

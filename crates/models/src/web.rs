@@ -57,6 +57,8 @@ impl WebClient {
         }
     }
 
+    /// Returns the client for the origin of an address, and creates it at the first request. Beyond [`MAX_CLIENTS`] the
+    /// client that was created first is dropped; requests that still use it have their own copy.
     fn client(&self, url: &Url) -> Result<Client, WebError> {
         let origin = url.origin().ascii_serialization();
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,6 +80,8 @@ impl WebClient {
     }
 }
 
+/// Returns the headers of a request. A given `content-type` replaces the default; of several headers with one name the
+/// last is sent.
 fn headers(given: &[(String, String)]) -> Result<HeaderMap, WebError> {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -90,6 +94,7 @@ fn headers(given: &[(String, String)]) -> Result<HeaderMap, WebError> {
     Ok(headers)
 }
 
+/// Reads at most `max` bytes of the body. A longer one is cut, not an error; bytes that are not UTF-8 become U+FFFD.
 async fn read(mut response: reqwest::Response, max: usize) -> Result<WebReply, WebError> {
     let status = response.status().as_u16();
     let mut body = Vec::new();
@@ -105,6 +110,8 @@ async fn read(mut response: reqwest::Response, max: usize) -> Result<WebReply, W
     Ok(WebReply { status, body: String::from_utf8_lossy(&body).into_owned(), is_cut })
 }
 
+/// Classifies a failed request: [`WebError::Exhausted`] if the connection failed because this machine ran out of
+/// descriptors, threads or memory, so that the address is not blamed for it.
 fn failed(error: reqwest::Error) -> WebError {
     let reason = describe(&error);
     if !error.is_connect() {
@@ -121,6 +128,7 @@ fn failed(error: reqwest::Error) -> WebError {
     }
 }
 
+/// Whether an error number says that the process or the machine has run out of something.
 fn is_exhaustion(number: i32) -> bool {
     let numbers = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
     numbers.map(Errno::raw_os_error).contains(&number)

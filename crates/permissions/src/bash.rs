@@ -85,6 +85,7 @@ fn unreadable(
     }
 }
 
+/// Returns the denial of a command in plan mode. It is final: no question is asked.
 fn planned() -> Decision {
     Decision::Deny(Denied {
         reason: Reason::Mode(PermissionMode::Plan),
@@ -94,6 +95,7 @@ fn planned() -> Decision {
     })
 }
 
+/// Returns a question without suggestions that a hook may answer; callers override the fields that differ.
 fn asked(tool: &str, reason: Reason, message: String) -> AskedDecision {
     AskedDecision {
         tool: tool.to_owned(),
@@ -107,6 +109,8 @@ fn asked(tool: &str, reason: Reason, message: String) -> AskedDecision {
 }
 
 impl Shell<'_> {
+    /// Decides a parsed command. The order is the policy: deny rules, ask rules and critical removals come before the
+    /// mode, protected writes before allow rules.
     fn decide(&self) -> Decision {
         if let Some(denied) = self.denied() {
             return Decision::Deny(denied);
@@ -153,6 +157,7 @@ impl Shell<'_> {
         (bound && hides).then(|| asked(self.tool, Reason::SafetyCheck(text.clone()), text))
     }
 
+    /// Allows a command in plan mode only if it reads and nothing else; allow rules do not count here.
     fn in_plan_mode(&self) -> Decision {
         match self.first_obstacle(allow::Grants::ReadOnly) {
             None => Decision::Allow(Allowed { reason: Reason::Parts(None), basis: AllowBasis::OnlyItsText }),

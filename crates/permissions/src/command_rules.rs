@@ -58,6 +58,8 @@ impl CommandRules {
         self.patterns.is_empty()
     }
 
+    /// Adds a rule under its fixed beginning and, if it names options, also under its program. `rule` is the number
+    /// that [`Self::find`] and [`Self::find_flags`] return.
     pub(crate) fn add(&mut self, content: &str, rule: usize) {
         let shape = Shape::read(content);
         if let Some(flags) = flags(&shape, rule) {
@@ -125,6 +127,8 @@ fn letter_of(program: &str, long: &str) -> Option<char> {
 }
 
 impl Shape {
+    /// Reads the content of a rule. A final `:*` or ` *` after a text without stars is a prefix; any other unescaped
+    /// star makes a wildcard pattern; the rest is an exact command.
     fn read(content: &str) -> Self {
         let content = content.trim();
         if let Some(prefix) = content.strip_suffix(":*").filter(|prefix| !has_star(prefix)) {
@@ -156,6 +160,8 @@ impl Shape {
         Self::Wild { pieces, bare_end }
     }
 
+    /// Returns the fixed text the pattern starts with, without trailing blanks in a wildcard: the key of the lookup
+    /// table.
     fn beginning(&self) -> &str {
         match self {
             Self::Exact(text) | Self::Prefix(text) => text,
@@ -163,6 +169,7 @@ impl Shape {
         }
     }
 
+    /// Whether a text in canonical form matches. A prefix ends at a word boundary: `git` does not match `gitk`.
     fn matches(&self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => text == exact,
@@ -176,12 +183,14 @@ impl Shape {
     }
 }
 
+/// Appends a character to the last piece of a wildcard pattern.
 fn push(pieces: &mut [String], c: char) {
     if let Some(piece) = pieces.last_mut() {
         piece.push(c);
     }
 }
 
+/// Whether a text has a star that is not escaped with a backslash.
 fn has_star(text: &str) -> bool {
     text.replace("\\*", "").contains('*')
 }
@@ -199,6 +208,7 @@ fn wild(pieces: &[String], text: &str) -> bool {
     rest.ends_with(last.as_str())
 }
 
+/// Returns a text with single blanks between words and escaped stars as plain ones.
 fn collapsed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace("\\*", "*")
 }
@@ -231,6 +241,8 @@ pub(crate) fn plain_text<'t>(text: Option<&'t str>, source: &'t str) -> &'t str 
     }
 }
 
+/// Reads the program, words and options of a rule such as `rm -rf`. `None` if the rule has wildcards or no options, or
+/// if a single-dash word is not a cluster of at most three letters.
 fn flags(shape: &Shape, rule: usize) -> Option<Flags> {
     let text = match shape {
         Shape::Exact(text) | Shape::Prefix(text) => text,

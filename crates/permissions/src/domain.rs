@@ -27,6 +27,8 @@ impl DomainRules {
         self.exact.is_empty() && self.below.is_empty() && self.all.is_none() && self.wild.is_empty()
     }
 
+    /// Adds a rule written as `domain:HOST`. Of two rules with the same pattern the first keeps its place; the error
+    /// says what is wrong with the text.
     pub(crate) fn add(&mut self, content: &str, rule: usize) -> Result<(), &'static str> {
         let pattern = content.trim().strip_prefix("domain:").ok_or("write it as domain:HOST")?.trim();
         let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
@@ -46,6 +48,8 @@ impl DomainRules {
         Ok(())
     }
 
+    /// Returns the most specific kind of rule that matches: the exact host, then `*.rest`, then wildcards in labels,
+    /// then `*`. The host must be in lower case, as [`host`] returns it.
     pub(crate) fn find(&self, host: &str) -> Option<DomainMatch> {
         if let Some(&rule) = self.exact.get(host) {
             return Some(DomainMatch { rule, exact: true });

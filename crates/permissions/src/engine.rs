@@ -103,6 +103,8 @@ impl PermissionEngine {
         warnings
     }
 
+    /// Adds one rule. A deny or ask rule that cannot be read becomes an ask rule for its whole tool, if the tool is
+    /// known, so that a mistake in it does not open the tool. Every other bad rule is ignored.
     fn add_rule(
         &mut self,
         behavior: PermissionBehavior,
@@ -136,6 +138,7 @@ impl PermissionEngine {
         }
     }
 
+    /// Returns the set that holds the rules of a behaviour, for changes.
     pub(crate) fn rules_mut(&mut self, behavior: PermissionBehavior) -> &mut RuleSet {
         match behavior {
             PermissionBehavior::Deny => &mut self.deny,
@@ -269,6 +272,7 @@ impl PermissionEngine {
             && self.forbidden_path(&self.deny.reads, &Located::of(path, Path::new("/"))).is_some()
     }
 
+    /// Returns the home directory and the variables whose values a command is guaranteed to see, to expand its words.
     pub(crate) fn known(&self) -> Known<'_> {
         Known { home: self.home.as_deref(), variables: &self.config.variables }
     }
@@ -322,12 +326,16 @@ impl PermissionEngine {
         located.inside(scope.dirs()).is_some() || located.inside(&self.readable).is_some()
     }
 
+    /// Whether a path leads into the folder for plans, which plan mode may write to. `false` if no such folder is
+    /// configured.
     pub(crate) fn is_plan_file(&self, located: &Located) -> bool {
         let plans: Vec<WorkingDir> = self.config.plan_dir.iter().map(|dir| WorkingDir::new(dir)).collect();
         located.inside(&plans).is_some()
     }
 }
 
+/// Returns an allow rule if every form of the path is covered, as written and with links resolved. A path that cannot
+/// be resolved is never permitted.
 fn permitted(rules: &PathRules, located: &Located) -> Option<usize> {
     if located.real.is_err() {
         return None;

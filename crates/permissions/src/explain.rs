@@ -63,6 +63,7 @@ impl PermissionEngine {
     }
 }
 
+/// Describes one step of a script: its text, the kind it is taken for and, for a command, the strictest rule about it.
 fn part(engine: &PermissionEngine, step: &Step) -> ExplainedPart {
     match step {
         Step::Run(run) => {
@@ -160,6 +161,7 @@ impl Explanation {
     }
 }
 
+/// Returns the name of the rule source that an update would be stored under.
 fn place(destination: PermissionUpdateDestination) -> &'static str {
     RuleSource::from(destination).as_str()
 }

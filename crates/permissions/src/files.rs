@@ -38,6 +38,7 @@ impl FileCall {
         }
     }
 
+    /// The path as written, made absolute: the form that messages show.
     fn path(&self) -> &Path {
         &self.located.written
     }
@@ -62,6 +63,7 @@ fn searched(engine: &PermissionEngine, located: Located, pattern: &str) -> Locat
     start
 }
 
+/// Returns a denial that is shown as an error of the tool, because the input itself cannot be used.
 fn rejected(reason: Reason, message: String) -> Denied {
     Denied { reason, message, shown_as: ShownAs::ToolUseError, was_question: false }
 }
@@ -130,6 +132,7 @@ pub(crate) fn decide(
     }
 }
 
+/// Returns an ask rule for the whole tool or, if there is none, for the path.
 fn asking_rule(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -143,10 +146,12 @@ fn asking_rule(
     engine.ask.tool(tool, question.mcp_server()).or_else(|| engine.forbidden_path(rules, &file.located))
 }
 
+/// Returns an allowance that is based on more than the text of the call.
 fn allowed(reason: Reason) -> Decision {
     Decision::Allow(Allowed::granted(reason))
 }
 
+/// Returns the plain question about a file, without suggestions; callers override reason and message.
 fn unanswered(tool: &str, file: &FileCall) -> AskedDecision {
     AskedDecision {
         tool: tool.to_owned(),
@@ -159,6 +164,7 @@ fn unanswered(tool: &str, file: &FileCall) -> AskedDecision {
     }
 }
 
+/// Allows reading anything and writing plans; every other write is a question.
 fn in_plan_mode(engine: &PermissionEngine, tool: &str, file: &FileCall) -> Decision {
     let mode = Reason::Mode(PermissionMode::Plan);
     match file.access {
@@ -172,6 +178,8 @@ fn in_plan_mode(engine: &PermissionEngine, tool: &str, file: &FileCall) -> Decis
     }
 }
 
+/// Decides a read or a search: by an allow rule, then by the readable directories. A rule for everything below the
+/// start counts for searches only.
 fn decide_read(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -200,6 +208,7 @@ fn decide_read(
     outside(tool, file, vec![suggest::read_directories(&directories)])
 }
 
+/// Decides a write. Protected paths and hard links are questions before any allow rule is looked at.
 fn decide_write(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -249,6 +258,7 @@ fn decide_write(
     outside(tool, file, vec![suggest::accept_edits(), suggest::add_directory(&directory)])
 }
 
+/// Returns the question about a path outside the working directories, and names the target if a link leads there.
 fn outside(
     tool: &str,
     file: &FileCall,

@@ -108,6 +108,9 @@ impl PathRules {
         Ok(())
     }
 
+    /// Adds a pattern without an anchor. A single name, or one after `**`, counts at any depth: everywhere when it
+    /// forbids, below the roots when it permits. So does `name/**` when it forbids; every other pattern starts at the
+    /// roots.
     fn relative(&mut self, roots: &[&Path], content: &str, rule: usize) {
         let segments = split(content);
         let any_depth = match segments.as_slice() {
@@ -132,6 +135,8 @@ impl PathRules {
         }
     }
 
+    /// Adds an any-depth pattern to the table its first segment fits: by name, by suffix, or the list that is compared
+    /// with every path. `under` limits it to a folder.
     fn anywhere(&mut self, under: Option<String>, segments: Vec<Segment>, rule: usize) {
         let index = self.patterns.len();
         match segments.first() {
@@ -152,6 +157,8 @@ impl PathRules {
         self.patterns.push(Pattern { under, segments, rule });
     }
 
+    /// Adds a pattern once for each base. Leading fixed names move into the directory that is the key of the table; the
+    /// segments from the first wildcard on are compared one by one.
     fn anchored(&mut self, bases: &[&Path], content: &str, rule: usize) {
         for base in bases {
             let mut directory = normal(base);
@@ -219,8 +226,8 @@ impl PathRules {
         best
     }
 
-    /// Whether a rule is about something below an existing directory. Patterns for any depth are only looked up in the
-    /// directory itself.
+    /// Whether a rule is about something below an existing directory. Any-depth patterns are only looked up by a fixed
+    /// first name, in the directory itself; `*suffix` and other wildcards are not looked up.
     pub(crate) fn reaches_into(&self, directory: &Path) -> bool {
         if self.patterns.is_empty() {
             return false;
@@ -231,6 +238,8 @@ impl PathRules {
             || self.by_name.keys().any(|name| directory.join(name).exists())
     }
 
+    /// Whether segments match the leading names. A pattern that ends early covers everything below; a final `**` covers
+    /// the directory itself only when it forbids.
     fn matches(&self, segments: &[Segment], names: &[&str]) -> bool {
         match (segments, names) {
             ([], _) => true,
@@ -246,10 +255,13 @@ impl PathRules {
         }
     }
 
+    /// Returns a path in the form that keys and patterns of this set have; see [`Self::fold_text`].
     fn fold(&self, path: &Path) -> String {
         self.fold_text(&path.to_string_lossy())
     }
 
+    /// Ignores case and invisible characters when the set forbids, and keeps the text when it permits. Patterns and
+    /// paths must both go through this.
     fn fold_text(&self, text: &str) -> String {
         match self.sense {
             Sense::Permit => text.to_owned(),
@@ -257,6 +269,7 @@ impl PathRules {
         }
     }
 
+    /// Brings the names of a pattern into the form of [`Self::fold_text`].
     fn fold_segments(&self, segments: Vec<Segment>) -> Vec<Segment> {
         let fold = |segment| match segment {
             Segment::Name(name) => Segment::Name(self.fold_text(&name)),
@@ -275,15 +288,18 @@ pub(crate) fn folded(text: &str) -> String {
     text.chars().filter(|c| !invisible(c)).flat_map(char::to_lowercase).collect()
 }
 
+/// Whether a name must be compared as a glob; a backslash counts, because it escapes.
 fn is_wild(name: &str) -> bool {
     name.contains(['*', '?', '[', '\\'])
 }
 
+/// Whether a path is a folder or below it, compared at name boundaries: `/ab` is not within `/a`.
 fn is_within(path: &str, base: &str) -> bool {
     path.strip_prefix(base)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || base.ends_with('/'))
 }
 
+/// Splits a pattern at slashes. Empty segments and `.` are dropped, and repeated `**` become one.
 fn split(content: &str) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     for name in content.split('/').filter(|name| !name.is_empty() && *name != ".") {

@@ -27,6 +27,7 @@ pub(crate) struct WorkingDir {
 }
 
 impl WorkingDir {
+    /// Resolves the links of a directory once. If that fails, the written path also serves as the real one.
     pub(crate) fn new(path: &Path) -> Self {
         let written = normal(path);
         let real = follow(&written, &written).map_or_else(|_| written.clone(), |followed| followed.path);
@@ -111,6 +112,7 @@ impl Located {
         self.real.as_deref().ok().filter(|real| *real != self.written)
     }
 
+    /// Returns the kind of file at the resolved path. A path that cannot be resolved or examined counts as missing.
     pub(crate) fn kind(&self) -> Kind {
         let Ok(real) = &self.real else { return Kind::Missing };
         let Ok(metadata) = std::fs::symlink_metadata(real) else { return Kind::Missing };
@@ -163,6 +165,7 @@ struct Followed {
     magic: bool,
 }
 
+/// Splits a path into names, keeping `..` because [`follow`] resolves it after links.
 fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -171,6 +174,8 @@ fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
     })
 }
 
+/// Follows a path link by link, as the kernel would. Names after the first missing one are kept as text, so a file that
+/// does not exist yet has a real path too.
 fn follow(path: &Path, cwd: &Path) -> Result<Followed, Lost> {
     let mut rest: VecDeque<OsString> = parts(path).collect();
     let mut at = PathBuf::from("/");
@@ -272,6 +277,8 @@ pub(crate) fn expand(pattern: &str, cwd: &Path, most: usize) -> Result<Vec<PathB
     Ok(found)
 }
 
+/// Adds the entries of a directory that match a segment. `left` counts down over all directories of one expansion; an
+/// unreadable directory matches nothing.
 fn matching(
     directory: &Path,
     segment: &str,
@@ -297,6 +304,7 @@ fn matching(
     Ok(())
 }
 
+/// Removes the backslashes that mark quoted characters in a pattern.
 fn unescaped(segment: &str) -> String {
     let mut result = String::new();
     let mut chars = segment.chars();

@@ -66,6 +66,7 @@ impl PermissionEngine {
         DescribedCall { subject, shell }
     }
 
+    /// Analyses a shell text and notes whether it only reads, judged by the text alone.
     fn parse(&self, command: &str) -> ParsedShell {
         let analysis = analyse(command, &self.known());
         let reads_only =
@@ -98,6 +99,7 @@ impl DescribedCall {
         bash::shown_file(analysis, cwd)
     }
 
+    /// Returns the parsed command of a shell call; `None` for every other subject.
     pub(crate) fn shell(&self) -> Option<&ParsedShell> {
         self.shell.as_deref()
     }

@@ -100,6 +100,8 @@ fn linked_dir(file: &Path, directory: &Path) -> Option<PathBuf> {
     Some(directory.join(target))
 }
 
+/// Checks everything git reads from one repository: the shared and the worktree configuration, the index hook, and the
+/// submodules. `root` is its work tree.
 fn git_dir_is_inert(git: &Path, root: &Path) -> bool {
     let common = match read(&git.join("commondir")) {
         Some(text) => git.join(text.trim()),
@@ -143,12 +145,15 @@ enum Worktree<'a> {
     Elsewhere,
 }
 
+/// Reads at most [`MAX_CONFIG`] bytes of a file; `None` if it cannot be read or is not UTF-8.
 fn read(path: &Path) -> Option<String> {
     let mut text = String::new();
     fs::File::open(path).ok()?.take(MAX_CONFIG).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
+/// Whether a configuration file names no program. A missing file is inert; a dangling link, an overlong file and
+/// anything but a file are not.
 fn config_is_inert(path: &Path, worktree: Worktree<'_>) -> bool {
     match fs::metadata(path) {
         Err(_) => fs::symlink_metadata(path).is_err(),
@@ -163,6 +168,8 @@ fn hooks_are_quiet(root: &Path, value: &str) -> bool {
     !value.is_empty() && value.chars().all(plain) && !root.join(value).join(INDEX_HOOK).exists()
 }
 
+/// Checks a configuration line by line against the list of harmless keys. Whatever is not understood, a continued line
+/// included, counts as not inert.
 fn text_is_inert(text: &str, worktree: Worktree<'_>) -> bool {
     let mut section = String::new();
     for line in text.trim_start_matches('\u{feff}').lines() {
@@ -217,6 +224,7 @@ fn section_header(line: &str) -> Option<(String, &str)> {
     Some((section, rest))
 }
 
+/// Whether a key is on the list of keys that cannot make git run a program. Both names must be in lower case.
 fn is_harmless(section: &str, key: &str) -> bool {
     HARMLESS.iter().any(|(name, keys)| {
         *name == section && (*keys == "*" || keys.split_ascii_whitespace().any(|harmless| harmless == key))

@@ -150,6 +150,8 @@ pub(crate) enum BadRule {
 }
 
 impl Parsed {
+    /// Splits `Tool(content)` into its parts, with the tool under its current name. The errors name the tool where it
+    /// is known, so that a broken forbidding rule can become a question.
     pub(crate) fn read(text: &str) -> Result<Self, BadRule> {
         let text = text.trim();
         if text.is_empty() {
@@ -176,6 +178,7 @@ impl Parsed {
         }
     }
 
+    /// Returns the rule in the form of the protocol.
     pub(crate) fn to_wire(&self) -> PermissionRule {
         PermissionRule {
             tool_name: self.tool.clone(),

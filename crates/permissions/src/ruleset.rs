@@ -47,6 +47,8 @@ struct Parameter {
 const NOT_PARAMETERS: [&str; 6] = ["command", "file_path", "path", "notebook_path", "url", "domain"];
 
 impl RuleSet {
+    /// Creates an empty set. The behaviour decides how rules are read: allow rules narrowly, deny and ask rules
+    /// broadly.
     pub(crate) fn new(behavior: PermissionBehavior) -> Self {
         let sense = match behavior {
             PermissionBehavior::Allow => Sense::Permit,
@@ -68,6 +70,7 @@ impl RuleSet {
         }
     }
 
+    /// Whether this set holds allow rules, which must be read narrowly.
     fn permits(&self) -> bool {
         self.behavior == PermissionBehavior::Allow
     }
@@ -106,6 +109,8 @@ impl RuleSet {
         self.entries.push((source, written));
     }
 
+    /// Adds a rule for a whole tool or MCP server. Wildcards in the name of a tool or server are refused in allow
+    /// rules; an MCP rule may use them for the tool name after its server.
     fn add_tool(&mut self, tool: &str, rule: usize) -> Result<(), String> {
         let server = tool.strip_prefix("mcp__").filter(|rest| !rest.is_empty() && !rest.starts_with('*'));
         if let Some(rest) = server {
@@ -135,6 +140,8 @@ impl RuleSet {
         Ok(())
     }
 
+    /// Adds a rule with a specifier to the table of its tool. A forbidding rule may also count as a parameter rule;
+    /// allow rules about files must be written for `Read` or `Edit`.
     fn add_content(&mut self, tool: &str, content: &str, bases: &Bases, rule: usize) -> Result<(), String> {
         let parameter = self.add_parameter(tool, content, rule);
         match tool {
@@ -162,6 +169,8 @@ impl RuleSet {
         Ok(())
     }
 
+    /// Adds a forbidding rule `name:value` about one input. Returns `false` if the content is not of that form or the
+    /// input has a kind of rule of its own.
     fn add_parameter(&mut self, tool: &str, content: &str, rule: usize) -> bool {
         let Some((name, value)) = content.split_once(':') else { return false };
         let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -186,6 +195,8 @@ impl RuleSet {
         [named, globbed, served].into_iter().flatten().min()
     }
 
+    /// Returns a rule about an MCP tool; `rest` is its name after `mcp__`. An allow rule needs the exact server, a
+    /// forbidding rule applies at every `__`.
     fn served(&self, rest: &str, server: Option<&str>) -> Option<usize> {
         if self.permits() {
             let (server, name) = split_tool(rest, server)?;
@@ -241,6 +252,7 @@ impl RuleSet {
     }
 }
 
+/// Completes an error with the consequence. `PermissionEngine::add_rule` cuts this suffix off for forbidding rules.
 fn ignored(problem: &'static str) -> String {
     format!("{problem}: ignored")
 }
@@ -261,10 +273,12 @@ fn split_tool<'r>(rest: &'r str, server: Option<&str>) -> Option<(String, &'r st
     }
 }
 
+/// Whether a pattern covers the tool name of a server; `None` is the whole server.
 fn tool_matches(pattern: Option<&str>, name: &str) -> bool {
     pattern.is_none_or(|pattern| glob::matches(pattern, name))
 }
 
+/// Returns the name of an MCP server as it appears in tool names.
 fn normal_server(server: &str) -> String {
     server.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect()
 }

@@ -106,6 +106,7 @@ impl PermissionScope {
         }
     }
 
+    /// The directories the agent may work in; the first is its own folder.
     pub(crate) fn dirs(&self) -> &[WorkingDir] {
         &self.dirs
     }

@@ -11,6 +11,7 @@ use lathe_protocol::permission::{
 /// The most rules that are suggested at once.
 const MAX_RULES: usize = 5;
 
+/// Suggests one allow rule; without content it covers the whole tool.
 pub(crate) fn allow_rule(
     tool: &str,
     content: Option<String>,
@@ -19,6 +20,7 @@ pub(crate) fn allow_rule(
     allow_rules(tool, content.map_or_else(|| vec![None], |content| vec![Some(content)]), destination)
 }
 
+/// Builds the update that adds allow rules for one tool.
 fn allow_rules(
     tool: &str,
     contents: Vec<Option<String>>,
@@ -48,6 +50,7 @@ pub(crate) fn commands(mut contents: Vec<String>) -> Option<PermissionUpdate> {
     (!contents.is_empty()).then(|| allow_rules("Bash", contents, PermissionUpdateDestination::LocalSettings))
 }
 
+/// Suggests the mode that allows edits inside the working directories, for this session only.
 pub(crate) fn accept_edits() -> PermissionUpdate {
     PermissionUpdate::SetMode(ModeUpdate {
         mode: PermissionMode::AcceptEdits,
@@ -56,6 +59,7 @@ pub(crate) fn accept_edits() -> PermissionUpdate {
     })
 }
 
+/// Suggests a further working directory, for this session only.
 pub(crate) fn add_directory(directory: &Path) -> PermissionUpdate {
     PermissionUpdate::AddDirectories(DirectoriesUpdate {
         directories: vec![directory.display().to_string()],

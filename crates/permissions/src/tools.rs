@@ -90,6 +90,8 @@ enum RuleTarget<'a> {
 }
 
 impl<'a> RuleTarget<'a> {
+    /// Returns what a rule can name about a call. Shell and file calls have rules of their own and are decided
+    /// elsewhere.
     fn of(subject: &'a CallSubject) -> Self {
         match subject {
             CallSubject::Host { url } => Self::Host(domain::host(url)),
@@ -117,6 +119,8 @@ impl<'a> RuleTarget<'a> {
     }
 }
 
+/// Returns the allow rule that covers a call. A host on this machine or its network must be named in full; a rule for
+/// the whole tool does not cover it.
 fn permitting(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -138,6 +142,7 @@ fn permitting(
     }
 }
 
+/// Returns the denial by a rule; that of an agent type names the rule and its source.
 fn denied(engine: &PermissionEngine, tool: &str, named: &RuleTarget<'_>, rule: usize) -> Decision {
     let matched = engine.deny.matched(rule);
     let message = match named {
@@ -156,6 +161,7 @@ fn denied(engine: &PermissionEngine, tool: &str, named: &RuleTarget<'_>, rule: u
     })
 }
 
+/// Returns the question about a call, with the narrowest allow rule that would settle it as the suggestion.
 fn unanswered(tool: &str, named: &RuleTarget<'_>) -> AskedDecision {
     let content = match named {
         RuleTarget::Host(Some(host)) => Some(format!("domain:{host}")),

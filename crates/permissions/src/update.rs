@@ -78,6 +78,8 @@ impl PermissionEngine {
         rules.flat_map(|(behavior, source, rule)| self.add_rules(behavior, source, [rule])).collect()
     }
 
+    /// Returns the directories of an update as absolute paths, relative ones taken from the root of the scope. An empty
+    /// path or a NUL byte is an error.
     fn directories(
         &self,
         update: &DirectoriesUpdate,
@@ -106,6 +108,7 @@ impl PermissionEngine {
     }
 }
 
+/// Returns the rules of an update in text form, the form in which stored rules are compared.
 fn texts(update: &RulesUpdate) -> Vec<String> {
     update.rules.iter().map(rule_text).collect()
 }

@@ -47,6 +47,7 @@ fn is_blank(c: char) -> bool {
     c.is_whitespace() || c.is_control()
 }
 
+/// Returns the text after `word`, compared without regard to ASCII case; `None` if the text does not begin with it.
 fn skip_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
     let (start, rest) = text.split_at_checked(word.len())?;
     start.eq_ignore_ascii_case(word).then_some(rest)

@@ -85,6 +85,7 @@ impl CallSubject {
         Self::file(path, FileAccess::Write)
     }
 
+    /// Returns a file with its access. Without a path the subject is unknown, never a file with an empty path.
     fn file(path: Option<&str>, access: FileAccess) -> Self {
         path.map_or(Self::Unknown, |path| Self::File { path: path.to_owned(), access })
     }

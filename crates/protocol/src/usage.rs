@@ -82,6 +82,7 @@ impl Usage {
         self.nested("output_tokens_details", "thinking_tokens")
     }
 
+    /// Returns a counter of a group in `extra`; 0 if the group or the counter is absent, or it is not a whole number.
     fn nested(&self, group: &str, counter: &str) -> u64 {
         self.extra.get(group).and_then(|group| group[counter].as_u64()).unwrap_or(0)
     }

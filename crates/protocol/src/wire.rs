@@ -28,6 +28,8 @@ pub(crate) mod number {
     /// Above this, neighbouring integers share one float.
     const EXACT: f64 = 9_007_199_254_740_992.0;
 
+    /// Writes a whole number without a fraction; from [`EXACT`] on it stays a float, because the integer would not be
+    /// exact.
     pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
         if value.fract() == 0.0 && value.abs() < EXACT {
             serializer.serialize_i64(*value as i64)
@@ -36,6 +38,7 @@ pub(crate) mod number {
         }
     }
 
+    /// Reads a float or an integer. An integer that a float cannot hold exactly is an error and is never rounded.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         let number = serde_json::Number::deserialize(deserializer)?;
         let float = number.as_f64().ok_or_else(|| D::Error::custom("not a finite number"))?;
@@ -57,6 +60,8 @@ pub(crate) mod number {
             value.map(Wrapped).serialize(serializer)
         }
 
+        /// Reads the field if it is present; null gives `None`. The field also needs `default`, or its absence is an
+        /// error.
         pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
             Ok(Option::<Wrapped>::deserialize(deserializer)?.map(|wrapped| wrapped.0))
         }
@@ -126,6 +131,7 @@ macro_rules! open_names {
         }
 
         impl From<&str> for $name {
+            /// Returns the variant with this name. An unknown name is kept in `Unknown`, so this never fails.
             fn from(name: &str) -> Self {
                 match name {
                     $( $value => Self::$variant, )*

@@ -166,6 +166,9 @@ impl RequestChecker {
         Ok(CheckedRequest { messages, history })
     }
 
+    /// Checks the fields that have rules of their own (model, tools, system, tool choice, thinking, sampling) and
+    /// returns what the rules about the whole request need. Tools and system are looked up in the memory first: a
+    /// client sends the same ones with each request.
     fn check_parts(&self, fields: &BodyFields<'_>, betas: &[&str]) -> Verdict<RequestParts> {
         let Some(Value::String(model)) = fields.value("model")? else {
             return FieldPath::root("model").refuse("Input should be a valid string");
@@ -212,6 +215,8 @@ impl RequestChecker {
         Ok(Some(part))
     }
 
+    /// Checks each message on its own. A message that is remembered is not parsed again, unless its cache marks differ
+    /// from those it was checked with; one without marks needs no new check.
     fn check_messages(
         &self,
         fields: &BodyFields<'_>,
@@ -252,6 +257,8 @@ impl RequestChecker {
         Ok(checked)
     }
 
+    /// Checks the rules that concern several fields or messages. The order is that of the API, because only the first
+    /// fault is reported.
     fn check_together(
         &self,
         parts: &RequestParts,
@@ -291,6 +298,7 @@ impl OwnAnswers for RequestChecker {
     }
 }
 
+/// Borrows the summaries in the order of the request, in the form that the rules about the conversation take.
 fn summaries(messages: &[CheckedMessage]) -> Vec<&MessageSummary> {
     messages.iter().map(|message| message.summary.as_ref()).collect()
 }
@@ -306,15 +314,19 @@ fn check_marks(parts: &RequestParts, messages: &[CheckedMessage]) -> Verdict {
     order.verdict()
 }
 
+/// Whether a beta allows the `scope` of a cache mark, which is an unknown field otherwise.
 fn allows_scope(betas: &[&str]) -> bool {
     betas.iter().any(|beta| beta.starts_with("prompt-caching-scope-"))
 }
 
+/// Returns the call ids that the script itself sets in a turn. Such an id does not tell the number of its response, so
+/// its call counts as one of a response without thinking.
 fn given_ids(turn: &Turn) -> impl Iterator<Item = String> {
     let calls = turn.tools.iter().chain(turn.blocks.iter().filter_map(|block| block.tool.as_ref()));
     calls.filter_map(|call| call.id.clone())
 }
 
+/// Locks a memory of the checker; a poisoned lock is used as it is.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -129,6 +129,7 @@ impl ScriptEngine {
         }
     }
 
+    /// Checks a request and reads what choosing a turn needs. Without a checker it only has to be readable.
     fn read_http(&self, body: Bytes, headers: Vec<(String, String)>) -> Verdict<Facts> {
         let betas = self.checker.as_ref().map(|checker| checker.check_headers(&headers)).transpose()?;
         let fields = BodyFields::split(&body)?;
@@ -156,6 +157,8 @@ impl ScriptEngine {
         }
     }
 
+    /// Checks an in-process request as the server would: size, headers, body. `None` means that the script turned
+    /// checks off.
     fn check_outgoing(&self, sent: &OutgoingRequest) -> Verdict<Option<CheckedRequest>> {
         let Some(checker) = &self.checker else { return Ok(None) };
         if sent.body_len() > MAX_BODY as u64 {
@@ -174,6 +177,7 @@ impl ScriptEngine {
         self.check_fields(&fields, ApiEndpoint::CountTokens, betas.as_deref()).map(drop)
     }
 
+    /// Checks a body; `None` without a checker. `betas` are those of its headers, which must have been checked before.
     fn check_fields(
         &self,
         fields: &BodyFields<'_>,
@@ -224,6 +228,8 @@ impl ScriptEngine {
         Served { number, turn: place, reply }
     }
 
+    /// Chooses the turn, and gives the request its number. Both happen under one lock, so that concurrent requests
+    /// cannot take the same use of a turn.
     fn choose(&self, facts: &mut Facts) -> (u64, Choice<'_>) {
         // Everything that parses or matches text happens before the lock, apart from the few `when`s of the line
         // itself.
@@ -265,6 +271,8 @@ fn route_of(line_index: usize, script: &Script) -> Option<&Conditions> {
 }
 
 impl State {
+    /// Returns the positions of a conversation. A new one displaces the one that was first seen longest ago, which then
+    /// starts from the beginning.
     fn progress(&mut self, conversation: u64) -> &mut Progress {
         if !self.conversations.contains_key(&conversation) {
             if self.oldest_first.len() == MAX_CONVERSATIONS
@@ -285,6 +293,8 @@ enum Next {
 }
 
 impl LineProgress {
+    /// Takes the next turn: the first of `holding` (turns whose condition holds) with uses left, otherwise the next one
+    /// in sequence. Without `times` a conditional turn never runs out, and one in sequence is used once.
     fn next(&mut self, line: &Line, turns: &[Turn], holding: &[usize]) -> Next {
         for index in holding {
             let used = self.used.entry(*index).or_default();
@@ -304,11 +314,14 @@ impl LineProgress {
 }
 
 impl Line {
+    /// Divides the turns into those with a condition and those in sequence; both keep the order of the script.
     fn new(name: &str, at_end: &AtEnd, turns: &[Turn]) -> Self {
         let (matching, sequence) = (0..turns.len()).partition(|index| turns[*index].when.is_some());
         Self { name: name.to_owned(), at_end: at_end.clone(), sequence, matching }
     }
 
+    /// Turns a choice into the turn and its name for messages. At the end of the sequence `at_end` applies; repeating a
+    /// line that has no turn in sequence is an error like none being left.
     fn resolve<'a>(&'a self, next: Next, turns: &'a [Turn], facts: &Facts) -> Choice<'a> {
         let turn = |index: usize| Choice::Turn {
             place: format!("{}{}", self.name, turn_name(index, &turns[index])),

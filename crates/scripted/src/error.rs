@@ -65,6 +65,7 @@ pub enum ScriptError {
     },
 }
 
+/// Returns the hint as a line of its own, or nothing.
 fn hint_line(hint: &Option<String>) -> String {
     hint.as_ref().map(|hint| format!("\n  hint: {hint}")).unwrap_or_default()
 }

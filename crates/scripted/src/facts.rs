@@ -119,6 +119,7 @@ impl Facts {
         Ok(Self::of_http(brief, body, headers))
     }
 
+    /// Returns the facts of a request over HTTP. Names of headers are in lower case; `x-script-agent` names the agent.
     pub(crate) fn of_http(brief: RequestBrief, body: Bytes, headers: Vec<(String, String)>) -> Self {
         let agent = headers.iter().find(|(name, _)| name == "x-script-agent").map(|(_, value)| value.clone());
         Self::new(brief, agent, Source::Http { body, headers })
@@ -135,6 +136,7 @@ impl Facts {
         Self::new(brief, Some(request.agent.to_string()), Source::InProcess(sent))
     }
 
+    /// Returns facts whose conversation is not parsed yet. The engine sets the number when it chooses a turn.
     fn new(brief: RequestBrief, agent: Option<String>, source: Source) -> Self {
         Self {
             number: 0,
@@ -215,6 +217,7 @@ impl Facts {
         self.markers().count()
     }
 
+    /// Returns the names in `RUN<name>` of all user texts, in their order.
     fn markers(&self) -> impl Iterator<Item = &str> {
         let texts = self.detail().users.iter();
         let after_run = texts.flat_map(|text| text.split("RUN<").skip(1));
@@ -278,6 +281,8 @@ impl Facts {
         }
     }
 
+    /// Returns what is read from the conversation. The first call parses the whole body, so conditions that do not need
+    /// it must not call this.
     fn detail(&self) -> &Detail {
         self.detail.get_or_init(|| Detail::read(self.body()))
     }

@@ -44,10 +44,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
+    /// Returns the target up to the query, not decoded.
     pub(crate) fn path(&self) -> &str {
         self.target.split('?').next().unwrap_or("")
     }
 
+    /// Returns the first value of a query parameter, not decoded.
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         let (_, query) = self.target.split_once('?')?;
         query
@@ -72,6 +74,7 @@ pub(crate) enum Steps {
 }
 
 impl Steps {
+    /// Returns the next step; `None` after the last one, or when the task that sends live steps has ended.
     async fn next(&mut self) -> Option<Step> {
         match self {
             Self::Known(steps) => steps.next(),
@@ -98,6 +101,7 @@ impl From<Reply> for Response {
 
 /// Responds to requests.
 pub(crate) trait Handler: Send + Sync + 'static {
+    /// Returns the response to one request; the connection performs its steps afterwards.
     fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
 }
 
@@ -181,6 +185,8 @@ enum Next {
 }
 
 impl Connection {
+    /// Performs the steps of a response and returns whether the connection can be used again. Bytes are collected and
+    /// written before every wait and every fault, so that the client sees exactly what precedes it.
     async fn perform(&mut self, mut response: Response, about: About) -> io::Result<Next> {
         let chunked = response.framing == Framing::Chunked && about.chunked_allowed;
         // HTTP/1.0 has no chunks: there the end of the connection ends the body.
@@ -223,6 +229,8 @@ impl Connection {
         Ok(if keep_alive { Next::Keep } else { Next::Close })
     }
 
+    /// Appends status line and headers to the output. The length is the sum of the steps that are left, so this must be
+    /// called at [`Step::Head`], before any part of the body is taken.
     fn push_head(&mut self, response: &Response, chunked: bool, keep_alive: bool) {
         let out = &mut self.output;
         let mut line = |parts: &[&str]| {
@@ -248,6 +256,8 @@ impl Connection {
         line(&[]);
     }
 
+    /// Appends a part of the body, as one chunk if `chunked`. An empty part is skipped: an empty chunk would end the
+    /// body.
     fn push_body(&mut self, bytes: &[u8], chunked: bool) {
         if bytes.is_empty() {
             return;
@@ -261,6 +271,7 @@ impl Connection {
         }
     }
 
+    /// Writes the collected output to the socket.
     async fn flush(&mut self) -> io::Result<()> {
         if !self.output.is_empty() {
             self.stream.write_all(&self.output).await?;
@@ -293,6 +304,8 @@ impl Connection {
     }
 }
 
+/// Returns the reason phrase of the status line. A status without an entry gets a fixed word, since a script may use
+/// any.
 fn reason(status: u16) -> &'static str {
     match status {
         200 => "OK",

@@ -78,6 +78,7 @@ struct Document<'a> {
 }
 
 impl Document<'_> {
+    /// Parses the text as a `T`; an error tells file, line and column.
     fn parse<T: DeserializeOwned>(&self) -> Result<T, ScriptError> {
         match self.syntax {
             Syntax::Json => serde_json::from_str(self.text).map_err(|error| json_error(self.file, 0, &error)),
@@ -87,6 +88,7 @@ impl Document<'_> {
     }
 }
 
+/// The options of every YAML parse; both parses of a text must read it alike.
 fn yaml_options() -> serde_saphyr::Options {
     // `with_snippet` would wrap the error; only its location is needed. Strict booleans keep `on` and `no` strings, as
     // in JSON. The file's size is bounded already, so many turns are not an attack.
@@ -104,6 +106,8 @@ pub(crate) fn json_error(file: &str, lines_before: u64, error: &serde_json::Erro
     parse_error(file, lines_before + error.line() as u64, error.column() as u64, message)
 }
 
+/// Returns a YAML error in the words that [`parse_error`] understands: an unknown field is put into serde's form, so
+/// that it gets the same hint as in JSON.
 fn yaml_error(file: &str, error: &serde_saphyr::Error) -> ScriptError {
     let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
     if let serde_saphyr::Error::SerdeUnknownField { field, expected, .. } = error {
@@ -116,6 +120,7 @@ fn yaml_error(file: &str, error: &serde_saphyr::Error) -> ScriptError {
     parse_error(file, line, column, message.trim_start_matches("error: "))
 }
 
+/// Returns the error with a hint if it is about an unknown key: the nearest valid key, otherwise all of them.
 fn parse_error(file: &str, line: u64, column: u64, message: &str) -> ScriptError {
     let (message, hint) = match unknown_key(message) {
         Some((key, known)) => {
@@ -144,6 +149,7 @@ fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     (edit_distance(key, best) <= key.chars().count().max(3) / 2).then_some(*best)
 }
 
+/// Returns how many characters must be inserted, removed or replaced to get from one word to the other.
 fn edit_distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();
@@ -195,6 +201,7 @@ pub(crate) fn turn_name(index: usize, turn: &Turn) -> String {
     }
 }
 
+/// Checks what the types cannot express: kinds of responses that exclude each other, and the bounds of numbers.
 fn check_turn(turn: &Turn) -> Result<(), String> {
     let says = turn.text.is_some() || turn.thinking.is_some() || !turn.tools.is_empty();
     let kinds = [
@@ -227,6 +234,7 @@ fn check_turn(turn: &Turn) -> Result<(), String> {
     check_places(turn)
 }
 
+/// Checks that a call does not give its input twice.
 fn check_call(has_input: bool, has_raw: bool) -> Result<(), String> {
     if has_input && has_raw {
         return Err("a tool call has `input` or `raw`, not both".to_owned());
@@ -234,6 +242,7 @@ fn check_call(has_input: bool, has_raw: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that a block is of exactly one kind.
 fn check_block(block: &ScriptBlock) -> Result<(), String> {
     let kinds = [block.text.is_some(), block.thinking.is_some(), block.tool.is_some(), block.block.is_some()];
     if kinds.iter().filter(|used| **used).count() != 1 {
@@ -248,6 +257,7 @@ fn check_block(block: &ScriptBlock) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that each fault has at most one position.
 fn check_places(turn: &Turn) -> Result<(), String> {
     let places = [
         ("cut", turn.cut.as_ref().map(|fault| (fault.after_events, fault.after_bytes))),
@@ -261,6 +271,7 @@ fn check_places(turn: &Turn) -> Result<(), String> {
     }
 }
 
+/// Checks an HTTP status; `least` is 400 where only an error makes sense.
 fn check_status(status: u16, least: u16) -> Result<(), String> {
     if (least..=599).contains(&status) {
         Ok(())

@@ -88,6 +88,8 @@ enum Bare {
 }
 
 impl TextMatch {
+    /// Whether the text fits. `bare` says what a plain string means for this key; it also applies inside `not`, `all`,
+    /// `any`.
     fn holds(&self, text: &str, bare: Bare) -> bool {
         match self {
             Self::Plain(wanted) => match bare {
@@ -157,6 +159,7 @@ impl Conditions {
         Ok(())
     }
 
+    /// Checks the conditions on texts; the first that does not hold is the error. The cheap ones come first.
     fn check_texts(&self, facts: &Facts) -> Result<(), String> {
         check_text("agent", self.agent.as_ref(), facts.agent.as_deref(), Bare::Equals)?;
         check_text("model", self.model.as_ref(), Some(&facts.model), Bare::Equals)?;
@@ -184,6 +187,8 @@ impl Conditions {
         Ok(())
     }
 
+    /// Checks the conditions on the fresh tool results. One result that fits is enough; only `tool_error: false`
+    /// demands that none is an error.
     fn check_results(&self, facts: &Facts) -> Result<(), String> {
         if let Some(wanted) = &self.tool_result
             && !facts.fresh_results().iter().any(|result| wanted.holds(&result.text, Bare::Contains))
@@ -212,6 +217,8 @@ impl Conditions {
     }
 }
 
+/// Checks one condition; without one everything fits, and a text that the request lacks fits no condition, not even
+/// `not`.
 fn check_text(key: &str, wanted: Option<&TextMatch>, got: Option<&str>, bare: Bare) -> Result<(), String> {
     let Some(wanted) = wanted else { return Ok(()) };
     match got {
@@ -230,12 +237,15 @@ fn check_flag(key: &str, wanted: Option<bool>, got: bool) -> Result<(), String> 
     }
 }
 
+/// Quotes up to 200 characters of a text for a message.
 fn shorten(text: &str) -> String {
     let head = first_chars(text, 200);
     if head.len() < text.len() { format!("{head:?}…") } else { format!("{head:?}") }
 }
 
 impl ValueMatch {
+    /// Checks a value of the body; `got` is `None` if the path leads nowhere. A text condition on another kind of value
+    /// looks at its JSON.
     fn check(&self, got: Option<&Value>) -> Result<(), String> {
         let shown = || got.map_or_else(|| "nothing".to_owned(), |value| shorten(&value.to_string()));
         let holds = match (self, got) {
@@ -286,6 +296,7 @@ pub(crate) fn conditions_or_text<'de, D: Deserializer<'de>>(
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("a text to find in the user texts, or a map of conditions")
         }
+        /// A bare text is looked for in all user texts.
         fn visit_str<E: de::Error>(self, text: &str) -> Result<Conditions, E> {
             Ok(Conditions::any_user(text))
         }
@@ -365,6 +376,7 @@ impl<'de> Deserialize<'de> for ValueMatch {
     }
 }
 
+/// Compiles a regular expression while the script is loaded, so that a bad one is an error with a line number.
 fn compile<E: de::Error>(source: &str) -> Result<TextMatch, E> {
     Regex::new(source).map(TextMatch::Regex).map_err(|error| E::custom(format!("bad regex: {error}")))
 }

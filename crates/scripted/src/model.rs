@@ -78,10 +78,12 @@ impl ScriptedModel {
         Self { timeouts, ..self }
     }
 
+    /// Lets the engine choose and render the response, without waiting: pauses and faults are steps of the reply.
     fn reply(&self, request: Arc<ModelRequest>, delivery: Delivery) -> Reply {
         self.engine.answer_in_process(&request, delivery, self.betas).reply
     }
 
+    /// Opens a streamed response. Returns only after its first event: until then a failure is one of the request.
     async fn open_stream(&self, request: Arc<ModelRequest>) -> Result<ModelStream, ModelError> {
         let mut answer =
             Answer::open(self.reply(request, Delivery::Streamed), self.timeouts.first_byte).await?;
@@ -102,6 +104,7 @@ impl ScriptedModel {
         Ok(ModelStream { request_id, events: stream::iter([Ok(first)]).chain(rest).boxed() })
     }
 
+    /// Returns a response that is not streamed. The time limit of a request applies to each silence in it.
     async fn whole_message(&self, request: Arc<ModelRequest>) -> Result<CompleteMessage, ModelError> {
         let mut answer = Answer::open(self.reply(request, Delivery::Whole), self.timeouts.request).await?;
         if answer.status != 200 {
@@ -132,11 +135,13 @@ impl Model for ScriptedModel {
     }
 }
 
+/// The error for a response that ended too early.
 fn cut(reason: &str) -> ModelError {
     let message = format!("the connection closed before the answer was complete: {reason}");
     ModelError::new(ErrorKind::StreamCut, message)
 }
 
+/// Returns the beginning of a body on one line, for error messages.
 fn shown(body: &[u8]) -> String {
     let line = String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ");
     first_chars(&line, SHOWN_CHARS).to_owned()
@@ -174,6 +179,8 @@ enum Piece {
 }
 
 impl Answer {
+    /// Performs the steps up to the head. `patience` bounds the total of the pauses before it; anything else that comes
+    /// first is a lost connection.
     async fn open(reply: Reply, patience: Duration) -> Result<Self, ModelError> {
         let request_id = reply.header("request-id").map(str::to_owned);
         let seconds = reply.header("retry-after").and_then(|value| value.trim().parse::<f64>().ok());
@@ -202,6 +209,7 @@ impl Answer {
         }
     }
 
+    /// Returns the next bytes, at most `PIECE_BYTES` at once. `idle` bounds the total of the pauses before them.
     async fn next(&mut self, idle: Duration) -> Piece {
         let mut silence = Silence::new(idle);
         loop {
@@ -224,6 +232,7 @@ impl Answer {
         }
     }
 
+    /// Reads the rest of the body; `idle` applies to each piece, not to the whole.
     async fn read_all(&mut self, idle: Duration) -> Result<Bytes, ModelError> {
         let mut body = BytesMut::new();
         loop {
@@ -239,6 +248,8 @@ impl Answer {
         }
     }
 
+    /// Returns the error of a response with another status than 200. If its body cannot be read, the status alone makes
+    /// the error.
     async fn refusal(&mut self, idle: Duration) -> ModelError {
         let body = self.read_all(idle).await.unwrap_or_default();
         let mut error = api_error(Some(self.status), &body);
@@ -274,6 +285,8 @@ impl Silence {
         bearable
     }
 
+    /// Waits for what is left of the watchdog's time, so that a stall is reported when the limit is over and not
+    /// before.
     async fn run_out(&self) {
         tokio::time::sleep(self.left).await;
     }
@@ -296,6 +309,8 @@ impl Reader {
         Self { answer, idle, parser, ready: VecDeque::new(), failure: None, ended: false, over: false }
     }
 
+    /// Returns the next event; `None` after `message_stop` or after an error. Events that arrived before a failure come
+    /// first.
     async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         while !self.over {
             if let Some(event) = self.ready.pop_front() {
@@ -313,11 +328,13 @@ impl Reader {
         None
     }
 
+    /// Ends the stream with this error, and adds the request's id to it.
     fn fail(&mut self, error: ModelError) -> ModelError {
         self.over = true;
         ModelError { request_id: self.answer.request_id.clone(), ..error }
     }
 
+    /// Takes one more piece of the response, which may complete any number of events, or record why there is none.
     async fn fill(&mut self) {
         match self.answer.next(self.idle).await {
             Piece::Bytes(bytes) => {
@@ -336,12 +353,15 @@ impl Reader {
         }
     }
 
+    /// Records that nothing more arrives. The parser may still hold half an event, which [`Reader::read`] then ignores.
     fn end(&mut self, reason: &str) {
         self.ended = true;
         self.ready.extend(self.parser.finish());
         self.failure = Some(cut(reason));
     }
 
+    /// Parses an event; `None` if it is not for the caller (a ping, or half an event at the end). An `error` event is
+    /// an error, and `message_stop` ends the stream.
     fn read(&mut self, event: &SseEvent) -> Result<Option<ModelEvent>, ModelError> {
         if event.name == "ping" {
             return Ok(None);

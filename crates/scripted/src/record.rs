@@ -134,6 +134,7 @@ pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptErro
     Ok(RecorderHandle { addr, stop, tasks: waiting, tape })
 }
 
+/// Returns the client for the upstream. It follows no redirect: the response is recorded as it came.
 #[allow(clippy::disallowed_methods, reason = "the recorder is the HTTP client of another HTTP client")]
 fn client() -> reqwest::Result<reqwest::Client> {
     // A second installation is refused, which is harmless: the first one stays.
@@ -185,6 +186,7 @@ impl Handler for Recorder {
 }
 
 impl Recorder {
+    /// Sends the request to the upstream, without the headers that concern one connection only.
     async fn forward(&self, request: Request) -> reqwest::Result<reqwest::Response> {
         let method = reqwest::Method::from_bytes(request.method.as_bytes()).unwrap_or(reqwest::Method::GET);
         let mut onward = self.client.request(method, format!("{}{}", self.upstream, request.target));
@@ -253,6 +255,8 @@ struct Take {
 }
 
 impl Take {
+    /// Keeps a piece of the response; beyond [`MAX_RECORDED`] the size is still counted, so that `finish` can report
+    /// it.
     fn add(&mut self, bytes: &Bytes) {
         self.size += bytes.len();
         if self.size <= MAX_RECORDED {
@@ -260,6 +264,7 @@ impl Take {
         }
     }
 
+    /// Writes the turn, without its secrets. A response that was too large is reported and not recorded.
     fn finish(mut self, end: End) {
         if self.size > MAX_RECORDED {
             let text = format!("request {}: {} bytes are too many to record", self.number, self.size);
@@ -298,6 +303,7 @@ struct Tape {
 const MAX_PROBLEMS: usize = 100;
 
 impl Tape {
+    /// Creates the file with its header line. Fails if it exists, so that no recording is overwritten.
     fn create(path: &std::path::Path) -> Result<Self, ScriptError> {
         let failed =
             |source| ScriptError::Io { what: format!("create the recording {}", path.display()), source };
@@ -307,6 +313,8 @@ impl Tape {
         Ok(Self { file: Mutex::new(file), recorded: AtomicU64::new(0), problems: Mutex::default() })
     }
 
+    /// Writes one line. A failure costs this turn only: the file is cut back to its last complete line, and the problem
+    /// kept.
     fn append(&self, line: &RecordedLine<'_>) {
         let written = serde_json::to_vec(line).map_err(std::io::Error::from).and_then(|mut bytes| {
             bytes.push(b'\n');
@@ -323,6 +331,7 @@ impl Tape {
         }
     }
 
+    /// Keeps a problem for the summary at the end; those beyond [`MAX_PROBLEMS`] are dropped.
     fn problem(&self, text: String) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         if problems.len() < MAX_PROBLEMS {
@@ -331,16 +340,19 @@ impl Tape {
     }
 }
 
+/// Converts headers to text; bytes that are not UTF-8 are replaced.
 fn header_list(headers: &reqwest::header::HeaderMap) -> Vec<(String, String)> {
     let text = |value: &reqwest::header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
+/// Returns the headers that go into the recording: a list of allowed ones, so that an unknown one cannot leak.
 fn kept(headers: &[(String, String)]) -> BTreeMap<String, String> {
     let keep = |name: &str| KEPT_HEADERS.contains(&name) || name.starts_with(KEPT_PREFIX);
     headers.iter().filter(|(name, _)| keep(name)).cloned().collect()
 }
 
+/// Returns the headers that the client gets: all but those that concern one connection only.
 fn passed_on(headers: Vec<(String, String)>) -> Vec<(String, String)> {
     headers.into_iter().filter(|(name, _)| !is_hop_header(name)).collect()
 }

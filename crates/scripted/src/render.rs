@@ -134,6 +134,8 @@ fn headers(content_type: &str, number: u64) -> Vec<(String, String)> {
     headers
 }
 
+/// Sets headers in lower case, replacing those of the same name; the names that are present must be in lower case
+/// already.
 fn set_headers(headers: &mut Vec<(String, String)>, more: &BTreeMap<String, String>) {
     for (name, value) in more {
         let name = name.to_ascii_lowercase();
@@ -142,6 +144,7 @@ fn set_headers(headers: &mut Vec<(String, String)>, more: &BTreeMap<String, Stri
     }
 }
 
+/// Returns an HTTP error. A scripted `body` replaces the API's error object and need not be JSON.
 fn error_reply(error: &ErrorReply, facts: &Facts) -> Result<Reply, TemplateError> {
     let kind = error.kind.as_deref().unwrap_or_else(|| usual_type(error.status));
     let message = match &error.message {
@@ -172,6 +175,8 @@ fn usual_type(status: u16) -> &'static str {
     }
 }
 
+/// Returns the scripted bytes as they are, one step per chunk. A response of one piece and without a fault has a
+/// length, as a plain JSON response has; any other is chunked.
 fn raw_reply(raw: &RawReply, turn: &Turn) -> Reply {
     let mut body = Body::default();
     for chunk in &raw.chunks {
@@ -189,6 +194,7 @@ fn raw_reply(raw: &RawReply, turn: &Turn) -> Reply {
     Reply { status: raw.status, headers, framing, steps }
 }
 
+/// Returns the turn as a message, streamed if the client asked for it. Faults and pace only apply to the stream.
 fn message_reply(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Reply, TemplateError> {
     let message = events::Message::resolve(turn, defaults, facts)?;
     if !facts.stream {
@@ -201,6 +207,7 @@ fn message_reply(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Repl
     Ok(Reply { status: 200, headers, framing: Framing::Chunked, steps: body.into_steps(turn) })
 }
 
+/// Returns the step that closes the connection: in order, or with a reset.
 fn ending(how: CutHow) -> Step {
     match how {
         CutHow::Fin => Step::Fin,
@@ -219,6 +226,8 @@ impl Body {
         }
     }
 
+    /// Returns what happens at which byte, in order. Marks at one byte keep the order in which they are added here:
+    /// pieces, pauses, garbage, stall, error event, cut.
     fn marks(&self, turn: &Turn) -> Vec<(usize, Mark)> {
         let mut marks: Vec<(usize, Mark)> = Vec::new();
         marks.extend(self.pieces.iter().map(|place| (*place, Mark::Piece)));
@@ -247,6 +256,7 @@ impl Body {
         marks
     }
 
+    /// Splits the bytes at the marks. A mark that ends the response drops all that follows it.
     fn into_steps(self, turn: &Turn) -> Vec<Step> {
         let marks = self.marks(turn);
         let bytes = Bytes::from(self.bytes);

@@ -91,6 +91,8 @@ impl LoggedRequest {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
+    /// Returns the log line as JSON. The body is inserted as it was sent, apart from line breaks, and left out if it is
+    /// not JSON.
     fn line(&self) -> String {
         let headers: serde_json::Map<String, Value> =
             self.headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -219,16 +221,20 @@ impl From<Served> for Answer {
 }
 
 impl Answer {
+    /// A response that uses no turn and has no number; `turn` is what the log shows in its place.
     fn other(turn: &str, reply: Reply) -> Self {
         Self { number: 0, turn: turn.to_owned(), reply }
     }
 
+    /// An error of the server itself, with an empty turn in the log.
     fn error(status: u16, kind: &str, message: &str) -> Self {
         Self::other("", render::api_error(0, status, kind, message))
     }
 }
 
 impl ScriptHandler {
+    /// Finds the endpoint. A known path with another method is 405; any other path, and another method for a single
+    /// model, is 404.
     fn answer(&self, request: &Request) -> Answer {
         let path = request.path();
         match (request.method.as_str(), path) {
@@ -249,6 +255,7 @@ impl ScriptHandler {
         Answer::from(self.engine.answer_http(request.body.clone(), request.headers.clone()))
     }
 
+    /// Returns the scripted count or an estimate, after the checks of this endpoint. Uses no turn.
     fn count_tokens(&self, request: &Request) -> Answer {
         if let Err(refusal) = self.engine.check_count(&request.body, &request.headers) {
             return Answer::from(self.engine.refusal(&refusal));
@@ -264,11 +271,13 @@ impl ScriptHandler {
         Answer::other("count_tokens", Reply::json(0, 200, &json!({"input_tokens": tokens})))
     }
 
+    /// Returns the ids that the script lists, or `scripted` if it lists none.
     fn models(&self) -> Vec<&str> {
         let listed = &self.engine.script().models;
         if listed.is_empty() { vec!["scripted"] } else { listed.iter().map(String::as_str).collect() }
     }
 
+    /// Returns one page of the models. An unknown `after_id` or `before_id` gives an empty page.
     fn list_models(&self, request: &Request) -> Answer {
         let models = self.models();
         let limit = match request.query("limit").map(str::parse::<usize>) {
@@ -303,6 +312,7 @@ impl ScriptHandler {
     }
 }
 
+/// Returns the API's object for a model. The date is fixed, so that two runs are identical.
 fn model(id: &str) -> Value {
     json!({"type": "model", "id": id, "display_name": id, "created_at": "1970-01-01T00:00:00Z"})
 }
@@ -325,6 +335,7 @@ struct Entries {
 }
 
 impl Log {
+    /// Returns an empty log; its file is opened now, so that a bad path fails at the start.
     fn open(options: &ServeOptions) -> Result<Self, ScriptError> {
         let file = options.log_file.as_deref().map(open_log).transpose()?;
         Ok(Self {
@@ -339,6 +350,8 @@ impl Log {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Adds a request, without credentials in its headers, and wakes those that wait for it. Drops the oldest beyond
+    /// the bounds; the bound of bytes never drops the newest.
     fn add(&self, request: Request, answer: &Answer) {
         let hide = |(name, value): (String, String)| {
             let value = if is_secret_header(&name) { "(removed)".to_owned() } else { value };
@@ -374,6 +387,7 @@ impl Log {
     }
 }
 
+/// Opens the log file to append to it; what earlier servers wrote stays.
 fn open_log(path: &Path) -> Result<File, ScriptError> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened.map_err(|source| ScriptError::Io {

@@ -47,6 +47,8 @@ pub(crate) fn inspect(signature: &str, text: &str) -> ThinkingSeal {
     parse(signature, text).unwrap_or(ThinkingSeal::Forged)
 }
 
+/// Parses a signature of this model; `None` if the checksum over it does not match or a part is missing. A text that
+/// was changed is not an error here: the result says so.
 fn parse(signature: &str, text: &str) -> Option<ThinkingSeal> {
     let (head, seal) = signature.rsplit_once('.')?;
     if seal != format!("{:016x}", stable_hash(&[head, SEAL])) {

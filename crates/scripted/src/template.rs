@@ -116,6 +116,7 @@ impl Template {
         Ok(text)
     }
 
+    /// Returns a single placeholder as the JSON value that it finds, and anything else as a text.
     fn render_value(&self, facts: &Facts) -> Result<Value, TemplateError> {
         match self.parts.as_slice() {
             [Part::Slot(only)] => only.find(facts),
@@ -134,6 +135,8 @@ fn closing(inner: &str) -> Option<usize> {
 }
 
 impl Slot {
+    /// Parses what is between the braces. `last:` takes everything after it as a regular expression, colons included;
+    /// after any other name only a JSON pointer may follow.
     fn parse(source: &str) -> Result<Self, TemplateError> {
         let inner = source.trim();
         if let Some(pattern) = inner.strip_prefix("last:") {
@@ -159,6 +162,8 @@ impl Slot {
         Ok(Self { source: source.to_owned(), what, pointer })
     }
 
+    /// Returns what the placeholder stands for. Finding nothing is an error, and so is a pointer into a text that is
+    /// not JSON.
     fn find(&self, facts: &Facts) -> Result<Value, TemplateError> {
         let missing = || TemplateError::NotFound(self.source.clone());
         let text = match &self.what {
@@ -191,6 +196,7 @@ impl TemplateValue {
 }
 
 impl Node {
+    /// Compiles the placeholders in all strings of a value; keys of maps are not templates.
     fn parse(value: Value) -> Result<Self, TemplateError> {
         Ok(match value {
             Value::String(text) if text.contains("{{") => Self::Text(Template::parse(&text)?),
@@ -203,6 +209,7 @@ impl Node {
         })
     }
 
+    /// Returns the value for this request.
     fn render(&self, facts: &Facts) -> Result<Value, TemplateError> {
         Ok(match self {
             Self::Plain(value) => value.clone(),

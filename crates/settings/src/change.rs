@@ -46,6 +46,7 @@ impl SettingsWrite {
             let owner = if self.source == SettingsSource::User { Owner::User } else { Owner::Project };
             self.outcome = Some(edit(&self.path, owner, &*self.change)?);
         }
+        // After the file: `record` keeps only the grants that the settings file says by then.
         self.grants.record(self.source, &self.path, &*self.change)
     }
 }
@@ -82,6 +83,7 @@ impl SettingsStack {
         let mut overlay = self.overlay.clone();
         overlay.extend(settings);
         let loaded = load::load(&self.request, SettingsSource::Flag, &overlay)?;
+        // Only after the load has succeeded, so that a change that was refused does not come back with the next one.
         self.overlay = overlay;
         self.install(SettingsSource::Flag, loaded, Moment::Start);
         Ok(problems)
@@ -115,6 +117,7 @@ impl SettingsStack {
         }
         let origin = Origin::Given("update_settings");
         let problems = Document::of_value(settings.clone(), &origin, Strictness::Usual).problems;
+        // Even a warning refuses the update: a client would believe in a value that is then ignored.
         if let Some(problem) = problems.into_iter().next() {
             return Err(SettingsError::Unusable(Box::new(problem)));
         }
@@ -164,6 +167,7 @@ impl SettingsStack {
         self.plan(source, change).map(Some)
     }
 
+    /// Prepares a write to the file of a source; nothing is written yet. An error if the source has no file.
     fn plan(&self, source: SettingsSource, change: Box<Change>) -> Result<SettingsWrite, SettingsError> {
         let path = self.request.file_of(source).ok_or(SettingsError::NoFile(source.as_str()))?;
         Ok(SettingsWrite { source, path, change, grants: self.grants.clone(), outcome: None })
@@ -179,6 +183,7 @@ impl SettingsStack {
         let SettingsWrite { source, path, change, outcome, .. } = write;
         let Some(outcome) = outcome else { return made.map(|()| Kept::NotInAFile) };
         let mut approved = self.granted(source);
+        // Exactly this change was agreed to, and nothing else that another writer has put into the file since.
         change(&mut approved);
         if made.is_ok() {
             // Read again: several writes may be under way, and may be finished in another order than they were made.
@@ -186,6 +191,7 @@ impl SettingsStack {
         }
         let loaded = load::load(&self.request, source, &self.overlay)?;
         self.install(source, loaded, Moment::Running { approved: &approved });
+        // In a folder that is trusted as a whole the file counts without a remembered grant, so nothing is lost there.
         if let Err(cause) = made
             && !self.trust().is_whole()
         {
@@ -256,6 +262,7 @@ impl SettingsStack {
                 loaded.layers.iter().flat_map(|layer| layer.problems.clone()).collect();
             if problems.iter().any(|problem| problem.severity == Severity::Error) {
                 found.extend(problems);
+                // The new stamps are taken over, so that the same errors are not reported again before the next change.
                 self.watch(source, loaded.watched);
             } else {
                 let approved = self.granted(source);
@@ -299,6 +306,7 @@ impl SettingsStack {
 
 const DIRECTORIES: &str = "additionalDirectories";
 
+/// Returns the members of a JSON object; any other value is an error that names its kind.
 fn object(settings: Value) -> Result<Map<String, Value>, SettingsError> {
     match settings {
         Value::Object(settings) => Ok(settings),
@@ -315,6 +323,8 @@ fn permissions(file: &mut Map<String, Value>) -> &mut Map<String, Value> {
     value.as_object_mut().expect("it was just made one")
 }
 
+/// Returns a list in `permissions`, and creates it if it is absent. A value of another type is replaced, so the file
+/// must have been checked before.
 fn list<'a>(file: &'a mut Map<String, Value>, name: &str) -> &'a mut Vec<Value> {
     let value = permissions(file).entry(name).or_insert(Value::Null);
     if !value.is_array() {
@@ -323,18 +333,22 @@ fn list<'a>(file: &'a mut Map<String, Value>, name: &str) -> &'a mut Vec<Value> 
     value.as_array_mut().expect("it was just made one")
 }
 
+/// Returns the rules in the form in which a settings file holds them.
 fn texts(update: &RulesUpdate) -> Vec<Value> {
     update.rules.iter().map(|rule| Value::from(rule_text(rule))).collect()
 }
 
+/// Returns the directories as entries of a list, as they were written: relative ones stay relative.
 fn directories(update: &DirectoriesUpdate) -> Vec<Value> {
     update.directories.iter().cloned().map(Value::from).collect()
 }
 
+/// Adds rules to the list of their behavior, without duplicates.
 fn add_rules(file: &mut Map<String, Value>, update: &RulesUpdate) {
     add(list(file, update.behavior.as_str()), texts(update));
 }
 
+/// Appends entries that are not in the list yet. The order of those that are there does not change.
 fn add(list: &mut Vec<Value>, entries: Vec<Value>) {
     for entry in entries {
         if !list.contains(&entry) {
@@ -343,6 +357,7 @@ fn add(list: &mut Vec<Value>, entries: Vec<Value>) {
     }
 }
 
+/// Removes entries from a list in `permissions`. A list that is absent is not created.
 fn remove(file: &mut Map<String, Value>, name: &str, entries: &[Value]) {
     let is_there = file.get("permissions").is_some_and(|permissions| permissions.get(name).is_some());
     if is_there {

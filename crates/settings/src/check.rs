@@ -47,6 +47,7 @@ impl Document {
     /// Reads a text. Never fails: whatever is wrong is among the problems.
     pub fn read(text: &str, origin: &Origin, strictness: Strictness) -> Self {
         let mut document = Self::default();
+        // Unlike broken JSON, an empty file cannot hide a limit, so it is not an error.
         if text.trim().is_empty() {
             document.problems.push(SettingsProblem::warning(origin, None, "the file is empty"));
             return document;
@@ -72,6 +73,8 @@ impl Document {
         document
     }
 
+    /// Checks a value and keeps it twice: `raw` as it was written, `clean` without wrong values. Positions must be
+    /// known before, or the problems have no lines.
     fn check(&mut self, raw: Map<String, Value>, origin: &Origin, strictness: Strictness) {
         let mut check = Check { origin, strictness, positions: &self.positions, problems: Vec::new() };
         check.duplicates();
@@ -90,6 +93,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
+    /// Adds a problem at the position of a key. Returns it, so that the caller can add a hint.
     fn say(&mut self, severity: Severity, path: &[&str], message: String) -> &mut SettingsProblem {
         let at = self.positions.get(path);
         let problem = SettingsProblem { severity, ..SettingsProblem::warning(self.origin, at, message) };
@@ -97,8 +101,11 @@ impl Check<'_> {
         self.problems.last_mut().expect("one was just added")
     }
 
+    /// Reports keys that occur twice. This is an error where the lost value may be a permission rule, and otherwise a
+    /// warning.
     fn duplicates(&mut self) {
         for (path, at) in &self.positions.duplicates {
+            // The parser keeps the last of two equal keys, so the rules of the first would be lost without a word.
             let hides_rules = path[0] == "permissions" && path.len() <= 2;
             let make = if hides_rules { SettingsProblem::error } else { SettingsProblem::warning };
             let message =
@@ -119,6 +126,7 @@ impl Check<'_> {
         for (key, value) in unknown().take(MAX_UNKNOWN) {
             let is_rule_list = matches!(key.as_str(), "allow" | "ask" | "deny");
             if is_rule_list {
+                // A misplaced `allow` permits less than its author thinks; a misplaced `deny` or `ask` permits more.
                 let severity = if key == "allow" { Severity::Warning } else { Severity::Error };
                 let message = format!("`{key}` has no effect here: it belongs inside `permissions`");
                 self.say(severity, &[key], message);
@@ -132,6 +140,7 @@ impl Check<'_> {
         }
     }
 
+    /// Reports a key that is not known, with the key that was probably meant as a hint.
     fn unknown(&mut self, severity: Severity, path: &[&str], meant: Option<&str>) {
         let problem = self.say(severity, path, format!("unknown key `{}`", path.join(".")));
         problem.hint = meant.map(|name| format!("did you mean `{name}`?"));
@@ -150,6 +159,7 @@ impl Check<'_> {
         if let Some(hooks) = raw.get_mut("hooks").and_then(Value::as_object_mut) {
             self.hooks(hooks);
         }
+        // A sandbox is a limit that its author relies on, so ignoring it would fail open.
         if raw.get("sandbox").is_some_and(|sandbox| !sandbox.is_object()) {
             self.wrong_type(Severity::Error, &["sandbox"], "an object");
             raw.remove("sandbox");
@@ -183,10 +193,13 @@ impl Check<'_> {
         });
     }
 
+    /// Reports a value of the wrong type; `expected` completes the words "must be".
     fn wrong_type(&mut self, severity: Severity, path: &[&str], expected: &str) {
         self.say(severity, path, format!("`{}` must be {expected}", path.join(".")));
     }
 
+    /// Checks `permissions` and removes values of the wrong type. Whatever may have been meant to forbid something is
+    /// an error, never a warning: it must not be ignored silently.
     fn permissions(&mut self, raw: &mut Map<String, Value>) {
         let Some(value) = raw.get_mut("permissions") else { return };
         let Some(permissions) = value.as_object_mut() else {
@@ -224,6 +237,8 @@ impl Check<'_> {
         permissions.retain(|key, _| !wrong.contains(key));
     }
 
+    /// Returns whether the value is a list of strings; otherwise reports the list or its first wrong entry as an error.
+    /// `path` must have two parts.
     fn is_list_of_strings(&mut self, path: &[&str], value: &Value) -> bool {
         let Some(list) = value.as_array() else {
             self.wrong_type(Severity::Error, path, "a list of strings");
@@ -285,6 +300,8 @@ impl Check<'_> {
         }
     }
 
+    /// Returns whether the value is a hook matcher. A single handler that cannot run is reported, and the rest of the
+    /// matcher stays.
     fn is_matcher(&mut self, event: &str, index: &str, matcher: &Value) -> bool {
         match HookMatcher::deserialize(matcher) {
             Ok(parsed) => {
@@ -338,6 +355,8 @@ pub(crate) fn drop_misfits(map: &mut Map<String, Value>) -> Vec<(String, String)
     misfits
 }
 
+/// Returns the problem for a text that is not valid JSON. `serde_json` counts columns in bytes; they are converted to
+/// characters.
 fn syntax(text: &str, origin: &Origin, error: &serde_json::Error) -> SettingsProblem {
     let line = text.lines().nth(error.line().saturating_sub(1)).unwrap_or_default();
     let before = line.char_indices().take_while(|(offset, _)| offset + 1 < error.column()).count();
@@ -347,6 +366,7 @@ fn syntax(text: &str, origin: &Origin, error: &serde_json::Error) -> SettingsPro
         Position { line: to_u32(error.line()), column: to_u32(before + 1) }
     };
     let message = error.to_string();
+    // The problem has its own position: the one of the parser counts columns in bytes.
     let message = message.split(" at line ").next().unwrap_or_default();
     let problem = SettingsProblem::error(origin, Some(at), format!("not valid JSON: {message}"));
     let rest = line.get(line.char_indices().nth(before).map_or(0, |(offset, _)| offset)..).unwrap_or("");

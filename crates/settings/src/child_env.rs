@@ -21,6 +21,8 @@ pub enum Writer {
 }
 
 impl Writer {
+    /// Returns who wrote the settings of a source. Policy and `--settings` count as the user's; both files in the
+    /// project count as the project's.
     fn of(source: SettingsSource) -> Self {
         match source {
             SettingsSource::Policy | SettingsSource::Flag | SettingsSource::User => Self::User,
@@ -30,12 +32,14 @@ impl Writer {
 }
 
 impl SettingsStack {
+    /// Returns the layers that the user or the administrator wrote, strongest first.
     fn layers_of_user(&self) -> impl DoubleEndedIterator<Item = &Layer> {
         self.layers().iter().filter(|layer| Writer::of(layer.source) == Writer::User)
     }
 
     /// Variables that the user's own settings set.
     pub fn env_of_user(&self) -> BTreeMap<String, String> {
+        // Weakest first: a later value replaces an earlier one, so the strongest layer wins.
         let layers = self.layers_of_user().rev();
         layers.filter_map(|layer| layer.settings().env.clone()).flatten().collect()
     }
@@ -47,6 +51,7 @@ impl SettingsStack {
 
     /// Whose `apiKeyHelper` counts; none if there is no helper.
     pub fn key_helper_writer(&self) -> Option<Writer> {
+        // Strongest first, so that this is the layer whose helper the merged settings name.
         let mut layers = self.layers().iter();
         let layer = layers.find(|layer| layer.settings().api_key_helper.is_some())?;
         Some(Writer::of(layer.source))

@@ -40,6 +40,8 @@ impl Check {
         Self { name, status, detail: detail.into(), hint: None }
     }
 
+    /// Turns a problem into a check: an error fails it, a warning does not. The hint moves from the text to its own
+    /// field.
     fn of_problem(name: &'static str, problem: &SettingsProblem) -> Self {
         let status = match problem.severity {
             Severity::Warning => CheckStatus::Warn,
@@ -65,6 +67,7 @@ pub fn checks(stack: &SettingsStack, memory: &Memory, styles: &Styles) -> Vec<Ch
     checks
 }
 
+/// Checks the settings files: one entry for each file without problems, and one for each problem.
 fn settings(stack: &SettingsStack) -> Vec<Check> {
     let mut checks = Vec::new();
     for layer in stack.layers() {
@@ -83,6 +86,7 @@ fn settings(stack: &SettingsStack) -> Vec<Check> {
     checks
 }
 
+/// Tells whether the working folder is trusted and on what basis. Only content that is withheld causes a warning.
 fn trust(stack: &SettingsStack) -> Check {
     let cwd = stack.request.cwd.display();
     if let Some(withheld) = stack.withheld_content() {
@@ -101,6 +105,7 @@ fn trust(stack: &SettingsStack) -> Check {
     Check::new("trust", CheckStatus::Ok, detail)
 }
 
+/// Checks that the output style in force exists; if not, lists those that do.
 fn style(stack: &SettingsStack, styles: &Styles) -> Check {
     let name = stack.effective().output_style.unwrap_or_else(|| DEFAULT_STYLE.to_owned());
     if styles.find(&name).is_some() {
@@ -125,6 +130,7 @@ fn leftovers(stack: &SettingsStack) -> Vec<Check> {
         .collect()
 }
 
+/// Returns the temporary files that writers left in a folder when they died. A folder that cannot be read has none.
 fn temporary_files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

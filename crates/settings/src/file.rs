@@ -29,6 +29,7 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Takes the parts of a `stat` that change when a file is replaced, edited or gets other permissions.
     #[allow(
         clippy::unnecessary_cast,
         clippy::useless_conversion,
@@ -130,6 +131,8 @@ pub(crate) fn read_start(path: &Path, limit: u64) -> Result<Option<Content>, Rea
     read_start_at(CWD, path, Links::Follow, limit)
 }
 
+/// Reads at most the first `limit` bytes of a regular file; `path` is relative to `dir`. `None` means that nothing is
+/// there; a dangling link is a failure.
 fn read_start_at(
     dir: BorrowedFd<'_>,
     path: &Path,
@@ -172,6 +175,7 @@ fn read_start_at(
     Ok(Some(Content { bytes, stamp: Stamp::of(&stat), is_cut }))
 }
 
+/// Fails for everything but a regular file, with a name for what it is.
 fn check_type(stat: &Stat) -> Result<(), ReadFailure> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),
@@ -184,6 +188,7 @@ fn check_type(stat: &Stat) -> Result<(), ReadFailure> {
     }
 }
 
+/// Removes a byte order mark at the start, which some editors write and JSON does not allow.
 fn without_bom(text: String) -> String {
     match text.strip_prefix('\u{feff}') {
         Some(rest) => rest.to_owned(),

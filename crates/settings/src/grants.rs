@@ -40,6 +40,7 @@ struct RememberedGrants {
 }
 
 impl RememberedGrants {
+    /// Returns what was granted in the file of a source; `None` for sources that are not files of the folder.
     fn of(&self, source: SettingsSource) -> Option<&Map<String, Value>> {
         match source {
             SettingsSource::Local => Some(&self.local_settings),
@@ -48,6 +49,7 @@ impl RememberedGrants {
         }
     }
 
+    /// Returns the same as [`Self::of`], to be changed.
     fn of_mut(&mut self, source: SettingsSource) -> Option<&mut Map<String, Value>> {
         match source {
             SettingsSource::Local => Some(&mut self.local_settings),
@@ -109,6 +111,7 @@ impl FolderGrants {
         let has_store = self.store.as_ref().is_some_and(|store| store.symlink_metadata().is_ok());
         let mut granted = Map::new();
         change(&mut granted);
+        // A change that grants nothing need not create the file; in an existing file it may take a grant away.
         if !has_store && withhold(&mut granted).0.is_empty() {
             return Ok(());
         }

@@ -45,6 +45,8 @@ pub struct SourcedDirectory {
 }
 
 impl Layer {
+    /// Makes a layer of a checked document. At first everything in it that is valid is in force; [`Self::honour`]
+    /// limits it.
     pub(crate) fn new(source: SettingsSource, origin: Origin, mut document: Document) -> Self {
         let problems = std::mem::take(&mut document.problems);
         let honoured = document.clean.clone();
@@ -71,12 +73,16 @@ impl Layer {
         &self.settings
     }
 
+    /// Replaces what is in force of the layer; the text as it was written stays. Values that do not fit are dropped
+    /// first, because one of them would make all settings the default.
     pub(crate) fn honour(&mut self, mut honoured: Map<String, Value>) {
+        // One value of the wrong type would fail the whole text, and the default in its place forbids nothing.
         drop_misfits(&mut honoured);
         self.settings = Settings::deserialize(&honoured).unwrap_or_default();
         self.honoured = honoured;
     }
 
+    /// Adds a warning at the position of a key in this layer.
     pub(crate) fn warn(&mut self, path: &[&str], message: String) {
         let at = self.document.positions.get(path);
         self.problems.push(SettingsProblem::warning(&self.origin, at, message));
@@ -111,6 +117,8 @@ impl Layer {
             .collect()
     }
 
+    /// Returns an entry of a list in `permissions` with the file and the line where it stands, as far as they are
+    /// known.
     fn sourced(&self, list: &str, text: &str) -> SourcedRule {
         SourcedRule {
             text: text.to_owned(),

@@ -65,16 +65,20 @@ fn is_users_own(request: &StackRequest, source: SettingsSource, path: &Path) -> 
         && request.file_of(SettingsSource::User).is_some_and(|user| same_file(&user, path))
 }
 
+/// Returns whether both paths lead to one file. Equal paths do so even if nothing is there.
 fn same_file(left: &Path, right: &Path) -> bool {
     left == right
         || matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
 }
 
 impl Loaded {
+    /// Watches a path without reading it, from its state now.
     fn watch(&mut self, path: &Path) {
         self.watched.push(Watched { path: path.to_owned(), stamp: Stamp::at(path) });
     }
 
+    /// Reads a settings file into a layer and watches it. The stamp is that of the content that was read, so a change
+    /// in between is noticed.
     fn file(&mut self, source: SettingsSource, path: &Path, strictness: Strictness) {
         let origin = Origin::File(path.to_owned());
         let (document, stamp) = match read_text(path, MAX_SETTINGS_BYTES) {
@@ -126,6 +130,8 @@ impl Loaded {
         Ok(())
     }
 
+    /// Reads `--settings`, a file or JSON text, and lays the settings that a client applied over it. Errors fail the
+    /// load, because the caller named these settings explicitly.
     fn flag(&mut self, request: &StackRequest, overlay: &Map<String, Value>) -> Result<(), SettingsError> {
         let base = match &request.flag {
             None => None,
@@ -149,6 +155,7 @@ impl Loaded {
         Ok(())
     }
 
+    /// Reads the file that `--settings` names. Unlike other settings files, it must exist.
     fn flag_file(&mut self, path: PathBuf) -> Result<(Origin, Document), SettingsError> {
         let origin = Origin::File(path.clone());
         let text = match read_text(&path, MAX_SETTINGS_BYTES) {

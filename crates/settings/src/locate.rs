@@ -50,6 +50,7 @@ impl Walk<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
+    /// Skips white space and counts lines. Only this function counts them: valid JSON has line ends nowhere else.
     fn skip_blanks(&mut self) {
         while let Some(byte @ (b' ' | b'\t' | b'\r' | b'\n')) = self.peek() {
             self.at += 1;
@@ -60,17 +61,20 @@ impl Walk<'_> {
         }
     }
 
+    /// Returns the current position, from 1; columns are characters, not bytes.
     fn position(&self) -> Position {
         let column = self.text[self.line_start..self.at].chars().count() + 1;
         Position { line: to_u32(self.line), column: to_u32(column) }
     }
 
+    /// Records the current position for the current path, unless it is nested too deep.
     fn note(&mut self) {
         if self.path.len() <= MAX_DEPTH {
             self.found.places.insert(self.path.join("/"), self.position());
         }
     }
 
+    /// Walks over one value of any type. A number or a word ends at the next separator; its spelling is not checked.
     fn value(&mut self) {
         self.skip_blanks();
         match self.peek() {
@@ -88,6 +92,7 @@ impl Walk<'_> {
         }
     }
 
+    /// Walks over an object, records the position of each key, and lists keys that occur again.
     fn object(&mut self) {
         self.at += 1;
         let mut seen = HashSet::new();
@@ -116,6 +121,7 @@ impl Walk<'_> {
         self.at += usize::from(self.peek() == Some(b'}'));
     }
 
+    /// Walks over a list and records the position of each entry under its index.
     fn array(&mut self) {
         self.at += 1;
         for index in 0.. {
@@ -134,6 +140,7 @@ impl Walk<'_> {
         self.at += usize::from(self.peek() == Some(b']'));
     }
 
+    /// Skips a comma; false means that the object or list ends here.
     fn comma(&mut self) -> bool {
         self.skip_blanks();
         let is_comma = self.peek() == Some(b',');

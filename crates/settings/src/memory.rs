@@ -64,6 +64,7 @@ impl MemoryKind {
         }
     }
 
+    /// Returns the words that tell the model whose instructions a file holds.
     fn scope(self) -> &'static str {
         match self {
             Self::Managed => "instructions of the organisation, for everybody on this machine",

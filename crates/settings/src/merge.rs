@@ -37,6 +37,8 @@ pub(crate) fn lay_over(weak: &mut Map<String, Value>, strong: &Map<String, Value
     }
 }
 
+/// Merges a stronger value into a weaker one. `lists` applies to all lists below the top-level key. Entries of the
+/// weaker list come first.
 fn combine(weak: &mut Value, strong: &Value, lists: Lists) {
     match (weak, strong, lists) {
         // Null means "not set": a layer cannot remove the value of a weaker one.

@@ -138,6 +138,7 @@ pub(crate) enum FlagValue<'a> {
 }
 
 impl<'a> FlagValue<'a> {
+    /// Reads the value of `--settings`: JSON if it begins with a brace, otherwise a path relative to `cwd`.
     pub fn of(value: &'a str, cwd: &Path) -> Self {
         if value.trim_start().starts_with('{') { Self::Json(value) } else { Self::Path(cwd.join(value)) }
     }

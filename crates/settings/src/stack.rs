@@ -97,6 +97,7 @@ impl SettingsStack {
         };
         for source in SettingsSource::ALL {
             let loaded = load::load(&stack.request, source, &stack.overlay)?;
+            // Before `install`, which lets the remembered grants count.
             stack.forget_revoked(source, &loaded, Moment::Start);
             stack.install(source, loaded, Moment::Start);
         }
@@ -113,11 +114,14 @@ impl SettingsStack {
             .filter(|layer| is_admin(layer))
             .any(|layer| layer.settings().parent_settings_behavior.as_deref() == Some("merge"));
         for layer in &mut layers {
+            // Otherwise a program could widen with `--managed-settings` what the administrator of the machine has
+            // limited.
             let limit_parent = layer.origin == PARENT && has_admin && !merges;
             self.honour(layer, limit_parent, moment);
         }
         self.layers.retain(|layer| layer.source != source);
         self.layers.append(&mut layers);
+        // The sort is stable: the layers of one source stay in the order of `load`, strongest first.
         self.layers.sort_by_key(|layer| layer.source);
         self.effective = Map::new();
         for layer in self.layers.iter().rev() {
@@ -125,6 +129,7 @@ impl SettingsStack {
         }
     }
 
+    /// Replaces the watched files of one source; those of other sources stay.
     pub(crate) fn watch(&mut self, source: SettingsSource, watched: Vec<Watched>) {
         self.watched.retain(|(owner, _)| *owner != source);
         self.watched.extend(watched.into_iter().map(|watched| (source, watched)));
@@ -169,6 +174,7 @@ impl SettingsStack {
             return;
         };
         let mut problems = loaded.layers.iter().flat_map(|layer| &layer.problems);
+        // It is not known what a broken file still allows, so no grant is forgotten because of it.
         if problems.any(|problem| problem.severity == Severity::Error) {
             return;
         }
@@ -280,6 +286,7 @@ impl SettingsStack {
         if policy_says(|settings| settings.disable_all_hooks) {
             return EnabledHooks::Nothing;
         }
+        // A weaker source can switch off all hooks but those of the administrator and of the host.
         let others_off = policy_says(|settings| settings.allow_managed_hooks_only)
             || self.layers.iter().any(|layer| layer.settings().disable_all_hooks == Some(true));
         if others_off { EnabledHooks::ManagedAndHost } else { EnabledHooks::All }

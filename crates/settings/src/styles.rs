@@ -111,6 +111,8 @@ impl Styles {
         self.styles.iter().map(|style| style.name.as_str()).collect()
     }
 
+    /// Adds the styles of a folder. Each replaces an earlier one of the same name, so the caller must go from weak to
+    /// strong.
     fn folder(&mut self, folder: &Path, reach: Reach<'_>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
         let mut paths: Vec<PathBuf> = entries
@@ -141,6 +143,7 @@ enum Reach<'a> {
     Below(&'a Path),
 }
 
+/// Reads a style; its name is that in the front matter, or else that of the file. The error is the text of a warning.
 fn read_style(path: &Path, reach: Reach<'_>) -> Result<OutputStyle, String> {
     if let Reach::Below(root) = reach
         && !path.canonicalize().is_ok_and(|real| real.starts_with(root))

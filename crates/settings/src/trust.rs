@@ -1,7 +1,7 @@
 //! The one question that everything asks which takes something from a working folder: what of it counts?
 //!
-//! [`FolderTrust`] is the answer. A folder is trusted as a whole if the caller vouches for it or the user's global state
-//! file says so ([`marks`]); otherwise item by item, as far as a person has seen the items and agreed with
+//! [`FolderTrust`] is the answer. A folder is trusted as a whole if the caller vouches for it or the user's global
+//! state file says so ([`marks`]); otherwise item by item, as far as a person has seen the items and agreed with
 //! `lathe trust` ([`store`]). [`kinds`] says what each kind of content gives without trust, [`items`] and [`listing`]
 //! say what a folder brings, [`folder`] cuts its settings files, and [`review`] puts it into words.
 //!
@@ -81,6 +81,7 @@ pub(crate) fn trust(question: TrustQuestion<'_>) -> FolderTrust {
     if let Some(state) = question.global_config {
         let (marks, problem) = look_up(state, question.folder);
         problems.extend(problem);
+        // Trust in the whole folder includes every item, so the store need not be read.
         if marks.is_trusted {
             return FolderTrust { basis: TrustBasis::StateFile(state.to_owned()), problems };
         }
@@ -89,6 +90,7 @@ pub(crate) fn trust(question: TrustQuestion<'_>) -> FolderTrust {
     let basis = match remembered {
         Some(Ok(Some(folder))) => TrustBasis::Items(folder),
         Some(Err(problem)) => {
+            // Fails closed: with a damaged store it is not known which items a person has seen.
             problems.push(*problem);
             TrustBasis::Untrusted
         }

@@ -91,6 +91,7 @@ struct Cut {
 }
 
 impl Cut {
+    /// Keeps a withheld value at its path, and its name for the message. The caller has removed it from the settings.
     fn take(&mut self, path: &[&str], value: Value, name: String) {
         self.names.push(name);
         let (last, above) = path.split_last().expect("a path names at least one key");
@@ -102,6 +103,8 @@ impl Cut {
         place.insert((*last).to_owned(), value);
     }
 
+    /// Takes the rules that allow, the directories, and a default mode that widens what is allowed. `deny` and `ask`
+    /// stay. A mode that is not known counts as widening.
     fn permissions(&mut self, permissions: &mut Map<String, Value>) {
         for key in ["allow", "additionalDirectories"] {
             let Some(list) = permissions.shift_remove(key) else { continue };
@@ -112,6 +115,7 @@ impl Cut {
             }
         }
         let widens = permissions.get("defaultMode").and_then(Value::as_str).is_some_and(|mode| {
+            // A mode that is not known may widen rights, so it needs trust too.
             match PermissionMode::parse(mode) {
                 Ok(PermissionMode::Default | PermissionMode::Plan | PermissionMode::DontAsk) => false,
                 Ok(
@@ -125,6 +129,8 @@ impl Cut {
         }
     }
 
+    /// Reduces `sandbox` to the settings that only limit ([`SANDBOX_LIMITS`]). If anything else was there, the whole
+    /// object counts as withheld.
     fn sandbox(&mut self, sandbox: &mut Value) {
         let mut limits = Value::Object(Map::new());
         for (path, required) in SANDBOX_LIMITS {
@@ -139,6 +145,7 @@ impl Cut {
             }
         }
         if limits != *sandbox {
+            // The limits are also part of what is cut: laid over the rest again, it is the sandbox as it was written.
             let whole = std::mem::replace(sandbox, limits);
             self.take(&["sandbox"], whole, "sandbox".to_owned());
         }

@@ -122,6 +122,8 @@ struct Now {
 }
 
 impl Now {
+    /// Reads the current content of the file, which must be free of errors: a file that is not understood is never
+    /// overwritten. A missing file counts as empty.
     fn read(path: &Path, text: Result<Option<Text>, ReadFailure>) -> Result<Self, SettingsError> {
         let origin = Origin::File(path.to_owned());
         let broken = |problem: SettingsProblem| SettingsError::Broken(Box::new(problem));
@@ -155,6 +157,8 @@ struct Folder {
 }
 
 impl Folder {
+    /// Opens the folder of a file and creates it if necessary. A link of the user's is followed; in a project, a path
+    /// that leads out of the project is an error.
     fn open(path: &Path, owner: Owner) -> Result<Self, SettingsError> {
         let failed = |action: &'static str| {
             let path = path.to_owned();
@@ -196,10 +200,12 @@ impl Folder {
         Ok(Self { dir, path })
     }
 
+    /// Returns the error for a failed step, with the path of the file.
     fn io(&self, action: &'static str, source: io::Error) -> SettingsError {
         SettingsError::Io { action, path: self.path.clone(), source }
     }
 
+    /// Returns the file name, for calls that are relative to the open folder.
     fn name(&self) -> &OsStr {
         self.path.file_name().unwrap_or_default()
     }
@@ -215,6 +221,7 @@ impl Folder {
         }
     }
 
+    /// Writes the content to a temporary file and renames it over the old one. The folder must be locked.
     fn replace(&self, content: &[u8], mode: u32) -> Result<(), SettingsError> {
         let mut temporary = OsStr::new(".").to_owned();
         temporary.push(self.name());
@@ -237,6 +244,8 @@ impl Folder {
         Ok(())
     }
 
+    /// Creates the temporary file, writes it and syncs it. Fails if the file exists, so nothing is written through a
+    /// link.
     fn fill(&self, temporary: &OsStr, content: &[u8], mode: u32) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         #[allow(clippy::useless_conversion, reason = "the type of a mode differs between platforms")]

@@ -1,5 +1,5 @@
-//! Trust that a person gave item by item: what was shown counts while it stays as it was shown, in the folder in which it
-//! was shown, and nothing else does.
+//! Trust that a person gave item by item: what was shown counts while it stays as it was shown, in the folder in which
+//! it was shown, and nothing else does.
 
 mod support;
 

@@ -231,6 +231,8 @@ impl TestContext {
             .replace(&self.server.url(), "<url>")
     }
 
+    /// Returns the program under test: the one the test set, `LATHE_BIN`, the one that Cargo names, or the one built
+    /// beside the test, in this order. Panics if the last is not built.
     fn program(&self) -> PathBuf {
         let given = self.binary.clone().or_else(|| {
             ["LATHE_BIN", "CARGO_BIN_EXE_lathe"]
@@ -273,6 +275,7 @@ fn open_pipe(path: &Path, options: &mut std::fs::OpenOptions) -> std::io::Result
     options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32).open(path)
 }
 
+/// Writes a file, creates its folders, and returns its path. Panics on any error.
 fn write_file(path: PathBuf, content: &str) -> PathBuf {
     let folder = path.parent().expect("a file has a folder");
     std::fs::create_dir_all(folder).unwrap_or_else(|error| panic!("create {}: {error}", folder.display()));

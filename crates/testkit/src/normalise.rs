@@ -102,6 +102,8 @@ impl Normaliser {
         lines.iter().map(|line| knowing.value(line)).collect()
     }
 
+    /// Adds every random id in a value to the texts that are replaced everywhere. Ids of fewer than six characters are
+    /// left out. Entries of a list have the key of the list.
     fn collect_ids(&mut self, key: &str, value: &Value) {
         match value {
             Value::String(id) if RANDOM_IDS.contains(&key) && id.len() >= 6 => {
@@ -115,6 +117,8 @@ impl Normaliser {
         }
     }
 
+    /// Normalises the value of a key: the key decides about ids, versions and numbers; all other texts, keys included,
+    /// get the general rules.
     fn field(&self, key: &str, value: &Value) -> Value {
         let placeholder = |text: &str| Value::String(text.to_owned());
         match value {
@@ -145,12 +149,15 @@ impl Normaliser {
         }
     }
 
+    /// Replaces known texts first, then UUIDs and times. The order matters: a path or id that was added may contain a
+    /// UUID.
     fn text(&self, text: &str) -> String {
         let text = self.replaced(text);
         let text = UUID.replace_all(&text, "<uuid>");
         TIME.replace_all(&text, "<time>").into_owned()
     }
 
+    /// Replaces the texts that were added, longest first, as [`Self::replace`] sorted them.
     fn replaced(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (from, to) in &self.replacements {
@@ -206,6 +213,8 @@ impl NumberedNormaliser {
         TEXT_FIELD.replace_all(&text, version).into_owned()
     }
 
+    /// Returns the placeholder of a UUID, numbered by first appearance; the same UUID always gets the same one. Kept
+    /// UUIDs stay as they are.
     fn uuid(&mut self, id: &str) -> String {
         if self.kept.contains(id) {
             return id.to_owned();
@@ -214,6 +223,7 @@ impl NumberedNormaliser {
         self.numbers.entry(id.to_owned()).or_insert_with(|| format!("<uuid-{number}>")).clone()
     }
 
+    /// Returns the placeholder for the name of a saved copy. It is numbered in the same sequence as the ids.
     fn saved_copy(&mut self, name: &str) -> String {
         let number = self.numbers.len() + 1;
         self.numbers.entry(name.to_owned()).or_insert_with(|| format!("<copy-{number}>@v")).clone()
@@ -227,6 +237,8 @@ fn with_value(field: &Captures<'_>, placeholder: Option<&str>) -> String {
     format!("{quote}{key}{quote}:{space}{quote}{placeholder}{quote}")
 }
 
+/// Whether the key holds a measured time, by its name or the ending `_ms` or `Ms`. Keys in [`CHOSEN`] are excepted,
+/// because the test sets their value.
 fn is_duration(key: &str) -> bool {
     DURATIONS.contains(&key) || ((key.ends_with("_ms") || key.ends_with("Ms")) && !CHOSEN.contains(&key))
 }

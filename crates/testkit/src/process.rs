@@ -80,11 +80,14 @@ impl Finished {
     }
 }
 
+/// Parses a line as JSON. Panics with the line and the context, because a line that is not JSON fails the test.
 fn parse(line: &str, context: &dyn std::fmt::Debug) -> Value {
     serde_json::from_str(line).unwrap_or_else(|error| panic!("{error} in the line {line:?} of {context:#?}"))
 }
 
 impl Running {
+    /// Starts the program with exactly this environment, as the leader of its own process group, so that a run that
+    /// fails can be ended as a whole. `limit` is the deadline for all waits together.
     pub(crate) fn start(
         program: &Path,
         arguments: &[&OsStr],
@@ -184,6 +187,8 @@ impl Running {
         }
     }
 
+    /// Waits for the exit of the process and collects its lines meanwhile. Does not wait for the end of its pipes,
+    /// which a grandchild may keep open.
     fn wait_exit(&mut self) -> ExitStatus {
         loop {
             while let Ok(line) = self.lines.try_recv() {
@@ -198,6 +203,7 @@ impl Running {
         }
     }
 
+    /// Fails the test with everything that the program has written so far.
     fn give_up(&self, why: &str) -> ! {
         panic!(
             "{}: {why} after {:?}\n--- stdout\n{}--- stderr\n{}",
@@ -208,6 +214,7 @@ impl Running {
         );
     }
 
+    /// Returns what has arrived on stderr so far; more may follow while the process runs.
     fn stderr_text(&self) -> String {
         let bytes = self.stderr.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()
@@ -229,6 +236,8 @@ impl Drop for Running {
     }
 }
 
+/// Reads lines in a thread until the pipe ends or the receiver is dropped. Lines keep their line ending, so that they
+/// add up to the exact output.
 fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     let (send, lines) = channel();
     std::thread::spawn(move || {
@@ -244,6 +253,7 @@ fn read_lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
+/// Reads bytes in a thread until the pipe ends. The receiver gets one message then; the bytes can be looked at before.
 fn read_all(mut pipe: impl Read + Send + 'static) -> (Arc<Mutex<Vec<u8>>>, Receiver<()>) {
     let text = Arc::new(Mutex::new(Vec::new()));
     let (done, is_done) = channel();

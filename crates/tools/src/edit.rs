@@ -58,6 +58,7 @@ struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// Reads the input. Missing parts read as empty: the schema has been checked before.
     fn of(input: &'a Value) -> Self {
         Self {
             path: input["file_path"].as_str().unwrap_or_default(),
@@ -118,10 +119,13 @@ impl Tool for Edit {
     }
 }
 
+/// Returns the failure of a call that made no sense as it was; only for places where nothing has been changed yet.
 fn rejected(text: impl Into<String>) -> ToolFailure {
     ToolFailure::Rejected(text.into())
 }
 
+/// Makes the edit, and starts over with the new content if another program changes the file in between. The stop is
+/// checked right before each write, so that a cancelled call changes nothing.
 fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Missing => rejected(missing_text(context)),
@@ -170,6 +174,8 @@ enum Knowledge {
 }
 
 impl Plan {
+    /// Computes the change without touching the file. The checks come before the new content is built, because that may
+    /// need a lot of memory.
     fn make(
         request: &Request<'_>,
         original: Option<Original>,
@@ -224,6 +230,8 @@ impl Plan {
         })
     }
 
+    /// Writes the new content, and records it as seen only after the write. [`FileError::Changed`] means that the file
+    /// is not the one the change was computed for.
     fn carry_out(&self, target: &Target, context: &ToolContext) -> Result<(), FileError> {
         let expected = match &self.original {
             Some(original) => Expected::Unchanged(&original.stamp),
@@ -235,6 +243,8 @@ impl Plan {
         Ok(())
     }
 
+    /// Returns the result. The text for the model says whether it has to read the file before the next edit; the value
+    /// for programs contains the old content and the patch.
     fn output(&self, request: &Request<'_>) -> ToolOutput {
         let path = request.path;
         let said = if request.replace_all {
@@ -302,6 +312,8 @@ fn check_growth(file: &FileText, found: &Found, new: &str, context: &ToolContext
     )))
 }
 
+/// Checks that the old string marks one place, or that all places are meant. A file that changed since it was read
+/// needs exactly one exact match, even with `replace_all`: the model has not seen the other places.
 fn check_matches(request: &Request<'_>, found: &Found, knowledge: Knowledge) -> Result<(), ToolFailure> {
     let count = found.ranges.len();
     if knowledge == Knowledge::Stale && (count != 1 || !found.exact) {

@@ -101,6 +101,7 @@ struct Search {
 type Newest = Best<(std::cmp::Reverse<SystemTime>, PathBuf), ()>;
 
 impl Search {
+    /// Compiles the pattern, anchored at the root of `place`.
     fn new(pattern: &str, place: &Place, vcs: Vcs, scope: GlobScope) -> Result<Self, ToolFailure> {
         let bad = |error: ignore::Error| ToolFailure::Failed(format!("Invalid glob: {error}"));
         let mut builder = OverrideBuilder::new(&place.root);
@@ -109,6 +110,8 @@ impl Search {
         Ok(Self { place: place.clone(), pattern, vcs, scope })
     }
 
+    /// Walks the tree on several threads and keeps the newest files. A file without a readable time counts as the
+    /// oldest; what cannot be read is skipped. Stopped early, it returns what it has found so far.
     fn run(self, stop: &Stop) -> (Newest, Option<StopReason>) {
         let found = Mutex::new(Best::new(MAX_FILES));
         let mut builder = self.place.walk(self.vcs);
@@ -162,6 +165,8 @@ fn is_there(path: &Path) -> bool {
     !matches!(real::open(path, flags), Err(Errno::LOOP | Errno::NOTDIR | Errno::NOENT))
 }
 
+/// Returns the result, the most recently changed file last. Paths are checked once more before they are shown, because
+/// the tree may have changed during the search.
 fn output(place: &Place, best: Newest, stopped: Option<StopReason>, started: Instant) -> ToolOutput {
     let total = best.total;
     let filenames: Vec<String> = best

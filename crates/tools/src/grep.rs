@@ -118,6 +118,8 @@ struct Outcome {
     stopped: Option<StopReason>,
 }
 
+/// Searches the tree on several threads. Stopped early, it returns what it has found so far. A path that cannot be read
+/// is counted and does not end the search.
 fn search(query: &Query, place: &Place, stop: &Stop) -> Outcome {
     let found = std::sync::Mutex::new(Found::new(query));
     let unreadable = AtomicU64::new(0);
@@ -208,6 +210,8 @@ impl Read for Watched<'_> {
     }
 }
 
+/// Returns the result in the form that the mode asks for. A search that was stopped with nothing found is a failure,
+/// because "no matches" would be untrue.
 fn report(query: &Query, outcome: Outcome, time: Duration) -> Result<ToolOutput, ToolFailure> {
     let Outcome { found, unreadable, stopped } = outcome;
     if stopped.is_some() && found.is_empty() {
@@ -236,6 +240,7 @@ fn report(query: &Query, outcome: Outcome, time: Duration) -> Result<ToolOutput,
     Ok(output)
 }
 
+/// Lists the names of the files, newest first.
 fn files_output(found: Found, page: Page) -> ToolOutput {
     let total = found.total_files;
     let (filenames, cut) = page.of_items(found.into_names(), total);
@@ -255,6 +260,7 @@ fn files_output(found: Found, page: Page) -> ToolOutput {
     finish(text, result, cut)
 }
 
+/// Lists the matching lines in the order of file names. `numFiles` and `filenames` stay empty in this mode.
 fn content_output(found: Found, page: Page) -> ToolOutput {
     let total = found.total_lines;
     let (lines, cut) = page.of_items(found.into_lines(), total);
@@ -274,6 +280,7 @@ fn content_output(found: Found, page: Page) -> ToolOutput {
     finish(text, result, cut)
 }
 
+/// Lists the matches per file. The totals are of the whole search, not of the page.
 fn count_output(found: Found, page: Page) -> ToolOutput {
     let (matches, files) = (found.total_matches, found.total_files);
     let (lines, cut) = page.of_items(found.into_counts(), files);
@@ -310,6 +317,7 @@ struct Cut {
 }
 
 impl Cut {
+    /// Describes the page for the model; `None` if nothing was left out.
     fn in_words(self) -> Option<String> {
         match (self.limit, self.offset) {
             (None, None) => None,
@@ -320,6 +328,7 @@ impl Cut {
     }
 }
 
+/// Adds the limit and the offset to the value, only where they had an effect.
 fn finish(text: String, mut result: Value, cut: Cut) -> ToolOutput {
     let empty = &mut Map::new();
     let fields = result.as_object_mut().unwrap_or(empty);

@@ -59,6 +59,7 @@ enum Mode {
 }
 
 impl Mode {
+    /// Returns the mode as `edit_mode` in input and result writes it.
     fn name(self) -> &'static str {
         match self {
             Self::Replace => "replace",
@@ -69,6 +70,7 @@ impl Mode {
 }
 
 impl<'a> Request<'a> {
+    /// Reads the input. Missing parts read as empty: the schema has been checked before.
     fn of(input: &'a Value) -> Self {
         Self {
             path: input["notebook_path"].as_str().unwrap_or_default(),
@@ -140,10 +142,13 @@ impl Tool for NotebookEdit {
     }
 }
 
+/// Returns the failure of a call that made no sense as it was; only for places where nothing has been changed yet.
 fn rejected(text: impl Into<String>) -> ToolFailure {
     ToolFailure::Rejected(text.into())
 }
 
+/// Makes the edit. The file must be the one that was read: cells without ids are addressed by position, so a changed
+/// notebook would get the edit in the wrong cell. The stop is checked right before the write.
 fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Missing => rejected(missing_text(context)),
@@ -186,6 +191,8 @@ struct Done {
     old_source: Option<String>,
 }
 
+/// Changes the notebook in memory. An insertion goes after the given cell, or to the beginning if none is given. `salt`
+/// makes the id of a new cell differ from call to call.
 fn change(request: &Request<'_>, notebook: &mut Value, salt: &str) -> Result<Done, ToolFailure> {
     let has_ids = has_cell_ids(notebook);
     let cells = notebook["cells"].as_array_mut().ok_or_else(|| rejected("Notebook has no list of cells."))?;
@@ -226,6 +233,8 @@ fn has_cell_ids(notebook: &Value) -> bool {
     version >= (Some(4), Some(5))
 }
 
+/// Inserts a cell at position `at`. Without `salt` the format has no ids, and the result names the cell by its
+/// position.
 fn insert(request: &Request<'_>, cells: &mut Vec<Value>, at: usize, salt: Option<&str>) -> Done {
     let cell_type = request.cell_type.unwrap_or("code");
     let mut cell = Map::new();
@@ -283,6 +292,7 @@ fn replace(request: &Request<'_>, cell: &mut Value, index: usize) -> Done {
     Done { cell_id: id, cell_type, old_source: Some(old_source) }
 }
 
+/// Returns the notebook as text, indented by one space as Jupyter does, without a newline at the end.
 fn written(notebook: &Value) -> Result<String, ToolFailure> {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");
@@ -294,6 +304,7 @@ fn written(notebook: &Value) -> Result<String, ToolFailure> {
         .map_err(|error| ToolFailure::Failed(format!("Notebook cannot be written: {error}")))
 }
 
+/// Returns the result. The value for programs contains the whole file before and after the edit.
 fn output(request: &Request<'_>, notebook: &Value, done: Done, before: String, after: String) -> ToolOutput {
     let Done { cell_id, cell_type, old_source } = done;
     let source = request.source;

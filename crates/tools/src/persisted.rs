@@ -84,6 +84,7 @@ pub fn both_ends(text: &str, missing_bytes: u64, limit: usize, note: &str) -> St
     format!("{head}\n\n[{} left out here; {note}]\n\n{tail}", human_size(left_out))
 }
 
+/// Returns the last `count` characters of a text, or all of it if it has fewer.
 fn last_chars(text: &str, count: usize) -> &str {
     match text.char_indices().rev().nth(count.saturating_sub(1)) {
         Some((start, _)) if count > 0 => &text[start..],
@@ -122,6 +123,8 @@ pub enum FileKind {
 }
 
 impl FileKind {
+    /// Returns the end of the file name. The endings differ, so that the text and the value of one call do not compete
+    /// for a name.
     fn ending(self) -> &'static str {
         match self {
             Self::Text => ".txt",
@@ -196,6 +199,8 @@ impl ResultSaver<'_> {
     }
 }
 
+/// Creates a new file in the folder, and the folder if it is missing, both created for the user alone. An existing file
+/// is never overwritten.
 fn create(place: &ResultFolder, kind: FileKind) -> Result<(PathBuf, File), String> {
     let folder = &place.folder;
     DirBuilder::new()

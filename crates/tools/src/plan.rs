@@ -185,6 +185,7 @@ fn read_plan(file: &Path) -> Option<String> {
     (!text.trim().is_empty()).then_some(text)
 }
 
+/// Writes the plan, and creates its folder if it is missing.
 fn write_plan(file: &Path, plan: &str) -> std::io::Result<()> {
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder)?;

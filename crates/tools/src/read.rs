@@ -62,6 +62,8 @@ struct Request {
 }
 
 impl Request {
+    /// Reads the input. Numbers may come as floats; a limit that is not positive counts as none. Only `pages` can be
+    /// wrong in a way that the schema does not catch.
     fn of(input: &Value) -> Result<Self, ToolFailure> {
         let pages = match input["pages"].as_str() {
             Some(text) => Some(text.parse().map_err(ToolFailure::Rejected)?),
@@ -89,6 +91,8 @@ enum Kind {
 }
 
 impl Kind {
+    /// Returns the kind by the extension alone, before the file is opened. A text may still turn out to be binary when
+    /// it is read.
     fn of(path: &str) -> Self {
         let extension = extension(path);
         match extension.as_str() {
@@ -110,6 +114,7 @@ const BINARY_EXTENSIONS: &[&str] = &[
     "pickle", "pkl", "npy", "npz", "doc", "docx", "xls", "xlsx", "ppt", "pptx", "odt", "ods", "odp",
 ];
 
+/// Returns the extension in lower case; empty if there is none.
 fn extension(path: &str) -> String {
     let extension = Path::new(path).extension().unwrap_or_default();
     extension.to_string_lossy().to_ascii_lowercase()
@@ -187,6 +192,8 @@ fn binary_text(path: &str) -> String {
     )
 }
 
+/// Turns an error into the failure of the call. A special file is rejected as in `check`, where only its name was
+/// known.
 fn failure(error: FileError, path: &str, context: &ToolContext) -> ToolFailure {
     match error {
         FileError::Missing => ToolFailure::Failed(missing_text(context)),
@@ -199,6 +206,7 @@ fn failure(error: FileError, path: &str, context: &ToolContext) -> ToolFailure {
     }
 }
 
+/// Returns the text for a missing file. It names the working directory, so that the model can correct a relative path.
 pub(crate) fn missing_text(context: &ToolContext) -> String {
     let cwd = context.workspace.cwd();
     format!("File does not exist. Note: your current working directory is {}.", cwd.display())

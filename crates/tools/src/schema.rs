@@ -87,11 +87,13 @@ impl Default for Issues {
 }
 
 impl Issues {
+    /// Adds an issue that has no wording of its own. From then on the message is the JSON of all issues.
     fn plain(&mut self, issue: Value) {
         self.raw.push(issue);
         self.prose = None;
     }
 
+    /// Adds an issue with its wording, one line for each parameter.
     fn in_words(&mut self, issue: Value, lines: impl IntoIterator<Item = String>) {
         self.raw.push(issue);
         if let Some(prose) = &mut self.prose {
@@ -100,6 +102,8 @@ impl Issues {
     }
 }
 
+/// Checks a value, repairing it where that is allowed, and adds the issues found. A value of the wrong type or outside
+/// an `enum` is not looked into. `path` is the same after the call as before it.
 fn check(schema: &Value, value: &mut Value, path: &mut Vec<Value>, issues: &mut Issues) {
     if let Some(kind) = schema["type"].as_str() {
         mend(kind, value);
@@ -136,6 +140,8 @@ fn check(schema: &Value, value: &mut Value, path: &mut Vec<Value>, issues: &mut 
     }
 }
 
+/// Checks the properties of an object in the order of the schema, inserts missing defaults, and reports keys that are
+/// not allowed.
 fn check_object(schema: &Value, object: &mut Map<String, Value>, path: &mut Vec<Value>, issues: &mut Issues) {
     let empty = Map::new();
     let properties = schema["properties"].as_object().unwrap_or(&empty);
@@ -194,6 +200,7 @@ impl Size {
     }
 }
 
+/// Checks a size against the schema's bounds of these names, both inclusive.
 fn check_size(schema: &Value, [low, high]: [&str; 2], size: Size, path: &[Value], issues: &mut Issues) {
     let Size { value, origin, verb, unit } = size;
     if let Some(minimum) = schema[low].as_f64()
@@ -233,6 +240,7 @@ fn mend(kind: &str, value: &mut Value) {
     }
 }
 
+/// Whether a value has a type of the schema. An integer may be written as `5.0`; an unknown type allows everything.
 fn fits(kind: &str, value: &Value) -> bool {
     match kind {
         "object" => value.is_object(),
@@ -246,6 +254,7 @@ fn fits(kind: &str, value: &Value) -> bool {
     }
 }
 
+/// Returns the type of a value as the messages name it.
 fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",
@@ -257,6 +266,8 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
+/// Returns the issue for a value of the wrong type. Its form is the one programs parse, in which an expected integer is
+/// called `number` unless a fractional number was sent.
 fn type_issue(kind: &str, path: &[Value], received: &str) -> Value {
     if kind == "integer" && received == "number" {
         return json!({
@@ -271,6 +282,7 @@ fn type_issue(kind: &str, path: &[Value], received: &str) -> Value {
     })
 }
 
+/// Returns the issue for a value that is not one of those allowed.
 fn enum_issue(allowed: &[Value], path: &[Value]) -> Value {
     let options: Vec<String> = allowed.iter().map(Value::to_string).collect();
     let message = match options.as_slice() {
@@ -280,6 +292,7 @@ fn enum_issue(allowed: &[Value], path: &[Value]) -> Value {
     json!({ "code": "invalid_value", "values": allowed, "path": path, "message": message })
 }
 
+/// Returns one issue for all unexpected keys of an object.
 fn unknown_keys_issue(unknown: &[&String], path: &[Value]) -> Value {
     let quoted: Vec<String> = unknown.iter().map(|key| json!(key).to_string()).collect();
     let noun = if unknown.len() == 1 { "key" } else { "keys" };
@@ -305,6 +318,7 @@ fn in_words(path: &[Value]) -> String {
     words
 }
 
+/// Returns JSON over several lines, the form in which issues are shown.
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).expect("a JSON value can be written")
 }

@@ -153,6 +153,8 @@ impl Place {
     }
 }
 
+/// Whether the walk visits an entry: not the directories of version control (unless wanted), and not those of the
+/// kernel, whose files may block. The root is always visited, because the call names it.
 fn is_entered(entry: &DirEntry, vcs: Vcs) -> bool {
     if entry.depth() == 0 {
         return true;
@@ -177,6 +179,8 @@ impl<K: Ord, V> Best<K, V> {
         Self { entries: BTreeMap::new(), capacity, total: 0 }
     }
 
+    /// Counts an entry, and keeps it if its key is among the smallest so far. A key must not be added twice: the later
+    /// value would replace the first.
     pub fn add(&mut self, key: K, value: V) {
         self.total += 1;
         if self.entries.len() >= self.capacity {
@@ -188,6 +192,7 @@ impl<K: Ord, V> Best<K, V> {
         self.entries.insert(key, value);
     }
 
+    /// Returns the kept entries, smallest key first.
     pub fn into_entries(self) -> impl DoubleEndedIterator<Item = (K, V)> {
         self.entries.into_iter()
     }

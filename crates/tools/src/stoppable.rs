@@ -47,6 +47,7 @@ impl Stop {
         if self.is_set() { Err(ToolFailure::Interrupted) } else { Ok(()) }
     }
 
+    /// Tells the work to stop. A later reason replaces an earlier one.
     fn set(&self, reason: StopReason) {
         let value = match reason {
             StopReason::Cancelled => 1,
@@ -132,6 +133,7 @@ pub(crate) async fn change<T: Send + 'static>(
     }
 }
 
+/// Returns the failure of a call whose work panicked or was dropped by the runtime.
 fn broke_off(error: &tokio::task::JoinError) -> ToolFailure {
     ToolFailure::Failed(format!("The tool broke off: {error}"))
 }

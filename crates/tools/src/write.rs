@@ -102,6 +102,8 @@ enum Before {
     LargeFile(Stamp),
 }
 
+/// Writes the file. The stop is checked right before the write, so that a cancelled call changes nothing; a file that
+/// changed after it was read here is not overwritten.
 fn write(path: &str, content: &str, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Directory => ToolFailure::Rejected(format!(
@@ -136,6 +138,8 @@ fn write(path: &str, content: &str, context: &ToolContext, stop: &Stop) -> Resul
     Ok(output(path, content, before))
 }
 
+/// Checks that the model knows what it overwrites. A notebook must always have been read. A file that changed since, or
+/// was read in part, is never replaced, because the unseen part would be lost.
 fn may_overwrite(
     before: &Before,
     target: &Target,
@@ -166,10 +170,12 @@ fn may_overwrite(
     }
 }
 
+/// Whether the name is that of a notebook, in any case of letters.
 pub(crate) fn is_notebook(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ipynb"))
 }
 
+/// Returns the result. A file that was too large to compare comes without a patch and without its old content.
 fn output(path: &str, content: &str, before: Before) -> ToolOutput {
     let (kind, original) = match before {
         Before::Nothing => ("create", None),

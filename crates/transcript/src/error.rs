@@ -92,6 +92,7 @@ pub enum TranscriptError {
     },
 }
 
+/// Returns the end of the message about a locked file: the process that holds the lock, or nothing if it is unknown.
 fn in_use_by(holder: Option<u32>) -> String {
     holder.map(|pid| format!(" by process {pid}")).unwrap_or_default()
 }

@@ -34,6 +34,8 @@ pub fn export(path: &Path, format: ExportFormat, out: &mut dyn Write) -> Result<
     out.flush().map_err(failed)
 }
 
+/// Returns one message as a section with a heading. A user message that begins with a tool result is headed `Result`,
+/// because no person wrote it.
 fn markdown(row: &MessageRow) -> String {
     let message: Value = serde_json::from_str(row.message.get()).unwrap_or_default();
     let blocks = match &message["content"] {
@@ -63,6 +65,8 @@ fn harmless(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
+/// Returns one content block as Markdown: thinking is quoted, calls and results are fenced, and of any other type only
+/// the name is shown.
 fn block_markdown(block: &Value) -> String {
     let text = |key: &str| block[key].as_str().unwrap_or_default().to_owned();
     match block["type"].as_str().unwrap_or_default() {
@@ -74,6 +78,8 @@ fn block_markdown(block: &Value) -> String {
     }
 }
 
+/// Returns the text of a result, cut to [`RESULT_CHARS`] with a note about the rest. Images and other blocks without
+/// text are left out.
 fn result_text(content: &Value) -> String {
     let whole = match content {
         Value::String(text) => text.clone(),

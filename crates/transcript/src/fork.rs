@@ -89,6 +89,8 @@ pub fn fork(source: &Path, plan: ForkPlan<'_>) -> Result<SessionPaths> {
     Ok(target)
 }
 
+/// Returns the positions of the records to copy, up to and including `up_to`: no sidechains, no progress, and of
+/// repeated ids only the record that counts.
 fn records_to_copy(index: &Index, up_to: Option<&str>) -> Result<Vec<At>> {
     let is_copied = |at: &At| {
         let entry = &index.entries[*at];
@@ -113,6 +115,7 @@ struct Copy<'a, W: Write> {
 }
 
 impl<W: Write> Copy<'_, W> {
+    /// Copies the records and changes only their session id, then copies the records about saved files.
     fn keep_ids(&mut self, copied: &[At]) -> Result<()> {
         for at in copied {
             let text = self.read(self.index.entries[*at].span)?;
@@ -128,6 +131,8 @@ impl<W: Write> Copy<'_, W> {
         Ok(())
     }
 
+    /// Copies the records with new ids. All ids are assigned before the first record is written, so that every link can
+    /// be translated.
     fn fresh_ids(&mut self, copied: &[At], new_uuid: &mut dyn FnMut() -> String, now: &str) -> Result<()> {
         // The children of a record that is not copied are linked to its nearest copied ancestor.
         let fresh: HashMap<At, String> = copied.iter().map(|at| (*at, new_uuid())).collect();
@@ -153,6 +158,7 @@ impl<W: Write> Copy<'_, W> {
         Ok(())
     }
 
+    /// Adds the side records of a fork: all content replacements joined into one record, and last the title.
     fn add_sides(&mut self, title: Option<&str>) -> Result<()> {
         let mut replacements: Vec<Value> = Vec::new();
         for span in &self.index.sides.content_replacements {
@@ -178,6 +184,7 @@ impl<W: Write> Copy<'_, W> {
         self.write(&Line::of(&SideRecord::custom_title(self.to, &title))?)
     }
 
+    /// Returns the title, or else the first prompt, of the source with ` (fork)` appended.
     fn marked_title(&self) -> Result<String> {
         let info =
             peek::peek(self.source).map_err(|error| TranscriptError::io("read", self.source, error))?;
@@ -185,6 +192,7 @@ impl<W: Write> Copy<'_, W> {
         Ok(format!("{} (fork)", name.as_deref().unwrap_or("Forked session")))
     }
 
+    /// Reads the text of a record from the source file.
     fn read(&self, span: Span) -> Result<String> {
         self.index.read(span).map_err(|error| TranscriptError::io("read", self.source, error))
     }

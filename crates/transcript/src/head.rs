@@ -120,6 +120,7 @@ pub(crate) enum Loose<'a> {
 const MEMBERS: [&str; 3] = ["id", "source_uuid", "type"];
 
 impl<'a> Loose<'a> {
+    /// Returns the string; `None` for any other value, so that a field of the wrong type counts as absent.
     pub(crate) fn text(self) -> Option<Cow<'a, str>> {
         match self {
             Self::Text(text) => Some(text),
@@ -127,6 +128,7 @@ impl<'a> Loose<'a> {
         }
     }
 
+    /// Returns the whole number; `None` for any other value, negative numbers and fractions included.
     pub(crate) fn number(&self) -> Option<u64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -134,6 +136,7 @@ impl<'a> Loose<'a> {
         }
     }
 
+    /// Returns whether the value is `true`; strings and numbers are not converted.
     pub(crate) fn is_true(&self) -> bool {
         matches!(self, Self::True)
     }

@@ -170,6 +170,8 @@ fn join_answers(pieces: &mut [Piece]) {
 struct SentIds(HashMap<usize, String>);
 
 impl SentIds {
+    /// Assigns the ids in the order of the file: unaccepted characters are replaced, and a repeated id gets a number.
+    /// The order must not change, because results of an earlier resume refer to the ids that were assigned then.
     fn of(pieces: &[Piece]) -> Self {
         let mut changed = HashMap::new();
         let mut used = HashSet::new();
@@ -194,6 +196,7 @@ impl SentIds {
         Self(changed)
     }
 
+    /// Returns the id to send for a call; `None` means the recorded one.
     fn changed(&self, call: usize) -> Option<&str> {
         self.0.get(&call).map(String::as_str)
     }
@@ -315,6 +318,8 @@ struct Builder {
 }
 
 impl Builder {
+    /// Adds one record. Blocks of a response are collected until it is complete, so that the results of all its calls
+    /// follow it together; user blocks are added at once.
     fn add(&mut self, piece: Piece) {
         if self.calls.next_piece(&piece) {
             self.close_answer();
@@ -395,6 +400,8 @@ impl Builder {
         result.is_none_or(|(raw, _)| is_same(call, &block.raw) && is_same(earlier, raw))
     }
 
+    /// Adds an error as the result of a call that has none, because the API rejects a call without a result. The
+    /// deferred call gets none: its result follows after the resume.
     fn push_made_up_result(&mut self, number: usize, mut call: DanglingCall) {
         if let Some(sent) = self.sent_ids.changed(number) {
             call.tool_use_id = sent.to_owned();
@@ -433,6 +440,8 @@ impl Builder {
         Some((at, message.blocks.len() - 1))
     }
 
+    /// Closes the last response and applies the changed ids. If the conversation would begin with a response, a made-up
+    /// prompt is put before it, because the API wants a user message first.
     fn finish(mut self) -> History {
         self.close_answer();
         let mut messages = self.messages;

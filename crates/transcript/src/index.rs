@@ -33,6 +33,8 @@ impl Id {
     /// An id that no record has.
     const NOWHERE: Self = Self(u64::MAX, u64::MAX);
 
+    /// Returns the value of a UUID, or a hash of any other text. The hash is for this process only and must not be
+    /// stored.
     pub(crate) fn of(text: &str) -> Self {
         if let Some(value) = uuid_value(text) {
             return Self((value >> 64) as u64, value as u64);
@@ -98,6 +100,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// Returns whether the record has an API message: a prompt, a result or a block of a response.
     pub(crate) fn is_message(&self) -> bool {
         matches!(self.kind, Kind::User | Kind::Assistant)
     }
@@ -158,6 +161,8 @@ impl Index {
         Self::build(file).map_err(failed)
     }
 
+    /// Scans the file once and keeps a second handle to it, by which records are read later even if the path is
+    /// replaced.
     fn build(file: File) -> io::Result<Self> {
         let mut index = Self {
             entries: Vec::new(),
@@ -175,6 +180,8 @@ impl Index {
         Ok(index)
     }
 
+    /// Adds one record, as a link of the chain or as a side record. Must be called in the order of the file: the last
+    /// record with an id counts, and responses are told apart by their order.
     fn add(&mut self, span: Span, head: &Head<'_>, answers: &mut Answers) {
         self.records += 1;
         let name = head.kind.as_deref().unwrap_or_default();
@@ -365,6 +372,8 @@ impl Answers {
 }
 
 impl Sides {
+    /// Remembers the position of a side record. A later one replaces it, except for content replacements and file
+    /// history, of which all count.
     fn note(&mut self, kind: &str, span: Span, head: &Head<'_>) {
         let place = match kind {
             "custom-title" => &mut self.title,

@@ -80,6 +80,7 @@ pub(crate) fn scan(
 }
 
 impl Damage {
+    /// Counts a bad line and remembers the first one. Must be called in the order of the lines, once for each.
     fn note_bad(&mut self, line: u64) {
         self.bad_lines += 1;
         self.first_bad_line.get_or_insert(line);
@@ -134,6 +135,8 @@ fn records_in(line: &[u8], mut sink: impl FnMut(Range<usize>, Head<'_>)) -> Foun
     found
 }
 
+/// Parses the record at the start of `bytes` and returns its length. What follows is not looked at, because a line may
+/// hold several records.
 fn parse_one(bytes: &[u8]) -> Result<(Head<'_>, usize), ()> {
     let mut stream = serde_json::Deserializer::from_slice(bytes).into_iter::<Head<'_>>();
     match stream.next() {
@@ -167,10 +170,13 @@ fn next_object(line: &[u8], from: usize) -> Option<usize> {
     line.get(from..)?.windows(2).position(|pair| pair == b"{\"").map(|skip| from + skip)
 }
 
+/// Returns whether a byte between records is skipped: white space, or a NUL, which a crash of the machine can leave in
+/// a file.
 fn is_filler(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0)
 }
 
+/// The same as [`is_filler`] for characters.
 fn is_filler_char(c: char) -> bool {
     u8::try_from(c).is_ok_and(is_filler)
 }

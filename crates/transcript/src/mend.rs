@@ -169,6 +169,7 @@ pub(crate) fn with_text_member(raw: &RawValue, key: &'static str, text: &str) ->
     edited(raw, vec![(key, set(text))])
 }
 
+/// Returns the edit that sets a value; one that cannot be serialised leaves the member as it is.
 fn set<T: Serialize + ?Sized>(value: &T) -> Edit {
     to_raw_value(value).map_or(Edit::Keep, Edit::Set)
 }
@@ -183,6 +184,7 @@ pub(crate) fn plain_name(text: &str) -> String {
     text.chars().map(|c| if is_name_char(c) { c } else { '_' }).collect()
 }
 
+/// Returns a name that the API accepts: characters replaced, and cut to the maximal length.
 fn tool_name(name: &str) -> String {
     first_chars(&plain_name(name), MAX_NAME_CHARS).to_owned()
 }
@@ -217,6 +219,8 @@ fn result_content(content: Option<&RawValue>) -> Edit {
     }
 }
 
+/// Returns the edit for a list of blocks, each checked on its own. If none changes, the list keeps its bytes; if none
+/// is left, the content is removed.
 fn result_blocks(content: &RawValue) -> Edit {
     let Ok(entries) = serde_json::from_str::<Vec<&RawValue>>(content.get()) else { return Edit::Remove };
     let edits: Vec<Edit> = entries.iter().map(|entry| result_block(entry)).collect();
@@ -261,6 +265,7 @@ pub(crate) fn rendered_blocks(rendered: &RawValue) -> Vec<Block> {
     blocks
 }
 
+/// Appends the blocks of one level to `blocks` and descends at most `depth` levels; what is nested deeper is left out.
 fn collect_rendered(rendered: &RawValue, depth: usize, blocks: &mut Vec<Block>) {
     let Some(depth) = depth.checked_sub(1) else { return };
     match rendered.get().as_bytes().first() {
@@ -288,6 +293,7 @@ fn has_text(json: Option<&RawValue>) -> bool {
     is_string(json) && json.is_some_and(|json| json.get() != "\"\"")
 }
 
+/// Returns whether a member is present and a JSON string, by its first character.
 fn is_string(json: Option<&RawValue>) -> bool {
     json.is_some_and(|json| json.get().starts_with('"'))
 }

@@ -31,6 +31,7 @@ pub(crate) fn project_keys(cwd: &Path) -> Vec<String> {
     keys
 }
 
+/// Returns the path with links resolved, or as given if that fails; bytes that are not UTF-8 are replaced.
 fn resolved(cwd: &Path) -> String {
     std::fs::canonicalize(cwd).unwrap_or_else(|_| cwd.to_owned()).to_string_lossy().into_owned()
 }
@@ -64,6 +65,7 @@ fn path_hash(path: &str) -> String {
     base36(hash.unsigned_abs())
 }
 
+/// Returns the digits of a number in base 36 in lower case, as JavaScript writes it.
 fn base36(mut value: u32) -> String {
     let mut digits = Vec::new();
     loop {

@@ -87,6 +87,7 @@ pub(crate) fn peek(path: &Path) -> io::Result<Option<SessionInfo>> {
     }))
 }
 
+/// Reads a part of the file; less if the file has become shorter. A character that is cut at either end is replaced.
 fn read_text(file: &File, offset: u64, length: u64) -> io::Result<String> {
     let mut bytes = vec![0; length as usize];
     let mut read = 0;
@@ -135,6 +136,8 @@ fn string_at(text: &str) -> Option<String> {
     serde_json::from_str(&text[..end + 2]).ok()
 }
 
+/// Returns the tag from the last tag record at the end of the file; `None` if it was cleared. Other lines do not count,
+/// because `"tag":` may occur in any of them.
 fn tag(tail: &str) -> Option<String> {
     let line = tail.lines().rfind(|line| line.starts_with(r#"{"type":"tag""#))?;
     last_text(line, "tag")
@@ -198,11 +201,13 @@ fn is_machine_text(text: &str) -> bool {
         || is_only("ide_selection")
 }
 
+/// Returns the text between the first `start` and the next `end`; `None` if either is missing.
 fn between(text: &str, start: &str, end: &str) -> Option<String> {
     let (_, rest) = text.split_once(start)?;
     rest.split_once(end).map(|(inner, _)| inner.to_owned())
 }
 
+/// Cuts a prompt to [`PROMPT_CHARS`] characters, with an ellipsis if something was cut.
 fn shorten(text: &str) -> String {
     let head = first_chars(text, PROMPT_CHARS);
     if head.len() < text.len() { format!("{}…", head.trim_end()) } else { text.to_owned() }

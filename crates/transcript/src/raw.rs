@@ -19,6 +19,7 @@ enum Part<'a> {
 }
 
 impl<'a> RawObject<'a> {
+    /// Parses an object without parsing its members, which borrow from `json`. Any other value is an error.
     pub(crate) fn parse(json: &'a str) -> serde_json::Result<Self> {
         serde_json::from_str(json)
     }
@@ -59,6 +60,7 @@ impl<'a> RawObject<'a> {
         Ok(())
     }
 
+    /// Removes a member, all of them if the key is repeated.
     pub(crate) fn remove(&mut self, key: &str) {
         self.0.retain(|(name, _)| name != key);
     }

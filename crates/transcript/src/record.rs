@@ -40,6 +40,7 @@ impl Line {
         &self.0[..self.0.len() - 1]
     }
 
+    /// Returns the record with its newline, as it stands in the file.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.0.as_bytes()
     }
@@ -109,6 +110,7 @@ impl Record {
         Ok(Self::from_fields(fields))
     }
 
+    /// Sorts a record into chain or side. `index.rs` sorts by the same fields, so both must be changed together.
     fn from_fields(fields: Map<String, Value>) -> Self {
         let kind = match fields.get("type").and_then(Value::as_str).unwrap_or_default() {
             "user" => ChainKind::User,

@@ -122,6 +122,7 @@ impl fmt::Display for Warning {
 }
 
 impl Warning {
+    /// Returns the warning about unreadable lines; `None` if there are none.
     pub(crate) fn of_damage(damage: &Damage) -> Option<Self> {
         damage.first_bad_line.map(|first| Self::BadLines { count: damage.bad_lines, first })
     }
@@ -132,6 +133,8 @@ pub fn load_for_resume(path: &Path, at: ResumeAt<'_>) -> Result<Resumed> {
     load(&Index::open(path)?, path, at)
 }
 
+/// Loads the conversation from an index that the caller has built. Finds the record at which it ends, and first checks
+/// what a cut would drop.
 pub(crate) fn load(index: &Index, path: &Path, at: ResumeAt<'_>) -> Result<Resumed> {
     let tip = match at {
         ResumeAt::Latest => leaf_for_model(index),
@@ -167,6 +170,8 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
+    /// Reads the conversation up to `tip` and the state beside it. With a cut, records after it do not count, except
+    /// for side records, of which always the last one counts.
     fn load(mut self, tip: Option<At>, at: ResumeAt<'_>) -> io::Result<Resumed> {
         let index = self.index;
         let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
@@ -331,15 +336,18 @@ impl Loader<'_> {
         Ok(mark.and_then(|mark| mark["toolUseID"].as_str().map(str::to_owned)))
     }
 
+    /// Reads one string of the record at `span`; `None` if the record cannot be parsed or the field is not a string.
     fn field(&self, span: Span, key: &str) -> io::Result<Option<String>> {
         let text = self.index.read(span)?;
         Ok(RawObject::parse(&text).ok().and_then(|record| record.text(key)))
     }
 
+    /// The same as `field` for a side record that may be missing.
     fn side(&self, span: Option<Span>, key: &str) -> io::Result<Option<String>> {
         span.map_or(Ok(None), |span| self.field(span, key))
     }
 
+    /// Reads the saved costs. A record that does not fit counts as missing and does not stop the resume.
     fn cost_state(&self, span: Option<Span>) -> io::Result<Option<CostState>> {
         let Some(span) = span else { return Ok(None) };
         Ok(match Record::parse(&self.index.read(span)?) {
@@ -348,6 +356,7 @@ impl Loader<'_> {
         })
     }
 
+    /// Reads a whole side record as JSON; `None` if it is missing or cannot be parsed.
     fn side_value(&self, span: Option<Span>) -> io::Result<Option<Value>> {
         let Some(span) = span else { return Ok(None) };
         Ok(serde_json::from_str(&self.index.read(span)?).ok())
@@ -369,6 +378,8 @@ fn deferred_call(call: &DanglingCall, messages: &[HistoryMessage]) -> Option<Def
 }
 
 impl State {
+    /// Takes the state from one message. Must be called in the order of the conversation, because the last value
+    /// counts.
     fn note(&mut self, role: Role, record: &MessageRecord<'_>, blocks: &[Block]) {
         if role == Role::User {
             if let Some(mode) = &record.permission_mode {

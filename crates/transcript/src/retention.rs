@@ -95,6 +95,7 @@ fn is_transcript(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jsonl") && path.file_stem().is_some_and(is_id)
 }
 
+/// Returns whether a name is a session id. Nothing with another name is ever deleted.
 fn is_id(name: &OsStr) -> bool {
     name.to_str().is_some_and(is_session_id)
 }
@@ -107,6 +108,8 @@ fn is_older(path: &Path, cutoff: SystemTime) -> bool {
     is_old(path) && (!path.is_dir() || entries(path).all(|inner| is_old(&inner)))
 }
 
+/// Deletes a session and its folders. Checks its age again under the lock: a run may have resumed and ended the session
+/// since it was listed.
 fn remove(config_dir: &Path, transcript: &Path, cutoff: SystemTime) -> Result<()> {
     let failed = |error| TranscriptError::io("delete", transcript, error);
     let file = OpenOptions::new().read(true).open(transcript).map_err(failed)?;

@@ -141,6 +141,7 @@ impl Sessions {
         dirs
     }
 
+    /// Returns the directories of all projects in order of name; empty if there are none or they cannot be listed.
     fn all_project_dirs(&self) -> Vec<PathBuf> {
         let Ok(entries) = std::fs::read_dir(paths::projects_dir(&self.config_dir)) else { return Vec::new() };
         let mut dirs: Vec<PathBuf> =
@@ -176,11 +177,13 @@ impl Sessions {
     }
 }
 
+/// Returns the id in the name of a session file; `None` for any other file.
 fn session_id_of(path: &Path) -> Option<String> {
     let id = path.file_stem()?.to_str()?;
     (path.extension()? == "jsonl" && is_session_id(id)).then(|| id.to_owned())
 }
 
+/// Rejects an id that is not a UUID. Must be called before an id of a caller becomes part of a path.
 fn check_id(session_id: &str) -> Result<()> {
     if is_session_id(session_id) { Ok(()) } else { Err(TranscriptError::BadSessionId(session_id.to_owned())) }
 }

@@ -122,6 +122,7 @@ impl TranscriptWriter {
         Self::create(&path, self.durability)
     }
 
+    /// Creates a writer with an empty backlog; the caller sets what it knows about the file.
     fn with(path: &Path, target: Target, durability: Durability) -> Self {
         Self {
             path: path.to_owned(),
@@ -184,6 +185,8 @@ impl TranscriptWriter {
         self.backlog.len()
     }
 
+    /// Syncs the data, and once also the directory of a new file, without which the file itself could be lost in a
+    /// crash.
     fn sync(&mut self) -> io::Result<()> {
         let Target::Open(file) = &self.target else { return Ok(()) };
         file.sync_data()?;
@@ -195,6 +198,7 @@ impl TranscriptWriter {
         Ok(())
     }
 
+    /// Adds a record to the backlog. If that is full, the writer is switched off for good.
     fn hold(&mut self, line: &Line) -> Result<()> {
         self.backlog_bytes += line.bytes().len();
         if self.backlog_bytes > BACKLOG_BYTES {
@@ -206,6 +210,8 @@ impl TranscriptWriter {
         Ok(())
     }
 
+    /// Writes the records that wait, the oldest first. Stops at the first error and keeps that record and the rest in
+    /// order.
     fn write_backlog(&mut self) -> Result<()> {
         while let Some(line) = self.backlog.pop_front() {
             if let Err(error) = self.write_line(&line) {
@@ -217,6 +223,8 @@ impl TranscriptWriter {
         Ok(())
     }
 
+    /// Stops writing for the rest of the session, discards the backlog, and returns the error to report. A file that
+    /// ends early is valid; one with a gap is not.
     fn switch_off(&mut self, error: TranscriptError) -> TranscriptError {
         self.target = Target::Off;
         self.backlog.clear();
@@ -224,6 +232,8 @@ impl TranscriptWriter {
         error
     }
 
+    /// Writes one record; creates the file first if there is none. Checks before each write that the file was not
+    /// deleted, since writes to a deleted file succeed and are lost.
     fn write_line(&mut self, line: &Line) -> Result<()> {
         if let Target::Lazy = self.target {
             self.target = Target::Open(create_file(&self.path)?);

@@ -50,6 +50,7 @@ enum NonExecution {
 }
 
 impl NonExecution {
+    /// Returns the value of `non_execution_kind`: why the call did not run. Hosts compare it, so it must not change.
     fn wire_name(self) -> &'static str {
         match self {
             Self::UserRejected => "user-rejected",
@@ -106,6 +107,8 @@ impl CallDecision {
 }
 
 impl Verdict {
+    /// Returns the verdict in the form of the wire: "accept" or "reject", its source, and the type of the reason if
+    /// there is one.
     fn told(self, reason_type: Option<&str>) -> PermissionDecisionMeta {
         let (decision, source) = match self {
             Self::Accept(source) => ("accept", source),

@@ -234,6 +234,8 @@ async fn settle(
     }
 }
 
+/// Turns the decision of a `PermissionRequest` hook into the outcome. Permission updates are applied before the call is
+/// granted; a denial with `interrupt` ends the turn instead of only this call.
 async fn decided_by_hook(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -306,6 +308,8 @@ async fn ask_host(
     }
 }
 
+/// Builds the `can_use_tool` request that asks the host about the call. The input is sent whole; only the description
+/// is shortened.
 fn request(question: &Question<'_>) -> CanUseToolRequest {
     let Question { call, input, asked, .. } = *question;
     let description = telling_text(&input.value).map(|text| question.short(text));
@@ -325,6 +329,8 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
     }
 }
 
+/// Grants a call that the host allowed. The host's permission updates are applied first; only the classification
+/// `user_permanent` is reported as a grant for good.
 async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: PermissionAllow) -> PermitOutcome {
     let updates = allow.updated_permissions.unwrap_or_default();
     let grant = match allow.decision_classification.as_deref() {
@@ -406,6 +412,8 @@ fn names_a_file(update: &PermissionUpdate) -> bool {
     destination.settings_source().is_some()
 }
 
+/// Returns the outcome of a denial by the host: with `interrupt` the turn stops, otherwise the model gets the host's
+/// message as the result of the call.
 fn denied(call: &ToolCall, deny: PermissionDeny) -> PermitOutcome {
     if deny.interrupt == Some(true) {
         return PermitOutcome::Stop { meta: CallDecision::Interrupted.meta(call) };

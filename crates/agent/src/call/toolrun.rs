@@ -309,6 +309,7 @@ async fn refuse_input(
     failed(call, bounds.failure(failure).await, None)
 }
 
+/// Returns the result of a call whose tool returned output. The output may still be marked as an error by the tool.
 fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> ToolCallResult {
     let block = ToolResult::of_tool(&call.id, output.content, output.is_error);
     ToolCallResult {
@@ -324,6 +325,7 @@ fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> ToolCa
     }
 }
 
+/// Returns the result of a call whose tool failed. A failure without a text for the model counts as an interruption.
 fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> ToolCallResult {
     match (failure.content(), failure.result()) {
         (Some(content), Some(result)) => error(call, content, json!(result), meta),
@@ -352,6 +354,7 @@ fn denial(call: &ToolCall) -> PermissionDenial {
     }
 }
 
+/// Returns the error result of a call that was not permitted, with the denial that the result of the turn lists.
 fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> ToolCallResult {
     let denial = denial(&call);
     let answered = error(call, text.to_owned(), json!(format!("Error: {text}")), Some(meta));
@@ -372,6 +375,7 @@ pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> ToolCallResu
     ToolCallResult { interrupted: true, ..answered }
 }
 
+/// Returns an error result: `content` is what the model reads, `result` is what programs get in `tool_use_result`.
 fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> ToolCallResult {
     let block = ToolResult::error(&call.id, content);
     ToolCallResult {
@@ -387,6 +391,8 @@ fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResult
     }
 }
 
+/// Returns the error text for a call of a tool that the agent does not have. A tool that exists and is disabled in this
+/// session is described as such.
 fn unknown_tool(agent: &AgentHandle, name: &str) -> String {
     if agent.session.known_tools.iter().any(|known| known == name) {
         return format!(

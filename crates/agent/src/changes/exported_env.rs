@@ -40,6 +40,8 @@ impl AgentHandle {
         }
     }
 
+    /// Runs the files in a shell and returns the exports that result. The shell starts without earlier exports, and the
+    /// session's stop and [`TIMEOUT`] bound the run; a shell that does not succeed is an error.
     async fn read_exports(&self, files: &[PathBuf]) -> Result<Vec<(String, String)>, String> {
         // Without the earlier exports, so that a variable that is not exported any more disappears.
         let before = self.workspace.env.without_exports();

@@ -57,6 +57,8 @@ impl Agent {
         self.announce(files, cancel).await;
     }
 
+    /// Fires `InstructionsLoaded` for each file, one after the other, imported files first. Files without a hook input,
+    /// such as automatic memory, are skipped.
     async fn announce(&self, files: &[MemoryFile], cancel: &CancellationToken) {
         for file in imports_first(files) {
             if let Some(input) = file.hook_input() {
@@ -99,12 +101,13 @@ fn imports_first(files: &[MemoryFile]) -> Vec<&MemoryFile> {
     ordered
 }
 
+/// Whether the file that imports this one is in the list too; if so, the walk reaches this file through it.
 fn has_parent_in(file: &MemoryFile, files: &[MemoryFile]) -> bool {
     file.parent.as_ref().is_some_and(|parent| files.iter().any(|other| other.path == *parent))
 }
 
-/// Adds what a file imports, then the file. Each file has one parent, and the walk begins at files without one, so this
-/// ends.
+/// Adds what a file imports, then the file. Each file has one parent, and the walk begins at files whose parent is not
+/// in the list, so this ends.
 fn add_with_imports<'a>(file: &'a MemoryFile, files: &'a [MemoryFile], ordered: &mut Vec<&'a MemoryFile>) {
     let is_import = |other: &&MemoryFile| parent(other) == Some(&file.path) && other.path != file.path;
     for import in files.iter().filter(is_import) {

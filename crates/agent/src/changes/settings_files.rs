@@ -93,6 +93,7 @@ impl AgentHandle {
         engine.replace_settings_rules(rules).iter().map(ToString::to_string).collect()
     }
 
+    /// Registers the hooks of every settings source in place of those it had before, and returns the warnings.
     fn take_hooks(&self, hooks: &[(HookSource, HooksSettings)]) -> Vec<String> {
         let none = HooksSettings::default();
         let mut warnings = Vec::new();

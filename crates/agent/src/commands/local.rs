@@ -46,6 +46,8 @@ pub(super) async fn show_answer(
     TurnOutcome::Command(CommandEnd { name: Some(name.to_owned()), text, is_error, cleared: false })
 }
 
+/// Shows the text of a command to the host and records it. The record of the text has the id of the frame, and is
+/// written before the frame is sent.
 async fn show(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str, text: &str, context: Option<Value>) {
     let agent = turn.agent.handle.clone();
     turn.show_init(&call.prompt).await;
@@ -57,6 +59,8 @@ async fn show(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str, text: &
     agent.session.emit(frame).await;
 }
 
+/// Runs `/model`: without a name, tells the current model; with one, switches to it. The error is the objection of a
+/// hook.
 pub(super) async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Ok(format!("The model is {}.", turn.agent.handle.choice().id));
@@ -65,11 +69,14 @@ pub(super) async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String>
     switched.map(|id| format!("Set model to {id}"))
 }
 
+/// Runs `/rename`: names the session, as the host's request does, and returns the text to show.
 pub(super) async fn rename(turn: &Turn<'_>, name: &str) -> Result<String, String> {
     let renamed = control::rename(&turn.agent.handle, name).await;
     renamed.map(|()| format!("The session is now called {:?}.", name.trim()))
 }
 
+/// Runs `/effort`: shows the level, sets one that the model takes, or returns to the model's default with `auto`. A
+/// level that the model does not list is an error and changes nothing.
 pub(super) fn effort(agent: &Arc<AgentHandle>, level: &str) -> Result<String, String> {
     let choice = agent.choice();
     let capabilities = lathe_models::catalog::capabilities(&choice.id);
@@ -94,6 +101,8 @@ pub(super) fn effort(agent: &Arc<AgentHandle>, level: &str) -> Result<String, St
     }
 }
 
+/// Runs `/autocompact`: shows the limits, or sets the window (`auto` or a number of tokens, clamped). Setting a window
+/// also switches automatic compaction on.
 pub(super) fn autocompact(agent: &Arc<AgentHandle>, wanted: &str) -> Result<String, String> {
     let window = {
         let choice = agent.choice();

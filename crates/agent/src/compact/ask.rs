@@ -54,6 +54,8 @@ impl Turn<'_> {
         }
     }
 
+    /// Requests one summary until a response is complete or the retries are used up. Every attempt is paid for, so each
+    /// one is counted, also a failed one.
     async fn summary_answer(
         &mut self,
         messages: &[WireMessage],

@@ -55,6 +55,8 @@ pub(super) fn extract(answer: &str) -> Option<String> {
     (!body.is_empty()).then(|| body.to_owned())
 }
 
+/// Removes the first `<analysis>` part. One that is not closed reaches to the end, because the response was cut off in
+/// it.
 fn without_analysis(answer: &str) -> String {
     match (answer.find("<analysis>"), answer.find("</analysis>")) {
         (Some(start), Some(end)) if start < end => {

@@ -48,6 +48,7 @@ struct MemoryUse {
 }
 
 impl MemoryUse {
+    /// Estimates what a memory file takes of the window. Automatic memory has no hook name and is listed as `AutoMem`.
     fn of(file: &MemoryFile) -> Self {
         Self {
             path: file.path.display().to_string(),
@@ -56,6 +57,7 @@ impl MemoryUse {
         }
     }
 
+    /// Returns the entry for the list of memory files in the reply.
     fn listed(&self) -> Value {
         json!({"path": self.path, "type": self.kind, "tokens": self.tokens})
     }
@@ -69,6 +71,7 @@ enum Kind {
 }
 
 impl Kind {
+    /// Returns the name of the category's kind in the reply; hosts compare it.
     fn wire_name(self) -> &'static str {
         match self {
             Self::Used => "used",
@@ -117,11 +120,13 @@ impl ContextReport {
         Self { model, model_window, window, limits, automatic, categories, memory_files, last_usage }
     }
 
+    /// Returns the tokens of the categories that are in use, without the buffer and the free part.
     fn used(&self) -> u64 {
         let used = self.categories.iter().filter(|category| category.kind == Kind::Used);
         used.map(|category| category.tokens).sum()
     }
 
+    /// Returns the used part of the window in percent, rounded down, and 0 for a window of 0. It can exceed 100.
     fn percentage(&self) -> u64 {
         (self.used() * 100).checked_div(self.window).unwrap_or(0)
     }
@@ -271,6 +276,7 @@ fn counted(usage: &Usage) -> [(&'static str, u64); 4] {
     ]
 }
 
+/// Converts a counter into a member of a JSON object.
 fn named((name, tokens): (&str, u64)) -> (String, Value) {
     (name.to_owned(), tokens.into())
 }

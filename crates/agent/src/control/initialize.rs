@@ -85,6 +85,8 @@ fn take_prompt(agent: &AgentHandle, body: &InitializeRequest) {
     agent.change(|view| change_prompt(Arc::make_mut(&mut view.system), body));
 }
 
+/// Applies what the handshake says about the system prompt. Fields that are absent change nothing; parts of a list are
+/// joined by blank lines, and parts that are not strings are left out.
 fn change_prompt(prompt: &mut SystemPrompt, body: &InitializeRequest) {
     match &body.system_prompt {
         Some(Value::String(text)) => prompt.choice.replace = Some(text.clone()),
@@ -112,6 +114,7 @@ struct Handshake {
     hooks_applied: Option<bool>,
 }
 
+/// Builds the reply to the handshake. `hooks_applied` is present only if the host sent hooks.
 fn response(agent: &AgentHandle, body: &InitializeRequest, state: SessionState) -> Handshake {
     let always = json!({
         "commands": listing(agent),

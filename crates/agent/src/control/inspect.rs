@@ -151,6 +151,8 @@ pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Rep
     }
 }
 
+/// Reads at most `limit` bytes of a file as text. The flag says whether the file is longer; bytes that are not UTF-8
+/// are replaced.
 fn read_bounded(path: &Path, limit: u64) -> std::io::Result<(String, bool)> {
     use std::io::Read;
     let mut bytes = Vec::new();

@@ -77,14 +77,18 @@ pub(crate) async fn switch(
     Ok(switch.to)
 }
 
+/// Returns the message for a switch that a `PreModelSwitch` hook refused.
 fn blocked(reason: &str) -> String {
     format!("Model switch blocked by a PreModelSwitch hook: {reason}")
 }
 
+/// Whether hooks listen to a switch, before or after it. Such a switch has to run in the background.
 fn hooked(agent: &AgentHandle) -> bool {
     agent.session.listens(&HookEvent::PreModelSwitch) || agent.session.listens(&HookEvent::PostModelSwitch)
 }
 
+/// Describes a switch from the current model. No name, or `default`, means the model that the session began with. Call
+/// it only when earlier changes are done, because it reads the current model.
 fn switch_to(agent: &AgentHandle, wanted: Option<&str>) -> Switch {
     let to = match wanted {
         None | Some("default") => agent.session.first_model.clone(),
@@ -147,6 +151,7 @@ async fn objection(
     }
 }
 
+/// Fires `PostModelSwitch` if the model has changed, and keeps the notes of the hooks for the next request.
 async fn tell_hooks(agent: &Arc<AgentHandle>, switch: &Switch, withdraw: &CancellationToken) {
     if switch.from != switch.to {
         let event = HookEventInput::PostModelSwitch(facts(agent, switch));

@@ -102,12 +102,16 @@ impl PendingRequests {
         while self.tasks.join_next().await.is_some() {}
     }
 
+    /// Returns the token that withdraws a request, and registers it under the request's id. The end of the session
+    /// cancels it too.
     fn withdrawal(&mut self, id: &str) -> CancellationToken {
         let token = self.agent.session.stop.child_token();
         self.open.insert(id.to_owned(), token.clone());
         token
     }
 
+    /// Collects the tasks that have ended and forgets their tokens. Called before each new request, so that ended tasks
+    /// do not pile up.
     fn tidy(&mut self) {
         for set in [&mut self.tasks, &mut self.changes] {
             while let Some(done) = set.try_join_next() {

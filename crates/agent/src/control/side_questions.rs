@@ -118,6 +118,7 @@ fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
     request
 }
 
+/// Builds the request for a session title, for the small fast model.
 fn title_request(agent: &AgentHandle, description: &str) -> ModelRequest {
     let model = agent.session.process.catalog.small_fast();
     ModelRequest {
@@ -129,6 +130,8 @@ fn title_request(agent: &AgentHandle, description: &str) -> ModelRequest {
     }
 }
 
+/// Builds a user message of the texts that are not blank, without a cache breakpoint. `None` if the message cannot be
+/// built.
 fn user_message(texts: &[&str]) -> Option<WireMessage> {
     // The API refuses empty text blocks.
     let texts = texts.iter().filter(|text| !text.trim().is_empty());
@@ -157,6 +160,7 @@ impl Asking<'_> {
         }
     }
 
+    /// Returns a progress frame for this request with ids only; the caller fills in what happened.
     fn frame(&self) -> ControlRequestProgress {
         ControlRequestProgress {
             request_id: self.id.to_owned(),
@@ -180,6 +184,7 @@ impl Asking<'_> {
             .then(|| Outbound::System(SystemMessage::ControlRequestProgress(frame)))
     }
 
+    /// Sends a progress frame, unless the progress of this request is not shown.
     async fn tell(&self, frame: ControlRequestProgress) {
         if self.progress == Progress::Shown {
             self.agent.session.emit(Outbound::System(SystemMessage::ControlRequestProgress(frame))).await;

@@ -55,6 +55,7 @@ impl SessionServices {
         }
     }
 
+    /// Shows the waiting notices in order. May be dropped at any await: a notice stays in the queue until it was sent.
     async fn show_late(&self) {
         loop {
             let Some(notice) = self.late.waiting().notices.front().cloned() else { return };

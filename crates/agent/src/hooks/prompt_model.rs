@@ -56,6 +56,8 @@ impl Prompter for PromptHookModel {
 }
 
 impl SessionServices {
+    /// Asks the model and returns the text of its response. A request that is refused as invalid is repeated once
+    /// without the response format.
     async fn judge(&self, question: &PromptQuestion<'_>) -> Result<String, PromptError> {
         // Hooks also run where no turn checks the limit.
         if self.over_budget() {
@@ -76,6 +78,8 @@ impl SessionServices {
         answer.map_err(|error| PromptError::Failed(error.to_string()))
     }
 
+    /// Builds the request: the hook's model or that of the main agent, one message, and the schema as the response
+    /// format. A question of an agent hook says in addition that there are no tools.
     fn question(&self, question: &PromptQuestion<'_>) -> Result<ModelRequest, PromptError> {
         let choice = self.main.view().choice.clone();
         let model = match question.model {

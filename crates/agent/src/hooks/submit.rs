@@ -50,6 +50,8 @@ impl AgentHandle {
     }
 }
 
+/// Reads the outcome of the hooks. A block counts before a stop; a prompt is hidden from the model only if a note
+/// remains to be sent.
 fn read(outcome: &Outcome) -> SubmittedPrompt {
     if let Some(block) = outcome.block() {
         let text = format!("A hook refused this prompt: {}", block.reason);

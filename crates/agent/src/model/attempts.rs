@@ -82,6 +82,7 @@ impl FailedAttempts {
     }
 }
 
+/// Whether the error concerns the stream and not the request, so that a request without a stream may succeed.
 fn breaks_streams(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StreamCut | ErrorKind::Stalled | ErrorKind::StreamError)
 }

@@ -43,6 +43,8 @@ impl SessionServices {
         }
     }
 
+    /// Sends the request once and returns the texts of the response, joined by blank lines. A stream that ends early is
+    /// an error; what arrived is paid for in any case, by the drop of `Paid`.
     async fn ask_model_once(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
         let mut paid = Paid { session: self, model: &request.model, answer: ModelResponse::default() };
         let mut stream = self.model.stream(request.clone()).await?;

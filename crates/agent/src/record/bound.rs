@@ -154,6 +154,7 @@ fn bounded(output: &ToolOutput, limits: ResultLimits, saver: &ResultSaver<'_>) -
 /// A file that was to be written, or why it was not.
 type Kept = Result<SavedResult, String>;
 
+/// Saves a text that is too long to a file and returns the form that the model gets in its place.
 fn bounded_text(text: &str, limit: TextLimit, saver: &ResultSaver<'_>) -> String {
     let kind = if is_json(text) { FileKind::Json } else { FileKind::Text };
     let saved = saver.save(kind, |out| out.write_all(text.as_bytes()));
@@ -236,6 +237,7 @@ fn media_bytes(block: &Value) -> usize {
     SourceView::of(block).and_then(|source| source.data).map_or(0, str::len)
 }
 
+/// Whether a content block is an image; documents are not.
 fn is_image(block: &Value) -> bool {
     matches!(BlockView::of(block), BlockView::Image(_))
 }
@@ -263,6 +265,8 @@ fn write_lines(out: &mut dyn Write, blocks: &[Value]) -> io::Result<()> {
     out.write_all(b"\n]\n")
 }
 
+/// Whether the text is a whole JSON object or array, which decides the kind of its file. Other JSON values count as
+/// text.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
@@ -277,6 +281,7 @@ fn is_same(content: &Content, value: &Value) -> bool {
     }
 }
 
+/// Whether content can be sent as it is: text within its limit, and no single image or document too large.
 fn content_fits(content: &Content, limit: TextLimit) -> bool {
     match (content, limit) {
         (Content::Text(text), TextLimit::Characters(chars)) => chars_fit(text, chars),
@@ -292,6 +297,8 @@ fn chars_fit(text: &str, chars: usize) -> bool {
     text.len() <= chars || (text.len() / 4 <= chars && text.chars().count() <= chars)
 }
 
+/// Whether the blocks together stay within the text limit and within the bytes that media may have. Stops at the first
+/// block that exceeds one.
 fn blocks_fit(blocks: &[Value], limit: TextLimit) -> bool {
     let (mut cost, mut bytes) = (0_u64, 0);
     blocks.iter().all(|block| {

@@ -201,6 +201,8 @@ impl FileCheckpoints {
         state
     }
 
+    /// Locks the state. A panic under the lock does not end the checkpoints of the session: a poisoned lock is used as
+    /// it is.
     fn lock(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -214,6 +216,7 @@ enum IsUpdate {
 }
 
 impl Snapshot {
+    /// Returns the snapshot as a record of the session file, marked as a new snapshot or as an update of one.
     fn record(&self, update: IsUpdate) -> SideRecord {
         SideRecord::FileHistorySnapshot {
             message_id: self.message_id.clone(),
@@ -300,6 +303,7 @@ impl State {
         }
     }
 
+    /// Keeps a message that a file cannot be rewound; [`FileCheckpoints::take_troubles`] hands it out.
     fn tell(&mut self, name: &str, why: &str) {
         self.troubles.push(format!("{name} cannot be rewound to before this prompt: {why}"));
     }

@@ -287,6 +287,7 @@ impl AgentJournal {
         }
     }
 
+    /// Appends a record to the file of this agent. Does not fail: [`SessionFiles`] keeps the problem and reports it.
     fn append(&mut self, line: Result<Line, TranscriptError>) {
         self.files.append(&self.file, line);
     }

@@ -182,6 +182,8 @@ impl ModelResponse {
 }
 
 impl OpenBlock {
+    /// Begins a block with what its start event already holds. The text collects outside of the block until
+    /// [`Self::finish`].
     fn new(block: &ContentBlock) -> Self {
         let mut open = Self { block: block.clone(), ..Self::default() };
         match block.view() {
@@ -202,6 +204,7 @@ impl OpenBlock {
         open
     }
 
+    /// Adds a delta. Input stays JSON text here, because a part of it cannot be parsed.
     fn grow(&mut self, delta: &ContentDelta) {
         match delta {
             ContentDelta::Text(more) => self.text.push_str(more),
@@ -212,6 +215,7 @@ impl OpenBlock {
         }
     }
 
+    /// Puts the collected text, thinking or input into the block. Blocks of other kinds stay as they began.
     fn finish(self) -> ContentBlock {
         let Self { mut block, text, thinking, signature, json } = self;
         match block.view() {

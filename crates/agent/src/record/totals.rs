@@ -212,6 +212,7 @@ fn sent(usage: &Usage) -> u64 {
     usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
 }
 
+/// Adds the tokens and the cost of an earlier run of the session. Only counters are summed; facts about the model stay.
 fn add(usage: &mut ModelUsage, earlier: &ModelUsage) {
     usage.input_tokens += earlier.input_tokens;
     usage.output_tokens += earlier.output_tokens;
@@ -221,6 +222,7 @@ fn add(usage: &mut ModelUsage, earlier: &ModelUsage) {
     usage.cost_usd += earlier.cost_usd;
 }
 
+/// Returns the usage by model as results report it, without models that have used nothing.
 fn usage_map(sums: &[(String, Sum)]) -> BTreeMap<String, ModelUsage> {
     let entry = |(model, sum): &(String, Sum)| {
         // A response that never began cost nothing and is not listed.
@@ -230,6 +232,7 @@ fn usage_map(sums: &[(String, Sum)]) -> BTreeMap<String, ModelUsage> {
     sums.iter().filter_map(entry).collect()
 }
 
+/// Returns the usage of one model with the facts that hosts expect beside it, such as its window.
 fn model_usage(model: &str, sum: &Sum) -> ModelUsage {
     let facts = lathe_models::catalog::capabilities(model);
     ModelUsage {

@@ -77,6 +77,7 @@ async fn refuse(agent: &AgentHandle, line: &Inbound) {
     }
 }
 
+/// Returns the line as JSON for a message, cut to [`SHOWN_CHARS`], because the host decides how long a line is.
 fn shown(line: &Inbound) -> String {
     let text = serde_json::to_string(line).unwrap_or_default();
     shorten(&text, SHOWN_CHARS).into_owned()

@@ -178,6 +178,8 @@ impl PlaceHolder for AgentCell {
 }
 
 impl AgentHandle {
+    /// Connects an agent to its session: its frames carry its identity, and its workspace reads the agent's place from
+    /// `cell` and shares the limits of the process.
     fn new(
         session: Arc<SessionServices>,
         identity: AgentIdentity,
@@ -286,6 +288,7 @@ impl Agent {
         Self::with_identity(session, AgentIdentity::Child(identity), cell, config)
     }
 
+    /// Builds an agent, main or child, with an empty history and nothing deferred. `cell` is shared with the handle.
     fn with_identity(
         session: Arc<SessionServices>,
         identity: AgentIdentity,

@@ -247,12 +247,14 @@ impl CommandRegistry {
         }
     }
 
+    /// Locks the registry, also after a panic under the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<RegisteredCommand>>> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl BuiltinFacts {
+    /// Returns the built-in command as an entry of the registry.
     fn registered(&self) -> RegisteredCommand {
         RegisteredCommand {
             name: self.name.to_owned(),
@@ -265,6 +267,7 @@ impl BuiltinFacts {
 }
 
 impl RegisteredCommand {
+    /// Whether this is the name of the command or one of its aliases; upper and lower case differ.
     fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
@@ -274,6 +277,7 @@ impl RegisteredCommand {
         compact == CompactSwitch::On || !matches!(self.kind, CommandKind::Builtin(BuiltinCommand::Compact))
     }
 
+    /// Returns the command as hosts list it. `builtin` is absent, not false, for a command that was added.
     fn for_hosts(&self) -> SlashCommand {
         SlashCommand {
             name: self.name.clone(),

@@ -206,6 +206,7 @@ pub struct CompactChoice {
 }
 
 impl CompactChoice {
+    /// Begins with the policy of the settings, which is also remembered to notice a later change of them.
     pub fn new(policy: CompactPolicy) -> Self {
         Self { policy, written: policy }
     }

@@ -21,10 +21,13 @@ impl DeferredCallState {
         Self { resumes_without_prompt: call.is_some(), call }
     }
 
+    /// Returns the deferred call without taking it.
     pub fn call(&self) -> Option<&ToolCall> {
         self.call.as_ref()
     }
 
+    /// Whether the session resumes the call at once: true only for a call of an earlier run, until the next turn
+    /// begins.
     pub fn resumes_without_prompt(&self) -> bool {
         self.resumes_without_prompt
     }

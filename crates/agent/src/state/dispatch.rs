@@ -60,6 +60,7 @@ pub fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
     }
 }
 
+/// Returns the switch for compaction by command. The registry needs it to look up and list commands.
 fn can_compact(agent: &AgentHandle) -> CompactSwitch {
     agent.view().compact.policy.manual
 }

@@ -56,6 +56,8 @@ impl EnvFiles {
     }
 }
 
+/// Creates the file and its folder, readable by the user only, because variables may hold secrets. A file that exists
+/// keeps its content unless `empty` is set.
 fn make(dir: &Path, path: &Path, empty: bool) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     OpenOptions::new().write(true).create(true).truncate(empty).mode(0o600).open(path)?;

@@ -18,6 +18,7 @@ pub struct FileWatch {
 }
 
 impl FileWatch {
+    /// Locks the map of watched files, also after a panic under the lock.
     fn files(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Option<Stamp>>> {
         // Nothing that is done under the lock could leave the map half changed.
         self.files.lock().unwrap_or_else(PoisonError::into_inner)

@@ -67,6 +67,7 @@ impl FrameBuilder {
         self.agent.child().map(|child| child.parent_tool_use_id.clone())
     }
 
+    /// The id of the child agent; none for the main one.
     fn agent_id(&self) -> Option<String> {
         self.agent.child().map(|child| child.agent_id.clone())
     }
@@ -307,6 +308,7 @@ impl FrameBuilder {
         system(SystemMessage::Informational(self.remark(InfoLevel::Notice, text)))
     }
 
+    /// Returns an informational message with its ids, for the callers to add fields to.
     fn remark(&self, level: InfoLevel, text: &str) -> Informational {
         Informational {
             content: text.to_owned(),

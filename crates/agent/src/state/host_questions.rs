@@ -57,6 +57,7 @@ struct Waiting {
 }
 
 impl HostQuestions {
+    /// Locks the open questions, also after a panic under the lock.
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -101,6 +102,8 @@ impl HostQuestions {
         self.state().waiting.values().filter_map(|waiting| waiting.shown.clone()).collect()
     }
 
+    /// Registers a question and returns where its reply arrives. Must precede the request, or a quick reply finds no
+    /// question. `shown` is set for permission questions, which hosts can list.
     fn register(
         &self,
         id: &str,
@@ -115,6 +118,7 @@ impl HostQuestions {
         Ok(answer)
     }
 
+    /// Ends a question without a reply. A reply that still comes then counts as late.
     fn forget(&self, id: &str) {
         self.state().end(id);
     }

@@ -20,6 +20,7 @@ pub(crate) enum RefusalKind {
 }
 
 impl RefusalKind {
+    /// Returns the name of the refusal on the wire; it must not change.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Blocked => "blocked_by_hook",

@@ -162,6 +162,8 @@ impl SessionServices {
         }
     }
 
+    /// Sends a frame to the host and waits for room in the channel. A closed channel means that the host is gone, so
+    /// the session stops.
     async fn send(&self, frame: Outbound) {
         if self.out.send(frame).await.is_err() {
             self.stop.cancel();

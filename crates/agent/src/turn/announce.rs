@@ -54,6 +54,8 @@ impl Agent {
         uuid
     }
 
+    /// Copies the id of the current prompt into the shared view of the agent. Must follow every change of it in the
+    /// journal.
     fn publish_prompt_id(&self) {
         let prompt_id = self.journal.prompt_id();
         self.handle.change(|view| view.prompt_id = prompt_id);

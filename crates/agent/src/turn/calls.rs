@@ -37,6 +37,7 @@ pub struct ResponseCalls {
 }
 
 impl ResponseCalls {
+    /// Begins without calls. `eager` is false if calls must wait for the whole response, as with a spending limit.
     pub fn new(eager: bool) -> Self {
         Self {
             schedule: CallSchedule::new(MAX_PARALLEL_CALLS),
@@ -52,10 +53,13 @@ impl ResponseCalls {
         }
     }
 
+    /// Whether the response has called no tool.
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
 
+    /// Adds a call in the order of the response, which is the order of the results. Starts nothing; the second call
+    /// tells the first that it has siblings.
     pub fn add(&mut self, prepared: PreparedCall) {
         let PreparedCall { call, tool } = &prepared;
         let access = match (tool, call.description.subject()) {
@@ -77,6 +81,7 @@ impl ResponseCalls {
         }
     }
 
+    /// Keeps the result of a call and collects what it means for the turn. To be called once per call.
     pub fn record(&mut self, answered: ToolCallResult) {
         self.interrupted |= answered.interrupted;
         self.stops |= answered.stops;

@@ -55,6 +55,8 @@ impl AgentHandle {
         AgentReport { agent_id, text, end }
     }
 
+    /// Builds a child agent and opens its session file. The child gets a copy of its parent's permissions, the prompt
+    /// and tools of the request, and no memory files.
     fn open_child(&self, request: AgentRequest, tool_use_id: &str) -> Agent {
         let identity = ChildIdentity {
             agent_id: self.session.process.host.uuid(),
@@ -80,6 +82,7 @@ impl AgentHandle {
         Agent::child(self.session.clone(), identity, config)
     }
 
+    /// Returns the parent's model choice, with another model if the request names one.
     fn choice_of_child(&self, model: Option<&str>) -> AgentModel {
         let mut choice = self.choice().as_ref().clone();
         if let Some(name) = model {
@@ -125,6 +128,8 @@ impl AgentHandle {
     }
 }
 
+/// Translates the end of a child's turn for the tool that started it. A turn that hooks ended counts as completed; one
+/// that was preempted or deferred as interrupted.
 fn end_of(ending: TurnEnding) -> AgentEnd {
     match ending {
         TurnEnding::Completed

@@ -174,6 +174,8 @@ pub fn after_objection(used: &UsedSoFar) -> NextStep {
     if used.over_budget { NextStep::End(TurnEnding::Budget) } else { within_rounds(used, NextStep::Again) }
 }
 
+/// Decides what follows a response by its stop reason. Each nudge has a limit of its own; the stop hooks are asked only
+/// about a finished response for which no nudge is due.
 fn after_answer(reason: StopReason, used: &UsedSoFar) -> AfterRound {
     let next = match reason {
         StopReason::OutOfTokens if used.nudges.out_of_tokens < MAX_TOKEN_RECOVERIES => {

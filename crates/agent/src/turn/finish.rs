@@ -62,6 +62,8 @@ fn command(end: CommandEnd, result: &mut ResultMessage) {
     result.duration_api_ms = 0;
 }
 
+/// Fills in the result of a turn that ended by a decision. `subtype` and `terminal_reason` are read by hosts and must
+/// not change.
 async fn ended(turn: &mut Turn<'_>, ending: TurnEnding, result: &mut ResultMessage) {
     match ending {
         TurnEnding::Completed => success(turn, "completed", result),
@@ -168,6 +170,8 @@ fn no_subagents() -> Value {
     })
 }
 
+/// Fills in a successful result with the structured output, or else the last text. Endings without a text of their own
+/// clear `last_text` before this.
 fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = false;
@@ -226,6 +230,7 @@ async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, re
     result.terminal_reason = Some(failure.terminal_reason.to_owned());
 }
 
+/// The failure of a turn whose responses kept exceeding the output limit.
 fn out_of_tokens(limit: u32) -> ApiFailure {
     ApiFailure {
         text: format!(
@@ -240,6 +245,8 @@ fn out_of_tokens(limit: u32) -> ApiFailure {
     }
 }
 
+/// The failure of a turn whose conversation does not fit into the window; the two causes differ in text and
+/// `terminal_reason`.
 fn out_of_room(why: OutOfRoom) -> ApiFailure {
     let (text, terminal_reason) = match why {
         OutOfRoom::Full => ("Prompt is too long", "blocking_limit"),
@@ -260,6 +267,7 @@ fn out_of_room(why: OutOfRoom) -> ApiFailure {
     }
 }
 
+/// The failure of a turn that the model refused to continue.
 fn refused(model: &str) -> ApiFailure {
     ApiFailure {
         text: format!(
@@ -274,6 +282,8 @@ fn refused(model: &str) -> ApiFailure {
     }
 }
 
+/// Fills in the result of an interrupted turn. An interruption during the stream reports no stop reason and an empty
+/// usage.
 fn interrupted(turn: &Turn<'_>, phase: TurnPhase, result: &mut ResultMessage) {
     let (reason, doing) = match phase {
         TurnPhase::Streaming => ("aborted_streaming", "the model was answering"),
@@ -288,6 +298,7 @@ fn interrupted(turn: &Turn<'_>, phase: TurnPhase, result: &mut ResultMessage) {
     result.num_turns = turn.stats.user_frames + 1;
 }
 
+/// Fills in an error with one text. `subtype` and `terminal_reason` are names of the wire.
 fn error(result: &mut ResultMessage, subtype: &str, terminal_reason: &str, text: String) {
     result.subtype = subtype.to_owned();
     result.is_error = true;

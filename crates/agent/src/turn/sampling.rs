@@ -128,6 +128,8 @@ impl Turn<'_> {
         }
     }
 
+    /// Handles one event of the stream: folds it, shows a finished block and starts the call in it. With partial
+    /// messages the event itself follows last, after the block that it finishes.
     async fn take_event(&mut self, event: ModelEvent, answer: &mut ModelResponse, calls: &mut ResponseCalls) {
         let now = self.stats.elapsed_ms();
         let first = *self.stats.first_event_ms.get_or_insert(now);
@@ -158,6 +160,8 @@ impl Turn<'_> {
         }
     }
 
+    /// Tells the host how much the model has thought so far, estimated at four bytes per token. Other deltas do
+    /// nothing.
     async fn estimate_thinking(&mut self, delta: &lathe_models::ContentDelta) {
         if let lathe_models::ContentDelta::Thinking(text) = delta {
             let tokens = (text.len() as u64).div_ceil(4);
@@ -167,6 +171,8 @@ impl Turn<'_> {
         }
     }
 
+    /// Starts every call that the schedule lets run now; none while calls wait for the whole response. To be called
+    /// after each new call and each finished one.
     fn start_calls(&self, calls: &mut ResponseCalls) {
         if !calls.eager {
             return;
@@ -178,6 +184,8 @@ impl Turn<'_> {
         }
     }
 
+    /// Handles the end of a call: shows and records its result, and starts the calls that waited for it. A deferred
+    /// call has no result and is only remembered.
     async fn take_answer(&mut self, (end, access): (CallEnd, CallAccess), calls: &mut ResponseCalls) {
         calls.schedule.finished(access);
         let mut answered = match end {
@@ -274,6 +282,7 @@ impl Turn<'_> {
         }
     }
 
+    /// Runs all remaining calls to their end, when the response is complete and no more can come.
     async fn finish_calls(&mut self, calls: &mut ResponseCalls) {
         // The response is over, so its calls need not wait for its cost any more.
         calls.eager = true;
@@ -352,6 +361,8 @@ impl Turn<'_> {
         }
     }
 
+    /// Sends the stream events that a host still waits for: the end of each open block, `end` if there is one, then
+    /// `message_stop`. The order is that of the API.
     async fn close_events(&mut self, answer: &ModelResponse, open: &[usize], end: Option<Value>) {
         let stops = open.iter().map(|index| json!({"type": "content_block_stop", "index": index}));
         for event in stops.chain(end).chain([json!({"type": "message_stop"})]) {
@@ -360,6 +371,7 @@ impl Turn<'_> {
         }
     }
 
+    /// Ends a turn that was interrupted before its response was complete, and marks it so in the conversation.
     async fn interrupted_while_waiting(&mut self) -> TurnOutcome {
         self.mark_interrupted(TurnPhase::Streaming).await;
         TurnOutcome::Interrupted(TurnPhase::Streaming)
@@ -397,6 +409,8 @@ impl Turn<'_> {
         self.agent.handle.publish_size(self.agent.history.size());
     }
 
+    /// Adds the usage of a response to the turn and to the session, under the model that responded. Must be called once
+    /// per response, also for one that was cut off.
     fn count_usage(&mut self, answer: &ModelResponse) {
         self.stats.usage.add(&answer.usage);
         let model = if answer.model.is_empty() { &self.model_id } else { &answer.model };

@@ -52,6 +52,7 @@ pub struct TurnStats {
 }
 
 impl TurnStats {
+    /// Begins the counts of a turn with its first prompt; the clock of the turn starts here.
     pub fn new(prompt: &InboundUser) -> Self {
         Self {
             started: Instant::now(),

@@ -36,6 +36,8 @@ impl Turn<'_> {
         }
     }
 
+    /// Returns the input for the stop hooks: `Stop` for the main agent, `SubagentStop` for a child. `stop_hook_active`
+    /// tells a hook that this turn was already sent back once.
     fn stop_event(&self) -> HookEventInput {
         let (active, text) = (self.stats.stop_blocks > 0, self.stats.last_text.clone());
         match self.agent.handle.identity.child() {

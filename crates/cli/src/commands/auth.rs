@@ -29,6 +29,7 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
+/// Describes one candidate for the list. Key and token are formatted by their own types, which never show them whole.
 fn describe(candidate: &Candidate, chosen: Option<&Candidate>) -> String {
     let passed_over = if Some(candidate) == chosen { "" } else { " (passed over: an earlier one counts)" };
     match &candidate.found {

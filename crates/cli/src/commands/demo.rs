@@ -36,6 +36,8 @@ pub async fn run(words: &[String], env: LaunchEnvironment) -> anyhow::Result<Exi
     Ok(if result.is_error { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+/// Builds the plan of the demo through the flag reader, so that it starts like any other run, and then allows edits and
+/// Bash without questions. Use it only with the embedded script.
 fn demo_plan(env: &LaunchEnvironment) -> anyhow::Result<RunPlan> {
     let words = ["--model", "script:demo", "--no-session-persistence"].map(str::to_owned);
     let args = Args::parse(words).context("failed to read the demo's own flags")?;
@@ -46,6 +48,8 @@ fn demo_plan(env: &LaunchEnvironment) -> anyhow::Result<RunPlan> {
     Ok(plan)
 }
 
+/// Runs the session with the one prompt and shows its frames as progress; returns its last result. Session and reader
+/// run together, because the queue of frames is bounded.
 async fn run_session(plan: &RunPlan, env: LaunchEnvironment) -> anyhow::Result<Box<ResultMessage>> {
     let prepared = session::prepare(&plan.session, env).map_err(|error| anyhow::anyhow!(error.message))?;
     let (frames, mut frames_out) = mpsc::channel(64);
@@ -68,6 +72,7 @@ async fn run_session(plan: &RunPlan, env: LaunchEnvironment) -> anyhow::Result<B
     result.context("the session ended without a result")
 }
 
+/// Prints the text or the errors of the result, its numbers, and how to do the same with a real model.
 fn report(result: &ResultMessage) {
     let said = result.result.clone().or_else(|| result.errors.as_ref().map(|errors| errors.join("\n")));
     print::line(format!("\n{}\n", said.unwrap_or_default().trim()));

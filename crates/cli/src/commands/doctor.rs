@@ -55,6 +55,8 @@ struct Report {
 }
 
 impl Report {
+    /// Prints one check and remembers the worst status, which becomes the exit code. Every check must report through
+    /// it.
     fn say(&mut self, name: &str, status: CheckStatus, detail: &str, hint: Option<&str>) {
         let mark = match status {
             CheckStatus::Ok => "ok  ",
@@ -79,6 +81,8 @@ impl Report {
         self.sandbox(stack, env);
     }
 
+    /// Reports each warning about a hook in the settings, then the number of all handlers and whether settings switch
+    /// them off.
     fn hooks(&mut self, stack: &SettingsStack) {
         let mut count = 0;
         for (source, hooks) in hooks_of(stack) {
@@ -121,6 +125,7 @@ impl Report {
         }
     }
 
+    /// Checks that the shell for commands is a file: `CLAUDE_CODE_SHELL`, or else `/bin/bash`. It is not started.
     fn shell(&mut self, env: &LaunchEnvironment) {
         let shell = env.get("CLAUDE_CODE_SHELL").map_or_else(|| PathBuf::from("/bin/bash"), PathBuf::from);
         if shell.is_file() {
@@ -162,6 +167,8 @@ impl Report {
         }
     }
 
+    /// Checks the credential that a run would use, and then the address of the model by listing its models. This is the
+    /// only check that uses the network; without a credential it sends nothing.
     async fn credential_and_model(&mut self, env: &LaunchEnvironment, helper: client::KeyHelper) {
         let found = client::credentials(env, helper.command.clone(), Search::FirstUsable);
         let Some(candidate) = found.chosen() else {

@@ -40,6 +40,8 @@ struct Options {
 }
 
 impl Options {
+    /// Reads the words after `serve` or `record`. Both commands share the options; each one checks for those that it
+    /// needs.
     fn read(words: &[String]) -> anyhow::Result<Self> {
         let mut options = Self::default();
         let mut words = words.iter();
@@ -68,11 +70,14 @@ impl Options {
         Ok(options)
     }
 
+    /// Returns the address to listen on. It is always loopback, so that no other machine reaches the server.
     fn addr(&self) -> SocketAddr {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port)
     }
 }
 
+/// Serves a script until a signal. The first line on stdout is the address, so that a program that chose port 0 can
+/// read it.
 async fn run_server(options: Options) -> anyhow::Result<ExitCode> {
     let name = options.file.as_deref().with_context(|| format!("a script is missing\n{USAGE}"))?;
     let script = match name.strip_prefix("script:").and_then(builtin::script) {
@@ -94,6 +99,8 @@ async fn run_server(options: Options) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Forwards requests to `--upstream` and records the responses until a signal. The exit code is 1 if the recorder
+/// reports a problem.
 async fn run_recorder(options: Options) -> anyhow::Result<ExitCode> {
     let out = options.file.as_deref().with_context(|| format!("OUT is missing\n{USAGE}"))?;
     let upstream = options.upstream.clone().with_context(|| format!("--upstream is missing\n{USAGE}"))?;

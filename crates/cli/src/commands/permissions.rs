@@ -71,6 +71,8 @@ fn known_tools() -> ToolSet {
     ToolSet::new(tools)
 }
 
+/// Decides the question [`TIMED`] times and returns the median time. The median, because a few runs are slow for
+/// reasons of the machine.
 fn median_micros(rules: &PermissionEngine, question: &PermissionQuestion<'_>) -> f64 {
     let mut times: Vec<Duration> = (0..TIMED)
         .map(|_| {
@@ -95,6 +97,8 @@ struct Asked {
     timed: bool,
 }
 
+/// Splits the words into TOOL, INPUT and the flags of a run that stand for the options. An unknown word with dashes
+/// right after TOOL is the INPUT, because a command may begin with dashes.
 fn read(words: &[String]) -> anyhow::Result<Asked> {
     let mut flags = Vec::new();
     let mut rest = Vec::new();

@@ -72,12 +72,16 @@ struct Place {
 }
 
 impl Place {
+    /// Finds the folder of sessions and the working directory; fails if either is unknown, because every command needs
+    /// both.
     fn new(env: &LaunchEnvironment) -> anyhow::Result<Self> {
         let config_dir = env.config_dir().context("HOME is not set, so there are no sessions")?;
         let cwd = env.cwd.clone().context("the working directory is gone")?;
         Ok(Self { sessions: Sessions::new(&config_dir), config_dir, cwd })
     }
 
+    /// Prints one line per session. An empty list prints only a note on stderr and is a success, so that stdout stays
+    /// parsable.
     fn list(&self, all: bool, json: bool) -> anyhow::Result<ExitCode> {
         let here: &[&Path] = &[&self.cwd];
         let scope = if all { SessionScope::Everywhere } else { SessionScope::Projects(here) };
@@ -141,6 +145,7 @@ fn one_line(text: &str) -> String {
     text.replace(char::is_control, " ")
 }
 
+/// Formats a file size for the list. A KB is 1024 bytes; KB are rounded down, MB have one decimal.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
@@ -149,6 +154,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
+/// Prints the report about one file, as JSON or in sentences. The exit code is 1 if the file is not sound.
 fn check(path: &Path, json: bool) -> anyhow::Result<ExitCode> {
     let report = verify(path)?;
     if json {

@@ -1,5 +1,5 @@
-//! `lathe trust`: shows what a folder brings, asks, and remembers the answer; lists and removes what was remembered. What
-//! needs trust and what is remembered is decided in `lathe-settings`; here it is laid out and asked about.
+//! `lathe trust`: shows what a folder brings, asks, and remembers the answer; lists and removes what was remembered.
+//! What needs trust and what is remembered is decided in `lathe-settings`; here it is laid out and asked about.
 //!
 //! Surprising: what is remembered are the items that were shown, not the folder as it is after the answer. A file that
 //! changes while a person reads is not trusted by that person's answer.
@@ -97,6 +97,8 @@ fn review(folder: &Path, env: &LaunchEnvironment) -> anyhow::Result<FolderReview
     Ok(stack.review())
 }
 
+/// Shows the review of a folder and, if it holds anything new, asks and remembers. What is remembered is the review
+/// that was shown: the folder must not be read again after the answer.
 async fn show_and_ask(
     store: &TrustStore,
     folder: &Path,
@@ -155,10 +157,13 @@ async fn patiently<T>(mut attempt: impl FnMut() -> Result<T, SettingsError>) -> 
     }
 }
 
+/// Returns whether a question can be asked: the answer comes from stdin and the question goes to stderr, so both must
+/// be terminals.
 fn is_at_terminal() -> bool {
     rustix::termios::isatty(rustix::stdio::stdin()) && rustix::termios::isatty(rustix::stdio::stderr())
 }
 
+/// Asks on stderr and reads one line. Anything but `y` or `yes`, the end of input included, means no.
 fn agrees() -> anyhow::Result<bool> {
     eprint!("Shall all of this take effect in this folder? [y/N] ");
     let mut answer = String::new();
@@ -166,6 +171,8 @@ fn agrees() -> anyhow::Result<bool> {
     Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
 }
 
+/// Prints the items by kind, and at the end why nothing is asked, if that is so. Expects the items of one kind side by
+/// side.
 fn print_review(review: &FolderReview) {
     let folder = printable(&review.folder.to_string_lossy());
     if review.items.is_empty() {
@@ -195,6 +202,8 @@ fn print_review(review: &FolderReview) {
     }
 }
 
+/// Prints where an item stands and its whole content. Every text of the folder goes through `printable`, because it
+/// must not steer the terminal on which a person decides.
 fn print_item(reviewed: &ReviewedItem) {
     let ReviewedItem { item, state } = reviewed;
     let mark = match state {
@@ -214,6 +223,8 @@ fn print_item(reviewed: &ReviewedItem) {
     }
 }
 
+/// Returns the review as the object of `--json`. Programs read its keys and its words for states, so they are a
+/// contract.
 fn json_of(review: &FolderReview, remembered: bool) -> Value {
     let basis = match review.basis {
         TrustBasis::Untrusted => "untrusted",
@@ -234,6 +245,8 @@ fn json_of(review: &FolderReview, remembered: bool) -> Value {
     json!({"folder": review.folder, "trusted_by": basis, "items": items, "remembered": remembered})
 }
 
+/// Prints the folders that were trusted with this command; those that a state file trusts are not in the store and not
+/// listed.
 fn list(store: &TrustStore, format: Format) -> anyhow::Result<ExitCode> {
     let folders = store.folders().map_err(|problem| anyhow::anyhow!("{problem}"))?;
     if format == Format::Json {
@@ -251,6 +264,7 @@ fn list(store: &TrustStore, format: Format) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Forgets a folder. Says so if a state file still trusts it, because then its content keeps its effect.
 async fn remove(store: &TrustStore, folder: &Path, env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let was_there = patiently(|| store.forget(folder)).await?;
     let shown = printable(&folder.to_string_lossy());

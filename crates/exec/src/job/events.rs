@@ -47,6 +47,8 @@ pub struct JobEvents {
 }
 
 impl JobEvents {
+    /// Returns a reader that has reported nothing yet, so its first event is [`JobEvent::Started`] even if the command
+    /// has ended.
     pub(super) fn new(shared: Arc<JobShared>) -> Self {
         let state = shared.state.subscribe();
         Self { shared, state, told: None }

@@ -290,6 +290,7 @@ unsafe fn close_from(first: RawFd) {
     }
 }
 
+/// Returns the error of the last system call of this thread. Reads a number only, so it is safe after `fork`.
 fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
@@ -303,6 +304,7 @@ unsafe fn now() -> Duration {
     }
 }
 
+/// Converts a time limit for `pselect`.
 fn to_timespec(duration: Duration) -> libc::timespec {
     libc::timespec {
         tv_sec: duration.as_secs() as libc::time_t,

@@ -88,6 +88,8 @@ struct Line {
 }
 
 impl Line {
+    /// Takes the next byte of a line of `/proc/self/maps`. Byte by byte, because a line may be cut by the end of the
+    /// buffer and nothing may be allocated here.
     fn read(&mut self, byte: u8) {
         if byte == b' ' {
             self.field = self.field.saturating_add(1);
@@ -128,6 +130,8 @@ fn kept_around(address: usize) -> [usize; 2] {
     [start.saturating_sub(AROUND), start.saturating_add(2 * AROUND)]
 }
 
+/// Unmaps a range if it is large enough to matter; an empty or reversed one is left alone. The caller guarantees that
+/// nothing in it is used again.
 unsafe fn unmap(from: usize, to: usize) {
     if to.saturating_sub(from) >= WORTH_IT {
         unsafe { libc::munmap(from as *mut libc::c_void, to - from) };

@@ -91,12 +91,14 @@ impl EventReader {
         }
     }
 
+    /// Ends the stream with this error, to which the request id of the response is added if it has none.
     fn fail(&mut self, error: ModelError) -> ModelError {
         self.state = State::Over;
         ModelError { request_id: error.request_id.or_else(|| self.request_id.clone()), ..error }
     }
 
-    /// Reads until there is something to return: events, a failure, the end.
+    /// Reads the next chunk of the body and stores what it brings: events (perhaps none yet), a failure, or the end.
+    /// Any bytes restart the watchdog, so pings keep a slow response open.
     async fn fill(&mut self) {
         match tokio::time::timeout(self.idle, self.response.chunk()).await {
             Ok(Ok(Some(bytes))) => {
@@ -115,12 +117,16 @@ impl EventReader {
         }
     }
 
+    /// Handles the end of the connection: the events that are still in the parser come first, then the error. They may
+    /// contain the `message_stop` that makes the response complete, and then the error is never returned.
     fn end(&mut self, reason: &str) {
         self.state = State::Ended;
         self.ready.extend(self.parser.finish());
         self.failure = Some(cut(reason));
     }
 
+    /// Interprets one event; `None` for one that is skipped. An `error` event becomes the error, and `message_stop`
+    /// completes the response.
     fn read(&mut self, event: &SseEvent) -> Result<Option<ModelEvent>, ModelError> {
         if event.name == "ping" {
             return Ok(None);
@@ -147,6 +153,7 @@ impl EventReader {
         Ok(Some(event))
     }
 
+    /// Ends the stream and reads the rest of the body for at most [`DRAIN_TIME`], so that the connection can be reused.
     async fn drain(&mut self) {
         self.state = State::Over;
         let to_end = async { while let Ok(Some(_)) = self.response.chunk().await {} };
@@ -162,6 +169,8 @@ fn is_event_stream(response: &Response) -> bool {
     kind.eq_ignore_ascii_case("text/event-stream")
 }
 
+/// Returns the error for a body that is not a stream: the API's own error if the body is one (it came with status 200),
+/// otherwise a protocol error with the beginning of the body.
 fn not_a_stream(body: &[u8]) -> ModelError {
     let error = response::from_body(None, body);
     if error.api_type.is_some() {

@@ -48,6 +48,8 @@ impl CustomHeaders {
     }
 }
 
+/// Parses `Name: value`. The value is marked as sensitive, so that debug output hides it; an error names the header but
+/// never repeats its value.
 fn parse_line(line: &str) -> Result<(HeaderName, HeaderValue), String> {
     let Some((name, value)) = line.split_once(':') else {
         return Err("a custom header has no `:` between name and value".to_owned());

@@ -23,6 +23,8 @@ use crate::error::{ErrorKind, ModelError};
 const MAX_IDLE_CONNECTIONS: usize = 32;
 const MAX_IDLE_TIME: Duration = Duration::from_secs(60);
 
+/// Builds the client for one address. Proxies come from `config` alone: the library's own look at the environment is
+/// switched off, as are its retries, which would repeat a request unseen by the retry policy.
 pub(crate) fn build(config: &ClientConfig, base: &Url) -> Result<Client, ModelError> {
     let proxy = config.proxy.for_base(base);
     let needs_tls = base.scheme() == "https" || proxy.is_some_and(|proxy| proxy.starts_with("https:"));
@@ -68,6 +70,8 @@ fn trusting_tls(extra_ca_file: Option<&Path>) -> Result<TlsConfig, ModelError> {
     Ok(tls)
 }
 
+/// Reads all certificates of a PEM file. A file without any is an error: it was named to be trusted, and ignoring it
+/// would only fail later and less clearly.
 fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ModelError> {
     let what = format!("the certificate file {}", file.display());
     let found: Result<Vec<_>, _> =
@@ -79,6 +83,8 @@ fn read_certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ModelE
     Ok(found)
 }
 
+/// Returns the cryptography for TLS. It is passed explicitly, so nothing depends on a default that is installed for the
+/// whole process.
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }

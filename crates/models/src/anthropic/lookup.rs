@@ -42,6 +42,7 @@ impl AnthropicClient {
             .ok_or_else(|| ModelError::new(ErrorKind::Protocol, "the count of tokens has no input_tokens"))
     }
 
+    /// Returns the address of the page after the model `after`; of the first page for `None`.
     fn models_page(&self, after: Option<&str>) -> Url {
         let mut url = self.endpoint("/v1/models");
         url.query_pairs_mut().append_pair("limit", PAGE);
@@ -51,6 +52,7 @@ impl AnthropicClient {
         url
     }
 
+    /// Requests an address and returns the JSON of the response.
     async fn get(&self, url: Url) -> Result<Value, ModelError> {
         let patience = self.config.timeouts.first_byte;
         let call =
@@ -59,6 +61,7 @@ impl AnthropicClient {
     }
 }
 
+/// Reads one entry of the list; `None` if it has no id, which skips the entry.
 fn model_info(entry: &Value) -> Option<ModelInfo> {
     let text = |key: &str| entry[key].as_str().map(str::to_owned);
     Some(ModelInfo::of(text("id")?, text("display_name"), text("created_at")))

@@ -22,6 +22,7 @@ pub(super) fn request_id(response: &Response) -> Option<String> {
     header_text(response.headers(), "request-id").map(str::to_owned)
 }
 
+/// Returns the value of a header; `None` if it is missing or not visible ASCII.
 fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
@@ -56,6 +57,8 @@ pub(super) fn from_body(status: Option<u16>, body: &[u8]) -> ModelError {
     error
 }
 
+/// Returns the error for a redirect. It names only the host of the target, because the rest of an address may hold
+/// secrets.
 fn redirect(status: u16, location: Option<&str>) -> ModelError {
     let target = location.and_then(|location| Url::parse(location).ok());
     let target = target.map_or_else(|| "another address".to_owned(), |url| host(&url));
@@ -162,6 +165,8 @@ enum End {
     Broken(String),
 }
 
+/// Reads at most `limit` bytes of a body, waiting at most `idle` for each chunk. What was read is returned however the
+/// reading ended; only [`End::Whole`] means that it is complete.
 async fn read_up_to(mut response: Response, limit: usize, idle: Duration) -> (Vec<u8>, End) {
     let mut body = Vec::new();
     loop {

@@ -50,10 +50,12 @@ impl Obstacle {
         Self::because(message::COMMAND.to_owned())
     }
 
+    /// Returns the obstacle for a construct; `what` completes "it contains …".
     pub(super) fn contains(what: &str) -> Box<Self> {
         Self::because(format!("{}: it contains {what}", message::COMMAND))
     }
 
+    /// Returns an obstacle whose text is both the reason and the message, without a path or suggestions.
     pub(super) fn because(text: String) -> Box<Self> {
         Box::new(Self { reason: Reason::Other(text.clone()), message: text, path: None, updates: Vec::new() })
     }
@@ -108,6 +110,8 @@ impl Shell<'_> {
         }
     }
 
+    /// Returns the question about an obstacle. Rules for the commands are suggested first, then the updates that the
+    /// obstacle itself suggests.
     fn question(&self, obstacle: Obstacle, suggestions: Vec<String>) -> AskedDecision {
         let mut updates: Vec<PermissionUpdate> = suggest::commands(suggestions).into_iter().collect();
         updates.extend(obstacle.updates);
@@ -136,10 +140,12 @@ impl Shell<'_> {
         self.analysis.shape.filter(|_| grants == Grants::ReadOnly || !runs).map(Obstacle::contains)
     }
 
+    /// Returns the obstacle of the first step that is not granted.
     fn parts(&self, grants: Grants) -> Option<Box<Obstacle>> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| self.step(index, step, grants).err())
     }
 
+    /// Checks one step. A command behind another one is harmless here, because the command that runs it is checked.
     fn step(&self, index: usize, step: &Step, grants: Grants) -> Result<Granted, Box<Obstacle>> {
         match step {
             Step::Run(run) if run.found == Found::Behind => Ok(Granted::Harmless),
@@ -156,6 +162,8 @@ impl Shell<'_> {
         }
     }
 
+    /// Checks one written command: by what it does first, then by an allow rule. A rule cannot allow git after a change
+    /// of directory, where its configuration is not known.
     fn run(&self, index: usize, run: &Invocation, grants: Grants) -> Result<Granted, Box<Obstacle>> {
         let standing = self.standings.at(index);
         let program = run.args.first().and_then(Arg::fixed).map_or("", program_name);

@@ -14,6 +14,8 @@ use crate::shell::value::{Arg, Value};
 use crate::shell::walk::{Invocation, Step};
 
 impl Shell<'_> {
+    /// Returns the question about the first removal of a critical path. No hook may answer it with allow, and it is
+    /// asked before the mode is looked at, so `bypassPermissions` does not skip it.
     pub(super) fn critical_removal(&self) -> Option<AskedDecision> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
             let Step::Run(run) = step else { return None };
@@ -29,6 +31,8 @@ impl Shell<'_> {
         })
     }
 
+    /// Whether a removed operand may be a critical path, in any directory the command may run in. An unknown value
+    /// counts only if an empty variable, or an unknown home, would turn it into one.
     fn is_critical_target(&self, target: &Arg, standing: &Standing) -> bool {
         let engine = self.engine;
         let critical = |path: &str| {

@@ -45,6 +45,8 @@ pub(crate) struct Standings {
 pub(crate) struct Unlocated;
 
 impl Standings {
+    /// Computes the possible directories before each step. They only grow from step to step: a `cd` may fail, so the
+    /// directories before it stay possible.
     pub(crate) fn new(analysis: &Analysis, cwd: &Path) -> Self {
         let real = Located::new("", cwd).real.unwrap_or_else(|_| cwd.to_owned());
         let mut all = vec![Standing { directories: vec![real], lost: false }];
@@ -60,6 +62,7 @@ impl Standings {
         Self { all, by_step }
     }
 
+    /// Returns the directories in which a step may run; `step` is its index in [`Analysis::steps`].
     pub(crate) fn at(&self, step: usize) -> &Standing {
         &self.all[self.by_step[step]]
     }
@@ -108,6 +111,8 @@ pub(crate) fn locate_any(touch: &Touch, standing: &Standing) -> Vec<Located> {
     located(touch, standing, MANY_ENTRIES).unwrap_or_default()
 }
 
+/// Resolves a touched path in every possible directory, and expands a pattern to at most `most` entries. `most` also
+/// tells the purpose: with [`FEW_ENTRIES`] (to permit) a match that looks like an option is refused.
 fn located(touch: &Touch, standing: &Standing, most: usize) -> Result<Vec<Located>, Unlocated> {
     let absolute = |text: &str| text.starts_with('/');
     match &touch.path {

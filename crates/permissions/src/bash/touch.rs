@@ -57,6 +57,8 @@ impl Shell<'_> {
         arrivals
     }
 
+    /// Checks that a command may read all these paths without asking, and that git, if it reads a repository here,
+    /// finds no configuration that runs programs.
     pub(super) fn reads(&self, program: &str, touches: &[Touch], step: usize) -> Result<(), Box<Obstacle>> {
         if !git_is_inert(touches, self.standings.at(step)) {
             return Err(Obstacle::because(format!(
@@ -72,6 +74,8 @@ impl Shell<'_> {
         Ok(())
     }
 
+    /// Checks one path that is read: inside the readable directories or under an allow rule, and neither a directory
+    /// where a file is expected, nor a tree with denied files, nor a pipe or device below `/dev`.
     fn read(&self, program: &str, access: TouchAccess, located: &Located) -> Result<(), Box<Obstacle>> {
         let (engine, scope) = (self.engine, self.question.scope);
         if !engine.may_read(located, scope) && engine.permitted_read(located).is_none() {
@@ -98,6 +102,8 @@ impl Shell<'_> {
         }
     }
 
+    /// Checks every path of a command that changes files, those it only reads included. Returns the grant of the last
+    /// changed path.
     pub(super) fn changes(
         &self,
         what: &str,
@@ -158,6 +164,8 @@ impl Shell<'_> {
         }))
     }
 
+    /// Checks a file that the shell opens for a redirection. `/dev/null` and copies of descriptors are harmless;
+    /// `/dev/tcp` and `/dev/udp` open connections and are refused.
     pub(super) fn redirect(
         &self,
         index: usize,

@@ -74,6 +74,7 @@ impl TouchAccess {
 }
 
 impl Touch {
+    /// Creates a touch of whatever a word stands for: a path, a pattern, or a value that is not known.
     pub(crate) fn new(arg: &Arg, access: TouchAccess) -> Self {
         let path = match &arg.value {
             Value::Fixed(text) => Touched::Path(text.clone()),
@@ -83,10 +84,12 @@ impl Touch {
         Self { path, access }
     }
 
+    /// Creates a touch that reads the file or files a word stands for.
     pub(crate) fn read(arg: &Arg) -> Self {
         Self::new(arg, TouchAccess::Read)
     }
 
+    /// Creates a touch of a fixed path that is not a word of its own, such as the value of an option.
     pub(crate) fn path(text: &str, access: TouchAccess) -> Self {
         Self { path: Touched::Path(text.to_owned()), access }
     }
@@ -170,6 +173,8 @@ pub(crate) fn effect(invocation: &Invocation) -> Effect {
     effect_of(&invocation.args, 0)
 }
 
+/// Returns the effect of a command without its assignments. At most four wrappers are looked through; read-only
+/// programs are tried before those that change files.
 fn effect_of(args: &[Arg], depth: u32) -> Effect {
     let Some(name) = args.first().and_then(Arg::fixed) else { return Effect::Unknown };
     if let Some(inner) = special::looked_through(name, args).filter(|_| depth < 4) {
@@ -184,6 +189,8 @@ fn effect_of(args: &[Arg], depth: u32) -> Effect {
     }
 }
 
+/// Returns what a listed read-only call touches. `NotListed` means that its text does not prove it harmless, not that
+/// it changes something.
 fn read_only(name: &str, args: &[Arg]) -> Listed {
     match name {
         "find" => find::find(args),

@@ -42,6 +42,7 @@ impl Parser<'_> {
         Ok(Some(kind))
     }
 
+    /// Reads `{ list }`. `}` is a reserved word, so it ends the group only where a command may start.
     fn group(&mut self) -> Parsed<Compound> {
         self.accept("{");
         let list = self.list(&[Stop::Word("}")])?;
@@ -51,6 +52,8 @@ impl Parser<'_> {
         Ok(Compound::Group(list))
     }
 
+    /// Reads an `if`. Conditions and branches go into one list in the order they are written, because all of them are
+    /// analysed alike.
     fn conditional(&mut self) -> Parsed<Compound> {
         let mut lists = Vec::new();
         self.accept("if");
@@ -69,12 +72,14 @@ impl Parser<'_> {
         }
     }
 
+    /// Reads a `while` or `until` loop.
     fn repetition(&mut self, word: &str) -> Parsed<Compound> {
         self.accept(word);
         let condition = self.list(&[Stop::Word("do")])?;
         Ok(Compound::Loop { condition, body: self.loop_body()? })
     }
 
+    /// Reads `do list done`.
     fn loop_body(&mut self) -> Parsed<List> {
         self.expect_reserved("do", "a loop without do")?;
         let body = self.list(&[Stop::Word("done")])?;
@@ -82,6 +87,7 @@ impl Parser<'_> {
         Ok(body)
     }
 
+    /// Reads a `for` or `select` loop, with words or, for `for`, with an arithmetic header.
     fn iteration(&mut self, word: &str) -> Parsed<Compound> {
         self.accept(word);
         self.blanks();
@@ -116,6 +122,8 @@ impl Parser<'_> {
         Ok(Compound::For { variable, words, body: self.loop_body()? })
     }
 
+    /// Reads a `case`. The patterns of all branches are kept in one list: they are expanded, so they may run commands
+    /// too.
     fn case(&mut self) -> Parsed<Compound> {
         self.accept("case");
         self.blanks();
@@ -147,6 +155,7 @@ impl Parser<'_> {
         }
     }
 
+    /// Reads the command of a coprocess, after the keyword.
     fn coproc(&mut self) -> Parsed<Compound> {
         self.blanks();
         // The optional name stands only before a compound command, where it cannot be a command itself, so it is

@@ -15,6 +15,7 @@ pub(super) enum Quoted {
 }
 
 impl Parser<'_> {
+    /// Reads what a `$` starts; the position is at the `$`. A `$` that starts nothing is text.
     pub(super) fn dollar(&mut self, parts: &mut Parts, quoted: Quoted) -> Parsed<()> {
         self.at += 1;
         match self.peek() {
@@ -67,6 +68,8 @@ impl Parser<'_> {
         }
     }
 
+    /// Reads `$((…))` or `$(…)`. What starts like arithmetic and does not end like it is read again as a substitution,
+    /// so the here-documents of the first attempt are dropped.
     fn dollar_parenthesis(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.no_pending_heredoc()?;
         self.at += 1;
@@ -95,6 +98,7 @@ impl Parser<'_> {
         Ok(list)
     }
 
+    /// Reads `<(…)` or `>(…)`; the position is at the first character.
     pub(super) fn process(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.no_pending_heredoc()?;
         self.at += 1;
@@ -104,6 +108,8 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// Reads a backquoted substitution. Its text is unescaped first and then parsed on its own, one level deeper, as
+    /// bash does.
     pub(super) fn backquoted(&mut self, parts: &mut Parts, quoted: Quoted) -> Parsed<()> {
         self.no_pending_heredoc()?;
         self.at += 1;
@@ -171,6 +177,7 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// Reads one escape of `$'…'` after the backslash, and returns its character.
     fn ansi_escape(&mut self) -> Parsed<char> {
         let Some(byte) = self.raw() else { return self.error("an open quote") };
         let simple = match byte {

@@ -75,10 +75,13 @@ pub(super) struct Parser<'s> {
 }
 
 impl<'s> Parser<'s> {
+    /// Starts at the beginning of a text. `depth` continues the count of the surrounding parser, so that nesting stays
+    /// bounded across texts that are parsed on their own.
     pub(super) fn new(source: &'s str, depth: u32) -> Self {
         Self { source, at: 0, depth, pieces: 0, pending: Vec::new(), heredocs: Vec::new() }
     }
 
+    /// Returns a failure at the current position; `what` is shown to people as a fragment, followed by the position.
     pub(super) fn error<T>(&self, what: &'static str) -> Parsed<T> {
         Err(ParseError { what, at: self.at })
     }
@@ -106,6 +109,8 @@ impl<'s> Parser<'s> {
         result
     }
 
+    /// Returns the next byte as it is. Quotes, backquotes and comments are read with this: [`Self::peek`] would skip a
+    /// backslash and a newline that may belong to their text.
     pub(super) fn raw(&self) -> Option<u8> {
         self.source.as_bytes().get(self.at).copied()
     }
@@ -132,6 +137,7 @@ impl<'s> Parser<'s> {
         true
     }
 
+    /// Consumes a text if it comes next. It does not check that a word ends there; see [`Self::reserved`].
     pub(super) fn accept(&mut self, text: &str) -> bool {
         if !self.looking_at(text) {
             return false;
@@ -165,6 +171,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
+    /// Consumes a newline and the bodies of the here-documents that were announced on the line before it.
     fn newline(&mut self) -> Parsed<()> {
         self.at += 1;
         for pending in std::mem::take(&mut self.pending) {
@@ -200,6 +207,7 @@ impl<'s> Parser<'s> {
         (plain && !word.is_empty()).then_some(word)
     }
 
+    /// Consumes a reserved word, if the whole next word is that one and is not quoted.
     pub(super) fn reserved(&mut self, word: &str) -> bool {
         if self.plain_word().as_deref() != Some(word) {
             return false;
@@ -207,11 +215,13 @@ impl<'s> Parser<'s> {
         self.accept(word)
     }
 
+    /// Skips newlines and requires a reserved word; `missing` is the error if there is another.
     pub(super) fn expect_reserved(&mut self, word: &'static str, missing: &'static str) -> Parsed<()> {
         self.newlines()?;
         if self.reserved(word) { Ok(()) } else { self.error(missing) }
     }
 
+    /// Whether the list ends here. Nothing is consumed.
     fn at_stop(&mut self, stops: &[Stop]) -> bool {
         let word = self.plain_word();
         stops.iter().any(|stop| match stop {
@@ -239,6 +249,8 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// Consumes what separates a pipeline from the next one. The order matters: `&&` and `||` come before `&`, and `;;`
+    /// before `;`.
     fn list_end(&mut self, stops: &[Stop]) -> Parsed<End> {
         if self.accept("&&") {
             Ok(End::And)
@@ -257,6 +269,7 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// Reads commands joined by `|` or `|&`, after any number of `!` and `time`.
     fn pipeline(&mut self) -> Parsed<Pipeline> {
         let mut pipeline = Pipeline { negated: false, timed: false, commands: Vec::new() };
         loop {
@@ -285,6 +298,7 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// Reads a compound command with its redirections, a simple command, or a function definition.
     pub(super) fn command(&mut self) -> Parsed<Command> {
         self.blanks();
         let Some(kind) = self.compound()? else { return self.simple() };
@@ -298,6 +312,8 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// Reads assignments, words and redirections up to the end of a simple command. A parenthesis after the first word
+    /// makes it a function definition.
     fn simple(&mut self) -> Parsed<Command> {
         const UNEXPECTED: [&str; 8] = ["then", "else", "elif", "fi", "do", "done", "esac", "}"];
         if let Some(word) = self.plain_word() {
@@ -339,6 +355,7 @@ impl<'s> Parser<'s> {
         Ok(Command::Simple(simple))
     }
 
+    /// Reads `name() body`; the name was read as the only word of a simple command.
     fn function_after_name(&mut self, simple: &Simple) -> Parsed<Command> {
         let alone = simple.assignments.is_empty() && simple.redirects.is_empty();
         let [name] = simple.words.as_slice() else { return self.error("an unexpected parenthesis") };
@@ -353,6 +370,7 @@ impl<'s> Parser<'s> {
         self.function_body(name)
     }
 
+    /// Reads `function name body`, in which the parentheses are optional.
     fn function_after_keyword(&mut self) -> Parsed<Command> {
         self.blanks();
         let name = self.word()?.source;
@@ -366,6 +384,7 @@ impl<'s> Parser<'s> {
         self.function_body(name)
     }
 
+    /// Reads the body, which must be a compound command.
     fn function_body(&mut self, name: String) -> Parsed<Command> {
         self.newlines()?;
         match self.nested(Self::command)? {
@@ -381,6 +400,8 @@ fn declares(simple: &Simple) -> bool {
     simple.words.first().is_some_and(|word| DECLARING.contains(&word.source.as_str()))
 }
 
+/// Returns an assignment as a word of a declaring builtin. Arrays and subscripts make its value unknown, because bash
+/// may evaluate what they contain.
 fn declared_word(assignment: Assignment) -> Word {
     let mut parts = Vec::new();
     match assignment.value {

@@ -83,6 +83,8 @@ impl Parser<'_> {
         Ok(Fd::Default)
     }
 
+    /// Reads the delimiter after `<<` and reserves a place for the body, which is filled in after the next newline.
+    /// Returns the index of that place.
     fn heredoc_start(&mut self) -> Parsed<usize> {
         let strip_tabs = self.accept("-");
         self.blanks_without_comment();

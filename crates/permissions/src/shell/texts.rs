@@ -10,6 +10,7 @@ use crate::command_rules::plain_text;
 use crate::shell::commands::safe_variable;
 use crate::shell::walk::AssignedValue;
 
+/// Joins a program and its words with single blanks, the form in which rules are compared.
 fn joined(program: &str, words: &[&str]) -> String {
     let mut text = program.to_owned();
     for word in words {

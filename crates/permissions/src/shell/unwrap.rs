@@ -27,6 +27,7 @@ struct Wrapper {
     operands: usize,
 }
 
+/// Creates an entry of [`WRAPPERS`].
 const fn wrapper(
     name: &'static str,
     values: &'static str,
@@ -153,6 +154,7 @@ pub(crate) fn inner_commands(args: &[Arg], input: Option<&str>) -> Vec<Inner> {
     found
 }
 
+/// Returns a word that is run as a script. If its value is not fixed, the script cannot be read.
 fn script(arg: &Arg) -> Inner {
     match arg.fixed() {
         Some(text) => Inner::Script(text.to_owned()),
@@ -267,6 +269,8 @@ fn split_string(rest: &[Arg]) -> Vec<Inner> {
     found
 }
 
+/// Returns the command that a wrapper runs. With an option that is not known, every later word may start it, and all of
+/// these commands are returned.
 fn wrapped(wrapper: &Wrapper, rest: &[Arg]) -> Vec<Inner> {
     match command_words(wrapper, rest) {
         Some([]) => Vec::new(),

@@ -33,14 +33,18 @@ pub(crate) struct Arg {
 }
 
 impl Arg {
+    /// Evaluates a word with what is known about the environment.
     pub(crate) fn new(word: &Word, known: &Known<'_>) -> Self {
         Self { value: value(word, known), source: word.source.clone() }
     }
 
+    /// Creates a word that is not in the script, such as the `.` a program assumes.
     pub(crate) fn literal(text: &str) -> Self {
         Self { value: Value::Fixed(text.to_owned()), source: text.to_owned() }
     }
 
+    /// Returns the value if it is exactly one known word. Code that permits must use this and not [`Self::text`], which
+    /// falls back to the source.
     pub(crate) fn fixed(&self) -> Option<&str> {
         match &self.value {
             Value::Fixed(text) => Some(text),
@@ -66,6 +70,8 @@ fn variable(name: &str, quoted: bool, known: &Known<'_>) -> Option<String> {
     kept.then(|| value.to_owned())
 }
 
+/// Expands a word as far as its parts are known. Where bash and zsh differ, the value is unknown, because either may
+/// run the command.
 fn value(word: &Word, known: &Known<'_>) -> Value {
     let mut fixed = String::new();
     let mut pattern = String::new();

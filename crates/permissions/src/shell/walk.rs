@@ -128,10 +128,12 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
+    /// Notes a construct that is not a harmless shape. Only the first is kept.
     fn shape(&mut self, what: &'static str) {
         self.analysis.shape.get_or_insert(what);
     }
 
+    /// Lists the steps of every pipeline, whether or not it would run: `&&` and `||` are not evaluated.
     fn list(&mut self, list: &List, place: Place) {
         for item in &list.0 {
             if item.end == End::Background {
@@ -141,6 +143,7 @@ impl Walker<'_> {
         }
     }
 
+    /// Lists the steps of every command of a pipeline.
     fn pipeline(&mut self, pipeline: &Pipeline, place: Place) {
         if pipeline.timed {
             self.shape("`time`");
@@ -150,6 +153,7 @@ impl Walker<'_> {
         }
     }
 
+    /// Lists the steps of a command. A function body counts as run where it is defined, and as repeated.
     fn command(&mut self, command: &Command, place: Place) {
         match command {
             Command::Simple(simple) => self.simple(simple, place),
@@ -166,6 +170,7 @@ impl Walker<'_> {
         }
     }
 
+    /// Lists the steps of every branch and body, and notes the constructs that are not harmless shapes.
     fn compound(&mut self, kind: &Compound, place: Place) {
         let inside = Place { nested: true, ..place };
         let again = Place { nested: true, repeated: true };
@@ -220,6 +225,7 @@ impl Walker<'_> {
         }
     }
 
+    /// Lists a simple command. The steps inside its assignments, words and redirections come before the command itself.
     fn simple(&mut self, simple: &Simple, place: Place) {
         let assigns: Vec<Assigns> =
             simple.assignments.iter().map(|assignment| self.assignment(assignment)).collect();
@@ -262,6 +268,8 @@ impl Walker<'_> {
         }
     }
 
+    /// Lists the steps of a script that another command runs. One that cannot be parsed, or is nested too deep, makes
+    /// the whole analysis opaque.
     fn inner_script(&mut self, text: &str) {
         let parsed = if self.scripts < MAX_SCRIPTS { parse(text).ok() } else { None };
         let Some(script) = parsed else {
@@ -282,6 +290,8 @@ impl Walker<'_> {
         }
     }
 
+    /// Returns the text that a here-document or a here-string feeds to a command, which is a script if the command is a
+    /// shell. The body of a here-document is returned as written, also when it is expanded.
     fn literal_input(&self, redirect: &Redirect) -> Option<String> {
         match (&redirect.target, redirect.operator) {
             (Target::HereDoc(index), _) => Some(self.script.heredocs[*index].text.clone()),
@@ -292,6 +302,8 @@ impl Walker<'_> {
         }
     }
 
+    /// Lists what the assignment runs, and classifies its value. A pattern counts as fixed, because assignments do not
+    /// expand file names.
     fn assignment(&mut self, assignment: &Assignment) -> Assigns {
         if let Some(subscript) = &assignment.subscript {
             self.analysis.hidden.get_or_insert("an array subscript");
@@ -314,6 +326,7 @@ impl Walker<'_> {
         Assigns { name: assignment.name.clone(), value, source: assignment.source.clone() }
     }
 
+    /// Lists what the target runs, and then the file that the shell opens. A here-document opens none.
     fn redirect(&mut self, redirect: &Redirect, _place: Place) {
         match &redirect.target {
             Target::HereDoc(index) => {
@@ -336,14 +349,17 @@ impl Walker<'_> {
         }
     }
 
+    /// Adds a redirection of a form that is not on the list.
     fn unusual(&mut self, target: Arg) {
         self.analysis.steps.push(Step::Redirect(Redirection { kind: Opens::Unusual, target }));
     }
 
+    /// Lists the steps of the substitutions in a word.
     fn word(&mut self, word: &Word) {
         word.parts.iter().for_each(|part| self.part(part));
     }
 
+    /// Lists the steps of one part of a word, and notes expansions that evaluate what a variable holds.
     fn part(&mut self, part: &Part) {
         let inside = Place { nested: true, repeated: false };
         match part {
@@ -366,10 +382,13 @@ impl Walker<'_> {
 /// Operators of `[[ ]]` that evaluate their operands as arithmetic or as a subscript.
 const EVALUATING_TESTS: [&str; 8] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"];
 
+/// Whether a part is text or the output of commands that are listed as steps.
 fn text_or_output(part: &Part) -> bool {
     matches!(part, Part::Text { .. } | Part::Substitution(_))
 }
 
+/// Returns how a redirection opens its target. Descriptors other than 0 to 2, and forms that shells read differently,
+/// are unusual.
 fn opens(redirect: &Redirect, target: &Arg) -> Opens {
     let standard = matches!(redirect.fd, Fd::Default | Fd::Number(0..=2));
     let descriptor = target.fixed().is_some_and(|text| matches!(text, "1" | "2"));
@@ -392,6 +411,7 @@ fn opens(redirect: &Redirect, target: &Arg) -> Opens {
     }
 }
 
+/// Whether the word after `>&` names a file: not `-`, a number, or a number with `-`.
 fn is_file_name(text: &str) -> bool {
     text != "-" && !text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit())
 }

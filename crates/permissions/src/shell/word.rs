@@ -24,6 +24,8 @@ impl Word {
 pub(super) struct Parts(pub(super) Vec<Part>);
 
 impl Parts {
+    /// Appends text. Quoted and unquoted text stay apart, because only unquoted text is matched against files. An empty
+    /// quoted piece is kept if it starts a new part: `""` is a word.
     pub(super) fn text(&mut self, piece: &str, quoted: bool) {
         match self.0.last_mut() {
             Some(Part::Text { text, quoted: same }) if *same == quoted => text.push_str(piece),
@@ -52,6 +54,7 @@ impl Parser<'_> {
         self.nested(Self::word_parts)
     }
 
+    /// Reads the parts of a word up to a blank or an operator. An empty word is an error.
     fn word_parts(&mut self) -> Parsed<Word> {
         self.peek();
         let start = self.at;
@@ -107,6 +110,8 @@ impl Parser<'_> {
         }
     }
 
+    /// Reads a `~` at the start of a word: the home directory if the name ends here, otherwise a value that is not
+    /// known.
     fn tilde(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.at += 1;
         match self.peek() {
@@ -120,6 +125,7 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// Reads `'…'`, in which nothing is special.
     fn single_quoted(&mut self, parts: &mut Parts) -> Parsed<()> {
         let rest = &self.source[self.at + 1..];
         let Some(end) = rest.find('\'') else { return self.error("an open quote") };
@@ -132,6 +138,7 @@ impl Parser<'_> {
         Ok(())
     }
 
+    /// Reads `"…"` with its expansions.
     pub(super) fn double_quoted(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.at += 1;
         parts.text("", true);
@@ -197,6 +204,8 @@ impl Parser<'_> {
         Ok(Word { parts: parts.0, source: text.to_owned() })
     }
 
+    /// Refuses here-documents in a text that is parsed on its own: their bodies would be stored in this parser and
+    /// lost.
     pub(super) fn no_heredocs(&self) -> Parsed<()> {
         if self.heredocs.is_empty() {
             Ok(())
@@ -228,6 +237,7 @@ impl Parser<'_> {
         rest.contains("]=") || rest.contains("]+=") || rest.contains("]\\\n")
     }
 
+    /// Reads an assignment; [`Self::at_assignment`] must have found one here. An empty value is an empty word.
     pub(super) fn assignment(&mut self) -> Parsed<Assignment> {
         self.peek();
         let start = self.at;
@@ -258,6 +268,7 @@ impl Parser<'_> {
         Ok(Assignment { name, subscript, value, source })
     }
 
+    /// Reads the index up to `]`, which is consumed. Nested brackets are refused.
     fn subscript(&mut self) -> Parsed<Word> {
         let start = self.at;
         let mut parts = Parts::default();
@@ -274,6 +285,7 @@ impl Parser<'_> {
         Ok(Word { parts: parts.0, source })
     }
 
+    /// Reads the words of `name=(…)` up to `)`, which is consumed.
     fn array(&mut self) -> Parsed<Vec<Word>> {
         let mut words = Vec::new();
         loop {

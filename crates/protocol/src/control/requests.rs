@@ -168,6 +168,8 @@ pub struct NamedSettings {
 }
 
 impl ApplyFlagSettingsRequest {
+    /// Returns which of these settings the request names. Only the presence of the key counts, so null, which clears a
+    /// setting, is included.
     pub fn named_settings(&self) -> NamedSettings {
         let names = |key| self.settings.get(key).is_some();
         NamedSettings { model: names("model"), effort_level: names("effortLevel") }

@@ -24,10 +24,12 @@ struct BlockKind {
     fields: Option<&'static [&'static str]>,
 }
 
+/// A kind whose fields are checked: any field but these is refused.
 const fn kind(name: &'static str, fields: &'static [&'static str]) -> BlockKind {
     BlockKind { name, fields: Some(fields) }
 }
 
+/// A kind that is known by name only; its fields are not checked.
 const fn opaque(name: &'static str) -> BlockKind {
     BlockKind { name, fields: None }
 }
@@ -98,6 +100,7 @@ pub(crate) fn check_block(
     seen.check(name, summary)
 }
 
+/// Returns the kinds that this holder may contain, in the order of the table.
 fn known_names(holder: BlockHolder) -> Vec<&'static str> {
     match holder {
         BlockHolder::Message => KINDS.iter().map(|kind| kind.name).collect(),
@@ -118,6 +121,8 @@ struct BlockInMessage<'a> {
 }
 
 impl BlockInMessage<'_> {
+    /// Checks the fields of a block of the kind `name`, and adds to the summary what the rules about the conversation
+    /// need. Must see the blocks in their order, since the summary keeps it.
     fn check(&self, name: &str, summary: &mut MessageSummary) -> Verdict {
         match name {
             "text" => self.text(summary),
@@ -140,6 +145,7 @@ impl BlockInMessage<'_> {
         }
     }
 
+    /// Refuses an empty text, and in a message (not in a tool result) also one of blanks only.
     fn text(&self, summary: &mut MessageSummary) -> Verdict {
         let text = self.inside.text(self.block, "text")?;
         summary.text_bytes += text.len() as u64;
@@ -156,6 +162,8 @@ impl BlockInMessage<'_> {
         Ok(())
     }
 
+    /// Records the block with its seal. Whether the seal is accepted depends on the model and the position, so
+    /// `thinking.rs` decides that later.
     fn thinking(&self, summary: &mut MessageSummary) -> Verdict {
         let text = self.inside.text(self.block, "thinking")?;
         let signature = self.inside.text(self.block, "signature")?;
@@ -164,6 +172,7 @@ impl BlockInMessage<'_> {
         Ok(())
     }
 
+    /// Checks a call: in a response, with an id, a name and a map as input. The input counts as text of the request.
     fn tool_use(&self, summary: &mut MessageSummary) -> Verdict {
         if summary.role != MessageRole::Assistant {
             return self.message_path("`tool_use` blocks can only be in `assistant` messages");
@@ -179,6 +188,8 @@ impl BlockInMessage<'_> {
         Ok(())
     }
 
+    /// Checks a result: in a user message, with the id of its call. Its content is a text or a list of blocks, each
+    /// checked with the stricter list of kinds; whether the call exists is checked in `conversation.rs`.
     fn tool_result(&self, summary: &mut MessageSummary) -> Verdict {
         if summary.role != MessageRole::User {
             return self.message_path("`tool_result` blocks can only be in `user` messages");
@@ -202,6 +213,7 @@ impl BlockInMessage<'_> {
         }
     }
 
+    /// Returns the id in the field `name`, which must consist of ASCII letters, digits, `_` and `-`.
     fn id(&self, name: &str) -> Verdict<String> {
         let id = self.inside.text(self.block, name)?;
         let legal = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');

@@ -18,10 +18,12 @@ pub(crate) struct JoinedTurn<'a> {
 }
 
 impl<'a> JoinedTurn<'a> {
+    /// Returns the calls of the turn in order, each with the index of its message in the request.
     fn calls(&self) -> impl Iterator<Item = (usize, &'a BlockId)> {
         self.messages.iter().flat_map(|(index, message)| message.calls.iter().map(|call| (*index, call)))
     }
 
+    /// Returns the tool results of the turn in order, each with the index of its message in the request.
     fn results(&self) -> impl Iterator<Item = (usize, &'a BlockId)> {
         self.messages
             .iter()
@@ -48,6 +50,7 @@ impl<'a> JoinedTurn<'a> {
         late
     }
 
+    /// Returns the ids of the calls of the turn, in order; calls of server tools are not among them.
     pub(crate) fn call_ids(&self) -> impl Iterator<Item = &'a str> {
         self.calls().map(|(_, call)| call.id.as_str())
     }
@@ -89,6 +92,8 @@ pub(crate) fn check_roles(messages: &[&MessageSummary], rules: &ModelRules) -> V
     Ok(())
 }
 
+/// Checks one `system` message, given the role of the message after it. Models up to 4.5 refuse the role; others refuse
+/// it at the beginning and before a user message, but accept one without content anywhere.
 fn check_system(
     index: usize,
     message: &MessageSummary,
@@ -203,6 +208,8 @@ fn check_answered(turn: &JoinedTurn<'_>, next: Option<&JoinedTurn<'_>>) -> Verdi
     ))
 }
 
+/// Checks that every result of a server tool follows its call. `calls` collects the calls of all turns so far, so this
+/// must be called turn by turn, in order.
 fn check_server_results<'a>(turn: &JoinedTurn<'a>, calls: &mut HashSet<&'a str>) -> Verdict {
     for (index, message) in &turn.messages {
         calls.extend(message.server_calls.iter().map(String::as_str));

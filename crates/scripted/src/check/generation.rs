@@ -86,6 +86,8 @@ impl ModelRules {
         }
     }
 
+    /// Returns the rules for a name without family and version: only what every model refuses is refused. One such name
+    /// is known to belong to the last generation.
     fn unknown(id: &str) -> Self {
         let preview = id == "claude-mythos-preview";
         let generation = if preview { ModelGeneration::FiveOrLater } else { ModelGeneration::Unknown };
@@ -118,11 +120,13 @@ impl ModelRules {
         self.generation >= ModelGeneration::FourSevenOrEight
     }
 
+    /// Whether the model is of version 4.5 or older; false for a name without a version.
     pub(crate) fn is_up_to_four_five(&self) -> bool {
         self.generation == ModelGeneration::UpToFourFive
     }
 }
 
+/// Returns the generation of a version. A version newer than the table belongs to the last one.
 fn generation_of(version: ModelVersion) -> ModelGeneration {
     match version {
         v if v < ModelVersion(4, 6) => ModelGeneration::UpToFourFive,
@@ -132,6 +136,8 @@ fn generation_of(version: ModelVersion) -> ModelGeneration {
     }
 }
 
+/// Returns the largest `max_tokens` of a model; `None` means that none is enforced. The arms depend on their order:
+/// each only sees the versions that those above leave.
 fn output_cap(family: &str, version: ModelVersion) -> Option<u64> {
     match (family, version) {
         (_, v) if v < ModelVersion(4, 0) => None,

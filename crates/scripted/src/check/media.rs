@@ -52,6 +52,8 @@ pub(crate) fn check_image(
     Ok(())
 }
 
+/// Checks an image that is sent as base64, and returns its longer edge in pixels. The size limit applies to the encoded
+/// text, and is checked before it is decoded.
 fn base64_edge(source: &Map<String, Value>, fields: &FieldPath<'_>) -> Verdict<u32> {
     let declared = fields.text(source, "media_type")?;
     if !IMAGE_TYPES.contains(&declared) {
@@ -103,6 +105,8 @@ fn image_header(bytes: &[u8]) -> Option<(&'static str, u32, u32)> {
     None
 }
 
+/// Returns width and height of a WebP file, from whichever of the three forms its first chunk has; `None` if it is
+/// damaged or has another form.
 fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
     match bytes.get(12..16)? {
         b"VP8 " => {
@@ -141,11 +145,13 @@ fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
+/// Returns the number in `count` bytes (at most 4) from `at` on; `None` if there are fewer.
 fn big_endian(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
     let part = bytes.get(at..at + count)?;
     Some(part.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
+/// Like [`big_endian`], with the least significant byte first.
 fn little_endian(bytes: &[u8], at: usize, count: usize) -> Option<u32> {
     let part = bytes.get(at..at + count)?;
     Some(part.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))

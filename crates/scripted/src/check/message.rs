@@ -177,6 +177,8 @@ fn read_string(text: &str, summary: &mut MessageSummary) {
     summary.text_bytes = text.len() as u64;
 }
 
+/// Whether the block is a text that ends with white space, which older models refuse at the end of a prefilled
+/// response.
 fn ends_in_blank(block: &Value) -> bool {
     block["type"] == "text" && block["text"].as_str().is_some_and(|text| text.ends_with(char::is_whitespace))
 }
@@ -198,6 +200,8 @@ fn block_hashes(role: MessageRole, message: &Map<String, Value>) -> Vec<u64> {
     }
 }
 
+/// Adds a value to the hash, without cache marks and whatever the order of its keys: a client may move marks and
+/// reorder keys, and the message is still the same.
 fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
     match value {
         Value::Object(fields) => {

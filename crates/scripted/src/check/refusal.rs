@@ -74,14 +74,17 @@ enum PathStep<'a> {
 }
 
 impl<'a> FieldPath<'a> {
+    /// The path of a top-level field.
     pub(crate) fn root(name: &'a str) -> Self {
         Self { parent: None, step: PathStep::Name(name) }
     }
 
+    /// The path of the field `name` inside this one. Borrows this path, so no text is built yet.
     pub(crate) fn key<'b>(&'b self, name: &'b str) -> FieldPath<'b> {
         FieldPath { parent: Some(self), step: PathStep::Name(name) }
     }
 
+    /// The path of an item of this list. Borrows this path, so no text is built yet.
     pub(crate) fn index(&self, index: usize) -> FieldPath<'_> {
         FieldPath { parent: Some(self), step: PathStep::Index(index) }
     }

@@ -22,6 +22,7 @@ pub(crate) struct RecentlyChecked<T> {
 }
 
 impl<T: Clone> RecentlyChecked<T> {
+    /// Returns an empty memory, each of whose two generations holds up to `limit` bytes.
     pub(crate) fn new(limit: usize) -> Self {
         Self { younger: HashMap::new(), older: HashMap::new(), weight: 0, limit }
     }
@@ -37,6 +38,8 @@ impl<T: Clone> RecentlyChecked<T> {
         Some(known)
     }
 
+    /// Adds an item of about `weight` bytes. If the younger generation has no room it becomes the older one, and the
+    /// previous older one is forgotten. An item that is heavier than the limit is kept all the same.
     pub(crate) fn insert(&mut self, key: u64, value: T, weight: usize) {
         if self.weight + weight > self.limit {
             self.older = std::mem::take(&mut self.younger);
@@ -68,6 +71,8 @@ pub(crate) fn fingerprints<'a>(
     messages.map(|json| fingerprint(json, seed, &finder)).collect()
 }
 
+/// Hashes a message in two parts, see [`MessageFingerprint`]. The `seed` distinguishes contexts with other rules. The
+/// hash of marks includes their positions, and is 0 only if there are none.
 fn fingerprint(json: &str, seed: u64, finder: &memmem::Finder<'_>) -> MessageFingerprint {
     let mut content = DefaultHasher::new();
     let mut marks = DefaultHasher::new();
@@ -128,6 +133,7 @@ fn without_comma(json: &[u8], at: usize, end: usize) -> (usize, usize) {
     if json.get(after) == Some(&b',') { (at, skip_blanks(json, after + 1)) } else { (at, end) }
 }
 
+/// Returns the position of the next byte that is not white space, or the end.
 fn skip_blanks(json: &[u8], from: usize) -> usize {
     json[from..]
         .iter()

@@ -26,6 +26,8 @@ fn is_plain(schema: &Value, depth: usize) -> bool {
     }
 }
 
+/// Whether the keyword is known and its value certainly valid. `false` only means that the meta-schema must decide, so
+/// a keyword may be missing here but must not be accepted too easily.
 fn is_plain_keyword(keyword: &str, value: &Value, depth: usize) -> bool {
     match keyword {
         "type" => match value {
@@ -53,10 +55,12 @@ fn is_plain_keyword(keyword: &str, value: &Value, depth: usize) -> bool {
     }
 }
 
+/// Whether this is one of the seven names that `type` may have.
 fn is_type(name: &str) -> bool {
     matches!(name, "array" | "boolean" | "integer" | "null" | "number" | "object" | "string")
 }
 
+/// Whether these are strings without repetition, as `required` demands.
 fn are_distinct_texts(names: &[Value]) -> bool {
     names.iter().enumerate().all(|(at, name)| name.is_string() && !names[..at].contains(name))
 }
@@ -97,6 +101,7 @@ pub(crate) fn check_output_schema(schema: &Value, depth: usize) -> Verdict {
     fields.get("items").map_or(Ok(()), |items| check_output_schema(items, depth - 1))
 }
 
+/// Whether `type` names objects, alone or in a list. A schema without `type` is not treated as one.
 fn is_object_schema(fields: &Map<String, Value>) -> bool {
     match fields.get("type") {
         Some(Value::String(name)) => name == "object",

@@ -126,6 +126,7 @@ struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
+    /// Returns the chunks of an assembled body, to be read from front to back.
     fn new(chunks: &'a [Bytes]) -> Self {
         Self { chunks, start: 0 }
     }
@@ -174,6 +175,8 @@ fn unreadable(error: &serde_json::Error, parsed: &str, whole: Option<&str>, offs
     RequestRefusal::invalid(not_json(what, whole, offset + line_start + error.column().saturating_sub(1)))
 }
 
+/// Returns the message of the API for a body that is not JSON. Line and column are counted in `whole` up to the byte
+/// `offset`; without it the body is taken as one line.
 fn not_json(what: &str, whole: Option<&str>, offset: usize) -> String {
     let before = whole.and_then(|text| text.as_bytes().get(..offset)).map(String::from_utf8_lossy);
     let (line, column, place) = match before {

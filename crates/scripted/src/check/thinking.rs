@@ -53,6 +53,7 @@ impl ThinkingAsked {
         }
     }
 
+    /// Whether the request itself turns thinking on; a default of the model does not count.
     fn is_asked_for(self) -> bool {
         matches!(self, Self::Adaptive | Self::Enabled { .. })
     }
@@ -121,6 +122,7 @@ pub(crate) fn check_model(asked: ThinkingAsked, with: &SamplingFields, rules: &M
     Ok(())
 }
 
+/// Checks `thinking.type` against the model. Turning it off may also depend on the effort.
 fn check_mode(asked: ThinkingAsked, with: &SamplingFields, rules: &ModelRules) -> Verdict {
     match asked {
         ThinkingAsked::Enabled { .. } if rules.refuses_budget() => refuse(
@@ -162,6 +164,7 @@ pub(crate) struct ThinkingHistory<'a> {
 }
 
 impl ThinkingHistory<'_> {
+    /// Checks the thinking blocks of the whole conversation. The order decides which fault is reported.
     pub(crate) fn check(&self, own: &dyn OwnAnswers) -> Verdict {
         self.check_blocks()?;
         self.check_bound_blocks()?;
@@ -196,6 +199,8 @@ impl ThinkingHistory<'_> {
         Ok(())
     }
 
+    /// Checks one signature. The order of the arms matters: an edited block of the latest turn has a message of its
+    /// own; any other bad signature is accepted while thinking is off.
     fn check_seal(&self, index: usize, seen: &ThinkingBlock, is_latest: bool) -> Verdict {
         let counts = !self.asked.is_off(self.rules);
         match seen.seal {
@@ -298,10 +303,12 @@ impl ThinkingHistory<'_> {
     }
 }
 
+/// The message of the API for a signature that does not belong to its block.
 fn invalid_signature(index: usize, block: usize) -> String {
     format!("messages.{index}.content.{block}: Invalid `signature` in `thinking` block")
 }
 
+/// Refuses a block of the latest response that was edited or moved.
 fn modified<T>(index: usize, block: usize) -> Verdict<T> {
     refuse(format!(
         "messages.{index}.content.{block}: `thinking` or `redacted_thinking` blocks in the latest assistant \
@@ -314,6 +321,7 @@ fn modified<T>(index: usize, block: usize) -> Verdict<T> {
 pub(crate) struct HistoryChain(pub(crate) u64);
 
 impl HistoryChain {
+    /// Adds a block: the hash so far and that of the block are hashed together, so order and number count.
     fn add(&mut self, block: u64) {
         let mut hasher = DefaultHasher::new();
         (self.0, block).hash(&mut hasher);

@@ -57,6 +57,7 @@ pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList>
     Ok(list)
 }
 
+/// Checks a tool that the client runs: its fields, its name and its input schema.
 fn check_custom(tool: &Map<String, Value>, inside: &FieldPath<'_>) -> Verdict {
     inside.only(tool, TOOL_FIELDS)?;
     let name = inside.text(tool, "name")?;
@@ -71,6 +72,8 @@ fn check_custom(tool: &Map<String, Value>, inside: &FieldPath<'_>) -> Verdict {
     }
 }
 
+/// Checks the schema of a tool's input: an object, without alternatives at the top level, and valid under draft
+/// 2020-12. The order is that of the cost: the whole schema is validated last.
 fn check_input_schema(schema: &Value, path: &FieldPath<'_>) -> Verdict {
     let fields = path.object(schema)?;
     match fields.get("type") {

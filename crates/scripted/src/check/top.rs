@@ -125,6 +125,8 @@ pub(crate) fn check_headers<'h>(headers: &'h [(String, String)], more: &[String]
     Ok(betas)
 }
 
+/// Whether this is the name of a known beta followed by a date. Any date is accepted, so that a newer version of a beta
+/// needs no change here; one name has its date in another form.
 fn is_known_beta(beta: &str) -> bool {
     if beta == "claude-code-20250219" {
         return true;

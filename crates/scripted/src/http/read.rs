@@ -26,10 +26,12 @@ pub(super) enum ReadError {
     Refused(Box<Reply>),
 }
 
+/// Returns an error with the response that is sent before the connection is closed.
 fn refuse(status: u16, kind: &str, message: &str) -> ReadError {
     ReadError::Refused(Box::new(render::api_error(0, status, kind, message)))
 }
 
+/// Returns the refusal of a malformed request.
 fn bad(message: &str) -> ReadError {
     refuse(400, "invalid_request_error", message)
 }
@@ -81,6 +83,7 @@ impl Connection {
         }
     }
 
+    /// Reads exactly `length` bytes. The bound is checked before memory is reserved for them.
     async fn read_known(&mut self, length: usize) -> Result<Bytes, ReadError> {
         if length > MAX_BODY {
             return Err(refuse(413, "request_too_large", "Request exceeds the maximum size"));
@@ -94,6 +97,7 @@ impl Connection {
         Ok(self.input.split_to(length).freeze())
     }
 
+    /// Reads a body of chunks up to and including its trailers, which are ignored.
     async fn read_chunks(&mut self) -> Result<Bytes, ReadError> {
         let mut body = BytesMut::new();
         loop {
@@ -115,6 +119,8 @@ impl Connection {
         }
     }
 
+    /// Reads a line of the chunk framing and removes its CRLF. Looks for it in everything that has arrived, so the
+    /// bound only applies while there is none.
     async fn read_line(&mut self) -> Result<String, ReadError> {
         loop {
             if let Some(end) = self.input.windows(2).position(|pair| pair == b"\r\n") {

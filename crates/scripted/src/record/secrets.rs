@@ -30,14 +30,19 @@ pub(crate) fn is_secret_header(name: &str) -> bool {
 pub(super) struct Secrets(Vec<Vec<u8>>);
 
 impl Secrets {
+    /// Collects the secrets in the headers of the request.
     pub(super) fn of_request(headers: &[(String, String)]) -> Self {
         Self(Vec::new()).and(headers)
     }
 
+    /// Adds the secrets in the headers of the response, such as new cookies. To be called before
+    /// [`Secrets::removed_from`].
     pub(super) fn and_response(self, headers: &[(String, String)]) -> Self {
         self.and(headers)
     }
 
+    /// Adds the values of secret headers: without `Bearer `, divided at `;`, and of `name=value` only the value. Short
+    /// values are skipped, see [`MIN_SECRET`].
     fn and(mut self, headers: &[(String, String)]) -> Self {
         for (name, value) in headers {
             if is_secret_header(name) {
@@ -64,6 +69,7 @@ impl Secrets {
     }
 }
 
+/// Replaces every occurrence of `secret`, which must not be empty.
 fn replace(text: &[u8], secret: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -35,6 +35,8 @@ enum Content {
 }
 
 impl Message {
+    /// Fills in the placeholders and gives ids, signatures and usage. Calls and thinking blocks are counted separately,
+    /// because their ids and signatures contain the count.
     pub(super) fn resolve(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Self, TemplateError> {
         let mut blocks = Vec::new();
         let mut thoughts = 0;
@@ -89,6 +91,7 @@ impl Message {
         message
     }
 
+    /// The message as in `message_start`: without content and stop reason.
     fn head(&self, usage: Map<String, Value>) -> Value {
         json!({
             "id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": [],
@@ -124,6 +127,8 @@ impl Message {
     }
 }
 
+/// Fills in a call. `raw` is sent as it is, even if it is not JSON; a response that is not streamed then has an empty
+/// input.
 fn resolve_call(call: &ToolCall, index: usize, facts: &Facts) -> Result<Content, TemplateError> {
     let id = call.id.clone().unwrap_or_else(|| free_call_id(index, facts));
     let (input, json) = match (&call.raw, &call.input) {
@@ -150,6 +155,8 @@ fn free_call_id(index: usize, facts: &Facts) -> String {
     candidates.find(|id| !facts.has_call(id)).unwrap_or(id)
 }
 
+/// Returns the usage, field by field from the turn, the defaults of the script, or fixed values. Extra fields come last
+/// and may replace these.
 fn usage(turn: &ScriptedUsage, defaults: &ScriptedUsage) -> Map<String, Value> {
     let count = |turn: Option<u64>, default: Option<u64>, otherwise: u64| {
         json!(turn.or(default).unwrap_or(otherwise))
@@ -195,6 +202,8 @@ impl Content {
         }
     }
 
+    /// Returns the deltas of the block. A signature is one delta after the text; a block of another kind is complete at
+    /// its start and has none.
     fn deltas(&self, defaults: &Defaults) -> Vec<Value> {
         match self {
             Self::Text(text) => pieces(text, defaults.text_chunk)
@@ -230,6 +239,7 @@ fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
 }
 
 impl Body {
+    /// Appends an event and notes where it ends, which `after_events` of a fault refers to.
     fn event(&mut self, name: &str, data: Value) {
         self.bytes.extend_from_slice(b"event: ");
         self.bytes.extend_from_slice(name.as_bytes());

@@ -86,6 +86,8 @@ enum Form {
 }
 
 impl Memory {
+    /// Collects the files that apply from the start. The order is the order in which the model reads them: the
+    /// machine's, the user's, the folders from the root down, and automatic memory last.
     pub(super) fn load(request: MemoryRequest) -> Self {
         let cwd = request.cwd.canonicalize().unwrap_or_else(|_| request.cwd.clone());
         let root = tree_root(&cwd).unwrap_or(&cwd).to_owned();
@@ -163,6 +165,7 @@ impl Memory {
         self.files[before..].to_vec()
     }
 
+    /// Adds the administrator's file, then the text in the managed settings.
     fn managed(&mut self) {
         let Some(dir) = self.request.managed_dir.clone() else { return };
         self.own(dir.join("CLAUDE.md"), MemoryKind::Managed);
@@ -171,6 +174,8 @@ impl Memory {
         }
     }
 
+    /// Adds the user's file and rules, if the user's settings count. The rules' patterns are relative to the root of
+    /// the project.
     fn user(&mut self) {
         let Some(dir) = self.request.config_dir.clone() else { return };
         if self.request.sources.user {
@@ -306,6 +311,7 @@ impl Memory {
         None
     }
 
+    /// Adds an imported file, with the kind and the limit of the file that imports it: an import may reach no further.
     fn import(&mut self, from: &Find, import: &str) {
         let folder = from.path.parent().unwrap_or(Path::new("/"));
         let path = expand(import, folder, self.request.home.as_deref());
@@ -348,6 +354,7 @@ impl Memory {
         true
     }
 
+    /// Returns whether the user approved files outside the project for this folder.
     fn outside_is_approved(&mut self) -> bool {
         // The state file is read once; the result replaces the request to look it up.
         if let OutsideFiles::LookUp(state) = &self.request.outside {
@@ -386,6 +393,8 @@ impl Memory {
         }
     }
 
+    /// Removes what the model must not get: a byte order mark, HTML comments and invisible characters. Warns about the
+    /// latter, which can hide instructions.
     fn clean(&mut self, path: &Path, text: &str) -> String {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let text = without_comments(text);
@@ -414,6 +423,7 @@ impl Memory {
         self.tell(path, MemoryKind::Auto, content);
     }
 
+    /// Adds a warning about a file, up to [`MAX_PROBLEMS`]; further ones are dropped.
     fn warn(&mut self, path: &Path, message: String) {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(SettingsProblem::warning(&Origin::File(path.to_owned()), None, message));
@@ -421,6 +431,7 @@ impl Memory {
     }
 }
 
+/// Returns whether both paths lead to one folder. False if one of them does not exist.
 fn same_folder(left: &Path, right: &Path) -> bool {
     matches!((left.canonicalize(), right.canonicalize()), (Ok(left), Ok(right)) if left == right)
 }

@@ -125,6 +125,7 @@ fn closing(text: &str, ticks: usize) -> Option<usize> {
     None
 }
 
+/// Returns the paths after each `@` at the start of a word, in text without code.
 fn imports_of(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut before = ' ';

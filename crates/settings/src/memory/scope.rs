@@ -44,6 +44,7 @@ pub(super) fn exclusions(globs: &[String], home: Option<&Path>) -> Result<GlobSe
     set(globs.iter().map(absolute))
 }
 
+/// Compiles patterns into one set. One bad pattern, or too many, fails the whole set.
 fn set(globs: impl ExactSizeIterator<Item = String>) -> Result<GlobSet, String> {
     if globs.len() > MAX_PATTERNS {
         return Err(format!("more than {MAX_PATTERNS} patterns"));
@@ -55,6 +56,7 @@ fn set(globs: impl ExactSizeIterator<Item = String>) -> Result<GlobSet, String> 
     builder.build().map_err(|error| error.to_string())
 }
 
+/// Compiles one pattern, in which `*` does not cross a slash.
 fn pattern(glob: &str) -> Result<Glob, String> {
     if glob.len() > MAX_PATTERN_BYTES {
         return Err(format!("a pattern is longer than {MAX_PATTERN_BYTES} bytes"));

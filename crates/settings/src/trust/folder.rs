@@ -1,8 +1,8 @@
 //! What the working folder of a stack brings, and how much of it counts: the place where settings files meet
 //! the question of [`crate::trust`].
 //!
-//! Surprising: a plain start asks about trust only when something depends on it. A folder that brings nothing costs a few
-//! `stat` calls, and no file of the user is read because of it.
+//! Surprising: a plain start asks about trust only when something depends on it. A folder that brings nothing costs a
+//! few `stat` calls, and no file of the user is read because of it.
 
 use std::path::{Path, PathBuf};
 
@@ -31,15 +31,19 @@ impl SettingsStack {
         let (mut approved, shown) = match moment {
             Moment::Start if trust.is_whole() => return None,
             Moment::Start => (self.grants.of(layer.source), Some(trust)),
+            // Stored trust is not consulted while the session runs: a file can only keep the grants that it had before.
             Moment::Running { approved } => (approved.clone(), None),
         };
         let file = self.folder_file(layer);
         let approved = parts(&file, &withhold(&mut approved).0);
         let counts = |part: &SettingsPart| {
+            // Grants are remembered as values, without hashes, so they are compared as settings.
             approved.iter().any(|known| known.settings == part.settings)
                 || shown.is_some_and(|trust| trust.counts(&part.item) == Counts::Fully)
         };
         let (kept, rest): (Vec<_>, Vec<_>) = parts(&file, granted).into_iter().partition(counts);
+        // A folder that is trusted as a whole gets here only while the session runs: at the start it has returned
+        // above.
         if !rest.is_empty() && trust.is_whole() {
             layer.warn(&[], "what this file newly allows counts from the next start on".to_owned());
         } else if !rest.is_empty() {
@@ -98,6 +102,7 @@ impl SettingsStack {
         let place = Place { folder: &self.request.cwd, dot: dot.as_deref() };
         let has_files = self.request.sources.project && listing::has_files(place);
         let has_withheld = self.folder_layers().any(|layer| layer.withheld.is_some());
+        // Trust is asked last: the question reads files of the user, which a folder that brings nothing must not cost.
         if !(has_files || has_withheld) || self.trust().is_whole() {
             return None;
         }
@@ -120,6 +125,7 @@ impl SettingsStack {
         let mut items: Vec<ContentItem> = Vec::new();
         for layer in self.folder_layers() {
             let file = self.folder_file(layer);
+            // The settings in force lack the withheld items, which are the ones to be reviewed.
             let (granted, _) = withhold(&mut layer.document.clean.clone());
             items.extend(parts(&file, &granted).into_iter().map(|part| part.item));
         }
@@ -129,6 +135,7 @@ impl SettingsStack {
         FolderReview::new(self.folder(), self.trust(), items)
     }
 
+    /// Returns the layers that come from the working folder, which are the ones that need trust.
     fn folder_layers(&self) -> impl Iterator<Item = &Layer> {
         let is_folders =
             |layer: &&Layer| matches!(layer.source, SettingsSource::Local | SettingsSource::Project);
@@ -139,6 +146,7 @@ impl SettingsStack {
     fn dot(&self) -> Option<PathBuf> {
         let dot = self.request.cwd.join(".claude");
         let real = dot.canonicalize().ok()?;
+        // The configuration folder may be a link, so the two paths can differ as they are written.
         let config = self.request.config_dir.as_ref().and_then(|config| config.canonicalize().ok());
         (config.as_ref() != Some(&real)).then_some(dot)
     }

@@ -28,6 +28,8 @@ pub struct ContentItem {
 }
 
 impl ContentItem {
+    /// Makes an item with the hash of its content. The kind, file and name are part of the hash: an item that moves is
+    /// a new one.
     pub(crate) fn new(kind: ContentKind, file: &str, name: String, shown: String, content: &[u8]) -> Self {
         let hash = Some(hash(kind, file, &name, content));
         Self { kind, file: file.to_owned(), name, shown, hash }
@@ -48,6 +50,7 @@ impl ContentItem {
         if short.len() < text.len() {
             short.push('…');
         }
+        // Escaped after the cut, which therefore cannot split an escape sequence.
         printable(&short)
     }
 }
@@ -89,12 +92,14 @@ struct Parts<'a> {
 }
 
 impl Parts<'_> {
+    /// Adds a setting as one item, named by its path.
     fn add(&mut self, kind: ContentKind, path: &[&str], value: &Value) {
         self.push(kind, path, path.join("."), text_of(value), value.clone());
     }
 
     /// Adds a part that has `value` at `path`.
     fn push(&mut self, kind: ContentKind, path: &[&str], name: String, shown: String, value: Value) {
+        // Cannot fail: a `Value` has only string keys.
         let content = serde_json::to_vec(&value).unwrap_or_default();
         let whole = path.iter().rev().fold(value, |below, key| json!({ *key: below }));
         let Value::Object(settings) = whole else { return };
@@ -102,6 +107,7 @@ impl Parts<'_> {
         self.found.push(SettingsPart { item, settings });
     }
 
+    /// Adds what `permissions` grants, each entry of a list as its own item, so that each is trusted separately.
     fn permissions(&mut self, permissions: &Map<String, Value>) {
         for (key, value) in permissions {
             let kind = match key.as_str() {
@@ -142,6 +148,7 @@ impl Parts<'_> {
                     let shown = handler_text(group, handler).unwrap_or_else(|| text_of(&alone));
                     self.push(ContentKind::Hooks, &path, name.clone(), shown, json!([alone]));
                 }
+                // A group without handlers runs nothing, but without it the parts would not add up to the whole.
                 if handlers.is_none_or(|handlers| handlers.is_empty()) {
                     self.push(ContentKind::Hooks, &path, name, text_of(group), json!([group]));
                 }
@@ -152,6 +159,8 @@ impl Parts<'_> {
     /// Takes a value apart down to its single values and entries.
     fn leaves(&mut self, kind: ContentKind, path: &[&str], value: &Value) {
         match value {
+            // An empty object or list has no leaves and is a part itself; otherwise the parts would not add up to the
+            // whole.
             Value::Object(below) if !below.is_empty() => {
                 for (key, value) in below {
                     self.leaves(kind, &[path, &[key.as_str()]].concat(), value);
@@ -198,6 +207,8 @@ fn kind_of_variable(name: &str) -> ContentKind {
     }
 }
 
+/// Returns the SHA-256 of an item in hexadecimal. Users' trust is stored by this value: a change here makes everything
+/// untrusted again.
 fn hash(kind: ContentKind, file: &str, name: &str, content: &[u8]) -> String {
     let mut context = ring::digest::Context::new(&ring::digest::SHA256);
     for part in [kind.as_str().as_bytes(), file.as_bytes(), name.as_bytes(), content] {

@@ -139,6 +139,7 @@ impl ContentKind {
         }
     }
 
+    /// Returns the words for one and for several items of this kind, for messages.
     fn nouns(self) -> (&'static str, &'static str) {
         match self {
             Self::Hooks => ("hook", "hooks"),

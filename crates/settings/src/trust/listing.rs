@@ -80,6 +80,7 @@ fn servers(folder: &Path, file: &str, kind: ContentKind) -> Vec<ContentItem> {
     let text = match read_start(&folder.join(file), MAX_BYTES) {
         Ok(None) => return Vec::new(),
         Ok(Some(content)) if !content.is_cut => content.bytes,
+        // A hash of the beginning would trust whatever follows after it.
         Ok(Some(_)) => return vec![ContentItem::unreadable(kind, file, "it is too large")],
         Err(failure) => return vec![ContentItem::unreadable(kind, file, &failure.to_string())],
     };
@@ -105,6 +106,7 @@ fn server_text(server: &Value) -> String {
         for word in object.get("args").and_then(Value::as_array).into_iter().flatten() {
             words.push(word.as_str()?);
         }
+        // Joined with blanks, such a word would pass for several, and a person would be shown another command.
         let has_blank = words.iter().any(|word| word.is_empty() || word.contains(char::is_whitespace));
         (!has_more && !has_blank).then(|| words.join(" "))
     };
@@ -116,6 +118,8 @@ fn files(folder: &Path, dir: &Path, kind: ContentKind) -> Vec<ContentItem> {
     markdown(dir).iter().map(|path| item_of_file(folder, path, kind)).collect()
 }
 
+/// Returns the Markdown files of a folder and of the folders in it, sorted. Linked folders are not entered; depth and
+/// number are bounded.
 fn markdown(dir: &Path) -> Vec<PathBuf> {
     let (mut found, mut waiting) = (Vec::new(), vec![(dir.to_owned(), 0)]);
     while let Some((dir, depth)) = waiting.pop() {
@@ -133,6 +137,7 @@ fn markdown(dir: &Path) -> Vec<PathBuf> {
     found
 }
 
+/// Returns the entries of a folder, sorted; none if it cannot be read. At most [`MAX_ENTRIES`] are looked at.
 fn entries(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().take(MAX_ENTRIES);
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

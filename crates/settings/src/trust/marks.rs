@@ -1,8 +1,8 @@
-//! What the user's global state file (`.claude.json`) says of a folder: a mark that it is trusted as a whole, and one that
-//! its instructions may import files from outside.
+//! What the user's global state file (`.claude.json`) says of a folder: a mark that it is trusted as a whole, and one
+//! that its instructions may import files from outside.
 //!
-//! Both are keyed by the real path of the folder or of the working tree it lies in. Surprising: git is not asked whether
-//! a file came with the repository. The author of the folder also decides what git would say.
+//! Both are keyed by the real path of the folder or of the working tree it lies in. Surprising: git is not asked
+//! whether a file came with the repository. The author of the folder also decides what git would say.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -60,6 +60,7 @@ pub(crate) fn look_up(global_config: &Path, cwd: &Path) -> (FolderMarks, Option<
     };
     let mut trust = FolderMarks::default();
     for folder in folders_of_tree(cwd) {
+        // A path that is not UTF-8 cannot be a key of a JSON file, so no mark is meant for it.
         let Some(project) = folder.to_str().and_then(|folder| state.projects.get(folder)) else { continue };
         trust.is_trusted |= project.has_trust_dialog_accepted == Some(true);
         trust.outside_imports |= project.has_claude_md_external_includes_approved == Some(true);
@@ -70,12 +71,15 @@ pub(crate) fn look_up(global_config: &Path, cwd: &Path) -> (FolderMarks, Option<
 /// The folder and those above it up to the root of the working tree. Without a repository only the folder.
 fn folders_of_tree(cwd: &Path) -> Vec<PathBuf> {
     let real = cwd.canonicalize().unwrap_or_else(|_| cwd.to_owned());
+    // The working tree is the bound: otherwise a mark on the home folder would trust every folder below it.
     let root = tree_root(&real).unwrap_or(&real);
     real.ancestors().take_while(|folder| folder.starts_with(root)).map(Path::to_owned).collect()
 }
 
 /// The nearest folder at or above that holds a `.git`.
 pub(crate) fn tree_root(folder: &Path) -> Option<&Path> {
+    // `.git` is a file in linked working trees and submodules. A folder that brings its own can only shorten the
+    // search.
     folder.ancestors().find(|folder| folder.join(".git").symlink_metadata().is_ok())
 }
 

@@ -100,10 +100,12 @@ fn parse<T: DeserializeOwned>(
         Ok(None) => return Ok(None),
         Err(failure) => return Err(damaged(failure.to_string())),
     };
+    // A user who can write this file could grant rights in every folder.
     if text.stamp.mode & 0o022 != 0 {
         return Err(damaged("it can be changed by others than its owner".to_owned()));
     }
     match serde_json::from_str::<FolderDocument<T>>(&text.text) {
+        // Another version may give the same fields another meaning.
         Ok(document) if document.version == VERSION => Ok(Some(document)),
         Ok(document) => Err(damaged(format!("its version {} is not known", document.version))),
         Err(error) => Err(damaged(error.to_string())),
@@ -125,6 +127,7 @@ fn content<T: Serialize>(
     let is_too_large = |bytes: &[u8]| bytes.len() as u64 >= MAX_BYTES;
     let mut bytes = bytes_of(&document)?;
     if is_too_large(&bytes) {
+        // Only when space runs out, because a folder on a drive that is not mounted just now loses its entry too.
         document.folders.retain(|folder, _| Path::new(folder).exists());
         bytes = bytes_of(&document)?;
     }

@@ -59,7 +59,9 @@ impl ItemState {
 }
 
 impl FolderReview {
+    /// Determines the state of each item and sorts the items by kind, in the order in which people see them.
     pub(crate) fn new(folder: PathBuf, trust: &FolderTrust, mut items: Vec<ContentItem>) -> Self {
+        // The sort is stable: items of one kind stay in the order of their files.
         items.sort_by_key(|item| item.kind);
         let items = items.into_iter().map(|item| ReviewedItem { state: state_of(&item, trust), item });
         Self { folder, basis: trust.basis().clone(), items: items.collect() }
@@ -72,6 +74,8 @@ impl FolderReview {
     }
 }
 
+/// Returns the state of an item. The order matters: what counts fully is trusted, even if it has no hash; an item at a
+/// known place with another hash has changed.
 fn state_of(item: &ContentItem, trust: &FolderTrust) -> ItemState {
     match (trust.counts(item), trust.basis()) {
         (Counts::Fully, _) => ItemState::Trusted,
@@ -152,6 +156,7 @@ fn files_warning(
     nothing: &[ContentItem],
     text: &[ContentItem],
 ) -> Option<String> {
+    // Each settings file with withheld items already has a warning of its own.
     let servers = nothing.iter().filter(|item| !item.file.starts_with(".claude/settings"));
     let servers = words(&count(servers.map(|item| item.kind)));
     let texts = words(&count(text.iter().map(|item| item.kind)));
@@ -178,6 +183,8 @@ pub(crate) fn reason(folder: &Path, by_items: bool) -> String {
 fn command(folder: &Path) -> String {
     let path = folder.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);
+    // A person pastes this line into a shell, and the name of the folder may come from a stranger (an archive, a
+    // clone).
     if path.chars().all(is_plain) {
         format!("lathe trust {path}")
     } else {
@@ -185,6 +192,7 @@ fn command(folder: &Path) -> String {
     }
 }
 
+/// Joins the counts for a message, such as "2 hooks, 1 variable".
 fn words(counts: &[KindCount]) -> String {
     counts.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

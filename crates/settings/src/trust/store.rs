@@ -85,8 +85,8 @@ impl TrustStore {
         Ok(self.folders()?.remove(&key))
     }
 
-    /// Remembers these items in place of all that was remembered for the folder. Fails with [`SettingsError::Busy`] while
-    /// another process writes; the same call can succeed a moment later.
+    /// Remembers these items in place of all that was remembered for the folder. Fails with [`SettingsError::Busy`]
+    /// while another process writes; the same call can succeed a moment later.
     pub fn trust(&self, folder: &Path, items: &[&ContentItem]) -> Result<(), SettingsError> {
         let key = self.key(folder)?;
         let items: Vec<TrustedItem> = items
@@ -107,6 +107,7 @@ impl TrustStore {
 
     /// Forgets a folder, which need not exist any more. Says whether there was something to forget.
     pub fn forget(&self, folder: &Path) -> Result<bool, SettingsError> {
+        // A deleted folder has no real path any more, so its path is taken as the caller wrote it.
         let key = folder_key(folder).unwrap_or_else(|_| folder.to_string_lossy().into_owned());
         if self.path.symlink_metadata().is_err() {
             return Ok(false);
@@ -122,6 +123,7 @@ impl TrustStore {
         Ok(was_there)
     }
 
+    /// Returns the key of a folder in the store, which is made of its real path. Fails if the folder does not exist.
     fn key(&self, folder: &Path) -> Result<String, SettingsError> {
         folder_key(folder).map_err(|source| SettingsError::Io {
             action: "find the real path of",

@@ -65,6 +65,8 @@ fn program(simple: &str) -> &str {
     first.rsplit('/').next().unwrap_or(first)
 }
 
+/// Returns the subcommand of a `git` command, after the global options. Only `-C` and `-c` are known to take the next
+/// word as their value.
 fn git_subcommand(simple: &str) -> Option<&str> {
     let mut words = words(simple).skip(1);
     loop {
@@ -146,6 +148,8 @@ fn boundary(character: char, previous: char, rest: &mut Characters<'_>) -> Optio
     Some(None)
 }
 
+/// Consumes the rest of a text in double quotes. `None` if it does not end, or holds a command substitution, which is
+/// not understood.
 fn skip_double_quotes(rest: &mut Characters<'_>) -> Option<()> {
     loop {
         match rest.next()?.1 {

@@ -38,6 +38,8 @@ fn trimmed(captured: &Captured) -> String {
     text
 }
 
+/// Returns the output of a successful command: whole if it fits `limit_chars`, otherwise with a file, or with both ends
+/// of the text if the file could not be kept.
 pub(super) fn shown(captured: &Captured, limit_chars: usize, job: &CommandJob) -> Printed {
     let text = trimmed(captured);
     let stdout = first_chars(&text, limit_chars);
@@ -78,6 +80,8 @@ fn kept(job: &CommandJob) -> Result<Spilled, String> {
     job.keep_in_file(OutputStream::Stdout, None).map_err(|why| persisted::not_kept(&why))
 }
 
+/// Describes the file of a command's output. The total counts every byte that was printed, also those that the file
+/// lacks.
 fn saved(captured: &Captured, file: &Spilled) -> SavedResult {
     SavedResult { path: file.path.clone(), bytes: file.bytes, total_bytes: captured.total_bytes }
 }

@@ -40,6 +40,8 @@ pub enum KeepError {
     Failed(String),
 }
 
+/// Turns an error into the reason why a file is not kept: everything that is not a plain file is
+/// [`KeepError::NotPlain`].
 fn failed(error: FileError, path: &Path) -> KeepError {
     match error {
         FileError::Swapped | FileError::Special | FileError::Directory => KeepError::NotPlain,

@@ -32,6 +32,7 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// Takes the stamp from a stat, in types that are the same on every platform.
     #[allow(
         clippy::unnecessary_cast,
         clippy::useless_conversion,
@@ -86,6 +87,8 @@ pub(crate) fn open_regular_at(dir: BorrowedFd<'_>, name: &Path) -> Result<Opened
     Ok(Opened { file: File::from(fd), stamp: Stamp::of(&stat) })
 }
 
+/// Checks that this is a regular file. A symbolic link is [`FileError::Swapped`], because the path was free of links
+/// when it was resolved.
 fn check_type(stat: &Stat) -> Result<(), FileError> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok(()),

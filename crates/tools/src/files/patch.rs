@@ -47,6 +47,7 @@ pub(crate) fn changed_lines(patch: &[Hunk]) -> ChangedLines {
     })
 }
 
+/// Returns one group of changes as a hunk. Line numbers count from 1, also where the hunk has no lines on that side.
 fn hunk(ops: &[DiffOp], old: &[&str], new: &[&str]) -> Hunk {
     let mut lines = Vec::new();
     let mut push = |prefix: char, line: &str| match line.strip_suffix('\n') {

@@ -34,6 +34,8 @@ pub(crate) fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// Opens the path in one call that follows no link. `NOSYS` or `PERM` means that the call is not available, and the
+/// caller walks instead.
 #[cfg(target_os = "linux")]
 fn open_in_one(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     use rustix::fs::ResolveFlags;
@@ -48,6 +50,7 @@ fn open_in_one(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     Err(Errno::AGAIN)
 }
 
+/// Always fails with `NOSYS`: only Linux has the call, so the caller walks.
 #[cfg(not(target_os = "linux"))]
 fn open_in_one(_path: &Path, _flags: OFlags) -> Result<OwnedFd, Errno> {
     Err(Errno::NOSYS)
@@ -67,6 +70,7 @@ fn walk(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// Opens one name in an open directory. A symbolic link is an error, also with flags that would open the link itself.
 fn step(dir: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let opened = rustix::fs::openat(dir, name, flags | OFlags::NOFOLLOW, Mode::empty())?;
     // With O_PATH a link is opened as itself.

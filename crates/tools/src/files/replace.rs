@@ -160,6 +160,8 @@ fn take_turn(path: &Path) -> MutexGuard<'static, ()> {
     turn(path).lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Returns the lock of a path. The locks are a fixed set chosen by hash, so that they need no cleaning up; two paths
+/// may share one, so no call may hold two.
 fn turn(path: &Path) -> &'static Mutex<()> {
     static TURNS: [Mutex<()>; 64] = [const { Mutex::new(()) }; 64];
     let mut hasher = DefaultHasher::new();
@@ -177,6 +179,7 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
+    /// Creates an empty temporary file next to the target, because a rename cannot cross file systems.
     #[allow(clippy::disallowed_methods, reason = "only part of a name that no other process takes")]
     fn create(target: &'a Target, expected: Expected<'_>) -> Result<Self, FileError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -201,6 +204,8 @@ impl<'a> Temporary<'a> {
         }
     }
 
+    /// Writes the content. It is not synced: a rename protects against a half-written file, not against a power
+    /// failure.
     fn fill(&self, content: &[u8]) -> Result<(), FileError> {
         (&self.file).write_all(content).map_err(|error| FileError::from_io(&error, "write"))
     }
@@ -217,6 +222,8 @@ impl<'a> Temporary<'a> {
             .map_err(|errno| FileError::from_errno(errno, "chmod"))
     }
 
+    /// Renames the file to the target and returns its stamp. A target that appeared where none was expected is
+    /// [`FileError::Changed`] and stays, where the file system can rename without replacing.
     fn take_name(&self, expected: Expected<'_>) -> Result<Stamp, FileError> {
         let dir = &self.target.dir;
         let target = &self.target.name;

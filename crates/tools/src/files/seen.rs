@@ -1,8 +1,8 @@
 //! What the model has seen of which file: the base for "read it before you change it" and for noticing that a file
 //! changed in between.
 //!
-//! Keys are real paths (symlinks resolved), so two names of one file share an entry. Bounded: the least recently used
-//! entries are dropped. Such a file then counts as unread, which is the safe side.
+//! Keys are real paths (symlinks resolved), so two names of one file share an entry. Bounded: the least recently
+//! recorded entries are dropped. Such a file then counts as unread, which is the safe side.
 
 use std::collections::HashMap;
 use std::hash::Hasher;
@@ -22,7 +22,7 @@ const MAX_NOTED_BYTES: u64 = 1 << 20;
 #[derive(Debug, Clone, Default)]
 pub struct FilesRead {
     files: Arc<HashMap<PathBuf, (u64, Seen)>>,
-    /// Increases with every use of an entry.
+    /// Increases with every entry that is recorded; looking one up does not count.
     clock: u64,
 }
 
@@ -70,6 +70,7 @@ impl Seen {
     }
 }
 
+/// Returns the hash of a file's bytes. Only for comparing within one process: it is not stable between versions.
 fn hash_of(bytes: &[u8]) -> u64 {
     let mut hasher = std::hash::DefaultHasher::new();
     hasher.write(bytes);
@@ -77,6 +78,8 @@ fn hash_of(bytes: &[u8]) -> u64 {
 }
 
 impl FilesRead {
+    /// Records what was seen of the file at a real path, in place of its entry before, and drops the oldest entry
+    /// beyond [`MAX_FILES`].
     pub(crate) fn record(&mut self, path: PathBuf, seen: Seen) {
         self.clock += 1;
         let files = Arc::make_mut(&mut self.files);
@@ -89,6 +92,7 @@ impl FilesRead {
         }
     }
 
+    /// Returns what was seen of the file at a real path; `None` counts as unread. Does not make the entry newer.
     pub(crate) fn get(&self, path: &Path) -> Option<Seen> {
         self.files.get(path).map(|(_, seen)| *seen)
     }

@@ -26,6 +26,8 @@ enum Newline {
 }
 
 impl FileText {
+    /// Separates the text of a file from its form: byte order mark and line ends are remembered and kept when parts are
+    /// replaced. Lines count as CRLF if more than half of them end so.
     pub fn new(raw: Vec<u8>) -> Self {
         let has_bom = raw.starts_with(BOM);
         let body = if has_bom { &raw[BOM.len()..] } else { &raw[..] };

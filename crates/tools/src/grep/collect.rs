@@ -58,6 +58,7 @@ enum LineKind {
 }
 
 impl<'a> Lines<'a> {
+    /// Begins a file. The matcher is only used to find the matching parts of a line again, if only those are shown.
     pub fn new(query: &Query, matcher: &'a RegexMatcher) -> Self {
         Self {
             matcher,
@@ -71,14 +72,17 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// Whether nothing matched. Lines of context do not count.
     pub fn is_empty(&self) -> bool {
         self.matches == 0
     }
 
+    /// Ends the file and returns its results. `modified` is only needed where files are listed.
     pub fn finish(self, name: String, modified: Option<SystemTime>) -> FoundFile {
         FoundFile { name, modified, kept: self.kept, total: self.total, matches: self.matches }
     }
 
+    /// Counts a line, and keeps it if a page can still show it.
     fn push(&mut self, kind: LineKind, number: Option<u64>, bytes: &[u8]) {
         self.total += 1;
         if self.kept.len() < self.capacity {
@@ -172,6 +176,7 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Begins a search; the bounds on what is kept come from the requested page.
     pub fn new(query: &Query) -> Self {
         let reach = query.page.reach();
         Self {
@@ -194,6 +199,7 @@ impl Found {
         self.total_files == 0
     }
 
+    /// Adds the results of a file. Files come in any order, because several threads find them.
     pub fn add(&mut self, file: FoundFile) {
         self.total_files += 1;
         self.total_matches += file.matches;
@@ -207,6 +213,8 @@ impl Found {
         }
     }
 
+    /// Adds the lines of a file, then drops files from the end of the order by name while the others are enough for the
+    /// page or the lines take too many bytes. The last remaining file is not dropped for its bytes.
     fn add_lines(&mut self, file: FoundFile) {
         // Files are separated like groups of lines.
         let breaks = u64::from(self.has_context && self.total_lines > 0);
@@ -226,14 +234,17 @@ impl Found {
         }
     }
 
+    /// Returns the names that were kept, newest first.
     pub fn into_names(self) -> impl Iterator<Item = String> {
         self.newest.into_entries().map(|((_, name), ())| name)
     }
 
+    /// Returns `name:count` for the files that were kept, in the order of names.
     pub fn into_counts(self) -> impl Iterator<Item = String> {
         self.counts.into_entries().map(|(name, count)| format!("{name}:{count}"))
     }
 
+    /// Returns the lines that were kept, in the order of names. With context, files are separated like groups of lines.
     pub fn into_lines(self) -> impl Iterator<Item = String> {
         let has_context = self.has_context;
         self.lines.into_iter().enumerate().flat_map(move |(index, (name, lines))| {
@@ -243,11 +254,13 @@ impl Found {
     }
 }
 
+/// Returns the memory that lines take, about.
 fn size(lines: &[Line]) -> usize {
     lines.iter().map(|line| line.text.len() + std::mem::size_of::<Line>()).sum()
 }
 
 impl Line {
+    /// Returns the line as it is shown: `name:12:text` for a match, `name-12-text` for context, `--` for a gap.
     fn named(self, name: &str) -> String {
         let mark = match self.kind {
             LineKind::Match => ':',

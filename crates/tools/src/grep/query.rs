@@ -138,6 +138,8 @@ impl Query {
     }
 }
 
+/// Compiles the pattern, with bounds on its size and its caches. `^` and `$` always match at lines; without `multiline`
+/// a match cannot contain a line end, which lets the searcher go line by line.
 fn matcher(pattern: &str, multiline: bool, ignore_case: bool) -> Result<RegexMatcher, String> {
     let mut builder = RegexMatcherBuilder::new();
     builder
@@ -162,6 +164,8 @@ fn matcher(pattern: &str, multiline: bool, ignore_case: bool) -> Result<RegexMat
     })
 }
 
+/// Returns the walk over the files that `glob` and `type` select. Ignore files are respected; an error is text for the
+/// model.
 fn walk_of(input: &Value, place: &Place) -> Result<WalkBuilder, String> {
     let mut builder = place.walk(Vcs::Skip);
     builder.add_custom_ignore_filename(".rgignore");

@@ -41,6 +41,8 @@ struct Picture {
     shown: (u32, u32),
 }
 
+/// Reads an image. A small one is sent as it is; a large one is scaled and encoded again on a blocking thread. The
+/// format is taken from the bytes, not from the extension.
 pub(super) async fn read(
     request: &Request,
     opened: Opened,
@@ -71,6 +73,8 @@ fn header(bytes: &[u8]) -> Result<(ImageFormat, (u32, u32)), String> {
     Ok((format, dimensions))
 }
 
+/// Decodes the picture, within bounds on its size and memory, and halves the longest side until an encoding is small
+/// enough.
 fn shrink(bytes: &[u8], format: ImageFormat, original: (u32, u32)) -> Result<Picture, String> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut limits = image::Limits::default();
@@ -133,6 +137,7 @@ fn on_white(picture: &DynamicImage) -> DynamicImage {
     DynamicImage::ImageRgb8(out)
 }
 
+/// Returns the image as a block for the model, and for programs with the sizes before and after.
 fn output(picture: &Picture, original_size: usize) -> ToolOutput {
     let data = BASE64.encode(&picture.bytes);
     let media_type = picture.format.to_mime_type();

@@ -18,6 +18,7 @@ const MAX_BYTES: u64 = 16 << 20;
 /// The most characters of one cell's printed output that are shown.
 const OUTPUT_CHARS: usize = 10_000;
 
+/// Reads all cells of a notebook and records the file as seen completely, although long outputs are cut.
 pub(super) async fn read(
     request: &Request,
     opened: super::Opened,
@@ -73,6 +74,7 @@ fn described(cell: &Value, index: usize, language: &str) -> Value {
     Value::Object(out)
 }
 
+/// Returns one output of a cell in the form for programs, with at most one picture; `None` if it has no type.
 fn described_output(output: &Value) -> Option<Value> {
     let kind = output["output_type"].as_str()?;
     let text = match kind {
@@ -113,6 +115,7 @@ fn joined(value: &Value) -> Option<String> {
     }
 }
 
+/// Returns a printed output, cut after [`OUTPUT_CHARS`] characters with a note of its length.
 fn cut(text: String) -> String {
     let head = first_chars(&text, OUTPUT_CHARS);
     if head.len() < text.len() {
@@ -152,6 +155,7 @@ struct Blocks {
 }
 
 impl Blocks {
+    /// Adds text on a new line of the open text block, or opens one.
     fn text(&mut self, text: &str) {
         match &mut self.open {
             Some(open) => {
@@ -162,6 +166,7 @@ impl Blocks {
         }
     }
 
+    /// Adds an image block. Text after it begins a new block, so that the order of the cells is kept.
     fn image(&mut self, media_type: &Value, data: &Value) {
         self.close();
         self.done.push(json!({
@@ -170,12 +175,14 @@ impl Blocks {
         }));
     }
 
+    /// Ends the open text block, if there is one.
     fn close(&mut self) {
         if let Some(text) = self.open.take() {
             self.done.push(json!({ "type": "text", "text": text }));
         }
     }
 
+    /// Returns the blocks, never an empty list: a notebook without cells is described in words.
     fn finish(mut self) -> Vec<Value> {
         if self.done.is_empty() && self.open.is_none() {
             self.text("The notebook has no cells.");

@@ -52,6 +52,8 @@ impl FromStr for Pages {
     }
 }
 
+/// Reads a PDF: the pages that were asked for as pictures, or else the whole file as a document block. A long document
+/// is refused without `pages`; a file whose pages cannot be counted is not.
 pub(super) async fn read(
     request: &Request,
     opened: Opened,

@@ -52,6 +52,8 @@ struct Wanted {
     max_bytes: u64,
 }
 
+/// Reads the wanted lines and records what was seen. Only a read of all lines counts as the whole file; a part is
+/// recorded without a hash, because the other bytes were not read.
 pub(super) async fn read(
     request: Request,
     opened: Opened,
@@ -106,6 +108,7 @@ pub(super) async fn read(
     Ok(output(&request, &scan))
 }
 
+/// Returns the failure for a file that is too large to be shown whole. It names the ways to read it all the same.
 fn too_large(size: u64, max: u64) -> ToolFailure {
     ToolFailure::Failed(format!(
         "File content ({}) exceeds maximum allowed size ({}). Read a part of it with offset and limit, \
@@ -115,6 +118,8 @@ fn too_large(size: u64, max: u64) -> ToolFailure {
     ))
 }
 
+/// Reads the file in one pass, keeps the wanted lines and counts all of them. A NUL in the first bytes makes it binary.
+/// Text after a last line end counts as one more line, even if it is empty.
 fn scan(file: &std::fs::File, wanted: Wanted, stop: &Stop) -> Result<Scan, ScanError> {
     let mut file = file.take(SCAN_BYTES);
     let mut block = vec![0; BLOCK_BYTES];
@@ -189,6 +194,8 @@ fn take_wanted(mut block: &[u8], mut line: u64, wanted: std::ops::Range<u64>, ou
     line + memchr::memchr_iter(b'\n', block).count() as u64
 }
 
+/// Returns the result: numbered lines for the model, plain text for programs. A file without the wanted lines is
+/// described in words, because an empty result would look like a fault.
 fn output(request: &Request, scan: &Scan) -> ToolOutput {
     let start_line = request.offset.unwrap_or(1).max(0);
     let content = text::for_model(&scan.bytes);
@@ -217,6 +224,7 @@ fn output(request: &Request, scan: &Scan) -> ToolOutput {
     )
 }
 
+/// Returns the text with `number`, tab before each line, counted from `first`.
 fn numbered(content: &str, first: i64) -> String {
     let mut out = String::with_capacity(content.len() + content.len() / 8 + 8);
     for (line, number) in content.split('\n').zip(first..) {

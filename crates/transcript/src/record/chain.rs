@@ -316,6 +316,7 @@ fn in_camel_case<T: Serialize, S: Serializer>(value: &Option<&T>, serializer: S)
     camel_case(value).serialize(serializer)
 }
 
+/// Renames the keys of all objects in a value; strings are not changed.
 fn camel_case(value: Value) -> Value {
     match value {
         Value::Object(members) => members
@@ -328,6 +329,7 @@ fn camel_case(value: Value) -> Value {
     }
 }
 
+/// Converts one key: `pre_tokens` becomes `preTokens`.
 fn camel_case_key(key: &str) -> String {
     let mut words = key.split('_');
     let mut camel = words.next().unwrap_or_default().to_owned();
@@ -358,6 +360,7 @@ impl ChainBody for AttachmentBody<'_> {
     const KIND: &'static str = "attachment";
 }
 
+/// For `skip_serializing_if`: such a flag is written only if it is set.
 fn is_false(flag: &bool) -> bool {
     !flag
 }

@@ -212,6 +212,7 @@ impl SideRecord {
         Self::Mode { mode: mode.to_owned(), session_id: session_id.to_owned(), extra: Map::new() }
     }
 
+    /// Parses a side record. Never fails: what does not fit becomes [`SideRecord::Unknown`] with all its fields.
     pub(super) fn from_fields(fields: Map<String, Value>) -> Self {
         // A known type whose fields do not fit is kept as an unknown record, so that nothing is lost.
         serde_json::from_value(Value::Object(fields.clone())).unwrap_or(Self::Unknown(fields))

@@ -59,11 +59,13 @@ fn takes(value: &Value, room: &mut usize) -> bool {
         }
 }
 
+/// Subtracts the characters of a text from the room; false if there is not enough.
 fn take_text(text: &str, room: &mut usize) -> bool {
     // A text that is too long by its bytes alone is not counted.
     text.len() / 4 <= *room && take(text.chars().count(), room)
 }
 
+/// Subtracts a number of characters from the room; false, with the room unchanged, if there is not enough.
 fn take(chars: usize, room: &mut usize) -> bool {
     match room.checked_sub(chars) {
         Some(rest) => {
@@ -91,6 +93,8 @@ pub fn cut_to_fit(value: &Value, chars: usize, kept: &Kept) -> Value {
     with_note(empty, kept)
 }
 
+/// Returns the value with its strings and lists cut. `depth` is how deep it is nested; below [`DEPTH`] everything
+/// becomes null, which also bounds the recursion.
 fn shortened(value: &Value, cut: Cut, depth: usize) -> Value {
     if depth > DEPTH {
         return Value::Null;
@@ -110,6 +114,7 @@ fn shortened(value: &Value, cut: Cut, depth: usize) -> Value {
     }
 }
 
+/// Returns the first `chars` characters and a note of how much was left out; a text that fits stays as it is.
 fn shortened_text(text: &str, chars: usize) -> String {
     let start = first_chars(text, chars);
     if start.len() == text.len() {

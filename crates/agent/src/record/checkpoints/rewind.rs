@@ -90,6 +90,8 @@ impl State {
         Some(wanted)
     }
 
+    /// Makes one file what its backup says, and counts it if it differs. A backup without a saved copy means that the
+    /// file did not exist and is removed; a dry run only checks that the change would be possible.
     fn rewind_file(
         &self,
         name: &str,

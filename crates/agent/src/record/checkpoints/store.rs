@@ -26,12 +26,14 @@ pub(super) struct CheckpointStore {
 }
 
 impl CheckpointStore {
+    /// Opens the store of a session and sums up the copies that are already there. The folder need not exist yet.
     pub fn open(dir: PathBuf) -> Self {
         let entries = std::fs::read_dir(&dir).into_iter().flatten().flatten();
         let bytes = entries.filter_map(|entry| entry.metadata().ok()).map(|metadata| metadata.len()).sum();
         Self { dir, bytes, most: MAX_TOTAL_BYTES }
     }
 
+    /// Whether that many bytes more stay within the limit for all copies of the session.
     pub fn has_room(&self, bytes: usize) -> bool {
         self.bytes + bytes as u64 <= self.most
     }
@@ -108,6 +110,7 @@ impl CheckpointStore {
         }
     }
 
+    /// Returns the message for an error of the disk, with the folder of the store.
     fn failed(&self, error: &std::io::Error) -> String {
         format!("{}: {error}", self.dir.display())
     }

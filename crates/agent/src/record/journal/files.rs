@@ -58,6 +58,7 @@ impl SessionFiles {
         Self { state: Mutex::new(FilesState { main, ..FilesState::default() }) }
     }
 
+    /// Locks the files of the session, also after a panic under the lock.
     fn state(&self) -> MutexGuard<'_, FilesState> {
         // A panic under the lock can at worst have left a record out; the session goes on.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -214,6 +215,8 @@ impl SessionFiles {
 }
 
 impl FilesState {
+    /// Appends a record to a file and to the mirror. The mirror comes first and gets the record also if the file cannot
+    /// be written or is not open.
     fn append(&mut self, file: &SessionFile, line: Result<Line, TranscriptError>) {
         let writer = match file {
             SessionFile::Main => self.main.as_mut(),

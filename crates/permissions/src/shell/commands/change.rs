@@ -26,10 +26,12 @@ pub(super) fn changes(name: &str, args: &[Arg]) -> Listed {
     }
 }
 
+/// Returns one touch with the same access for each operand.
 fn all(operands: &[&Arg], access: TouchAccess) -> Vec<Touch> {
     operands.iter().map(|arg| Touch::new(arg, access)).collect()
 }
 
+/// Accepts operands that are all created or changed.
 fn written(taken: &Taken<'_>) -> Listed {
     // Where options end at the first operand, `touch FILE -d X` makes X.
     if taken.operands.is_empty() || !taken.behind.is_empty() {
@@ -38,10 +40,12 @@ fn written(taken: &Taken<'_>) -> Listed {
     Ok(all(&taken.operands, TouchAccess::Write))
 }
 
+/// Accepts operands that are all removed.
 fn removed(taken: &Taken<'_>) -> Listed {
     if taken.operands.is_empty() { Err(NotListed) } else { Ok(all(&taken.operands, TouchAccess::Remove)) }
 }
 
+/// Accepts sources, which are removed, and a last operand, which is written.
 fn moved(taken: &Taken<'_>) -> Listed {
     let (target, sources) = taken.operands.split_last().ok_or(NotListed)?;
     let mut touches = all(sources, TouchAccess::Remove);
@@ -49,6 +53,8 @@ fn moved(taken: &Taken<'_>) -> Listed {
     Ok(touches)
 }
 
+/// Accepts sources, which are read, and a last operand, which is written. A recursive copy must not meet an existing
+/// directory.
 fn copied(taken: &Taken<'_>) -> Listed {
     let (target, sources) = taken.operands.split_last().ok_or(NotListed)?;
     // `cp -r x/. y` pours the content of x into y, whatever it is called.

@@ -44,6 +44,7 @@ pub(super) fn git(args: &[Arg]) -> Listed {
     Ok(touches)
 }
 
+/// Returns what a listed subcommand reads. [`git`] adds the repository itself, whose configuration must be checked.
 fn subcommand(command: &str, words: &[Arg]) -> Listed {
     match command {
         "status" => status(words),
@@ -66,6 +67,8 @@ fn subcommand(command: &str, words: &[Arg]) -> Listed {
     }
 }
 
+/// Takes options and operands apart, in the notation of [`super::options`]. Patterns must not start with a wildcard,
+/// because a matching file could be named like an option.
 fn options<'a>(short: &str, long: &str, words: &'a [Arg]) -> Result<Taken<'a>, NotListed> {
     take(short, long, Globs::Anchored, words)
 }
@@ -88,11 +91,13 @@ fn revisions_or_paths(taken: &Taken<'_>) -> Vec<Touch> {
     touches
 }
 
+/// Refuses formats with `%G`, for which git runs gpg to check signatures.
 fn inert_formats(taken: &Taken<'_>) -> Result<(), NotListed> {
     let runs_gpg = taken.values(&["format", "pretty"]).any(|format| format.contains("%G"));
     if runs_gpg { Err(NotListed) } else { Ok(()) }
 }
 
+/// Accepts the log-like commands, which share their options.
 fn shown(words: &[Arg]) -> Listed {
     let taken = options(LOG_SHORT, LOG_LONG, words)?;
     inert_formats(&taken)?;
@@ -105,6 +110,8 @@ fn status(words: &[Arg]) -> Listed {
     Ok(revisions_or_paths(&options("sbvzu?", long, words)?))
 }
 
+/// Accepts listing only: `expire`, `delete`, `drop` and `write` change the reflog, and an operand that is not fixed
+/// could be one of them.
 fn reflog(words: &[Arg]) -> Listed {
     let taken = options(LOG_SHORT, LOG_LONG, words)?;
     inert_formats(&taken)?;
@@ -126,6 +133,7 @@ fn tag(words: &[Arg]) -> Listed {
     listed(&options("ln?i", long, words)?, &["l", "list"])
 }
 
+/// Accepts operands only with one of the `listing` options: without it git would create what they name.
 fn listed(taken: &Taken<'_>, listing: &[&str]) -> Listed {
     inert_formats(taken)?;
     let fixed = taken.operands.iter().all(|arg| arg.fixed().is_some());
@@ -137,6 +145,7 @@ fn fixed_operands(taken: &Taken<'_>) -> Listed {
     if taken.operands.iter().all(|arg| arg.fixed().is_some()) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
+/// Accepts the list of remotes and `get-url`; every other form changes the configuration or uses the network.
 fn remote(words: &[Arg]) -> Listed {
     match words {
         [] => Ok(Vec::new()),
@@ -150,6 +159,7 @@ fn remote(words: &[Arg]) -> Listed {
     }
 }
 
+/// Accepts `list` and `show`; a bare `git stash` changes the work tree.
 fn stash(words: &[Arg]) -> Listed {
     match words.first().and_then(Arg::fixed) {
         Some("list" | "show") => shown(&words[1..]),
@@ -157,6 +167,7 @@ fn stash(words: &[Arg]) -> Listed {
     }
 }
 
+/// Accepts questions about revisions and about the repository.
 fn rev_parse(words: &[Arg]) -> Listed {
     let long = "show-toplevel abbrev-ref? short? verify quiet git-dir git-common-dir absolute-git-dir \
      is-inside-work-tree is-inside-git-dir is-bare-repository is-shallow-repository show-prefix \
@@ -195,6 +206,7 @@ fn config(words: &[Arg]) -> Listed {
     if fixed && reads { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
+/// Leaves out `-O`, which opens a pager, and `-f`. The first operand is the pattern unless `-e` gives one.
 fn grep(words: &[Arg]) -> Listed {
     let long = "cached untracked text ignore-case word-regexp invert-match full-name extended-regexp \
      basic-regexp perl-regexp fixed-strings line-number column files-with-matches name-only \

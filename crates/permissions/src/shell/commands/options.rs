@@ -87,6 +87,7 @@ impl<'a> Taken<'a> {
         self.behind.iter().filter(|arg| arg.text().chars().count() > 1).map(|arg| Touch::read(arg))
     }
 
+    /// Whether any of these options was given; names are without dashes.
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.options.iter().any(|(name, _, _)| names.contains(&name.as_str()))
     }
@@ -117,6 +118,7 @@ enum Expects {
     Glued,
 }
 
+/// Reads the mark after an option in the notation of the tables.
 fn expects(mark: Option<u8>) -> Expects {
     match mark {
         Some(b':' | b'=') => Expects::Value,
@@ -127,11 +129,13 @@ fn expects(mark: Option<u8>) -> Expects {
     }
 }
 
+/// Returns what a listed letter expects; `None` if it is not listed.
 fn short_expects(short: &str, letter: char) -> Option<Expects> {
     let at = short.find(letter).filter(|_| letter.is_ascii_alphanumeric())?;
     Some(expects(short.as_bytes().get(at + 1).copied().filter(|byte| b":+@?".contains(byte))))
 }
 
+/// Returns what a listed long option expects; `None` if it is not listed. Abbreviations are not accepted.
 fn long_expects(long: &str, name: &str) -> Option<Expects> {
     long.split_ascii_whitespace().find_map(|entry| {
         let bare = entry.trim_end_matches(['=', '+', '@', '?']);
@@ -200,6 +204,7 @@ fn pattern_option<'a>(
     Ok(())
 }
 
+/// Reads one long option, with its value after `=` or as the next word.
 fn long_option<'a>(
     long: &str,
     option: &str,
@@ -225,6 +230,8 @@ fn long_option<'a>(
     taken.option(name, expects, next, value)
 }
 
+/// Reads a cluster of letters. The first one that takes a value ends it: the rest of the word, or the next word, is
+/// that value.
 fn short_options<'a>(
     short: &str,
     letters: &str,
@@ -269,6 +276,7 @@ pub(super) fn by_table(spec: &Spec, args: &[Arg]) -> Listed {
     operand_touches(spec.operands, taken)
 }
 
+/// Returns what the operands and option values read. A search without a file operand reads the current directory.
 fn operand_touches(operands: Operands, taken: Taken<'_>) -> Listed {
     /// Unless told otherwise, ripgrep skips hidden and ignored files.
     const EVERYTHING: [&str; 6] = ["u", "unrestricted", "hidden", "no-ignore", "no-ignore-vcs", "binary"];

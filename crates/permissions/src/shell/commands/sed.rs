@@ -85,6 +85,7 @@ fn address(text: &str) -> Option<&str> {
     Some(rest.strip_prefix('!').unwrap_or(rest))
 }
 
+/// Skips one address; no address at all is accepted too. `None` if a regular expression does not end.
 fn one_address(text: &str) -> Option<&str> {
     if let Some(rest) = text.strip_prefix('$') {
         return Some(rest);
@@ -111,6 +112,7 @@ fn delimited(text: &str, delimiter: char) -> Option<&str> {
     None
 }
 
+/// Skips one accepted command and its flags; `None` for all others, because `w`, `e` and `r` reach beyond the file.
 fn command(text: &str, allowed: Scripts) -> Option<&str> {
     let mut chars = text.chars();
     match chars.next()? {

@@ -30,6 +30,7 @@ pub(super) fn looked_through<'a>(name: &str, args: &'a [Arg]) -> Option<&'a [Arg
     inner.first().and_then(Arg::fixed).filter(|program| !program.starts_with('-')).map(|_| inner)
 }
 
+/// Returns what a program with a grammar of its own reads; `NotListed` for every program that is not named here.
 pub(super) fn special(name: &str, args: &[Arg]) -> Listed {
     let words = &args[1..];
     match name {
@@ -72,6 +73,7 @@ fn text_words(words: &[Arg]) -> Listed {
     Ok(touches)
 }
 
+/// Accepts words only if the value of each is known.
 fn fixed_words(words: &[Arg]) -> Listed {
     if words.iter().all(|word| word.fixed().is_some()) { Ok(Vec::new()) } else { Err(NotListed) }
 }
@@ -143,6 +145,7 @@ fn date(words: &[Arg]) -> Listed {
     if formats { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
+/// Accepts one fixed directory. `cd -` and a bare `cd` depend on variables, so where they lead is not known.
 fn cd(words: &[Arg]) -> Listed {
     let words = match words {
         [first, rest @ ..] if matches!(first.fixed(), Some("--" | "-L")) => rest,
@@ -180,6 +183,8 @@ fn xargs(words: &[Arg]) -> Listed {
     }
 }
 
+/// Accepts listed options, a filter and files. `-f` and `-L` are left out, because they load filters and modules that
+/// were not checked.
 fn jq(words: &[Arg]) -> Listed {
     let (mut filter_seen, mut touches) = (false, Vec::new());
     let mut words = words.iter();
@@ -274,6 +279,7 @@ fn ps(words: &[Arg]) -> Listed {
     if listed && !glued && taken.operands.is_empty() { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
+/// Accepts capabilities that only print; `init` and `reset` may run a program that the terminal database names.
 fn tput(words: &[Arg]) -> Listed {
     const ASKED: [&str; 12] = [
         "cols", "lines", "colors", "setaf", "setab", "sgr0", "bold", "dim", "smul", "rmul", "rev", "longname",
@@ -294,6 +300,7 @@ fn man(words: &[Arg]) -> Listed {
     if pages { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
+/// Accepts a bare call or a count; options can change the list or write a file.
 fn history(words: &[Arg]) -> Listed {
     match words {
         [] => Ok(Vec::new()),
@@ -316,6 +323,7 @@ fn lsof(words: &[Arg]) -> Listed {
     if operands && taken.values(&["i"]).all(address) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
+/// Accepts the lists of containers and images.
 fn docker(words: &[Arg]) -> Listed {
     let (command, rest) = words.split_first().ok_or(NotListed)?;
     let (short, long) = match command.fixed() {

@@ -4,6 +4,7 @@
 
 use super::options::{Globs, Operands, Spec};
 
+/// Creates an entry of the table; [`super::options`] explains the notation of `short` and `long`.
 const fn spec(
     name: &'static str,
     short: &'static str,

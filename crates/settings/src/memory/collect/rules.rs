@@ -52,6 +52,8 @@ impl Memory {
         }
     }
 
+    /// Collects the Markdown files of a rules folder and the folders in it, sorted. The depth and the number of entries
+    /// are bounded, because a project may bring any tree.
     fn rule_files(&mut self, dir: &Path, limit: &Limit, depth: usize, files: &mut Vec<PathBuf>) {
         let Ok(entries) = fs::read_dir(dir) else { return };
         let Ok(real) = dir.canonicalize() else { return };
