@@ -279,6 +279,11 @@ fn deny_rules_see_through_everything_that_runs_a_command() {
         "script -qc 'curl x' /dev/null",
         "strace -f -o out curl x",
         "exec 3< <(curl x)",
+        // The last of several inputs is the one that is read.
+        "bash <<A <<B\necho hi\nA\ncurl x\nB",
+        "bash <<< 'echo hi' <<'B'\ncurl x\nB",
+        // The outer shell takes the backslash away.
+        "bash <<E\necho \"\\$(curl x)\"\nE",
     ] {
         check_bash(&project, command, "deny");
     }
@@ -294,9 +299,17 @@ fn deny_rules_see_through_everything_that_runs_a_command() {
     }
     // What it runs is only known at run time: with a rule to keep, that is a question even here.
     let bare = self::project(PermissionMode::Default).with(Deny, &["Bash(curl:*)"]).with(Allow, &["Bash"]);
-    for command in
-        ["$c x", "cu?l x", "eval \"$x\"", "bash -c \"$x\"", "ls (", "x='a[$(curl y)]'; ((x))", "echo ${x@P}"]
-    {
+    for command in [
+        "$c x",
+        "cu?l x",
+        "eval \"$x\"",
+        "bash -c \"$x\"",
+        "ls (",
+        "x='a[$(curl y)]'; ((x))",
+        "echo ${x@P}",
+        "bash <<E\n$x\nE",
+        "bash <<< $x",
+    ] {
         check_bash(&project, command, "ask");
         check_bash(&bare, command, "ask");
     }

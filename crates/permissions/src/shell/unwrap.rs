@@ -5,6 +5,7 @@
 //! these tables (`make`, a script, `awk`) hide what they run, as in every check of text: only a sandbox protects there.
 
 use super::value::{Arg, Value};
+use super::walk::InputText;
 
 /// Something that a command runs in turn.
 #[derive(Debug, PartialEq, Eq)]
@@ -123,7 +124,7 @@ pub(crate) fn stripped(args: &[Arg]) -> Option<&[Arg]> {
 }
 
 /// Returns everything that a command runs in turn. `input` is what it reads, if that is known.
-pub(crate) fn inner_commands(args: &[Arg], input: Option<&str>) -> Vec<Inner> {
+pub(crate) fn inner_commands(args: &[Arg], input: Option<&InputText>) -> Vec<Inner> {
     let Some(name) = args.first().and_then(Arg::fixed).map(program_name) else { return Vec::new() };
     let rest = &args[1..];
     let mut found = Vec::new();
@@ -172,7 +173,7 @@ fn joined_script(args: &[Arg]) -> Inner {
 }
 
 /// `sh -c SCRIPT`, `sh <<< SCRIPT`.
-fn shell_script(rest: &[Arg], input: Option<&str>) -> Vec<Inner> {
+fn shell_script(rest: &[Arg], input: Option<&InputText>) -> Vec<Inner> {
     let mut index = 0;
     let mut wants_script = false;
     while let Some(arg) = rest.get(index) {
@@ -193,7 +194,8 @@ fn shell_script(rest: &[Arg], input: Option<&str>) -> Vec<Inner> {
         (Some(arg), true, _) => vec![script(arg)],
         // If an option was misread, any word may be the script.
         (None, true, _) => vec![Inner::Unreadable],
-        (None, false, Some(input)) => vec![Inner::Script(input.to_owned())],
+        (None, false, Some(InputText::Known(input))) => vec![Inner::Script(input.to_owned())],
+        (None, false, Some(InputText::Unknown)) => vec![Inner::Unreadable],
         (None, false, None) | (Some(_), false, _) => Vec::new(),
     }
 }

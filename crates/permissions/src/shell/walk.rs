@@ -49,8 +49,17 @@ pub(crate) struct Invocation {
     pub assigns: Vec<Assigns>,
     pub found: Found,
     pub place: Place,
-    /// A literal here-document or here-string that feeds it.
-    pub input: Option<String>,
+    /// The here-document or here-string that feeds it.
+    pub input: Option<InputText>,
+}
+
+/// What a command reads from a here-document or here-string.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum InputText {
+    /// The text as the command gets it.
+    Known(String),
+    /// The shell puts something into it that only it knows.
+    Unknown,
 }
 
 /// How an invocation was found.
@@ -240,13 +249,13 @@ impl Walker<'_> {
             return;
         }
         let args: Vec<Arg> = simple.words.iter().map(|word| Arg::new(word, self.known)).collect();
-        let input = simple.redirects.iter().find_map(|redirect| self.literal_input(redirect));
+        let input = simple.redirects.iter().filter_map(|redirect| self.input_text(redirect)).last();
         self.invocation(Invocation { args, assigns, found: Found::Written, place, input });
     }
 
     /// Records an invocation and everything it runs in turn.
     fn invocation(&mut self, invocation: Invocation) {
-        let inner = inner_commands(&invocation.args, invocation.input.as_deref());
+        let inner = inner_commands(&invocation.args, invocation.input.as_ref());
         let place = invocation.place;
         self.analysis.steps.push(Step::Run(invocation));
         for inner in inner {
@@ -290,14 +299,20 @@ impl Walker<'_> {
         }
     }
 
-    /// Returns the text that a here-document or a here-string feeds to a command, which is a script if the command is a
-    /// shell. The body of a here-document is returned as written, also when it is expanded.
-    fn literal_input(&self, redirect: &Redirect) -> Option<String> {
+    /// Returns what a redirection feeds to its command, as the command gets it: a body whose delimiter is not quoted is
+    /// expanded by the shell first, so `\$(x)` in it reaches an inner shell as `$(x)`. Of several redirections the last
+    /// one counts, as in a shell.
+    fn input_text(&self, redirect: &Redirect) -> Option<InputText> {
+        let of_word = |word: &Word, end: &str| match Arg::new(word, self.known).fixed() {
+            Some(text) => InputText::Known(format!("{text}{end}")),
+            None => InputText::Unknown,
+        };
         match (&redirect.target, redirect.operator) {
-            (Target::HereDoc(index), _) => Some(self.script.heredocs[*index].text.clone()),
-            (Target::Word(word), Operator::HereString) => {
-                Arg::new(word, self.known).fixed().map(|text| format!("{text}\n"))
+            (Target::HereDoc(index), _) => {
+                let body = &self.script.heredocs[*index];
+                Some(if body.literal { InputText::Known(body.text.clone()) } else { of_word(&body.word, "") })
             }
+            (Target::Word(word), Operator::HereString) => Some(of_word(word, "\n")),
             (Target::Word(_), _) => None,
         }
     }
