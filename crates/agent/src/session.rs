@@ -133,7 +133,7 @@ impl SessionLoop {
         self.answer_the_rest().await;
         self.end_hooks().await;
         self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
-        self.close_files().await;
+        self.flush_files().await;
         self.session.mirror_records().await;
         if let Some(checkpoints) = self.session.checkpoints.clone() {
             // What could not be removed is left to the clean-up of old sessions.
@@ -254,8 +254,9 @@ impl SessionLoop {
         self.session.hooks.shut_down().await;
     }
 
-    /// Closes the files, and reports what could not be saved: from here on it is lost.
-    async fn close_files(&mut self) {
+    /// Makes the last attempt to write the records that the session file still holds back, and tells the host what is
+    /// lost if it fails. Must come after everything that writes records: nothing tries again after this.
+    async fn flush_files(&mut self) {
         let lost = self.session.files.close();
         if let Some(lost) = lost {
             self.session.trouble("session_not_saved", &lost).await;

@@ -234,8 +234,28 @@ impl PathRules {
         }
         let folded = self.fold(directory);
         let below = |path: &str| path != folded && is_within(path, &folded);
-        self.by_directory.keys().any(|path| below(path) && Path::new(path).exists())
-            || self.by_name.keys().any(|name| directory.join(name).exists())
+        self.by_directory.keys().any(|path| below(path) && self.exists_below(directory, path))
+            || self.by_name.keys().any(|name| self.exists_below(directory, &format!("{folded}/{name}")))
+    }
+
+    /// Whether there is a file below `directory` whose folded path is `folded_path`. Keys are folded when the set
+    /// forbids, so on a disk that tells case apart the names have to be looked for, one folder after the other.
+    fn exists_below(&self, directory: &Path, folded_path: &str) -> bool {
+        if Path::new(folded_path).exists() {
+            return true;
+        }
+        let mut reached = vec![directory.to_path_buf()];
+        loop {
+            let entries = reached.iter().filter_map(|folder| folder.read_dir().ok()).flatten().flatten();
+            let leads_there = |path: &PathBuf| is_within(folded_path, &self.fold(path));
+            reached = entries.map(|entry| entry.path()).filter(leads_there).collect();
+            if reached.is_empty() {
+                return false;
+            }
+            if reached.iter().any(|path| self.fold(path) == folded_path) {
+                return true;
+            }
+        }
     }
 
     /// Whether segments match the leading names. A pattern that ends early covers everything below; a final `**` covers

@@ -345,7 +345,9 @@ impl Index {
         whole
     }
 
-    /// Returns whether the next message is a prompt.
+    /// Returns whether the first message in `rest`, the part of a chain after a block, is a prompt: a user record without
+    /// tool results. Then the response was cut off there. Records without a message are skipped; no message at all is not
+    /// a prompt, and a user record that cannot be read counts as one.
     fn is_followed_by_prompt(&self, rest: &[At]) -> bool {
         let next = rest.iter().find(|at| self.entries[**at].is_message());
         next.is_some_and(|next| self.entries[*next].kind == Kind::User && !self.is_tool_result(*next))
