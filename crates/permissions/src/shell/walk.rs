@@ -249,7 +249,7 @@ impl Walker<'_> {
             return;
         }
         let args: Vec<Arg> = simple.words.iter().map(|word| Arg::new(word, self.known)).collect();
-        let input = simple.redirects.iter().filter_map(|redirect| self.input_text(redirect)).last();
+        let input = simple.redirects.iter().rev().find_map(|redirect| self.input_text(redirect));
         self.invocation(Invocation { args, assigns, found: Found::Written, place, input });
     }
 
