@@ -1,5 +1,5 @@
 //! A call is described once and decided on when it runs: what an earlier call of the same answer did to the folder, to
-//! links and to the rules is seen by the decision about a later one, and an input that somebody changed is a new one.
+//! links and to the rules is seen by the decision about a later one, and a changed input is a new one.
 
 mod common;
 

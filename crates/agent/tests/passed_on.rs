@@ -1,4 +1,4 @@
-//! Blocks that are only passed on: kinds and fields that nobody here knows, and the order of fields, are the same in
+//! Blocks that are only passed on: unknown kinds and fields, and the order of fields, are the same in
 //! the next request and in the frames.
 
 mod common;

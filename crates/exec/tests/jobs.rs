@@ -81,7 +81,7 @@ async fn a_foreground_command_is_detached_read_and_waited_for_again() {
     let command = ledger.start(spec, limits(&file, 1 << 20)).unwrap();
     let job = command.clone();
 
-    // Whoever sees it print something sends it to the background; the caller is told.
+    // A watcher that sees it print something sends it to the background; the caller is told.
     let sends_away = async {
         printed(&mut job.events(), 4).await;
         assert!(!file.exists(), "as long as it is in the foreground, memory is enough");
@@ -97,7 +97,7 @@ async fn a_foreground_command_is_detached_read_and_waited_for_again() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "one\n", "from the first byte on");
     assert_eq!(job.read_from(OutputStream::Stdout, 0, 100).bytes, b"one\n");
 
-    // Somebody else takes it up again, from the ledger.
+    // Another caller attaches to it again, from the ledger.
     drop(job);
     let [job] = &ledger.jobs()[..] else { panic!("one job") };
     std::fs::write(&go, "").unwrap();
