@@ -37,7 +37,8 @@ impl ChildEnvironments {
         Self { process, session_id: session_id.to_owned(), tool_env: tool_env.to_vec() }
     }
 
-    /// The environment of the process with these variables of settings.
+    /// Returns the environment that the process was started with, plus these variables of settings, which win.
+    /// Variables of earlier settings are not in it.
     pub fn process_with(&self, settings: &BTreeMap<String, String>) -> LaunchEnvironment {
         let mut env = self.process.clone();
         for (name, value) in settings {
@@ -46,7 +47,8 @@ impl ChildEnvironments {
         env
     }
 
-    /// The environments under these settings.
+    /// Returns the variables for tools and for hooks under these settings. Variables that name the session are set
+    /// last, so that settings cannot give a child a false one; `AI_AGENT` differs between tools and hooks.
     pub fn env(&self, settings: &SettingsStack) -> SessionEnv {
         let mut child = self.process_with(&settings.env());
         let mut passed = [self.tool_env.as_slice(), &settings.tool_env()].concat();
@@ -68,7 +70,8 @@ impl ChildEnvironments {
         SessionEnv { tools, hooks: HookVariables { all: listed(&child), withheld } }
     }
 
-    /// What tells a command who started it.
+    /// Returns the variables that tell a command which session started it, and in [`WITHHELD_VARIABLE`] the names of
+    /// the credentials that were kept from it, by this process or by a `lathe` above it.
     fn own_variables(&self, env: &LaunchEnvironment, withheld: &[String]) -> Vec<(&'static str, String)> {
         let entrypoint = env.get("CLAUDE_CODE_ENTRYPOINT").unwrap_or("sdk-cli");
         let mut own = vec![
@@ -94,20 +97,22 @@ impl ChildEnvironments {
     }
 }
 
-/// The credentials that are not passed on.
+/// Returns the names of all credential variables except those in `passed`.
 fn withheld_names(passed: &[String]) -> Vec<String> {
     let names = CREDENTIAL_VARIABLES.into_iter().filter(|name| !passed.iter().any(|passed| passed == name));
     names.map(str::to_owned).collect()
 }
 
-/// The credentials that a `lathe` above this process kept from it.
+/// Returns the names of the credentials that a `lathe` above this process kept from it. Names that are no credential
+/// variables are dropped, because any parent can set the variable and the names end up in messages.
 pub(crate) fn kept_by_parent(env: &LaunchEnvironment) -> Vec<String> {
     let names = env.get(WITHHELD_VARIABLE).into_iter().flat_map(|names| names.split(','));
     // Any parent can set the variable, and the names end up in messages, so only known ones are believed.
     names.filter(|name| CREDENTIAL_VARIABLES.contains(name)).map(str::to_owned).collect()
 }
 
-/// What `apiKeyHelper` finds: everything, unless the helper is the project's.
+/// Returns the environment for `apiKeyHelper`: all of `env` if the user's settings name the helper, without the
+/// withheld credentials if the project's do.
 pub(crate) fn helper_environment(
     env: &LaunchEnvironment,
     settings: &SettingsStack,
@@ -119,7 +124,8 @@ pub(crate) fn helper_environment(
     }
 }
 
-/// Without the variable that vouches for this folder: a child may start a session in another one.
+/// Returns the variables as a list, without [`TRUST_VARIABLE`]: it vouches for this folder, and a child may start a
+/// session in another one.
 fn listed(env: &LaunchEnvironment) -> Vec<(String, String)> {
     let variables = env.variables().filter(|(name, _)| *name != TRUST_VARIABLE);
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()

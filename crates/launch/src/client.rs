@@ -63,7 +63,8 @@ pub enum ModelSource<'a> {
 pub type ModelLookup = Result<Option<Arc<dyn Model>>, Box<dyn std::error::Error + Send + Sync>>;
 
 impl ModelSource<'_> {
-    /// A model that the caller brings along; none is a name of the API.
+    /// Returns the model that the caller supplies, or `None` if the API is to be asked under this name. A model from a
+    /// lookup gets the default name; no credential is looked for then.
     fn brought_along(self, name: &str, env: &LaunchEnvironment) -> Result<Option<ChosenModel>, LaunchError> {
         let (model, name) = match self {
             Self::Api => return Ok(None),
@@ -78,7 +79,8 @@ impl ModelSource<'_> {
     }
 }
 
-/// The model that `name` means.
+/// Returns the model for `name`: the caller's, or a client of the API with the first usable credential. Without a
+/// credential it still returns a client, whose requests fail with the cause.
 pub(crate) fn choose(
     source: ModelSource<'_>,
     name: String,
@@ -115,8 +117,9 @@ pub struct KeyHelper {
 }
 
 impl KeyHelper {
-    /// The helper that these settings name. `env` is the environment with their variables, `tool_env` the credentials
-    /// that the options pass on.
+    /// Returns the helper that these settings name; one without a command if they name none. `env` is the environment
+    /// with the variables of settings, `tool_env` the credentials that the options pass on. A helper of the project
+    /// does not get the other credentials.
     pub fn of(settings: &SettingsStack, env: &LaunchEnvironment, tool_env: &[String]) -> Self {
         match settings.effective().api_key_helper {
             Some(command) => {
@@ -127,7 +130,8 @@ impl KeyHelper {
     }
 }
 
-/// What was found, as the client takes it.
+/// Converts a credential that was found into what the client takes. A helper becomes a function that runs its command
+/// as a child in `ledger`; an unusable credential becomes none.
 pub fn credential(found: &Found, helper: &KeyHelper, ledger: &Ledger) -> Credential {
     match found {
         Found::ApiKey(key) => Credential::ApiKey(key.clone()),
@@ -137,12 +141,14 @@ pub fn credential(found: &Found, helper: &KeyHelper, ledger: &Ledger) -> Credent
     }
 }
 
-/// A client for the API as the environment describes it, for a caller that asks it without a session.
+/// Creates a client for the API as the environment describes it, for a caller that asks without a session. It is not
+/// shared with sessions.
 pub fn api_client(env: &LaunchEnvironment, credential: Credential) -> Result<AnthropicClient, LaunchError> {
     Ok(AnthropicClient::new(api_config(env, credential))?)
 }
 
-/// What a person can do about a missing credential.
+/// Returns the advice for a missing credential: which variable to set, or, inside a command of another `lathe` that
+/// withheld the key, how to let that one pass it on.
 pub fn missing_key_hint(env: &LaunchEnvironment) -> String {
     match kept_by_parent(env).as_slice() {
         [] => "set ANTHROPIC_API_KEY, or ANTHROPIC_AUTH_TOKEN for a gateway".to_owned(),
@@ -156,7 +162,8 @@ pub fn missing_key_hint(env: &LaunchEnvironment) -> String {
     }
 }
 
-/// How the environment describes the way to the API.
+/// Builds the configuration of the API client from the environment: address, headers, proxies, certificates, betas and
+/// timeouts. Zero and unreadable timeouts leave the default.
 fn api_config(env: &LaunchEnvironment, credential: Credential) -> ClientConfig {
     let base = env.get("ANTHROPIC_BASE_URL").unwrap_or(DEFAULT_BASE_URL);
     let mut config = ClientConfig::new(base, credential);
@@ -173,12 +180,12 @@ fn api_config(env: &LaunchEnvironment, credential: Credential) -> ClientConfig {
     config
 }
 
-/// What is odd about the headers that every request gets.
+/// Returns one warning for each line of `ANTHROPIC_CUSTOM_HEADERS` that was left out.
 fn header_warnings(config: &ClientConfig) -> Vec<LaunchWarning> {
     config.custom_headers.warnings.iter().cloned().map(LaunchWarning::CustomHeader).collect()
 }
 
-/// Whether betas may be sent that the user did not name.
+/// Returns whether requests may name betas that the user did not; `CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS` forbids it.
 pub fn beta_policy(env: &LaunchEnvironment) -> BetaPolicy {
     if env.is_on("CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS") {
         BetaPolicy::OnlyGiven
@@ -187,7 +194,8 @@ pub fn beta_policy(env: &LaunchEnvironment) -> BetaPolicy {
     }
 }
 
-/// The way out to addresses of HTTP hooks.
+/// Returns the client for HTTP hooks, with the proxies and certificates of the environment; shared between sessions
+/// where these are equal.
 pub(crate) fn web_client(env: &LaunchEnvironment, services: &SharedServices) -> Arc<WebClient> {
     services.web_client(proxies(env), extra_ca_file(env))
 }
@@ -197,7 +205,8 @@ fn extra_ca_file(env: &LaunchEnvironment) -> Option<PathBuf> {
     env.get("NODE_EXTRA_CA_CERTS").or(env.get("SSL_CERT_FILE")).map(Into::into)
 }
 
-/// Proxies, in either spelling of their variables.
+/// Reads the proxies from the environment. The lower-case variable wins over the upper-case one, as in curl, and
+/// `ALL_PROXY` counts where the specific one is missing.
 fn proxies(env: &LaunchEnvironment) -> ProxyConfig {
     // The lower-case name first, as in curl.
     let either = |name: &str| env.get(&name.to_lowercase()).or_else(|| env.get(name)).map(str::to_owned);
@@ -208,7 +217,8 @@ fn proxies(env: &LaunchEnvironment) -> ProxyConfig {
     }
 }
 
-/// Looks for a credential. Files are read only as far as the search needs them.
+/// Looks for credentials in the environment, the settings (`helper`) and files in the home, by precedence. With
+/// `Search::FirstUsable` files are read only as far as needed; the helper is not run.
 pub fn credentials(env: &LaunchEnvironment, helper: Option<String>, search: Search) -> Resolution {
     let secret = |name: &str| env.get(name).map(Secret::new);
     let inputs = CredentialInputs {
@@ -236,7 +246,8 @@ impl ReadCredentialFile for HomeFiles<'_> {
     }
 }
 
-/// Runs the user's command for a key whenever one is needed.
+/// Returns a credential that runs the user's command for a key when one is needed and keeps the key for
+/// `CLAUDE_CODE_API_KEY_HELPER_TTL_MS`. The command runs in `/bin/sh` with the variables of `env` and no others.
 fn key_helper(command: &str, env: &LaunchEnvironment, ledger: &Ledger) -> HelperCredential {
     let ttl = env.number("CLAUDE_CODE_API_KEY_HELPER_TTL_MS").map(Duration::from_millis);
     let (command, ledger) = (command.to_owned(), ledger.clone());
@@ -254,8 +265,8 @@ fn key_helper(command: &str, env: &LaunchEnvironment, ledger: &Ledger) -> Helper
     HelperCredential { source: Arc::new(source), ttl: ttl.unwrap_or(DEFAULT_HELPER_TTL) }
 }
 
-/// Runs the command and returns its trimmed stdout as the key. Its stderr becomes part of the error; its stdout never
-/// does, because it may hold the key.
+/// Runs the command, for at most a minute, and returns its trimmed stdout as the key; no output or a failing exit is an
+/// authentication error. Its stderr becomes part of the error; its stdout never does, because it may hold the key.
 async fn run_helper(ledger: &Ledger, spec: Spec) -> Result<Secret, ModelError> {
     let failed = |why: String| ModelError::new(ErrorKind::Authentication, format!("apiKeyHelper {why}"));
     let limits = RunLimits { timeout: Some(HELPER_TIMEOUT), ..RunLimits::default() };
@@ -274,7 +285,8 @@ async fn run_helper(ledger: &Ledger, spec: Spec) -> Result<Secret, ModelError> {
     Ok(Secret::new(&key))
 }
 
-/// Names of models as the environment redefines them.
+/// Returns the catalogue of model names, with the ids that `ANTHROPIC_DEFAULT_*_MODEL` and related variables put in
+/// place of the built-in ones.
 pub(crate) fn catalog(env: &LaunchEnvironment) -> Catalog {
     let name = |variable: &str| env.get(variable).map(str::to_owned);
     Catalog::new(ModelOverrides {
@@ -296,7 +308,8 @@ pub(crate) fn catalog(env: &LaunchEnvironment) -> Catalog {
     })
 }
 
-/// How often a failed request is sent again.
+/// Returns how often a failed request is sent again: `CLAUDE_CODE_MAX_RETRIES`, at most 100.
+/// `CLAUDE_CODE_RETRY_WATCHDOG` repeats without end while the API is overloaded.
 pub(crate) fn retry_policy(env: &LaunchEnvironment) -> RetryPolicy {
     let retries = env.number("CLAUDE_CODE_MAX_RETRIES").map_or(DEFAULT_MAX_RETRIES, |n| n.min(100) as u32);
     let mut policy = RetryPolicy::with_max_retries(retries);

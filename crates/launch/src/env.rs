@@ -28,50 +28,52 @@ pub struct LaunchEnvironment {
 }
 
 impl LaunchEnvironment {
-    /// An environment with these variables and nothing else.
+    /// Creates an environment with these variables and nothing else: no folder, no process id, not root.
     pub fn with_variables(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         Self { variables: Arc::new(variables.into_iter().collect()), ..Self::default() }
     }
 
-    /// A variable that is set and not empty.
+    /// Returns the value of a variable; `None` if it is not set or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         // `NAME= lathe` is a common way to switch a variable off for one command, so empty means not set.
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Whether a switch is on: set to anything but the usual words for off.
+    /// Returns whether a switch is on: set, not empty, and not `0`, `false`, `no` or `off`. Any other word means on, so
+    /// a variable that gives a right needs a stricter check.
     pub fn is_on(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| !matches!(value, "0" | "false" | "no" | "off"))
     }
 
-    /// A number, where there is a readable one.
+    /// Returns the variable as a number; `None` if it is not set, negative or unreadable.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.get(name)?.trim().parse().ok()
     }
 
-    /// Sets a variable in this copy (settings may do that).
+    /// Sets a variable in this copy only. The environment of the process and other copies do not change.
     pub fn set(&mut self, name: &str, value: &str) {
         Arc::make_mut(&mut self.variables).insert(name.to_owned(), value.to_owned());
     }
 
-    /// A copy without these variables.
+    /// Returns a copy without these variables.
     pub fn without(&self, names: &[String]) -> Self {
         let mut copy = self.clone();
         Arc::make_mut(&mut copy.variables).retain(|name, _| !names.contains(name));
         copy
     }
 
-    /// Everything, for children.
+    /// Returns all variables, also those with an empty value, in the order of their names.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The user's home.
+    /// Returns the user's home, from `HOME`; `None` if it is not set.
     pub fn home(&self) -> Option<&Path> {
         self.get("HOME").map(Path::new)
     }
 
-    /// Where settings and sessions live: `$CLAUDE_CONFIG_DIR`, or `.claude` in the home.
+    /// Returns the folder of settings and sessions: `$CLAUDE_CONFIG_DIR`, resolved against the working directory, or
+    /// `.claude` in the home. `None` if neither variable is set.
     pub fn config_dir(&self) -> Option<PathBuf> {
         match self.get("CLAUDE_CONFIG_DIR") {
             // A hook or host that is told of a file in it may have another working directory.
@@ -80,13 +82,13 @@ impl LaunchEnvironment {
         }
     }
 
-    /// Where temporary files go.
+    /// Returns the folder for temporary files; `/tmp` if none is known.
     pub fn temp_dir(&self) -> &Path {
         self.temp_dir.as_deref().unwrap_or(Path::new(DEFAULT_TEMP_DIR))
     }
 
-    /// Whether permissions may not be skipped, by any caller: with all the rights of the machine, unless it is a
-    /// machine made for it.
+    /// Returns whether permissions may not be skipped: the process is root and `IS_SANDBOX` is not on. Ask the
+    /// environment of the process, because settings could set the variable in another copy.
     pub fn refuses_bypass(&self) -> bool {
         self.is_root && !self.is_on("IS_SANDBOX")
     }

@@ -26,7 +26,7 @@ pub fn fresh_uuid() -> String {
     uuid::Uuid::new_v4().to_string()
 }
 
-/// Returns the wall time in milliseconds since the Unix epoch.
+/// Returns the wall time in milliseconds since the Unix epoch; 0 for a clock before 1970.
 pub fn now_ms() -> u64 {
     // A clock before 1970 counts as 1970.
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64)

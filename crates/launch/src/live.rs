@@ -46,9 +46,9 @@ pub struct LiveSettings {
 }
 
 impl LiveSettings {
-    /// Makes a planned write on the blocking pool, because it waits for the disk, and follows it here. While another
-    /// process or session holds the lock of the file, the wait is one of the event loop: it takes no thread, and the
-    /// settings can be read meanwhile.
+    /// Makes a planned write on the blocking pool, because it waits for the disk, and then updates the settings in
+    /// memory. While another process or session holds the lock of the file, it retries for up to 30 s without taking a
+    /// thread or locking the settings. The caller must not hold the lock of the settings.
     async fn carry_out(&self, plan: Result<Option<SettingsWrite>, SettingsError>) -> Result<(), String> {
         let Some(mut write) = plan.map_err(|error| error.to_string())? else { return Ok(()) };
         let (deadline, mut pause) = (Instant::now() + LOCK_WAIT, FIRST_PAUSE);
@@ -72,7 +72,9 @@ impl LiveSettings {
         }
     }
 
-    /// What the stack says now.
+    /// Returns everything that the session takes over from these settings: rules, hooks, environment, compaction, and
+    /// the directories that were added or removed since the last call. Each call replaces the remembered directories,
+    /// so a result that is not applied loses those changes.
     fn state(&self, stack: &SettingsStack, problems: Vec<String>) -> ReloadedSettings {
         let dirs: Vec<PathBuf> = stack.permission_dirs().into_iter().map(|dir| dir.path).collect();
         let now = existing_dirs(&dirs, &self.cwd);
@@ -99,12 +101,13 @@ impl LiveSettings {
     }
 }
 
-/// The hooks of settings files, as the engine takes them.
+/// Returns the hooks of the settings files with their sources, in the form that the hook engine takes.
 pub fn hooks_of(stack: &SettingsStack) -> Vec<(HookSource, HooksSettings)> {
     stack.hooks().into_iter().map(|sourced| (HookSource::Settings(sourced.source), sourced.hooks)).collect()
 }
 
-/// What settings say about hooks as a whole.
+/// Returns the options of the hook engine: which hooks are enabled, the URLs and variables that HTTP hooks may use, and
+/// the time for all SessionEnd hooks.
 pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>) -> EngineOptions {
     let wanted = stack.effective();
     EngineOptions {
@@ -116,7 +119,8 @@ pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>)
     }
 }
 
-/// When the conversation is compacted: by the command line, the environment, then the settings.
+/// Returns when the conversation is compacted. The flag wins over the environment, and that over settings; with a flag,
+/// automatic compaction cannot be switched off by the others.
 pub fn compaction(
     flag: Option<AutocompactOption>,
     env: &LaunchEnvironment,
@@ -138,7 +142,8 @@ pub fn compaction(
     }
 }
 
-/// What all SessionEnd hooks together may take, if settings say so.
+/// Returns the time that all SessionEnd hooks together may take, from `CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS`; `None`
+/// leaves the default.
 pub fn session_end_budget(env: &LaunchEnvironment) -> Option<Duration> {
     env.number("CLAUDE_CODE_SESSIONEND_HOOKS_TIMEOUT_MS").map(Duration::from_millis)
 }

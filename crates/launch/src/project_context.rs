@@ -36,8 +36,8 @@ pub struct ProjectContext {
 }
 
 impl ProjectContext {
-    /// Finds the folder and reads its settings. The working directory must be settled first, because it decides which
-    /// settings are read; only then are their variables applied.
+    /// Finds the folder and reads its settings. The working directory is settled first, because it decides which
+    /// settings are read; only then are their variables applied. A folder that does not exist is an error.
     pub fn load(
         options: &SessionOptions,
         mut process: LaunchEnvironment,
@@ -65,12 +65,13 @@ impl ProjectContext {
         Ok(Self { process, env, settings, wanted, cwd, flag_dirs, settings_dirs })
     }
 
-    /// Every directory besides the working one.
+    /// Returns every working directory besides `cwd`: those of flags, then those of settings.
     pub fn extra_dirs(&self) -> Vec<PathBuf> {
         [self.flag_dirs.as_slice(), &self.settings_dirs].concat()
     }
 
-    /// The name of the model, as it was given.
+    /// Returns the name of the model as it was given, not resolved: by the options, `ANTHROPIC_MODEL`, the settings, or
+    /// the default name.
     pub fn model_name(&self, options: &SessionOptions) -> String {
         let named = options.model.as_deref().or_else(|| self.env.get("ANTHROPIC_MODEL"));
         named.or(self.wanted.model.as_deref()).unwrap_or(DEFAULT_MODEL).to_owned()
@@ -91,7 +92,8 @@ impl ProjectContext {
     }
 }
 
-/// The further directories that exist; the others are passed over, as clients expect.
+/// Returns the directories that exist, resolved against `cwd` and canonicalized; the others are dropped without a
+/// warning, as clients expect.
 pub fn existing_dirs(dirs: &[PathBuf], cwd: &Path) -> Vec<PathBuf> {
     dirs.iter().filter_map(|dir| cwd.join(dir).canonicalize().ok()).filter(|dir| dir.is_dir()).collect()
 }
@@ -101,7 +103,8 @@ fn settings_dirs(settings: &RunSettings) -> Vec<PathBuf> {
     settings.stack().permission_dirs().into_iter().map(|dir| dir.path).collect()
 }
 
-/// Rules, mode and directories alone, for those who only want to know what they would say.
+/// Loads the folder's settings and returns the rules and the permission scope of a session with these options, without
+/// starting one (`permissions explain`).
 pub fn permissions_of(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -110,8 +113,9 @@ pub fn permissions_of(
     permissions(options, &ProjectContext::load(options, env.clone(), warnings)?, None, warnings)
 }
 
-/// The rules, the mode and the directories: those of the settings files, then those of the command line. A resumed
-/// session goes on in its mode unless the command line names one.
+/// Builds the rules from settings files and flags, and the scope with mode and directories. The mode of the flags wins
+/// over the saved one of a resumed session, and that over the settings' default. Fails if bypassing permissions is
+/// forbidden by settings or requested as root.
 pub fn permissions(
     options: &SessionOptions,
     project: &ProjectContext,
@@ -162,7 +166,8 @@ pub fn permissions(
     Ok((engine, scope))
 }
 
-/// Where plans are written, which plan mode permits.
+/// Returns the folder of plan files, which plan mode permits to write: `plansDirectory` of the settings, or `plans` in
+/// the config folder; `None` if no config folder is known.
 pub fn plan_dir(project: &ProjectContext) -> Option<PathBuf> {
     match &project.wanted.plans_directory {
         Some(named) => Some(project.cwd.join(named)),

@@ -25,7 +25,8 @@ pub struct RetentionSweep {
 }
 
 impl RetentionSweep {
-    /// Returns the sweep of a run; `None` if the run saves no session of its own, or if the settings turn it off.
+    /// Returns the sweep to do after a run. `None` if the run saves no session, if no config folder is known, or if
+    /// `days` is 0, which also causes a warning because it would delete every session.
     pub fn of(
         options: &SessionOptions,
         env: &LaunchEnvironment,
@@ -40,8 +41,8 @@ impl RetentionSweep {
         Some(Self { config_dir, days: days.unwrap_or(DEFAULT_DAYS) })
     }
 
-    /// Deletes sessions that are too old, unless a sweep was done within a day. Errors are not reported, because the
-    /// next sweep tries again.
+    /// Deletes sessions that are too old, unless a sweep was completed within a day. Blocks on the disk, so it runs
+    /// after all output is written. Errors are not reported, because the next sweep tries again.
     pub fn sweep_if_due(&self, now_ms: u64) {
         let now = UNIX_EPOCH + Duration::from_millis(now_ms);
         let stamp = self.config_dir.join(STAMP);
@@ -59,7 +60,8 @@ impl RetentionSweep {
     }
 }
 
-/// Writes the file, which sets its modification time to now.
+/// Writes an empty file, which sets its modification time to now, the time of the last sweep. Errors are ignored: the
+/// next run then sweeps again.
 fn touch(stamp: &Path) {
     // If this fails, the next run sweeps again, which is harmless.
     let _ = std::fs::write(stamp, "");

@@ -36,7 +36,8 @@ impl SharedServices {
         Self { limits, ..Self::default() }
     }
 
-    /// Returns the client with this configuration, a shared one if possible.
+    /// Returns the API client with this configuration, a shared one if possible. A client whose key comes from a
+    /// command is always new, because the command runs in the folder of its session.
     pub(crate) fn api_client(&self, config: ClientConfig) -> Result<Arc<AnthropicClient>, ClientError> {
         if let Credential::Helper(_) = config.credential {
             return AnthropicClient::new(config).map(Arc::new);
@@ -78,7 +79,7 @@ impl<K, C> Default for KeptClients<K, C> {
 }
 
 impl<K: PartialEq, C> KeptClients<K, C> {
-    /// Returns the client with this configuration and marks it as the most recently used one.
+    /// Returns the client with this configuration and marks it as the most recently used one; `None` if it is not kept.
     fn find(&mut self, key: &K) -> Option<Arc<C>> {
         let at = self.0.iter().position(|(known, _)| known == key)?;
         let found = self.0.remove(at);
@@ -87,8 +88,8 @@ impl<K: PartialEq, C> KeptClients<K, C> {
         Some(client)
     }
 
-    /// Adds a client that [`Self::find`] did not find. If all places are taken, the least recently used one is dropped
-    /// from the list; sessions that have it keep it.
+    /// Adds and returns a client that [`Self::find`] did not find. If all places are taken, the least recently used one
+    /// is dropped from the list; sessions that have it keep it.
     fn keep(&mut self, key: K, client: C) -> Arc<C> {
         if self.0.len() >= MAX_KEPT_CLIENTS {
             self.0.remove(0);

@@ -47,7 +47,8 @@ impl OpenSession {
     }
 }
 
-/// Opens the session that the options ask for.
+/// Opens the session that the options ask for and locks its file if it is saved. A missing or unreadable session to
+/// resume is an error; a file that cannot be written only causes a warning, and the session is not saved.
 pub fn open(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -93,7 +94,8 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Finds the file of a session by its id, in any folder, or by its title.
+    /// Returns the file of the session with this id, in any folder, or with this title. A name that looks like an id is
+    /// never searched as a title; if nothing is found, returns the error of [`Self::not_found`].
     fn find(&self, sessions: &Sessions, name: &str) -> Result<PathBuf, LaunchError> {
         if is_session_id(name) {
             let found = sessions.find_by_id_anywhere(self.cwd, name);
@@ -102,7 +104,8 @@ impl Opening<'_> {
         sessions.find_by_title(self.cwd, name).map(|info| info.path).ok_or_else(|| self.not_found(name))
     }
 
-    /// Returns the error for a session that does not exist.
+    /// Returns the error for a session that does not exist: another one for an id than for a title, because programs
+    /// match the text for ids.
     fn not_found(&self, name: &str) -> LaunchError {
         if is_session_id(name) {
             return LaunchError::UnknownSession { id: name.to_owned() };
@@ -110,12 +113,13 @@ impl Opening<'_> {
         LaunchError::UnknownTitle { title: name.to_owned() }
     }
 
-    /// Returns the id for a new session or a copy.
+    /// Returns the id for a new session or a copy: the one that the options give, or a fresh UUID.
     fn new_id(&self) -> String {
         self.options.session_id.clone().unwrap_or_else(|| self.host.uuid())
     }
 
-    /// Resumes a session, in its own file or in a copy.
+    /// Resumes a session, in its own file or in a copy (`--fork-session`). The own file is locked before it is loaded,
+    /// so that no other process can append records in between; a lock that is held elsewhere is an error.
     fn go_on(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, LaunchError> {
         let paths = SessionPaths::of_transcript(source);
         let failed = |error| refusal(error, paths.session_id());
@@ -213,7 +217,8 @@ impl Opening<'_> {
         Ok(OpenSession { id, journal, beginning: SessionBeginning::New })
     }
 
-    /// Opens a journal on the file at `path`; `None`, with a warning, if it cannot be written.
+    /// Opens the file at `path` with `open` and returns a journal on it; `None`, with a warning, if it cannot be
+    /// written. A file that is missing, exists already or is locked by a living process is an error.
     fn writable(
         &self,
         path: &Path,
@@ -225,7 +230,8 @@ impl Opening<'_> {
         Ok(writer.map(|writer| AgentJournal::new(writer, self.envelope(id))))
     }
 
-    /// Turns an error of writing into a warning and `None`; other errors are returned.
+    /// Turns an error of writing (full disk, no permission) into a warning and `None`, so that the run goes on unsaved.
+    /// Errors about which session is meant (missing, taken, locked, bad id) are returned.
     fn unless_unwritable<T>(
         &self,
         outcome: Result<T, TranscriptError>,
@@ -245,14 +251,16 @@ impl Opening<'_> {
         }
     }
 
-    /// Starts mirroring records to the host, if the options ask for it.
+    /// Starts to send every record to the host as well, if the options ask for it and the session is saved. `copied`
+    /// are records that the file has already; they are sent first.
     fn mirror(&self, journal: &AgentJournal, path: &Path, copied: Vec<Value>) {
         if self.options.mirror && self.options.persist {
             journal.files().mirror(path, copied);
         }
     }
 
-    /// Returns a new session whose records are not written anywhere.
+    /// Returns a new session whose records are not written anywhere. `beginning` is `New`; a caller that resumes
+    /// replaces it.
     fn unsaved(&self, id: String) -> OpenSession {
         OpenSession { journal: AgentJournal::off(self.envelope(&id)), id, beginning: SessionBeginning::New }
     }
@@ -284,19 +292,21 @@ fn once_the_dead_let_go<T>(open: impl Fn() -> Result<T, TranscriptError>) -> Res
     open()
 }
 
-/// Returns the error for a session that cannot be resumed.
+/// Wraps an error of a session file into the launch error that names the session.
 fn refusal(error: TranscriptError, session: &str) -> LaunchError {
     LaunchError::SessionFile { session: session.to_owned(), error }
 }
 
-/// Returns the records of a file that was just written.
+/// Returns the records of a file as JSON values. A file that cannot be read gives none, and lines that are not JSON are
+/// skipped.
 fn records(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Returns the branch that is checked out. It is read from the repository's files, because starting `git` would take
-/// longer. In an additional worktree `.git` is a file with the path of the actual folder.
+/// Returns the branch that is checked out in the repository around `cwd`, `HEAD` if it is detached, or `None` outside a
+/// repository. It is read from the repository's files, because starting `git` would take longer. In an additional
+/// worktree `.git` is a file with the path of the actual folder.
 fn git_branch(cwd: &Path) -> Option<String> {
     let (top, git) = cwd.ancestors().map(|dir| (dir, dir.join(".git"))).find(|(_, git)| git.exists())?;
     let git = match std::fs::read_to_string(&git) {

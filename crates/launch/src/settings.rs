@@ -32,8 +32,9 @@ pub struct RunSettings {
     withheld: Option<Arc<WithheldContent>>,
 }
 
-/// Reads the settings that count for these options. Returns them with what a person should hear about them; settings
-/// that may forbid something and cannot be read stop the run.
+/// Reads the settings that count for these options and returns them with the warnings for people. Fails if settings
+/// that may forbid something cannot be read, or if they require a sandbox. `env` is the environment of the process,
+/// without variables of settings.
 pub fn load(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -77,7 +78,8 @@ pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<Settin
     Ok(SettingsStack::load(request)?)
 }
 
-/// A sandbox that is asked for and is not there is said, or stops the run where the settings want that.
+/// Returns the warning for settings (`sandbox`) that ask for a sandbox, which Lathe does not have; an error if they
+/// also set `failIfUnavailable`, and `None` if they do not ask.
 fn without_sandbox(wanted: &Value) -> Result<Option<LaunchWarning>, LaunchError> {
     if wanted["enabled"] != true {
         return Ok(None);
@@ -88,6 +90,7 @@ fn without_sandbox(wanted: &Value) -> Result<Option<LaunchWarning>, LaunchError>
     Ok(Some(LaunchWarning::NoSandbox))
 }
 
+/// Wraps a problem of a settings file, memory file or output style as a launch warning.
 fn file_warning(problem: SettingsProblem) -> LaunchWarning {
     LaunchWarning::File(Box::new(problem))
 }
@@ -101,7 +104,8 @@ pub(crate) struct ModelInstructions {
     pub warnings: Vec<LaunchWarning>,
 }
 
-/// Reads memory files and output styles. `may_read` keeps out what a rule denies.
+/// Reads memory files and the chosen output style. Files that `may_read` refuses are left out; problems and an unknown
+/// style become warnings in the returned value.
 pub(crate) fn instructions(
     env: &LaunchEnvironment,
     stack: &SettingsStack,
@@ -125,7 +129,8 @@ pub(crate) fn instructions(
     }
 }
 
-/// The memory files that settings lead to.
+/// Loads the memory files that the settings lead to and `may_read` permits; none if `CLAUDE_CODE_DISABLE_CLAUDE_MDS` is
+/// on.
 pub fn memory_of(env: &LaunchEnvironment, stack: &SettingsStack, may_read: ReadCheck) -> Memory {
     if env.is_on("CLAUDE_CODE_DISABLE_CLAUDE_MDS") {
         return memory::load(MemoryRequest { sources: Sources::NONE, ..MemoryRequest::default() });
@@ -134,12 +139,14 @@ pub fn memory_of(env: &LaunchEnvironment, stack: &SettingsStack, may_read: ReadC
 }
 
 impl RunSettings {
-    /// The stack, for a moment.
+    /// Locks the settings and returns them. Hold the guard only briefly and never across an `await` or a second call:
+    /// the lock is not reentrant.
     pub fn stack(&self) -> MutexGuard<'_, SettingsStack> {
         self.stack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The frame that tells the host what is withheld, without its ids; `None` if nothing is.
+    /// Returns the frame that tells the host what the untrusted folder brought and the session does not use; `None` if
+    /// nothing was withheld. Ids are left for the session to fill in.
     pub(crate) fn withheld_notice(&self) -> Option<Informational> {
         let withheld = self.withheld.as_ref()?;
         let mut notice = Informational {

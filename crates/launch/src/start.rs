@@ -53,14 +53,15 @@ pub struct PreparedSession {
 }
 
 impl PreparedSession {
-    /// Whether there is something to do before the first prompt: a call that a hook deferred in the session that goes
-    /// on.
+    /// Returns whether the resumed session has a call that a hook deferred and that runs before the first prompt. A run
+    /// without a prompt is an error unless this is true.
     pub fn has_deferred_call(&self) -> bool {
         self.config.beginning.has_deferred_call()
     }
 
-    /// Runs the session until its inbox is closed and everything in it is done, or until a signal ends it. Dropping the
-    /// future ends it too.
+    /// Runs the session until its inbox is closed and everything in it is done, or until a signal ends it; dropping the
+    /// future ends it too. Removes the scratch folder of a session that is not saved. Take `retention` out before: it
+    /// is lost here.
     pub async fn run(
         self,
         inbox: mpsc::Receiver<Inbound>,
@@ -84,7 +85,9 @@ impl Drop for ScratchFolder {
     }
 }
 
-/// Puts a session together. Reads files and may open the session's own, so it belongs on a thread that may wait.
+/// Assembles a session: reads settings, memory files and rules, opens (and locks) the session's file, and chooses the
+/// model. Warnings go to `warnings` as they are found, also when the launch then fails. It blocks on files and locks,
+/// so it belongs on a thread that may wait.
 pub fn prepare(
     options: &SessionOptions,
     env: LaunchEnvironment,
@@ -156,7 +159,8 @@ pub fn prepare(
     Ok(PreparedSession { config, retention, scratch })
 }
 
-/// Whether memory files may be read, by the rules that the session starts with.
+/// Returns the check of which memory files may be read: those that no deny rule for reading matches. It uses the rules
+/// that the session starts with, so later changes of rules do not apply to it.
 fn read_check(permissions: &PermissionEngine) -> ReadCheck {
     match permissions.read_filter() {
         Some(is_denied) => ReadCheck(Arc::new(move |path| !is_denied(path))),
@@ -174,7 +178,7 @@ fn process_services(
     Arc::new(ProcessServices { host, catalog, retry, limits: services.limits().clone() })
 }
 
-/// Writes the title that the options give.
+/// Writes the title of `--name` into the session's file; does nothing without a name or with a blank one.
 fn entitle(session: &OpenSession, options: &SessionOptions) {
     if let Some(name) = options.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
         session.journal.files().title(&session.id, name);
@@ -217,12 +221,13 @@ fn model_choice(
     }
 }
 
-/// Returns the thinking for `MAX_THINKING_TOKENS`, of which zero means none.
+/// Converts the number in `MAX_THINKING_TOKENS` into a thinking choice; zero disables thinking.
 fn thinking_budget(tokens: u32) -> lathe_models::Thinking {
     if tokens == 0 { lathe_models::Thinking::Disabled } else { lathe_models::Thinking::Budget(tokens) }
 }
 
-/// Returns how long prompts are cached. Off wins over everything, and five minutes over an hour.
+/// Returns how long the API caches prompts, by the environment. `DISABLE_PROMPT_CACHING` wins over everything, and five
+/// minutes win over an hour.
 fn cache(env: &LaunchEnvironment) -> CacheTtl {
     if env.is_on("DISABLE_PROMPT_CACHING") {
         CacheTtl::Off
@@ -233,7 +238,8 @@ fn cache(env: &LaunchEnvironment) -> CacheTtl {
     }
 }
 
-/// Every tool there is for such a run. Those that ask a person need a host that can pass the question on.
+/// Returns every tool that the session could have, sorted by name. Tools that ask a person are included only if a host
+/// answers permission questions (`PromptSurface::Host`).
 fn all_tools(options: &SessionOptions) -> Vec<Arc<dyn Tool>> {
     let mut all = builtin_tools();
     if options.surface == PromptSurface::Host {
@@ -243,7 +249,9 @@ fn all_tools(options: &SessionOptions) -> Vec<Arc<dyn Tool>> {
     all
 }
 
-/// The tools of the session: those the options name, without those that a bare deny takes away.
+/// Returns the tools of the session: those that the options select, without those that a deny rule for the whole tool
+/// removes. The tool for structured output is added last, whatever the selection is; an invalid `--json-schema` is an
+/// error.
 fn tools(options: &SessionOptions, permissions: &PermissionEngine) -> Result<ToolSet, LaunchError> {
     let all = ToolSet::new(all_tools(options));
     let chosen = match &options.tools {
@@ -298,7 +306,8 @@ fn turn_limits(options: &SessionOptions, env: &LaunchEnvironment) -> TurnLimits 
     limits
 }
 
-/// The hooks of the settings files, and what they need.
+/// Collects the hooks of the settings files, the variables and the HTTP client that they get, and the folder for the
+/// environment files that they write (`hook-env` in `own_dir`).
 fn hooks_config(
     project: &ProjectContext,
     services: &SharedServices,
@@ -315,7 +324,9 @@ fn hooks_config(
     }
 }
 
-/// Copies of the files that tools change, for hosts that asked to be able to go back.
+/// Returns where copies of changed files are kept for `rewind_files`; `None` if the host did not ask for it
+/// (`CLAUDE_CODE_ENABLE_SDK_FILE_CHECKPOINTING`) or no config folder is known. Only a resumed or forked session gets
+/// the path of earlier records.
 fn checkpoints(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -334,8 +345,9 @@ fn checkpoints(
     })
 }
 
-/// The folder for everything of this session that is not its transcript: beside it, so that both go together.
-/// A session that is not saved has one that goes with the run, under a name that cannot be guessed.
+/// Returns the folder for the files of this session other than its transcript; it is not created here. It lies beside
+/// the transcript, so that both are deleted together. A session that is not saved gets a temporary folder with a random
+/// name, which the returned [`ScratchFolder`] removes when it is dropped.
 fn own_dir(
     session: &OpenSession,
     process: &LaunchEnvironment,
@@ -350,7 +362,9 @@ fn own_dir(
     }
 }
 
-/// Describes the environment for the system prompt, once at the start. The caller adds the style.
+/// Returns the system prompt with a description of folder, platform, day and model, as they are at the start. `style`
+/// is left empty for the caller to fill in. The text must not change between starts on one day, because requests cache
+/// it.
 fn system_prompt(
     options: &SessionOptions,
     cwd: &Path,
@@ -374,7 +388,8 @@ fn system_prompt(
     SystemPrompt { choice: options.system_prompt.clone(), environment, style: String::new() }
 }
 
-/// Which frames the host wants, by its flags and by what it says of itself in the environment.
+/// Returns which optional frames the host gets, by its flags and the environment, and the generation of the client,
+/// which decides the form of some frames.
 fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOptions {
     let states = if env.is_on("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS") {
         StateFrames::Public
