@@ -7,7 +7,8 @@
 
 use tokio::task::JoinHandle;
 
-/// Runs `work` on the blocking pool. Needs a tokio runtime. The work continues if the handle is dropped.
+/// Runs `work` on the blocking pool, or, when the machine has no thread left, in a task of the event loop, where it
+/// blocks other tasks. Must be called inside a tokio runtime. The work continues if the handle is dropped.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     match is_thread_to_be_had() {
         true => tokio::task::spawn_blocking(work),

@@ -144,7 +144,8 @@ impl Collector {
         }
     }
 
-    /// Keeps what did not fit into the head.
+    /// Appends to the tail what did not fit into the head, and drops its oldest bytes so that it never holds more than
+    /// twice its size. The dropped bytes are lost unless [`Collector::write_spill`] wrote them before.
     fn push_tail(&mut self, rest: &[u8]) {
         let keep = self.capture.tail_bytes;
         if rest.len() >= keep {
@@ -191,8 +192,9 @@ impl Collector {
         }
     }
 
-    /// Creates the file now, unless it exists already, and returns what is in it. `file` is used if none was created
-    /// yet. An error says why it could not be created.
+    /// Creates the file now, unless it exists already, and returns its path and how much of the output it holds.
+    /// `file` replaces the one in the [`Capture`] if none was created yet. Fails if no file was named, if it cannot be
+    /// created, or if memory has dropped bytes already, because a file must start with the first byte.
     pub fn start_file(&mut self, file: Option<SpillFile>) -> Result<Spilled, String> {
         if matches!(self.spill, Spill::NotYet) {
             if !self.memory_holds_all() {
@@ -210,14 +212,16 @@ impl Collector {
         }
     }
 
-    /// From now on all output goes to the file, if one is asked for, starting with the next byte.
+    /// Lets the next byte of output create the file, if one is named, instead of waiting until memory is full. Called
+    /// when the main process has ended, so that what its leftovers print is in the file.
     pub fn file_with_next_byte(&mut self) {
         if self.filing == Filing::WhenMemoryIsFull {
             self.filing = Filing::WithNextByte;
         }
     }
 
-    /// Creates the file at once, and memory keeps only the tail. Without a file, memory keeps what it can.
+    /// Creates the file at once and releases the head, so that memory keeps only the tail. Without a file, or if it
+    /// cannot be created, head and tail stay as they are.
     pub fn file_instead_of_head(&mut self) {
         self.filing = Filing::InsteadOfHead;
         let _ = self.start_file(None);
@@ -238,7 +242,8 @@ impl Collector {
         self.tail = last.as_slice().to_vec();
     }
 
-    /// Ends the file with the line that its [`SpillFile`] asks for.
+    /// Writes the line that the [`SpillFile`] asks for into the file, even above its cap; no effect without a file or
+    /// a line. Its place is recorded, because [`Collector::locate`] must skip the line: it is not output.
     pub fn write_exit_line(&mut self, exit: Exit) {
         let Some(line) = self.capture.spill.as_ref().and_then(|wanted| wanted.exit_line) else { return };
         if let Spill::Writing(open) = &mut self.spill
@@ -251,7 +256,7 @@ impl Collector {
         }
     }
 
-    /// Closes the file, because no more output will come.
+    /// Closes the file for writing, because no more output will come. What it holds can still be located and read.
     pub fn close_file(&mut self) {
         if let Spill::Writing(open) = &mut self.spill {
             open.file = None;
@@ -293,7 +298,9 @@ impl Collector {
         }
     }
 
-    /// Returns where up to `max` bytes from `offset` on are.
+    /// Returns the place of up to `max` bytes from `offset` on: in memory or in the file, never across the border
+    /// between them. Bytes that were not kept are skipped, so the place may begin after `offset`; it is empty if
+    /// nothing follows.
     pub fn locate(&self, offset: u64, max: usize) -> Located {
         let in_memory = |offset: u64, bytes: &[u8]| {
             let bytes = bytes[..bytes.len().min(max)].to_vec();
@@ -315,7 +322,7 @@ impl Collector {
         in_memory(offset.min(self.total), self.tail.get(in_usize(offset - tail_start)..).unwrap_or_default())
     }
 
-    /// The offset of the first byte of the tail.
+    /// Returns the offset, within the whole output, of the first byte that the tail holds.
     pub fn tail_start(&self) -> u64 {
         self.total - self.tail.len() as u64
     }
@@ -327,7 +334,8 @@ fn in_usize(bytes: u64) -> usize {
 }
 
 impl OutputFile {
-    /// Creates the file and writes its first parts.
+    /// Creates the file and writes `parts` into it in this order, up to its cap. If a write fails, the file is removed
+    /// again; the error is a text with the path.
     fn create(wanted: &SpillFile, parts: &[&[u8]]) -> Result<Self, String> {
         let in_words = |error: io::Error| format!("{}: {error}", wanted.path.display());
         // A file that existed before is neither removed nor written to.
@@ -354,7 +362,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Returns the path and how many bytes of the output it holds; an exit line is not counted.
+    /// Returns the path of the file and how many bytes of the output it holds; an exit line is not counted.
     fn spilled(&self) -> Spilled {
         Spilled { path: self.path.clone(), bytes: self.bytes }
     }

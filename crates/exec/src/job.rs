@@ -176,7 +176,7 @@ impl CommandJob {
         Self { shared }
     }
 
-    /// The number of this command on its ledger, unique within the ledger.
+    /// Returns the number of this command on its ledger, unique among the commands and scopes of the session.
     pub fn id(&self) -> u64 {
         self.shared.entry.id
     }
@@ -191,7 +191,7 @@ impl CommandJob {
         &self.shared.entry.label
     }
 
-    /// Whether the main process is still running.
+    /// Whether the main process is still running, or its last output is still being read. Leftovers do not count.
     pub fn is_running(&self) -> bool {
         self.shared.state.borrow().phase == JobPhase::Running
     }
@@ -204,7 +204,7 @@ impl CommandJob {
         self.shared.finished()
     }
 
-    /// Like [`CommandJob::wait`], without a copy of the output.
+    /// Waits like [`CommandJob::wait`], but returns only how the main process ended, without a copy of the output.
     pub async fn exit(&self) -> Exit {
         self.until(JobPhase::Ended).await;
         self.shared.end().exit
@@ -216,7 +216,8 @@ impl CommandJob {
         self.until(JobPhase::Gone).await;
     }
 
-    /// Waits until the job has reached `phase` or a later one; returns at once if it already has.
+    /// Waits until the job has reached `phase` or a later one; returns at once if it already has. Never hangs: the
+    /// pump announces [`JobPhase::Gone`] even when its runtime ends.
     async fn until(&self, phase: JobPhase) {
         // `shared` owns the sender, so it lives as long as this handle; the pump reports `Gone` even if its runtime
         // ends.
@@ -257,12 +258,14 @@ impl CommandJob {
         DetachOutcome::Detached
     }
 
-    /// Kills the tree: SIGTERM, the grace period of its [`Spec`](crate::Spec), SIGKILL. Returns at once.
+    /// Tells the supervisor to end the tree: SIGTERM, the grace period of its [`Spec`](crate::Spec), SIGKILL. Returns
+    /// at once, before anything has ended; no effect on a tree that was told to end before.
     pub fn stop(&self) {
         self.shared.entry.cut(Ended::Stopped);
     }
 
-    /// Like [`CommandJob::stop`], and waits until no process is left, for at most the grace period and two seconds.
+    /// Stops the tree like [`CommandJob::stop`] and waits until no process is left, for at most the grace period and
+    /// two seconds. Returns how the main process ended, or [`Exit::Lost`] if that is not known by then.
     pub async fn kill(&self) -> Exit {
         self.stop();
         let patience = self.shared.entry.grace + KILL_WAIT;
@@ -271,12 +274,13 @@ impl CommandJob {
         self.shared.end().exit
     }
 
-    /// Kills the tree with SIGKILL at once. No effect on a tree that was told to stop before.
+    /// Kills the tree with SIGKILL at once and returns without waiting. No effect on a tree that was told to end
+    /// before: it keeps its grace period.
     pub fn kill_now(&self) {
         self.shared.entry.kill_now(Ended::Stopped);
     }
 
-    /// Returns a copy of what is kept of an output now.
+    /// Returns a copy of what is kept of an output now; empty if the command does not have this output.
     pub fn output(&self, stream: OutputStream) -> Captured {
         self.shared.output().get(stream).map(|collector| collector.snapshot()).unwrap_or_default()
     }
@@ -290,7 +294,7 @@ impl CommandJob {
         }
     }
 
-    /// The size of an output so far.
+    /// Returns how many bytes of an output were read so far, kept or not; 0 if the command does not have this output.
     pub fn total_bytes(&self, stream: OutputStream) -> u64 {
         self.shared.output().get(stream).map_or(0, |collector| collector.total_bytes())
     }
@@ -347,7 +351,7 @@ impl JobShared {
         })
     }
 
-    /// Locks the collectors. To be held across a change of the phase wherever both must agree; see
+    /// Locks the collectors. The lock must be held across a change of the phase wherever both have to agree; see
     /// [`CommandJob::detach`].
     fn output(&self) -> MutexGuard<'_, JobOutput> {
         lock(&self.output)
@@ -359,12 +363,13 @@ impl JobShared {
         *lock(&self.deadline)
     }
 
-    /// Releases the place of the command in its limit.
+    /// Releases the place of the command in its limit, so that a waiting command can start. Later calls do nothing.
     fn give_place_back(&self) {
         drop(lock(&self.place).take());
     }
 
-    /// Takes a chunk that was read from a pipe.
+    /// Gives a chunk that was read from a pipe to the collector of its stream and to that of both streams, and tells
+    /// the event readers that the output grew. [`Flow::OverLimit`] means that the limit of the stream is reached.
     pub fn push(&self, stream: OutputStream, chunk: &[u8]) -> Flow {
         let mut output = self.output();
         let flow = output.get(stream).map_or(Flow::GoOn, |collector| collector.push(chunk));
@@ -380,8 +385,9 @@ impl JobShared {
         flow
     }
 
-    /// Announces that the main process has ended and its output has been read. What it left running may continue to
-    /// print, to the file if there is one. The first announcement counts.
+    /// Announces that the main process has ended and its output has been read: writes the exit lines, releases the
+    /// place and moves the phase to [`JobPhase::Ended`]. What the command left running may continue to print, to the
+    /// file if there is one. Only the first announcement counts.
     pub fn announce_end(&self, facts: EndFacts) {
         if self.end.get().is_some() {
             return;
@@ -398,7 +404,8 @@ impl JobShared {
         }
     }
 
-    /// Announces that no process of the tree is left, and nothing more is read.
+    /// Announces that no process of the tree is left and nothing more is read: closes the files and moves the phase to
+    /// [`JobPhase::Gone`]. Must come after [`JobShared::announce_end`].
     pub fn announce_gone(&self) {
         for collector in self.output().each() {
             collector.close_file();
@@ -406,7 +413,7 @@ impl JobShared {
         self.state.send_modify(|state| state.phase = JobPhase::Gone);
     }
 
-    /// Returns how the command ended. Before that is announced, [`Exit::Lost`] and [`Ended::Stopped`] stand for it.
+    /// Returns how the command ended, or [`Exit::Lost`] with [`Ended::Stopped`] before that is announced.
     fn end(&self) -> EndFacts {
         let unknown = || EndFacts {
             exit: Exit::Lost,
@@ -446,7 +453,7 @@ impl JobOutput {
     }
 }
 
-/// No code under these locks can leave their value half changed, so a poisoned lock is used as it is.
+/// Locks the mutex, even a poisoned one: no code under these locks can leave their value half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

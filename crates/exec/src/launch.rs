@@ -37,6 +37,8 @@ pub(crate) struct Launched {
 #[cfg(target_os = "linux")]
 const OUTPUT_PIPE_BYTES: usize = 256 * 1024;
 
+/// Starts the supervisor and the command with their pipes, and returns our ends. The child is not on the ledger yet:
+/// dropping the result closes the lifeline, which kills the tree. Fails if a pipe cannot be made or the start fails.
 pub(crate) fn launch(spec: &Spec, limits: ChildLimits) -> Result<Launched, ExecError> {
     let pipes = |source| ExecError::Pipes { program: spec.program.clone(), source };
     let (program, args) = words(spec);
@@ -72,7 +74,8 @@ pub(crate) fn launch(spec: &Spec, limits: ChildLimits) -> Result<Launched, ExecE
     })
 }
 
-/// What is executed, with its arguments: the command, or what a wall puts before it.
+/// Returns the program to execute and its arguments: those of the command, or, behind a wall with
+/// [`CommandWall::argv_prefix`](crate::CommandWall::argv_prefix), the prefix followed by program and arguments.
 fn words(spec: &Spec) -> (PathBuf, Vec<OsString>) {
     let prefix = spec.confine.as_ref().map(|wall| wall.argv_prefix()).unwrap_or_default();
     let mut words = prefix.into_iter();
@@ -92,6 +95,8 @@ struct Near {
     stderr: Option<OutputPipe>,
 }
 
+/// Connects stdin, stdout and stderr of `command` as the spec asks, and returns our ends. With merged output, stderr
+/// is a copy of the descriptor of stdout and has no end of its own.
 fn connect(command: &mut Command, spec: &Spec) -> io::Result<Near> {
     let stdin = match spec.stdin {
         StdinSource::Null => {
@@ -120,6 +125,8 @@ fn connect(command: &mut Command, spec: &Spec) -> io::Result<Near> {
     Ok(Near { stdin, stdout, stderr })
 }
 
+/// Returns a pipe for one output, with our end ready for tokio and, on Linux, an enlarged buffer if the kernel allows
+/// it.
 fn output_pipe() -> io::Result<(OutputPipe, OwnedFd)> {
     let (read, write) = supervisor::pipe()?;
     // A user near the limit of pipe memory gets a smaller pipe, which is only slower.
@@ -131,6 +138,8 @@ fn output_pipe() -> io::Result<(OutputPipe, OwnedFd)> {
 /// Our end of the note pipe, and the command's end with the number it gets there.
 type NotePipe = (Option<OwnedFd>, Option<(OwnedFd, i32)>);
 
+/// Returns both ends of the note pipe, or nothing without a number. Both are non-blocking: nothing reads the pipe
+/// while the command runs, so a write to a full one must fail instead of waiting.
 fn note_pipe(number: Option<i32>) -> io::Result<NotePipe> {
     let Some(number) = number else {
         return Ok((None, None));
@@ -152,8 +161,8 @@ fn claim(fd: OwnedFd, number: i32) -> OwnedFd {
     }
 }
 
-/// See [`Ledger::note_number`](crate::Ledger::note_number). The descriptor must be allowed both to us, who put
-/// it there, and to the command.
+/// Returns the number for [`Ledger::note_number`](crate::Ledger::note_number): `preferred`, lowered to what the limits
+/// of open files allow both to this process, which puts the descriptor there, and to the command.
 pub(crate) fn note_number(preferred: i32, limits: ChildLimits) -> i32 {
     let ours = getrlimit(Resource::Nofile).current;
     let lowest = [ours, limits.open_files].into_iter().flatten().min();
@@ -161,12 +170,14 @@ pub(crate) fn note_number(preferred: i32, limits: ChildLimits) -> i32 {
     preferred.min(highest)
 }
 
+/// Sets `O_NONBLOCK` on the open file behind `fd`, for every descriptor that shares it.
 fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {
     let flags = fcntl_getfl(fd)?;
     Ok(fcntl_setfl(fd, flags | OFlags::NONBLOCK)?)
 }
 
-/// The kernel's "no such file" does not say whether the program or the directory is meant.
+/// Returns the error for a failed spawn. It looks at `cwd`, because the "no such file" of the kernel does not say
+/// whether the program or the directory is missing.
 fn why_not_started(program: PathBuf, cwd: &Path, source: io::Error) -> ExecError {
     match std::fs::metadata(cwd) {
         Ok(metadata) if metadata.is_dir() => ExecError::Start { program, source },

@@ -146,8 +146,9 @@ impl Ledger {
         launch::note_number(preferred, self.scope.book.limits)
     }
 
-    /// Starts a command whose output is read and kept here, within `limits`. Needs a tokio runtime with I/O and time
-    /// enabled.
+    /// Starts a command whose output is read and kept by a task of the ledger, within `limits`. Dropping the returned
+    /// handle kills the tree, unless it was detached. Fails if the scope has ended. Needs a tokio runtime with I/O and
+    /// time enabled.
     pub fn start(&self, spec: Spec, limits: RunLimits) -> Result<ForegroundCommand, ExecError> {
         let (leftovers, mode) = (spec.leftovers, spec.output);
         let Enlisted { entry, keeper, input, output, note, .. } = self.launch(spec)?;
@@ -162,7 +163,9 @@ impl Ledger {
         admitted.map(|()| command)
     }
 
-    /// Starts a command and returns its pipes. Needs a tokio runtime with I/O enabled.
+    /// Starts a command and returns its pipes, which the caller must read. Its note pipe and leftovers are not
+    /// reported. Dropping the result kills the tree; fails if the scope has ended. Needs a tokio runtime with I/O
+    /// enabled.
     pub fn spawn(&self, spec: Spec) -> Result<Running, ExecError> {
         let Enlisted { entry, keeper, input, stdin, output, .. } = self.launch(spec)?;
         let running = Running::new(Arc::clone(&entry), stdin, output);
@@ -204,7 +207,8 @@ impl Ledger {
         Ok(Enlisted { entry, keeper, input, stdin, output: Output { stdout, stderr }, note })
     }
 
-    /// Returns what is running in this scope and those inside it, oldest first.
+    /// Returns one entry for each command of this scope and those inside it that has a running process, oldest first;
+    /// a command that has ended is in it only if it left processes behind.
     pub fn live(&self) -> Vec<LiveProcess> {
         let line = |listed: Listed| {
             let entry = listed.entry;
@@ -224,8 +228,8 @@ impl Ledger {
         self.scope.listed().into_iter().filter_map(line).collect()
     }
 
-    /// Returns the jobs of this scope and those inside it that have a running process, oldest first: foreground and
-    /// detached ones, and ended ones with leftovers.
+    /// Returns the jobs of this scope and those inside it whose tree is not gone, oldest first: foreground and
+    /// detached ones, and ended ones with leftovers. Commands of [`Ledger::spawn`] are not jobs.
     pub fn jobs(&self) -> Vec<CommandJob> {
         self.scope.listed().into_iter().filter_map(|listed| listed.job).map(CommandJob::new).collect()
     }
@@ -259,7 +263,8 @@ impl Book {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets the processes that a finished command left behind continue.
+    /// Marks the processes that a finished command left behind as kept. If more than [`MAX_LEFTOVERS`] commands have
+    /// such processes, the trees of the oldest are told to end.
     pub fn keep_leftovers(&self, entry: &Entry) {
         entry.kept.store(true, Ordering::Relaxed);
         let is_kept = |listed: &&Listed| listed.entry.kept.load(Ordering::Relaxed);
@@ -271,7 +276,8 @@ impl Book {
 }
 
 impl Listed {
-    /// Waits until the main process has ended and its output has been read.
+    /// Waits until the main process has ended and, for a job, its output has been read; returns also if the runtime of
+    /// its keeper is gone.
     pub async fn ended(&self) {
         match &self.job {
             Some(job) => drop(CommandJob::new(Arc::clone(job)).wait().await),
@@ -282,7 +288,7 @@ impl Listed {
         }
     }
 
-    /// Waits until no process of the tree is left.
+    /// Waits until no process of the tree is left and, for a job, nothing more is read.
     pub async fn gone(&self) {
         match &self.job {
             Some(job) => CommandJob::new(Arc::clone(job)).wait_gone().await,
@@ -292,7 +298,8 @@ impl Listed {
 }
 
 impl Entry {
-    /// Tells the supervisor to end the tree: SIGTERM, the grace period, SIGKILL. The first reason counts.
+    /// Tells the supervisor to end the tree (SIGTERM, the grace period, SIGKILL) by closing its lifeline, and wakes
+    /// the pump. Returns at once. Only the first call has an effect, and its reason is the one that is reported.
     pub fn cut(&self, why: Ended) {
         if let Some(lifeline) = self.let_go(why) {
             drop(lifeline);
@@ -300,8 +307,8 @@ impl Entry {
         }
     }
 
-    /// Like [`Entry::cut`], without SIGTERM and the grace period. A tree that was told to end before keeps its grace
-    /// period.
+    /// Tells the supervisor to send SIGKILL at once, by a byte before it closes the lifeline. No effect on a tree that
+    /// was told to end before: it keeps its grace period.
     pub fn kill_now(&self, why: Ended) {
         if let Some(lifeline) = self.let_go(why) {
             // If the supervisor is gone, nothing is left to kill.
@@ -327,7 +334,7 @@ impl Entry {
         }
     }
 
-    /// Why and when the tree was told to end, if it was.
+    /// Returns the reason and the time of the first call that told the tree to end, or `None` if none did.
     pub fn cut_for(&self) -> Option<(Ended, Instant)> {
         match *self.lifeline() {
             Lifeline::Held(_) => None,
@@ -340,13 +347,14 @@ impl Entry {
         self.lifeline.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the whole tree is gone.
+    /// Waits until no process of the tree is left; see [`wait_gone`].
     pub async fn gone(&self) {
         wait_gone(self.stage.clone()).await;
     }
 }
 
-/// Waits until no process of the tree is left, or until the keeper is gone with its runtime.
+/// Waits until no process of the tree is left and its supervisor was reaped, or until the keeper is gone with its
+/// runtime.
 pub(crate) async fn wait_gone(mut stage: watch::Receiver<Stage>) {
     // An error means that the keeper's runtime is gone, and with it every sender.
     let _ = stage.wait_for(|stage| matches!(stage, Stage::Gone { .. })).await;
@@ -391,8 +399,8 @@ impl Keeper {
     }
 }
 
-/// Splits the end record into the wait status of the main process and whether other processes are left. Both are
-/// numbers in native byte order, as the supervisor wrote them.
+/// Decodes the end record of a supervisor: how the main process ended, and whether other processes are left. Both are
+/// numbers in native byte order; the format must match what `Family::sweep` in `supervisor/life.rs` writes.
 fn decode(record: [u8; END_RECORD_BYTES]) -> (Exit, Rest) {
     let [a, b, c, d, e, f, g, h] = record;
     let rest = match i32::from_ne_bytes([e, f, g, h]) {
@@ -402,7 +410,8 @@ fn decode(record: [u8; END_RECORD_BYTES]) -> (Exit, Rest) {
     (Exit::from_wait_status(i32::from_ne_bytes([a, b, c, d])), rest)
 }
 
-/// Writes the input of a command. A command that ends or closes its input early is not an error.
+/// Writes `input` to the stdin of the command and closes it; stops when the tree is gone. A command that ends or
+/// closes its input early is not an error.
 async fn feed(input: Option<(InputPipe, Bytes)>, stage: watch::Receiver<Stage>) {
     let Some((mut pipe, bytes)) = input else { return };
     tokio::select! {

@@ -47,7 +47,7 @@ pub enum PlaceKind {
 }
 
 impl PlaceKind {
-    /// The noun in singular and plural.
+    /// Returns the noun in singular and plural, for the text of [`NoPlace`].
     fn nouns(self) -> (&'static str, &'static str) {
         match self {
             Self::Command => ("command", "commands"),
@@ -72,7 +72,8 @@ impl PlaceLimit {
         Self { places: Arc::new(Semaphore::new(size)), kind, size }
     }
 
-    /// Takes a place, or waits for one: first come, first served. Taking a free place needs no timer.
+    /// Takes a place, or waits for one: first come, first served. Fails when `cancel` fires, even if a place is free,
+    /// or after `at_most`. Dropping the [`Place`] releases it. Taking a free place needs no timer.
     pub async fn place(&self, at_most: Duration, cancel: &CancellationToken) -> Result<Place, NoPlace> {
         if cancel.is_cancelled() {
             return Err(NoPlace::Cancelled);

@@ -167,7 +167,8 @@ impl Pump {
         open(&self.stdout) || self.stderr.as_ref().is_some_and(open)
     }
 
-    /// Reads from the next output that has data; pending for ever when both are closed. Cancel-safe.
+    /// Reads once from the next output that has data into the job; pending for ever when both are closed. Cancel-safe.
+    /// [`Flow::OverLimit`] means that the output has reached its limit.
     async fn step(&mut self) -> Flow {
         let shared = &*self.shared;
         let stderr = async {
@@ -182,7 +183,8 @@ impl Pump {
         }
     }
 
-    /// Reads until there is more than the limit allows; for ever if the limit is ignored.
+    /// Reads both outputs into the job until one reaches its limit; if the limit is ignored, until the future is
+    /// dropped.
     async fn read_on(&mut self, limit: Limit) {
         loop {
             match (self.step().await, limit) {
@@ -207,7 +209,7 @@ impl Pump {
         self.sweep();
     }
 
-    /// Reads what an ended command's leftovers print, until they are gone.
+    /// Reads what the leftovers of an ended command print, without a limit, until no process of the tree is left.
     async fn follow_leftovers(&mut self) {
         let stage = self.stage.clone();
         tokio::select! {
@@ -218,7 +220,7 @@ impl Pump {
         self.sweep();
     }
 
-    /// Takes what is in the pipes now, without waiting.
+    /// Reads what is in the pipes of both outputs now, without waiting; see [`Stream::sweep`].
     fn sweep(&mut self) {
         self.stdout.sweep(&self.shared);
         if let Some(stream) = &mut self.stderr {
@@ -242,7 +244,7 @@ impl Pump {
     }
 }
 
-/// Waits until `due`; for ever if there is none, so that it can be a branch of a `select!`.
+/// Waits until `due`, or for ever if it is `None`, so that it can be a branch of a `select!`.
 async fn at(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due).await,
@@ -251,8 +253,8 @@ async fn at(due: Option<Instant>) {
 }
 
 impl Stream {
-    /// Waits until the pipe has data, and takes it. Pending for ever once it is closed, so that a `select!` with the
-    /// other stream does not spin. Cancel-safe: nothing is read before the last wait.
+    /// Waits until the pipe has data, and reads it into the job. Pending for ever once the pipe is closed, so that a
+    /// `select!` with the other stream does not spin. Cancel-safe: nothing is read before the last wait.
     async fn read(&mut self, shared: &JobShared) -> Flow {
         if self.state == StreamState::Closed {
             return std::future::pending().await;
@@ -264,7 +266,8 @@ impl Stream {
         self.take(shared)
     }
 
-    /// Reads what is available. The buffer is allocated only here, so that a silent command does not have one.
+    /// Reads what is available into the job, at most [`READS_IN_A_ROW`] times, so that other tasks get a turn; marks
+    /// the stream as closed at its end. The buffer is allocated only here, so that a silent command does not have one.
     fn take(&mut self, shared: &JobShared) -> Flow {
         let mut buffer = Vec::with_capacity(READ_BYTES);
         for _ in 0..READS_IN_A_ROW {
@@ -284,7 +287,8 @@ impl Stream {
         Flow::GoOn
     }
 
-    /// Reads what is in the pipe now; at most as much as a pipe can hold, because a process may be writing.
+    /// Reads what is in the pipe now into the job, without waiting and without heeding the limit; at most as much as a
+    /// pipe can hold, because a process may still be writing.
     fn sweep(&mut self, shared: &JobShared) {
         const AT_MOST: usize = 1024 * 1024;
         if self.state == StreamState::Closed {

@@ -20,7 +20,7 @@ pub struct OutputPart {
 }
 
 impl OutputPart {
-    /// The offset of the next piece.
+    /// Returns the offset behind this piece: what to ask for next.
     pub fn next_offset(&self) -> u64 {
         self.offset + self.bytes.len() as u64
     }
@@ -44,7 +44,8 @@ pub(crate) enum Located {
 }
 
 impl Located {
-    /// Fetches the piece. `None` if the file cannot be read any more.
+    /// Returns the piece, read from the file if it is not in memory. `None` if the file cannot be read or has no byte
+    /// there.
     pub fn fetch(self) -> Option<OutputPart> {
         match self {
             Self::Memory(part) => Some(part),

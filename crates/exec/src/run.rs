@@ -40,7 +40,8 @@ pub enum Ended {
 }
 
 impl Ledger {
-    /// Runs a command to its end. Dropping the future kills the tree. An error means that it did not start.
+    /// Starts a command and waits for its end. If `cancel` fires, the tree is killed and the result says so; dropping
+    /// the future kills the tree too. An error means that the command did not start.
     pub async fn run(
         &self,
         spec: Spec,

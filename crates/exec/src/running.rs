@@ -61,7 +61,8 @@ impl Running {
         self.entry.pid
     }
 
-    /// Waits for the main process to end. Can be called repeatedly; dropping the future is safe.
+    /// Waits for the main process to end and returns how; [`Exit::Lost`] if the runtime that watched it is gone. Can
+    /// be called repeatedly; dropping the future is safe.
     pub async fn wait(&self) -> Exit {
         let mut stage = self.entry.stage.clone();
         let seen = stage.wait_for(|stage| *stage != Stage::Running).await;
@@ -72,7 +73,8 @@ impl Running {
         }
     }
 
-    /// Kills the whole tree (SIGTERM, grace, SIGKILL) and waits for the end of it.
+    /// Ends the whole tree (SIGTERM, grace period, SIGKILL) and waits until it is gone, for at most the grace period
+    /// and two seconds. Returns how the main process ended, or [`Exit::Lost`] if it has not by then.
     pub async fn kill(&self) -> Exit {
         self.entry.cut(Ended::Stopped);
         let patience = self.entry.grace + KILL_WAIT;

@@ -58,7 +58,7 @@ impl CommandScope {
         self.path.iter().all(|scope| pages.open_scopes.contains(scope))
     }
 
-    /// Fails if no command may be started here.
+    /// Fails with [`ExecError::ScopeEnded`], which names `label`, if this scope or one around it has ended.
     pub fn must_be_open(&self, label: &str) -> Result<(), ExecError> {
         if self.is_open() {
             return Ok(());
@@ -66,7 +66,8 @@ impl CommandScope {
         Err(ExecError::ScopeEnded { label: label.to_owned(), scope: self.name.to_string() })
     }
 
-    /// Adds a child to the ledger. If its scope has ended meanwhile, the child is killed.
+    /// Adds a child to the ledger. If its scope has ended meanwhile, the child is told to end and the result is an
+    /// error; it stays listed until its keeper removes it.
     pub fn enter(&self, listed: Listed) -> Result<(), ExecError> {
         let entry = Arc::clone(&listed.entry);
         self.book.pages().entries.insert(entry.id, listed);
@@ -75,7 +76,8 @@ impl CommandScope {
         self.must_be_open(&entry.label).inspect_err(|_| entry.cut(Ended::Stopped))
     }
 
-    /// Returns the children in this scope and those inside it, oldest first.
+    /// Returns the children in this scope and those inside it, oldest first; ended ones too, as long as their tree is
+    /// not gone.
     pub fn listed(&self) -> Vec<Listed> {
         let id = self.id();
         let pages = self.book.pages();
@@ -136,7 +138,8 @@ impl Ledger {
         stop(&self.scope.listed()).await;
     }
 
-    /// Waits until no main process is running, including those started meanwhile.
+    /// Waits until no main process of this scope is running, including those started meanwhile. Leftovers do not
+    /// count.
     async fn until_idle(&self) {
         loop {
             let mut listed = self.scope.listed();
@@ -151,7 +154,8 @@ impl Ledger {
     }
 }
 
-/// SIGTERM, SIGKILL after the grace period of each, and a moment for the kernel.
+/// Tells every tree to end (SIGTERM, and SIGKILL after the grace period of each) and waits until all are gone, for at
+/// most the longest grace period and [`KILL_WAIT`].
 async fn stop(listed: &[Listed]) {
     for listed in listed {
         listed.entry.cut(Ended::Stopped);

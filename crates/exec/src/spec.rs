@@ -40,8 +40,8 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// `program` in `cwd` with an empty environment, no input, separate outputs, two seconds of grace, and
-    /// nothing left behind.
+    /// Returns a command that runs `program` in `cwd` with an empty environment, no input, separate outputs, two
+    /// seconds of grace, and whose leftovers are killed when it ends. Its label is the program.
     pub fn new(program: impl Into<PathBuf>, cwd: impl Into<PathBuf>) -> Self {
         let program = program.into();
         Self {
@@ -155,7 +155,7 @@ impl SpillFile {
     /// How much a spill file takes unless told otherwise.
     pub const DEFAULT_CAP_BYTES: u64 = 64 * 1024 * 1024;
 
-    /// A file with the default cap and no line at its end.
+    /// Returns a file with the default cap and no exit line. Nothing is created yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), cap_bytes: Self::DEFAULT_CAP_BYTES, exit_line: None }
     }

@@ -97,6 +97,7 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((above_stdio(read.into())?, above_stdio(write.into())?))
 }
 
+/// Returns `fd`, or a close-on-exec copy of it with a number above 2 if it is 0, 1 or 2.
 fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > libc::STDERR_FILENO {
         return Ok(fd);
@@ -104,7 +105,8 @@ fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     Ok(rustix::io::fcntl_dupfd_cloexec(&fd, 3)?)
 }
 
-/// The command's pid out of its start record. The record is written before `spawn` returns.
+/// Reads the start record from the status pipe and returns the pid of the command, or `None` if the supervisor ended
+/// without one. Does not wait: the record is written before `spawn` returns. Must be the first read of the pipe.
 pub(crate) fn read_started(status: &OwnedFd) -> Option<pid_t> {
     let mut record = [0; mem::size_of::<pid_t>()];
     match rustix::io::read(status, &mut record) {
@@ -113,7 +115,8 @@ pub(crate) fn read_started(status: &OwnedFd) -> Option<pid_t> {
     }
 }
 
-/// Last resort when the supervisor was killed: what is left in the command's group.
+/// Sends SIGKILL to the process group of `leader`. Only for a tree whose supervisor was killed: what left the group is
+/// not found.
 pub(crate) fn kill_group(leader: pid_t) {
     // SAFETY: no memory is involved. The group is one that we made moments or minutes ago.
     unsafe {
@@ -121,7 +124,8 @@ pub(crate) fn kill_group(leader: pid_t) {
     }
 }
 
-/// Small enough for a pipe to take whole or not at all; a host that is gone is not an error.
+/// Writes a record to the status pipe and ignores errors, because the host may be gone. The record must be small
+/// enough for a pipe to take whole or not at all. Async-signal-safe.
 unsafe fn write_record(pipe: RawFd, record: &[u8]) {
     unsafe {
         libc::write(pipe, record.as_ptr().cast(), record.len());
@@ -134,7 +138,8 @@ struct Plan {
     orders: Orders,
 }
 
-/// The hook: returns in the process that becomes the command, never in the supervisor.
+/// Forks once more, as the `pre_exec` hook: the new process returns and becomes the command, this one becomes its
+/// supervisor and never returns. An error reaches the host through `spawn`.
 fn split(plan: &Plan) -> io::Result<()> {
     // SAFETY: see the rules at the top.
     unsafe {
@@ -160,7 +165,8 @@ fn split(plan: &Plan) -> io::Result<()> {
     }
 }
 
-/// All signals back to their default: ignored ones would stay ignored in the command.
+/// Sets every signal back to its default action, because signals that the host ignores would stay ignored in the
+/// command.
 unsafe fn reset_dispositions() {
     unsafe {
         let mut default: libc::sigaction = mem::zeroed();
@@ -175,8 +181,8 @@ unsafe fn reset_dispositions() {
     }
 }
 
-/// The C library keeps a few signals to itself and will not touch them; the kernel will. In the kernel's
-/// own structure, whatever its layout, all zero is the default.
+/// Sets a signal back to its default that the C library reserves for itself, by a system call. In the kernel's own
+/// structure, whatever its layout, all zero is the default.
 #[cfg(target_os = "linux")]
 unsafe fn reset_reserved(signal: c_int) {
     let default = [0_u64; 16];
@@ -187,10 +193,12 @@ unsafe fn reset_reserved(signal: c_int) {
     }
 }
 
+/// Does nothing: only Linux is known to allow it.
 #[cfg(not(target_os = "linux"))]
 unsafe fn reset_reserved(_signal: c_int) {}
 
-/// `fork` without the at-fork handlers of the host, which already ran once and are not async-signal-safe.
+/// Forks without the at-fork handlers of the host, which already ran once and are not async-signal-safe. Returns 0 in
+/// the new process, its pid in this one, and -1 on failure.
 unsafe fn fork_again() -> pid_t {
     #[cfg(all(target_os = "linux", not(target_arch = "s390x")))]
     unsafe {
@@ -202,7 +210,8 @@ unsafe fn fork_again() -> pid_t {
     }
 }
 
-/// The last steps before the command's `exec`.
+/// Prepares this process for the `exec` of the command: new session, descriptors, start record, note pipe, limits,
+/// wall, signal mask. The order matters: each comment below says why. An error keeps the command from starting.
 unsafe fn become_command(plan: &Plan, supervisor: pid_t) -> io::Result<()> {
     unsafe {
         libc::setsid();
@@ -248,7 +257,8 @@ unsafe fn become_command(plan: &Plan, supervisor: pid_t) -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the soft limit of open files. Both calls are a bare system call in every C library we build for.
+/// Sets the soft limit of `resource` to `soft`, or to the hard limit if that is lower. Async-signal-safe: both calls
+/// are a bare system call in every C library we build for.
 unsafe fn set_soft_limit(resource: LimitedResource, soft: u64) -> io::Result<()> {
     unsafe {
         let mut limit: libc::rlimit = mem::zeroed();

@@ -18,8 +18,9 @@ use std::io;
 /// panic, nothing that a library does behind a lock. What it needs, such as rule sets, paths with a final
 /// zero and open descriptors, is made before, when the value is built.
 pub unsafe trait CommandWall: Debug + Send + Sync {
-    /// Words that come before the program's, so that another program starts it, such as `bwrap … --`. Called in the
-    /// host before the fork. The first word is looked up like [`Spec::program`](crate::Spec::program).
+    /// Returns the words that come before the program, so that another program starts it, such as `bwrap … --`; empty
+    /// by default. Called in the host before the fork. The first word is looked up like
+    /// [`Spec::program`](crate::Spec::program).
     fn argv_prefix(&self) -> Vec<OsString> {
         Vec::new()
     }

@@ -68,7 +68,9 @@ impl JobEvents {
         }
     }
 
-    /// Returns the oldest event that was not reported yet.
+    /// Compares `now` with the state reported last, returns the first difference as an event and marks it as reported;
+    /// `None` if there is none. The order of the comparisons is the order of the events: growth is reported before the
+    /// end.
     fn news(&mut self, now: JobState) -> Option<JobEvent> {
         let Some(told) = &mut self.told else {
             self.told = Some(JobState {

@@ -34,7 +34,9 @@ enum Left {
 /// Only a command that lives this long is worth the work of giving the host's memory back.
 const SETTLED_AFTER: Duration = Duration::from_millis(100);
 
-/// Supervises a command until no process of its tree is left.
+/// Runs the supervisor: reports the end of the main process, and ends the tree when the lifeline closes or the
+/// leftovers must not stay. Exits the process when no process of the tree is left. Must not touch `plan` after its
+/// setup.
 pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
     unsafe {
         libc::dup2(plan.lifeline.as_raw_fd(), LIFELINE);
@@ -78,10 +80,12 @@ pub(super) unsafe fn supervise(plan: &Plan, main: pid_t) -> ! {
     }
 }
 
+/// Handles SIGCHLD by doing nothing; a handler is needed so that the signal interrupts `pselect`.
 extern "C" fn do_nothing(_signal: c_int) {}
 
 impl Family {
-    /// Reaps ended children and reports the end of the main process.
+    /// Reaps all ended children without waiting and returns whether any is left. If the main process is among them,
+    /// writes its end record to the status pipe, once; `ledger::decode` reads it.
     unsafe fn sweep(&mut self) -> Left {
         let mut main_status = None;
         let left = loop {
@@ -108,7 +112,8 @@ impl Family {
         left
     }
 
-    /// Sends SIGTERM to every process we can name, then waits up to `grace` for them to end.
+    /// Sends SIGTERM to the group of the command and to all other direct children, then waits up to `grace` for them
+    /// to end. Exits the process if all of them do; sends nothing if `grace` is zero.
     unsafe fn ask_to_end(&mut self, grace: Duration) {
         if grace.is_zero() {
             return;
@@ -139,8 +144,8 @@ impl Family {
         }
     }
 
-    /// Sends SIGKILL until no process is left. The children of a killed child become ours before `waitpid` reports it,
-    /// so "no children" means the tree is gone.
+    /// Sends SIGKILL until no process is left, then exits the process. The children of a killed child become ours
+    /// before `waitpid` reports it, so "no children" means the tree is gone.
     unsafe fn kill(&mut self) -> ! {
         unsafe {
             loop {
@@ -182,8 +187,8 @@ enum News {
     TimeIsUp,
 }
 
-/// Sleeps until something happens. SIGCHLD is unblocked only here, atomically, so no end is missed between a sweep and
-/// the sleep.
+/// Sleeps until a child ends, the lifeline closes (if it is watched) or `at_most` is over, and returns which. SIGCHLD
+/// is unblocked only here, atomically, so no end is missed between a sweep and the sleep.
 unsafe fn wait_for_news(watch: Watch, at_most: Option<Duration>) -> News {
     unsafe {
         let mut mask: sigset_t = mem::zeroed();
@@ -215,7 +220,8 @@ unsafe fn wait_for_news(watch: Watch, at_most: Option<Duration>) -> News {
     }
 }
 
-/// Whether the owner asked for SIGKILL at once.
+/// Reads the lifeline after it became readable: `true` if the owner wrote `NO_GRACE` before closing it, which asks for
+/// SIGKILL at once.
 unsafe fn wants_no_grace() -> bool {
     let mut byte = [0_u8; 1];
     unsafe {
@@ -225,7 +231,7 @@ unsafe fn wants_no_grace() -> bool {
     }
 }
 
-/// Calls `act` with the pid of every direct child that is certainly ours.
+/// Calls `act` with the pid of every direct child that [`is_child`] confirms; with none if `/proc` cannot be read.
 #[cfg(target_os = "linux")]
 unsafe fn each_child(act: impl Fn(pid_t)) {
     unsafe {
@@ -258,11 +264,12 @@ unsafe fn each_child(act: impl Fn(pid_t)) {
     }
 }
 
-/// Without a subreaper only the group is known, which the callers signal themselves.
+/// Does nothing: without a subreaper only the group is known, which the callers signal themselves.
 #[cfg(not(target_os = "linux"))]
 unsafe fn each_child(_act: impl Fn(pid_t)) {}
 
-/// The numbers in `/proc` may be those of another pid namespace, so the kernel is asked.
+/// Asks the kernel whether `pid` is a child of this process, without reaping it. Needed before a signal is sent,
+/// because the numbers in `/proc` may be those of another pid namespace.
 #[cfg(target_os = "linux")]
 unsafe fn is_child(pid: pid_t) -> bool {
     unsafe {
@@ -272,7 +279,7 @@ unsafe fn is_child(pid: pid_t) -> bool {
     }
 }
 
-/// Closes every descriptor from `first` on.
+/// Closes every descriptor from `first` on; without `close_range` only up to the limit of open files.
 unsafe fn close_from(first: RawFd) {
     unsafe {
         #[cfg(target_os = "linux")]
@@ -295,7 +302,7 @@ fn errno() -> c_int {
     io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
-/// Monotonic time.
+/// Returns the monotonic time, by a system call that is safe after `fork`.
 unsafe fn now() -> Duration {
     unsafe {
         let mut time: libc::timespec = mem::zeroed();

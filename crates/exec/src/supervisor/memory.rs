@@ -14,7 +14,8 @@ const WORTH_IT: usize = 256 * 1024;
 /// How much is kept on both sides of an address that is needed. A multiple of every page size.
 const AROUND: usize = 512 * 1024;
 
-/// Unmaps the heap of the host.
+/// Unmaps the large private mappings of the forked host that the supervisor does not need, mostly its heap. No value
+/// of the host may be used afterwards. Does nothing without `/proc`, or with a shadow stack.
 pub(super) unsafe fn give_back() {
     unsafe {
         if has_shadow_stack() {
@@ -112,7 +113,7 @@ impl Line {
         self.seen = self.seen.wrapping_add(1);
     }
 
-    /// Unmaps everything but the surroundings of `needed`, which is sorted.
+    /// Unmaps this mapping except around the addresses in `needed`, which must be sorted.
     unsafe fn unmap_around(&self, needed: &[usize]) {
         let mut from = self.start;
         for address in needed.iter().filter(|address| (self.start..self.end).contains(address)) {
@@ -124,14 +125,14 @@ impl Line {
     }
 }
 
-/// The range that stays because of an address.
+/// Returns start and end of the range around an address that stays mapped: [`AROUND`] bytes or more on both sides.
 fn kept_around(address: usize) -> [usize; 2] {
     let start = address & !(AROUND - 1);
     [start.saturating_sub(AROUND), start.saturating_add(2 * AROUND)]
 }
 
-/// Unmaps a range if it is large enough to matter; an empty or reversed one is left alone. The caller guarantees that
-/// nothing in it is used again.
+/// Unmaps a range if it has at least [`WORTH_IT`] bytes; a smaller, empty or reversed one is left alone. The caller
+/// guarantees that nothing in it is used again.
 unsafe fn unmap(from: usize, to: usize) {
     if to.saturating_sub(from) >= WORTH_IT {
         unsafe { libc::munmap(from as *mut libc::c_void, to - from) };
