@@ -11,51 +11,44 @@ extern crate self as lathe_tools;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
-pub mod ask_user;
-mod bash;
 mod child_env;
-mod edit;
+mod file_tools;
 mod files;
-mod glob;
-mod grep;
-mod notebook;
-mod notebook_edit;
+mod host_tools;
 pub mod persisted;
-pub mod plan;
-mod read;
 mod schema;
-mod search;
+mod search_tools;
 mod session;
 mod shape;
+mod shell_tools;
 mod stoppable;
-mod structured;
 mod tool;
 mod toolset;
 mod workspace;
-mod write;
 
 use std::sync::Arc;
 
-pub use bash::Bash;
 pub use child_env::{ChildEnvironment, ChildVariables, CommandEnvironment};
-pub use edit::Edit;
+pub use file_tools::edit::Edit;
+pub use file_tools::notebook_edit::NotebookEdit;
+pub use file_tools::read::Read;
+pub use file_tools::write::Write;
 pub use files::keep;
 pub use files::open::open_file;
 pub use files::seen::{Excerpt, FilesRead, Shown, current_text};
-pub use glob::Glob;
-pub use grep::Grep;
-pub use notebook_edit::NotebookEdit;
-pub use read::Read;
+pub use host_tools::structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
+pub use host_tools::{ask_user, plan};
 pub use schema::{InvalidInput, validate};
+pub use search_tools::glob::Glob;
+pub use search_tools::grep::Grep;
 pub use session::{AgentEnd, AgentReport, AgentRequest, DetachedSession, SessionActions};
 pub use shape::{content_of_result, telling_text};
-pub use structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
+pub use shell_tools::bash::Bash;
 pub use tool::{
     CallEffects, ChangedLines, Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput,
 };
 pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};
 pub use workspace::{AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace};
-pub use write::Write;
 
 /// The tools that only make sense where a person can be asked, in the order of their names.
 pub fn interactive_tools() -> Vec<Arc<dyn Tool>> {

@@ -16,7 +16,7 @@ const TAG: &str = concat!("system", "-reminder");
 const ALLOWED: &[(&str, usize, &str)] = &[
     ("crates/scripted/src/facts.rs", 1, "recognises reminders in requests and writes none"),
     (
-        "crates/tools/src/read/text.rs",
+        "crates/tools/src/file_tools/read/text.rs",
         2,
         "fixed warnings of Read, with numbers at most; other clients know them by heart",
     ),

@@ -13,14 +13,14 @@ use lathe_protocol::CallSubject;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use crate::file_tools::notebook::{cell_id, source_of};
+use crate::file_tools::read::missing_text;
+use crate::file_tools::write::{NOT_READ, is_notebook};
 use crate::files::FileError;
 use crate::files::real::Parents;
 use crate::files::replace::{Expected, Target};
 use crate::files::seen::{Seen, View};
-use crate::notebook::{cell_id, source_of};
-use crate::read::missing_text;
 use crate::stoppable::{self, Stop};
-use crate::write::{NOT_READ, is_notebook};
 use crate::{Content, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 
 /// The NotebookEdit tool.

@@ -10,7 +10,7 @@ use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkMatch};
 
 use super::query::{Mode, Query};
-use crate::search::Best;
+use crate::search_tools::search::Best;
 use lathe_protocol::text::first_chars;
 
 /// The most characters of a line that are shown.

@@ -14,6 +14,8 @@ use futures_util::future::BoxFuture;
 use lathe_protocol::CallSubject;
 use serde_json::{Value, json};
 
+use crate::file_tools::read::missing_text;
+use crate::file_tools::write::{NOT_READ, STATE_IS_CURRENT, is_notebook};
 use crate::files::FileError;
 use crate::files::error::human_size;
 use crate::files::patch::{changed_lines, structured_patch};
@@ -21,9 +23,7 @@ use crate::files::real::Parents;
 use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
-use crate::read::missing_text;
 use crate::stoppable::{self, Stop};
-use crate::write::{NOT_READ, STATE_IS_CURRENT, is_notebook};
 use crate::{Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 use matching::Found;
 

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use crate::files::real;
-use crate::search::{self, Best, Place, StartAt, Vcs};
+use crate::search_tools::search::{self, Best, Place, StartAt, Vcs};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::workspace::GlobScope;
 use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput};

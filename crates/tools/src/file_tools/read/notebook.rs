@@ -8,8 +8,8 @@ use lathe_protocol::text::first_chars;
 use serde_json::{Map, Value, json};
 
 use super::{Request, read_whole};
+use crate::file_tools::notebook::{cell_id, source_of};
 use crate::files::seen::{Seen, View};
-use crate::notebook::{cell_id, source_of};
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
 
 /// Notebooks contain pictures, so more is read than of plain text; what is shown is far less.

@@ -23,7 +23,7 @@ use serde_json::{Map, Value, json};
 
 use crate::files::open::open_regular;
 use crate::files::real;
-use crate::search::{self, Place, StartAt};
+use crate::search_tools::search::{self, Place, StartAt};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::{Content, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
 use collect::{Found, FoundFile, Lines};

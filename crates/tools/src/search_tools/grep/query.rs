@@ -10,7 +10,7 @@ use ignore::types::TypesBuilder;
 use serde_json::Value;
 
 use super::Cut;
-use crate::search::{Place, Vcs};
+use crate::search_tools::search::{Place, Vcs};
 
 /// The number of results when the input does not say.
 const DEFAULT_LIMIT: usize = 250;

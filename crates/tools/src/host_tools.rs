@@ -1,0 +1,5 @@
+//! The tools whose result is for the person or the program behind the session, one file each.
+
+pub mod ask_user;
+pub mod plan;
+pub(crate) mod structured;
