@@ -42,7 +42,6 @@ mod record;
 pub use record::checkpoints::{CheckpointsConfig, share_copies};
 pub use record::journal::AgentJournal;
 pub use session::{SessionEnd, SessionSignals, run};
-pub use state::client_generation::{ClientFacts, ClientGeneration};
 pub use state::commands::{AddedCommand, CommandAction, CommandNameTaken, CommandRegistry, SlashCommands};
 pub use state::compact_policy::{CompactPolicy, CompactSwitch};
 pub use state::config::{

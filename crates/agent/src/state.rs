@@ -4,7 +4,6 @@
 
 pub mod agent;
 pub mod async_hook_output;
-pub mod client_generation;
 pub mod commands;
 pub mod compact_policy;
 pub mod config;

@@ -5,11 +5,12 @@ use std::path::PathBuf;
 
 use lathe_agent::PromptChoice;
 use lathe_agent::{PromptSurface, SetupTrigger};
-use lathe_launch::options::{AutocompactOption, ResumeOption, SessionOptions, ToolChoice};
+use lathe_launch::options::{AutocompactOption, ResumeOption, SessionOptions};
 use lathe_launch::{LaunchEnvironment, LaunchError};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use lathe_settings::TrustChoice;
+use lathe_tools::ToolChoice;
 use lathe_transcript::is_session_id;
 use serde_json::Value;
 
@@ -271,11 +272,7 @@ fn text_or_file(args: &Args, name: &str, what: &str) -> Result<Option<String>, S
 /// `default` means the default set.
 fn tools(args: &Args) -> ToolChoice {
     if !args.has("tools") {
-        return if args.has("bare") {
-            ToolChoice::Only(lathe_tools::BARE_TOOLS.map(str::to_owned).to_vec())
-        } else {
-            ToolChoice::Default
-        };
+        return if args.has("bare") { ToolChoice::Bare } else { ToolChoice::Default };
     }
     let names: Vec<String> = args.values("tools").into_iter().flat_map(|value| list(Some(value))).collect();
     if names == ["default"] { ToolChoice::Default } else { ToolChoice::Only(names) }

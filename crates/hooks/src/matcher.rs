@@ -5,6 +5,7 @@
 //! would reject, matches nothing and is reported when the hook is registered.
 
 use lathe_protocol::HookEvent;
+use lathe_protocol::tool_names::all_names;
 use regex::{Regex, RegexBuilder};
 
 /// A compiled matcher.
@@ -21,9 +22,6 @@ pub(crate) enum Matcher {
 
 /// The memory that one compiled pattern may take.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
-
-/// The agent tool has two names, and each means both.
-const AGENT_TOOL: [&str; 2] = ["Agent", "Task"];
 
 impl Matcher {
     /// Compiles a matcher; the second part of the result says what is wrong with it.
@@ -42,12 +40,9 @@ impl Matcher {
         }
     }
 
-    /// Returns whether the matcher accepts the subject.
+    /// Returns whether the matcher accepts the subject. A tool with former names is accepted under each of them.
     pub fn matches(&self, subject: &str) -> bool {
-        if AGENT_TOOL.contains(&subject) {
-            return AGENT_TOOL.iter().any(|name| self.matches_name(name));
-        }
-        self.matches_name(subject)
+        all_names(subject).any(|name| self.matches_name(name))
     }
 
     /// Compares one name. Names are compared as a whole; a pattern may match any part.

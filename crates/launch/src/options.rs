@@ -7,16 +7,8 @@ use lathe_agent::{PromptSurface, SetupTrigger};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use lathe_settings::TrustChoice;
+use lathe_tools::ToolChoice;
 use serde_json::Value;
-
-/// Which built-in tools there are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ToolChoice {
-    /// All that suit the session.
-    Default,
-    /// Those with these names.
-    Only(Vec<String>),
-}
 
 /// Which session goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]

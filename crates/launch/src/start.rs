@@ -11,7 +11,6 @@ use lathe_agent::{
     AgentConfig, AgentModel, FrameOptions, HooksConfig, PromptSurface, SessionBeginning, SessionConfig,
     SessionEnd, SessionSignals, SlashCommands, StateFrames, TurnLimits,
 };
-use lathe_agent::{ClientFacts, ClientGeneration};
 use lathe_agent::{ProcessHost, iso_time};
 use lathe_agent::{PromptEnvironment, SystemPrompt, environment_text};
 use lathe_exec::Ledger;
@@ -19,10 +18,10 @@ use lathe_hooks::HookVariables;
 use lathe_models::CacheTtl;
 use lathe_models::catalog::Phase;
 use lathe_permissions::PermissionEngine;
-use lathe_protocol::{Inbound, Init, Outbound, Settings};
+use lathe_protocol::{ClientFacts, ClientGeneration, Inbound, Init, Outbound, Settings};
 use lathe_settings::memory::ReadCheck;
 use lathe_tools::{
-    ChildEnvironment, Selection, StructuredOutput, Tool, ToolSet, Workspace, builtin_tools, interactive_tools,
+    ChildEnvironment, SessionKind, StructuredOutput, ToolSet, WorkList, Workspace, builtin_tools,
 };
 use lathe_transcript::SessionPaths;
 use tokio::sync::mpsc;
@@ -33,7 +32,7 @@ use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::host::RealHost;
 use crate::live;
-use crate::options::{SessionOptions, ToolChoice};
+use crate::options::SessionOptions;
 use crate::project_context::{ProjectContext, permissions, plan_dir};
 use crate::retention::RetentionSweep;
 use crate::services::SharedServices;
@@ -119,6 +118,7 @@ pub fn prepare(
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
     entitle(&session, options);
     let retention = RetentionSweep::of(options, env, project.wanted.cleanup_period_days, warnings);
+    let kind = session_kind(options, env, &model_id);
     let config = SessionConfig {
         init: init_facts(&project, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
@@ -135,7 +135,7 @@ pub fn prepare(
                 user_id: Some(session_id.clone()),
                 ..model_choice(options, env, &project.wanted, model_id)
             },
-            tools: tools(options, &permissions)?,
+            tools: tools(options, &kind, &permissions)?,
             scope,
             workspace,
             limits: turn_limits(options, env),
@@ -145,7 +145,7 @@ pub fn prepare(
         },
         process: process_services(host, env, services),
         session_id,
-        known_tools: all_tools(options).iter().map(|tool| tool.name().to_owned()).collect(),
+        known_tools: builtin_tools().iter().map(|tool| tool.name().to_owned()).collect(),
         hooks: hooks_config(&project, services, child_env.hooks, &own_dir),
         permissions,
         setup: options.setup,
@@ -238,35 +238,43 @@ fn cache(env: &LaunchEnvironment) -> CacheTtl {
     }
 }
 
-/// Returns every tool that the session could have, sorted by name. Tools that ask a person are included only if a host
-/// answers permission questions (`PromptSurface::Host`).
-fn all_tools(options: &SessionOptions) -> Vec<Arc<dyn Tool>> {
-    let mut all = builtin_tools();
-    if options.surface == PromptSurface::Host {
-        all.extend(interactive_tools());
-        all.sort_by(|a, b| a.name().cmp(b.name()));
-    }
-    all
-}
-
-/// Returns the tools of the session: those that the options select, without those that a deny rule for the whole tool
-/// removes. The tool for structured output is added last, whatever the selection is; an invalid `--json-schema` is an
-/// error.
-fn tools(options: &SessionOptions, permissions: &PermissionEngine) -> Result<ToolSet, LaunchError> {
-    let all = ToolSet::new(all_tools(options));
-    let chosen = match &options.tools {
-        ToolChoice::Default => all,
-        ToolChoice::Only(names) => all.select(Selection::Only(names)),
-    };
-    let removed: Vec<String> = chosen
-        .names()
-        .filter(|name| permissions.removes_tool(name, None).is_some())
-        .map(str::to_owned)
-        .collect();
-    let chosen = chosen.select(Selection::Except(&removed));
+/// Returns the tools of the session: those that the options select and that suit the client, without those that a deny
+/// rule for the whole tool removes. The tool for structured output is added last, whatever the selection is; an invalid
+/// `--json-schema` is an error.
+fn tools(
+    options: &SessionOptions,
+    kind: &SessionKind,
+    permissions: &PermissionEngine,
+) -> Result<ToolSet, LaunchError> {
+    let is_removed = |name: &str| permissions.removes_tool(name, None).is_some();
+    let chosen = kind.tools(builtin_tools(), &options.tools, is_removed);
     // Added after the selection: without this tool the session could not return the result that the caller requires.
     let Some(schema) = &options.json_schema else { return Ok(chosen) };
     Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
+}
+
+/// Returns what the tools of the session depend on besides the options and the rules. Current clients keep a list of
+/// tasks with older models only, which need one; `CLAUDE_CODE_ENABLE_TODO_TOOLS` gives it to all.
+/// `CLAUDE_CODE_ENABLE_TASKS` chooses the kind of list, to-dos by default for clients that know no other.
+fn session_kind(options: &SessionOptions, env: &LaunchEnvironment, model: &str) -> SessionKind {
+    let generation = client_generation(options, env);
+    let is_current = generation == ClientGeneration::Current;
+    let keeps_list = !is_current
+        || lathe_models::catalog::needs_work_list(model)
+        || env.is_on("CLAUDE_CODE_ENABLE_TODO_TOOLS");
+    let are_tasks = match env.get("CLAUDE_CODE_ENABLE_TASKS") {
+        Some(_) => env.is_on("CLAUDE_CODE_ENABLE_TASKS"),
+        None => is_current,
+    };
+    SessionKind {
+        generation,
+        has_host: options.surface == PromptSurface::Host,
+        work_list: match (keeps_list, are_tasks) {
+            (false, _) => WorkList::None,
+            (true, true) => WorkList::Tasks,
+            (true, false) => WorkList::Todos,
+        },
+    }
 }
 
 /// Creates the workspace of the tools with the limits from the environment. Zero and unreadable numbers leave the
@@ -403,14 +411,19 @@ fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOpti
         hook_events: options.hook_events,
         replay_prompts: options.replay_prompts,
         states,
-        client_generation: ClientGeneration::of(&ClientFacts {
-            // The second is the former name of the variable.
-            named: env.get("LATHE_CLIENT_GENERATION").or_else(|| env.get("LATHE_CLIENT_ERA")),
-            entrypoint: env.get("CLAUDE_CODE_ENTRYPOINT"),
-            sdk_version: env.get("CLAUDE_AGENT_SDK_VERSION"),
-            words: &options.words,
-        }),
+        client_generation: client_generation(options, env),
     }
+}
+
+/// Returns the generation of the client, by what it says of itself in its environment and on its command line.
+fn client_generation(options: &SessionOptions, env: &LaunchEnvironment) -> ClientGeneration {
+    ClientGeneration::of(&ClientFacts {
+        // The second is the former name of the variable.
+        named: env.get("LATHE_CLIENT_GENERATION").or_else(|| env.get("LATHE_CLIENT_ERA")),
+        entrypoint: env.get("CLAUDE_CODE_ENTRYPOINT"),
+        sdk_version: env.get("CLAUDE_AGENT_SDK_VERSION"),
+        words: &options.words,
+    })
 }
 
 /// Returns the fields of the init frame that are known at the start; an empty list tells the client that there are

@@ -200,6 +200,11 @@ pub fn context_window(model: &str, betas: &[String]) -> u64 {
     if is_long { window.max(LONG_WINDOW) } else { window }
 }
 
+/// Whether a model keeps track of longer work only with a list of it. The same models that may not edit unread files.
+pub fn needs_work_list(model: &str) -> bool {
+    !may_edit_unread(model)
+}
+
 /// Whether a model may change files that it has not read. Earlier models, up to Opus 4.6, Sonnet 4.5 and Haiku 4.5,
 /// lose unseen content too easily; an unknown model counts as a new one.
 pub fn may_edit_unread(model: &str) -> bool {

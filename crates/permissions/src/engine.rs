@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode};
+use lathe_protocol::tool_names::current_name;
 use lathe_protocol::{CallSubject, SettingsSource};
 
 use crate::bash;
@@ -19,9 +20,7 @@ use crate::message;
 use crate::path_rules::{Bases, PathRules};
 use crate::paths::{Located, WorkingDir};
 use crate::question::PermissionQuestion;
-use crate::rule::{
-    BadRule, MatchedRule, Parsed, RuleSource, RuleWarning, SourcedRule, current_name, rule_names,
-};
+use crate::rule::{BadRule, MatchedRule, Parsed, RuleSource, RuleWarning, SourcedRule, rule_names};
 use crate::ruleset::RuleSet;
 use crate::scope::PermissionScope;
 use crate::shell::value::Known;
@@ -195,7 +194,7 @@ impl PermissionEngine {
 
     /// Returns the deny rule that removes a tool from the model's list, if there is one for the whole tool.
     pub fn removes_tool(&self, tool: &str, mcp_server: Option<&str>) -> Option<MatchedRule> {
-        let rule = self.deny.tool(&current_name(tool), mcp_server)?;
+        let rule = self.deny.tool(current_name(tool), mcp_server)?;
         Some(self.deny.matched(rule))
     }
 
@@ -226,14 +225,14 @@ impl PermissionEngine {
             | CallSubject::Session(_)
             | CallSubject::Unknown => None,
         };
-        let decision = match (self.denied_by_rule(question, &tool), &file, question.call.shell()) {
+        let decision = match (self.denied_by_rule(question, tool), &file, question.call.shell()) {
             (Some(denied), _, _) => Decision::Deny(denied),
             (None, Some(file), _) => match files::input_denied(self, file) {
                 Some(denied) => Decision::Deny(denied),
-                None => files::decide(self, question, &tool, file),
+                None => files::decide(self, question, tool, file),
             },
-            (None, None, Some(shell)) => bash::decide(self, question, &tool, shell),
-            (None, None, None) => tools::decide(self, question, &tool),
+            (None, None, Some(shell)) => bash::decide(self, question, tool, shell),
+            (None, None, None) => tools::decide(self, question, tool),
         };
         Judged { decision, place: file.map(|file| file.located.place().to_owned()) }
     }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use lathe_protocol::permission::{PermissionBehavior, PermissionRule, PermissionUpdateDestination};
+use lathe_protocol::tool_names::current_name;
 use lathe_protocol::{CallSubject, SettingsSource};
 
 /// Where a rule was written.
@@ -161,10 +162,10 @@ impl Parsed {
             None => (text, None),
             Some((tool, rest)) => match rest.strip_suffix(')') {
                 Some(content) => (tool.trim_end(), Some(content)),
-                None => return Err(BadRule::Unclosed { tool: current_name(tool.trim_end()) }),
+                None => return Err(BadRule::Unclosed { tool: current_name(tool.trim_end()).to_owned() }),
             },
         };
-        let tool = current_name(tool);
+        let tool = current_name(tool).to_owned();
         let allowed = |c: char| c.is_ascii_alphanumeric() || "_-.*:".contains(c);
         if tool.is_empty() || !tool.chars().all(allowed) {
             return Err(BadRule::NotAName { tool });
@@ -206,15 +207,6 @@ pub(crate) fn rule_names<'t>(
 ) -> impl Iterator<Item = &'t str> + use<'t> {
     let is_shell = matches!(subject, CallSubject::Shell { .. }) && tool != SHELL_RULES;
     std::iter::once(tool).chain(is_shell.then_some(SHELL_RULES))
-}
-
-/// Returns the current name of a tool that was renamed.
-pub(crate) fn current_name(tool: &str) -> String {
-    match tool {
-        "Task" => "Agent".to_owned(),
-        "KillShell" => "TaskStop".to_owned(),
-        other => other.to_owned(),
-    }
 }
 
 /// Splits the value of `--allowedTools`: rules are separated by commas or blanks outside parentheses.

@@ -18,6 +18,7 @@
 #[macro_use]
 mod wire;
 
+pub mod client_generation;
 pub mod content;
 pub mod control;
 pub mod event;
@@ -33,9 +34,11 @@ pub mod settings;
 pub mod subject;
 pub mod system;
 pub mod text;
+pub mod tool_names;
 pub mod usage;
 pub mod web;
 
+pub use client_generation::{ClientFacts, ClientGeneration};
 pub use content::{BlockView, ContentBlock, MessageContent, UserContent};
 pub use control::{
     AgentDefinition, CanUseToolRequest, ControlCancelRequest, ControlRequest, ControlRequestBody,

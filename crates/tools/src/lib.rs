@@ -15,6 +15,7 @@ mod child_env;
 mod file_tools;
 mod files;
 mod host_tools;
+mod offered;
 pub mod persisted;
 mod schema;
 mod search_tools;
@@ -38,6 +39,7 @@ pub use files::open::open_file;
 pub use files::seen::{Excerpt, FilesRead, Shown, current_text};
 pub use host_tools::structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
 pub use host_tools::{ask_user, plan};
+pub use offered::{Loading, Offered, SessionKind, ToolChoice, ToolDeclaration, WorkList};
 pub use schema::{InvalidInput, validate};
 pub use search_tools::glob::Glob;
 pub use search_tools::grep::Grep;
@@ -50,23 +52,18 @@ pub use tool::{
 pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};
 pub use workspace::{AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace};
 
-/// The tools that only make sense where a person can be asked, in the order of their names.
-pub fn interactive_tools() -> Vec<Arc<dyn Tool>> {
-    vec![Arc::new(ask_user::AskUserQuestion), Arc::new(plan::EnterPlanMode), Arc::new(plan::ExitPlanMode)]
-}
-
-/// The names of the few tools that a session has which is to have as little as possible.
-pub const BARE_TOOLS: [&str; 3] = ["Bash", "Edit", "Read"];
-
-/// Every built-in tool of this crate, in the order of their names.
+/// Every built-in tool, in the order in which clients of the generation `Sdk02` get them.
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(Bash),
-        Arc::new(Edit),
         Arc::new(Glob),
         Arc::new(Grep),
-        Arc::new(NotebookEdit),
+        Arc::new(plan::ExitPlanMode),
         Arc::new(Read),
+        Arc::new(Edit),
         Arc::new(Write),
+        Arc::new(NotebookEdit),
+        Arc::new(ask_user::AskUserQuestion),
+        Arc::new(plan::EnterPlanMode),
     ]
 }

@@ -17,13 +17,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileError, real, replace};
 use crate::{
-    CommandEnvironment, InvalidInput, Limits, PathFilter, SessionActions, Shown, Workspace, validate,
+    CommandEnvironment, InvalidInput, Limits, PathFilter, SessionActions, Shown, ToolDeclaration, Workspace,
+    validate,
 };
 
 /// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
 pub trait Tool: Send + Sync {
     /// The name the model calls it by.
     fn name(&self) -> &str;
+
+    /// Which sessions and agents have the tool, and how the model gets to know it.
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration::EVERYWHERE
+    }
 
     /// What the model reads about the tool. Short: it is paid for in every request.
     fn description(&self) -> &str;

@@ -4,12 +4,10 @@
 
 use std::sync::{Arc, OnceLock};
 
+use lathe_protocol::tool_names::current_name;
 use serde_json::{Value, json};
 
 use crate::Tool;
-
-/// Former names of tools, and the current ones.
-const ALIASES: [(&str, &str); 2] = [("Task", "Agent"), ("KillShell", "TaskStop")];
 
 /// The name of the calls that hold a to-do list in a conversation. Lathe does not have this tool yet, but sessions
 /// begun by other programs contain its calls.
@@ -43,10 +41,13 @@ impl ToolSet {
         set
     }
 
-    /// The tool with this name or alias.
+    /// The tool with this name, or else the one with another name of the same tool.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        let named = |name: &str| self.tools.iter().find(|tool| tool.name() == name);
-        named(name).or_else(|| named(canonical_name(name)?))
+        let current = current_name(name);
+        self.tools
+            .iter()
+            .find(|tool| tool.name() == name)
+            .or_else(|| self.tools.iter().find(|tool| current_name(tool.name()) == current))
     }
 
     /// The names, in order.
@@ -59,10 +60,10 @@ impl ToolSet {
         self.tools.iter()
     }
 
-    /// Returns a part of this set. Aliases in the lists stand for their tools.
+    /// Returns a part of this set. Each name of a tool stands for it.
     pub fn select(&self, selection: Selection<'_>) -> Self {
         let listed = |names: &[String], tool: &Arc<dyn Tool>| {
-            names.iter().any(|name| name == tool.name() || canonical_name(name) == Some(tool.name()))
+            names.iter().any(|name| current_name(name) == current_name(tool.name()))
         };
         let tools = self.tools.iter().filter(|tool| match selection {
             Selection::Only(names) => listed(names, tool),
@@ -96,11 +97,6 @@ impl ToolSet {
             })
             .clone()
     }
-}
-
-/// Returns the tool that an alias stands for.
-fn canonical_name(alias: &str) -> Option<&'static str> {
-    ALIASES.iter().find(|(old, _)| *old == alias).map(|(_, new)| *new)
 }
 
 #[cfg(test)]
@@ -144,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_find_their_tool() {
+    fn former_names_find_their_tool() {
         let set = set(&["Agent", "Read", "Read"]);
         assert_eq!(set.names().collect::<Vec<_>>(), ["Agent", "Read"]);
         assert_eq!(set.get("Task").map(|tool| tool.name().to_owned()), Some("Agent".to_owned()));

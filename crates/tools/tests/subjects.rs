@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use lathe_protocol::{CallSubject, FileAccess, SessionAccess, UserQuestion};
-use lathe_tools::{StructuredOutput, ToolSet, builtin_tools, interactive_tools};
+use lathe_tools::{StructuredOutput, ToolSet, builtin_tools};
 use serde_json::{Value, json};
 
 fn tools() -> ToolSet {
-    let mut tools = builtin_tools();
-    tools.extend(interactive_tools());
+    let tools = builtin_tools();
     ToolSet::new(tools).with(Arc::new(StructuredOutput::new(json!({"type": "object"})).unwrap()))
 }
 

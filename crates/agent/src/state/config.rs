@@ -8,9 +8,9 @@ use lathe_hooks::{EngineOptions, HookSource, HookVariables};
 use lathe_models::web::WebClient;
 use lathe_models::{CacheTtl, Model, Thinking};
 use lathe_permissions::{PermissionEngine, PermissionScope};
-use lathe_protocol::Init;
 use lathe_protocol::settings::HooksSettings;
 use lathe_protocol::system::Informational;
+use lathe_protocol::{ClientGeneration, Init};
 use lathe_settings::memory::Memory;
 use lathe_tools::{ToolSet, Workspace};
 use lathe_transcript::Resumed;
@@ -18,7 +18,6 @@ use serde_json::{Map, Value};
 
 use crate::record::checkpoints::CheckpointsConfig;
 use crate::record::journal::AgentJournal;
-use crate::state::client_generation::ClientGeneration;
 use crate::state::commands::SlashCommands;
 use crate::state::compact_policy::CompactPolicy;
 use crate::state::process::ProcessServices;

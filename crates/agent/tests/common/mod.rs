@@ -29,7 +29,7 @@ use lathe_protocol::{Inbound, Init, Outbound, PermissionBehavior, PermissionMode
 use lathe_scripted::{Script, ScriptedModel};
 use lathe_settings::memory::Memory;
 use lathe_tools::{
-    ChildEnvironment, ChildVariables, StructuredOutput, ToolSet, Workspace, builtin_tools, interactive_tools,
+    ChildEnvironment, ChildVariables, Selection, StructuredOutput, ToolSet, Workspace, builtin_tools,
 };
 use lathe_transcript::record::Envelope;
 use serde_json::{Value, json};
@@ -179,11 +179,11 @@ impl Setup {
             workspace.limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
         }
         workspace.plan_file.clone_from(&self.plan_file);
-        let mut tools = builtin_tools();
-        if self.surface == PromptSurface::Host {
-            tools.extend(interactive_tools());
+        let mut tools = ToolSet::new(builtin_tools());
+        if self.surface != PromptSurface::Host {
+            let interactive = ["AskUserQuestion", "EnterPlanMode", "ExitPlanMode"].map(str::to_owned);
+            tools = tools.select(Selection::Except(&interactive));
         }
-        let mut tools = ToolSet::new(tools);
         if let Some(schema) = self.schema {
             tools = tools.with(Arc::new(StructuredOutput::new(schema).expect("the schema is valid")));
         }

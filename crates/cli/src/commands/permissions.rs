@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use lathe_launch::{LaunchEnvironment, permissions_of};
 use lathe_permissions::{PermissionEngine, PermissionQuestion};
 use lathe_protocol::{CallSubject, PermissionMode};
-use lathe_tools::{ToolSet, builtin_tools, interactive_tools};
+use lathe_tools::{ToolSet, builtin_tools};
 use serde_json::{Value, json};
 
 use crate::args::Args;
@@ -66,9 +66,7 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
 
 /// Returns every tool that a session may have, whatever its options are.
 fn known_tools() -> ToolSet {
-    let mut tools = builtin_tools();
-    tools.extend(interactive_tools());
-    ToolSet::new(tools)
+    ToolSet::new(builtin_tools())
 }
 
 /// Decides the question [`TIMED`] times and returns the median time. The median, because a few runs are slow for

@@ -24,7 +24,10 @@ use crate::files::replace::{Expected, Original, Target};
 use crate::files::seen::{Seen, View};
 use crate::files::text::FileText;
 use crate::stoppable::{self, Stop};
-use crate::{Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{
+    Content, Limits, ReadBeforeEdit, ResultLimits, Tool, ToolContext, ToolDeclaration, ToolFailure,
+    ToolOutput,
+};
 use matching::Found;
 
 /// How often an edit starts over because the file keeps changing.
@@ -72,6 +75,10 @@ impl<'a> Request<'a> {
 impl Tool for Edit {
     fn name(&self) -> &str {
         "Edit"
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration { bare: true, ..ToolDeclaration::EVERYWHERE }
     }
 
     fn description(&self) -> &str {

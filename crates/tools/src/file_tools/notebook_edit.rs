@@ -21,7 +21,9 @@ use crate::files::real::Parents;
 use crate::files::replace::{Expected, Target};
 use crate::files::seen::{Seen, View};
 use crate::stoppable::{self, Stop};
-use crate::{Content, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{
+    Content, Limits, Loading, ResultLimits, Tool, ToolContext, ToolDeclaration, ToolFailure, ToolOutput,
+};
 
 /// The NotebookEdit tool.
 #[derive(Debug, Default)]
@@ -89,6 +91,10 @@ impl<'a> Request<'a> {
 impl Tool for NotebookEdit {
     fn name(&self) -> &str {
         "NotebookEdit"
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration { loading: Loading::Deferred, ..ToolDeclaration::EVERYWHERE }
     }
 
     fn description(&self) -> &str {

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::files::FileError;
 use crate::files::open::{Opened, names_special, open_regular};
 use crate::stoppable::{self, Stop};
-use crate::{Limits, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Limits, ResultLimits, TextLimit, Tool, ToolContext, ToolDeclaration, ToolFailure, ToolOutput};
 
 /// A larger file is read on a separate thread.
 const INLINE_BYTES: u64 = 1 << 20;
@@ -128,6 +128,10 @@ impl Read {
 impl Tool for Read {
     fn name(&self) -> &str {
         Self::NAME
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration { bare: true, ..ToolDeclaration::EVERYWHERE }
     }
 
     fn description(&self) -> &str {

@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 use lathe_protocol::{CallSubject, UserQuestion};
 use serde_json::{Map, Value, json};
 
-use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
+use crate::{Content, Offered, Tool, ToolContext, ToolDeclaration, ToolFailure, ToolOutput, Workspace};
 
 /// The AskUserQuestion tool.
 #[derive(Debug, Default)]
@@ -55,6 +55,15 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 impl Tool for AskUserQuestion {
     fn name(&self) -> &str {
         "AskUserQuestion"
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration {
+            current: Offered::WithHost,
+            for_subagents: false,
+            for_background_agents: false,
+            ..ToolDeclaration::EVERYWHERE
+        }
     }
 
     fn description(&self) -> &str {

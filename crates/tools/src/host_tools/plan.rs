@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use lathe_protocol::{CallSubject, SessionAccess, UserQuestion};
 use serde_json::{Value, json};
 
-use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput, Workspace};
+use crate::{Content, Offered, Tool, ToolContext, ToolDeclaration, ToolFailure, ToolOutput, Workspace};
 
 /// A longer plan is cut when it is shown.
 const MAX_PLAN_BYTES: u64 = 1 << 20;
@@ -53,6 +53,15 @@ static EXIT_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 impl Tool for EnterPlanMode {
     fn name(&self) -> &str {
         "EnterPlanMode"
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration {
+            current: Offered::WithHost,
+            for_subagents: false,
+            for_background_agents: false,
+            ..ToolDeclaration::EVERYWHERE
+        }
     }
 
     fn description(&self) -> &str {
@@ -105,6 +114,15 @@ impl ExitPlanMode {
 impl Tool for ExitPlanMode {
     fn name(&self) -> &str {
         Self::NAME
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration {
+            current: Offered::WithHost,
+            for_subagents: false,
+            for_background_agents: false,
+            ..ToolDeclaration::EVERYWHERE
+        }
     }
 
     fn description(&self) -> &str {

@@ -20,7 +20,7 @@ use crate::files::real;
 use crate::search_tools::search::{self, Best, Place, StartAt, Vcs};
 use crate::stoppable::{self, Stop, StopReason};
 use crate::workspace::GlobScope;
-use crate::{Content, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{Content, Offered, Tool, ToolContext, ToolDeclaration, ToolFailure, ToolOutput};
 
 /// The most files that are listed.
 const MAX_FILES: usize = 100;
@@ -44,6 +44,10 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 impl Tool for Glob {
     fn name(&self) -> &str {
         "Glob"
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration { current: Offered::WithoutBash, ..ToolDeclaration::EVERYWHERE }
     }
 
     fn description(&self) -> &str {

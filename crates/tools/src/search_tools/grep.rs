@@ -25,7 +25,9 @@ use crate::files::open::open_regular;
 use crate::files::real;
 use crate::search_tools::search::{self, Place, StartAt};
 use crate::stoppable::{self, Stop, StopReason};
-use crate::{Content, Limits, ResultLimits, Tool, ToolContext, ToolFailure, ToolOutput};
+use crate::{
+    Content, Limits, Offered, ResultLimits, Tool, ToolContext, ToolDeclaration, ToolFailure, ToolOutput,
+};
 use collect::{Found, FoundFile, Lines};
 use query::{Mode, Page, Query};
 
@@ -61,6 +63,10 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 impl Tool for Grep {
     fn name(&self) -> &str {
         "Grep"
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration { current: Offered::WithoutBash, ..ToolDeclaration::EVERYWHERE }
     }
 
     fn description(&self) -> &str {

@@ -25,8 +25,8 @@ use lathe_protocol::CallSubject;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    CallEffects, Content, InvalidInput, Limits, ResultLimits, Shown, Tool, ToolContext, ToolFailure,
-    ToolOutput, Workspace,
+    CallEffects, Content, InvalidInput, Limits, ResultLimits, Shown, Tool, ToolContext, ToolDeclaration,
+    ToolFailure, ToolOutput, Workspace,
 };
 use output::Printed;
 
@@ -63,6 +63,10 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 impl Tool for Bash {
     fn name(&self) -> &str {
         "Bash"
+    }
+
+    fn declaration(&self) -> ToolDeclaration {
+        ToolDeclaration { bare: true, ..ToolDeclaration::EVERYWHERE }
     }
 
     fn description(&self) -> &str {

@@ -2,35 +2,39 @@
 //!
 //! There is one behaviour, the current one. Clients of the generation `Sdk02` (the TypeScript SDK 0.2.x, the Python SDK
 //! 0.1.x) pass on frames they do not know and ignore fields they do not know, so nearly everything new is harmless to
-//! them. The exception: they throw a bare "process exited with code 1" when the last result is an error, also where
+//! them, and the same holds for those of `Cli10`. They are given the tools that they know (`lathe_tools::Offered`). The
+//! other exception: they throw a bare "process exited with code 1" when the last result is an error, also where
 //! their own CLI did not count the same end as an error. For them, and only for them:
 //!
-//! | end of a turn | current | `Sdk02` |
+//! | end of a turn | current | older |
 //! | --- | --- | --- |
 //! | `error_max_turns` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //! | `error_max_budget_usd` | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //! | interrupt, deny with interrupt (`error_during_execution`) | `is_error: true`, exit 1 | `is_error: false`, exit 0 |
 //!
-//! Subtype, `terminal_reason` and the text in `errors` are the same for both. A structured output ends the turn for
+//! Subtype, `terminal_reason` and the text in `errors` are the same for all. A structured output ends the turn for
 //! both: the old CLI asked the model once more and put its words into `result`, but clients read `structured_output`,
 //! which is the same, and `result` holds its JSON text. API failures, failed structured output and sessions that cannot
 //! be resumed are errors for both. `session_state_changed` needs no rule here: it goes to clients that ask for it in
 //! their environment, and old ones do not.
 
-use lathe_protocol::ResultMessage;
+use crate::ResultMessage;
 
 /// A generation of clients.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ClientGeneration {
     #[default]
     Current,
+    /// The TypeScript SDK 0.2.x and the Python SDK 0.1.x.
     Sdk02,
+    /// Clients of the CLI 1.0.x, such as the Python SDK 0.0.x. Not recognised: they have to be named.
+    Cli10,
 }
 
 /// What a client tells about itself when it starts a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ClientFacts<'a> {
-    /// `LATHE_CLIENT_GENERATION`: `current` or `sdk-0.2`; overrides what the rest says.
+    /// `LATHE_CLIENT_GENERATION`: `current`, `sdk-0.2` or `cli-1.0`; overrides what the rest says.
     pub named: Option<&'a str>,
     /// `CLAUDE_CODE_ENTRYPOINT`.
     pub entrypoint: Option<&'a str>,
@@ -47,6 +51,7 @@ impl ClientGeneration {
         match client.named {
             // `seed` and `today` are former spellings.
             Some("sdk-0.2" | "seed") => return Self::Sdk02,
+            Some("cli-1.0") => return Self::Cli10,
             Some("current" | "today") => return Self::Current,
             Some(_) | None => {}
         }
@@ -71,7 +76,7 @@ impl ClientGeneration {
             }
             _ => false,
         };
-        if self == Self::Sdk02 && ends_no_error {
+        if self != Self::Current && ends_no_error {
             result.is_error = false;
         }
     }
@@ -106,7 +111,7 @@ mod tests {
             "--output-format stream-json --verbose --permission-mode plan --setting-sources= --input-format stream-json",
         );
         type Row<'a> = (Option<&'a str>, Option<&'a str>, Option<&'a str>, &'a [String], ClientGeneration);
-        let table: [Row<'_>; 14] = [
+        let table: [Row<'_>; 15] = [
             (None, Some("sdk-ts"), Some("0.2.34"), &old, ClientGeneration::Sdk02),
             (None, Some("sdk-ts"), Some("0.2.50"), &old, ClientGeneration::Sdk02),
             (None, Some("sdk-ts"), Some("0.3.325"), &new, ClientGeneration::Current),
@@ -119,6 +124,7 @@ mod tests {
             (None, Some("sdk-cli"), None, &[], ClientGeneration::Current),
             (Some("seed"), Some("sdk-ts"), Some("0.3.325"), &new, ClientGeneration::Sdk02),
             (Some("today"), Some("sdk-ts"), Some("0.2.34"), &old, ClientGeneration::Current),
+            (Some("cli-1.0"), Some("sdk-py"), None, &python, ClientGeneration::Cli10),
             (Some("nonsense"), None, Some("0.2.34"), &old, ClientGeneration::Sdk02),
             (None, Some("other"), Some("1.0.0"), &old, ClientGeneration::Current),
         ];
@@ -140,7 +146,7 @@ mod tests {
             ("success", Some("api_error"), true),
         ];
         for (subtype, reason, still_error) in table {
-            for generation in [ClientGeneration::Current, ClientGeneration::Sdk02] {
+            for generation in [ClientGeneration::Current, ClientGeneration::Sdk02, ClientGeneration::Cli10] {
                 let mut result = ResultMessage {
                     subtype: subtype.to_owned(),
                     terminal_reason: reason.map(str::to_owned),

@@ -1,0 +1,186 @@
+//! Which tools a session has. Every tool declares it in its own file ([`Tool::declaration`]); all lists of tools are
+//! made from the declarations here.
+
+use std::sync::Arc;
+
+use lathe_protocol::ClientGeneration;
+use lathe_protocol::tool_names::current_name;
+
+use crate::{Tool, ToolSet};
+
+/// What a tool says about where it belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ToolDeclaration {
+    /// The sessions of current clients that have it.
+    pub current: Offered,
+    /// The sessions of clients of the generation [`ClientGeneration::Sdk02`] that have it.
+    pub sdk_0_2: Offered,
+    /// The sessions of clients of the generation [`ClientGeneration::Cli10`] that have it.
+    pub cli_1_0: Offered,
+    /// Whether requests describe it, or name it only.
+    pub loading: Loading,
+    /// Whether a session has it that is to have as little as possible (`--bare`).
+    pub bare: bool,
+    /// Whether subagents have it.
+    pub for_subagents: bool,
+    /// Whether subagents have it that run in the background.
+    pub for_background_agents: bool,
+}
+
+/// The sessions that have a tool, of those that choose no tools by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offered {
+    /// All.
+    Always,
+    /// Those whose host answers permission questions.
+    WithHost,
+    /// Those with Bash.
+    WithBash,
+    /// Those without Bash: with it, the model searches by commands.
+    WithoutBash,
+    /// Those that keep a list of tasks in files.
+    WithTaskList,
+    /// Those that keep a list of to-dos in the conversation.
+    WithTodoList,
+    /// None, but it can be chosen by name.
+    ByName,
+    /// None.
+    Never,
+}
+
+/// How the model gets to know a tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loading {
+    /// Every request describes it.
+    Always,
+    /// It is described once the model has searched for it.
+    Deferred,
+}
+
+impl ToolDeclaration {
+    /// Every session and agent has the tool, and every request describes it.
+    pub const EVERYWHERE: Self = Self {
+        current: Offered::Always,
+        sdk_0_2: Offered::Always,
+        cli_1_0: Offered::Always,
+        loading: Loading::Always,
+        bare: false,
+        for_subagents: true,
+        for_background_agents: true,
+    };
+
+    /// Returns the sessions of a generation of clients that have the tool.
+    pub fn offered(&self, generation: ClientGeneration) -> Offered {
+        match generation {
+            ClientGeneration::Current => self.current,
+            ClientGeneration::Sdk02 => self.sdk_0_2,
+            ClientGeneration::Cli10 => self.cli_1_0,
+        }
+    }
+}
+
+/// Which list of its own work the model keeps.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WorkList {
+    /// None.
+    #[default]
+    None,
+    /// Tasks, in files that agents share.
+    Tasks,
+    /// To-dos, in the conversation.
+    Todos,
+}
+
+/// What the tools of a session depend on.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SessionKind {
+    /// The generation of the client.
+    pub generation: ClientGeneration,
+    /// Whether a host answers permission questions.
+    pub has_host: bool,
+    /// The list that the model keeps.
+    pub work_list: WorkList,
+}
+
+/// The tools that the caller of a session wants.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// All that suit the session.
+    #[default]
+    Default,
+    /// As few as possible.
+    Bare,
+    /// Those with these names; names without a tool are ignored.
+    Only(Vec<String>),
+}
+
+/// The tool that runs commands, and the one that ends those which run in the background.
+const COMMAND_TOOLS: [&str; 2] = ["Bash", "TaskStop"];
+
+impl SessionKind {
+    /// Returns the tools of a session, out of all there are. `is_removed` tells which ones the rules take away. Current
+    /// clients get them sorted by name, older ones in the order of `all`.
+    pub fn tools(
+        &self,
+        all: Vec<Arc<dyn Tool>>,
+        choice: &ToolChoice,
+        is_removed: impl Fn(&str) -> bool,
+    ) -> ToolSet {
+        let has_bash = choice.names(COMMAND_TOOLS[0]) && !is_removed(COMMAND_TOOLS[0]);
+        let mut tools: Vec<_> = all
+            .into_iter()
+            .filter(|tool| !is_removed(tool.name()))
+            .filter(|tool| {
+                let declaration = tool.declaration();
+                let offered = declaration.offered(self.generation);
+                match choice {
+                    ToolChoice::Default => self.has(offered, has_bash),
+                    ToolChoice::Bare => declaration.bare,
+                    ToolChoice::Only(_) => {
+                        let goes_with_bash = has_bash && current_name(tool.name()) == COMMAND_TOOLS[1];
+                        (choice.names(tool.name()) || goes_with_bash) && self.can_have(offered)
+                    }
+                }
+            })
+            .collect();
+        if self.generation == ClientGeneration::Current {
+            tools.sort_by(|a, b| a.name().cmp(b.name()));
+        }
+        ToolSet::new(tools)
+    }
+
+    /// Returns whether the session has a tool without choosing it by name.
+    fn has(&self, offered: Offered, has_bash: bool) -> bool {
+        match offered {
+            Offered::Always => true,
+            Offered::WithHost => self.has_host,
+            Offered::WithBash => has_bash,
+            Offered::WithoutBash => !has_bash,
+            Offered::WithTaskList => self.work_list == WorkList::Tasks,
+            Offered::WithTodoList => self.work_list == WorkList::Todos,
+            Offered::ByName | Offered::Never => false,
+        }
+    }
+
+    /// Returns whether the session gets a tool that was chosen by name.
+    fn can_have(&self, offered: Offered) -> bool {
+        match offered {
+            Offered::WithHost => self.has_host,
+            Offered::Never => false,
+            _ => true,
+        }
+    }
+}
+
+impl ToolChoice {
+    /// Returns whether the choice includes the tool with this name or former name.
+    fn names(&self, tool: &str) -> bool {
+        match self {
+            Self::Default | Self::Bare => true,
+            Self::Only(names) => names.iter().any(|name| current_name(name) == current_name(tool)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
