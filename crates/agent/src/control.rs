@@ -148,11 +148,19 @@ async fn dispatch(
             Reply::Success(json!({"warning": "there is no such MCP server; the override has no effect"}))
         }
         Body::RewindFiles(body) => rewind::files(agent, &body).await,
-        Body::BackgroundTasks(body) if body.tool_use_id.is_some() => {
-            Reply::Success(json!({"backgrounded": false}))
+        Body::BackgroundTasks(body) => {
+            let moved = agent.session.background_for_host(&body).await;
+            let is_one = body.tool_use_id.is_some();
+            Reply::Success(if is_one { json!({"backgrounded": moved}) } else { json!({}) })
         }
-        Body::StopTask(_) | Body::BackgroundTasks(_) => Reply::Success(json!({})),
-        Body::GetTaskOutput(body) => Reply::Error(format!("No task found with ID: {}", body.task_id)),
+        Body::StopTask(body) => {
+            agent.session.stop_for_host(&body.task_id).await;
+            Reply::Success(json!({}))
+        }
+        Body::GetTaskOutput(body) => match agent.session.output_for_host(&body.task_id) {
+            Some(output) => Reply::Success(json!(output)),
+            None => Reply::Error(format!("No task found with ID: {}", body.task_id)),
+        },
         Body::ReloadPlugins(_) => Reply::Success(
             json!({"commands": [], "agents": [], "plugins": [], "mcpServers": [], "error_count": 0}),
         ),

@@ -30,6 +30,9 @@ mod changes;
 // The connection to the hook engine.
 mod hooks;
 
+// Commands that run beside the turn, and the notices of their ends.
+mod background;
+
 // Requests to the model.
 mod model;
 
@@ -39,9 +42,11 @@ mod state;
 // History, files and totals of a conversation.
 mod record;
 
+pub use background::files::folder as task_folder;
 pub use record::checkpoints::{CheckpointsConfig, share_copies};
 pub use record::journal::AgentJournal;
 pub use session::{SessionEnd, SessionSignals, run};
+pub use state::background_tasks::BackgroundConfig;
 pub use state::commands::{AddedCommand, CommandAction, CommandNameTaken, CommandRegistry, SlashCommands};
 pub use state::compact_policy::{CompactPolicy, CompactSwitch};
 pub use state::config::{

@@ -1,6 +1,7 @@
 //! The session: reads the lines of the host, runs one turn after the other, and returns how it ended. Everything that
 //! waits for the host waits here; the turn itself is `turn.rs`, lines of the host are handled in `session/lines.rs`.
 
+mod ending;
 mod lines;
 mod opening;
 mod turn_kind;
@@ -80,6 +81,10 @@ struct SessionLoop {
     notices: Vec<Informational>,
     results: u64,
     started_ms: u64,
+    /// When the last turn ended; the wait for tasks counts from then.
+    last_turn_ended: Option<Instant>,
+    /// Whether the host is to be told that the session is idle once no task can wake it any more.
+    owes_idle: bool,
     end: SessionEnd,
 }
 
@@ -115,6 +120,8 @@ pub async fn run(
         first_words: None,
         notices,
         results: 0,
+        last_turn_ended: None,
+        owes_idle: false,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
     looping.begin(&mut agent, source, setup).await;
@@ -131,6 +138,7 @@ impl SessionLoop {
     async fn end(mut self) -> SessionEnd {
         // In this order, because hooks may run commands, and all of these may write records.
         self.answer_the_rest().await;
+        self.session.stop_all_tasks().await;
         self.end_hooks().await;
         self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         self.flush_files().await;
@@ -143,7 +151,8 @@ impl SessionLoop {
         self.end
     }
 
-    /// Returns what to do next; none when nothing more will come.
+    /// Returns what to do next; none when nothing more will come. With the input closed the session still waits for
+    /// tasks whose notices start a turn, up to the ceiling.
     async fn next_due(&mut self, deferral: &DeferredCallState) -> Option<Due> {
         let mut patience = None;
         loop {
@@ -153,6 +162,8 @@ impl SessionLoop {
             // A change of the session takes effect before the prompt that came after it.
             let changing = self.pending.is_changing();
             let next = if changing { None } else { self.session.queue().take_next() };
+            // A prompt of the host comes first; the notices then ride on its request.
+            let next = next.or_else(|| if changing { None } else { self.session.task_prompt() });
             // A host that has introduced itself has brought its hooks; one that is gone will bring none.
             let heard = self.session.introduction().is_done || !self.inbox_open;
             let resumes_call = next.is_none() && !changing && heard && deferral.resumes_without_prompt();
@@ -162,8 +173,12 @@ impl SessionLoop {
             let now = Instant::now();
             // Set once, so that other lines of the host do not extend the wait.
             let prompt_due = if resumes_call { *patience.get_or_insert(now + PROMPT_PATIENCE) } else { now };
-            if next.is_some() || !(self.inbox_open || changing) {
-                return next.map(|prompt| Due::Prompt(Box::new(prompt)));
+            if let Some(prompt) = next {
+                return Some(Due::Prompt(Box::new(prompt)));
+            }
+            let tasks = self.follow_tasks(now).await;
+            if !(self.inbox_open || changing || tasks.can_wake) {
+                return None;
             }
             tokio::select! {
                 // Lines come before wake-ups: a prompt of the user before one that a hook makes.
@@ -172,6 +187,8 @@ impl SessionLoop {
                 () = self.finish_early.cancelled() => return None,
                 line = self.inbox.recv(), if self.inbox_open => self.take_in(line, None).await,
                 () = self.pending.changed(), if changing => {}
+                () = self.session.tasks.changed.notified() => {}
+                () = tokio::time::sleep_until(tasks.ceiling.unwrap_or(now)), if tasks.ceiling.is_some() => {}
                 () = tokio::time::sleep_until(prompt_due), if resumes_call => return Some(Due::DeferredCall),
                 prompt = self.session.until_woken(), if self.inbox_open && !changing => return Some(Due::Prompt(Box::new(prompt))),
             }
@@ -306,6 +323,7 @@ impl SessionLoop {
     ) {
         let waiting = self.session.queue().len();
         result.queued_turn_count = Some(waiting as u64);
+        result.background_tasks = Some(self.session.tasks.list().told());
         self.results += 1;
         self.end.last_was_error = finished.is_error;
         self.session.totals().add_api_time(result.duration_api_ms);
@@ -318,9 +336,13 @@ impl SessionLoop {
         for prompt in prompts {
             self.session.emit_lifecycle(Some(prompt), state).await;
         }
+        self.last_turn_ended = Some(Instant::now());
         // With a prompt in the queue the session is not idle, not even for a moment.
         if waiting == 0 {
-            self.session.emit_state(SessionState::Idle).await;
+            self.owes_idle = !self.session.shows_idle_despite_tasks();
+            if !self.owes_idle {
+                self.session.emit_state(SessionState::Idle).await;
+            }
         }
     }
 

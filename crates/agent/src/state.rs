@@ -4,6 +4,7 @@
 
 pub mod agent;
 pub mod async_hook_output;
+pub mod background_tasks;
 pub mod commands;
 pub mod compact_policy;
 pub mod config;
@@ -22,4 +23,5 @@ pub mod queue;
 pub mod refused_prompt;
 pub mod services;
 pub mod settings_access;
+pub mod task_frames;
 pub mod wire_names;

@@ -136,6 +136,7 @@ pub const FLAGS: &[Flag] = &[
     flag("chrome", &["--chrome", "--no-chrome"], Switch, "--chrome", Ignored),
     flag("cloud", &["--cloud"], Optional, "--cloud [target]", NotYet),
     flag("teleport", &["--teleport"], Optional, "--teleport [session]", NotYet),
+    flag("background", &["--background"], One, "--background <wait|stop>", Works),
     flag("bg", &["--bg"], Switch, "--bg", NotYet),
     flag("worktree", &["-w", "--worktree"], Optional, "-w, --worktree [name]", NotYet),
     flag("tmux", &["--tmux"], Optional, "--tmux [mode]", NotYet),

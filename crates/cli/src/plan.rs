@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use lathe_agent::PromptChoice;
 use lathe_agent::{PromptSurface, SetupTrigger};
-use lathe_launch::options::{AutocompactOption, ResumeOption, SessionOptions};
+use lathe_launch::options::{AutocompactOption, BackgroundEnd, ResumeOption, SessionOptions};
 use lathe_launch::{LaunchEnvironment, LaunchError};
 use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
@@ -95,6 +95,7 @@ pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError>
         persist: !args.has("no-session-persistence"),
         mirror: args.has("session-mirror"),
         name: args.value("name").map(str::to_owned),
+        background: background(args)?,
         setup: setup(args),
         slash_commands: !args.has("disable-slash-commands"),
         autocompact: autocompact(args)?,
@@ -327,6 +328,15 @@ fn resume(args: &Args) -> Result<ResumeOption, StartError> {
         None if args.has("continue") => ResumeOption::Newest,
         None => ResumeOption::No,
     })
+}
+
+/// Returns what becomes of background tasks at the end of the run.
+fn background(args: &Args) -> Result<BackgroundEnd, StartError> {
+    match args.value("background") {
+        None | Some("wait") => Ok(BackgroundEnd::Wait),
+        Some("stop") => Ok(BackgroundEnd::Stop),
+        Some(other) => Err(StartError::new(format!("Error: --background is wait or stop, not {other}"))),
+    }
 }
 
 /// What Setup hooks are to do; `--init-only` leaves the rest of the run out.

@@ -68,13 +68,15 @@ fn gone(error: io::Error) -> io::Result<Written> {
 struct Page {
     format: OutputFormat,
     bytes: Vec<u8>,
-    /// Whether the list of `json --verbose` has begun.
+    /// Whether the list of `json --verbose` or the text of a result has begun.
     begun: bool,
+    /// The last result, in the format that shows no other.
+    last_result: Vec<u8>,
 }
 
 impl Page {
     fn new(format: OutputFormat) -> Self {
-        Self { format, bytes: Vec::new(), begun: false }
+        Self { format, bytes: Vec::new(), begun: false, last_result: Vec::new() }
     }
 
     /// Adds one frame in the chosen format. Must be called for every frame, in order: the formats with only the result
@@ -106,12 +108,19 @@ impl Page {
         match self.format {
             OutputFormat::Json => {
                 if matches!(frame, Outbound::Result(_)) {
+                    // Written at the end, because a task in the background may still lead to another result.
+                    let before = std::mem::take(&mut self.bytes);
                     self.json(frame);
                     self.bytes.push(b'\n');
+                    self.last_result = std::mem::replace(&mut self.bytes, before);
                 }
             }
             OutputFormat::Text => {
                 if let Outbound::Result(result) = frame {
+                    if self.begun {
+                        self.bytes.push(b'\n');
+                    }
+                    self.begun = true;
                     self.bytes.extend_from_slice(text_of(result).as_bytes());
                 }
             }
@@ -128,8 +137,10 @@ impl Page {
         }
     }
 
-    /// Ends the list of `json --verbose`; without any frame it writes an empty list, so that the output is always JSON.
+    /// Ends the output: adds the last result where only that is shown, and ends the list of `json --verbose`; without any
+    /// frame it writes an empty list, so that the output is always JSON.
     fn close(&mut self) {
+        self.bytes.append(&mut self.last_result);
         if self.format == OutputFormat::JsonList {
             self.bytes.extend_from_slice(if self.begun { b"]\n" } else { b"[]\n" });
         }

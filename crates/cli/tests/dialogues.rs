@@ -23,6 +23,9 @@ use compare::{Texts, compare_frames, compare_value, kind};
 /// The conversations that show what this CLI does today.
 const TALKS: &[&str] = &[
     "wire/ask_user",
+    "wire/bash_bg_stop",
+    "wire/fg_to_bg",
+    "wire/fg_to_bg2",
     "wire/bi_can_use_allow",
     "wire/bi_can_use_allow_noinput",
     "wire/bi_can_use_deny",
@@ -86,10 +89,10 @@ const ALLOW: &str = r#"{"behavior":"allow"}"#;
 
 /// Conversations that need what is not there yet, and what that is.
 const NOT_YET: &[(&str, &str)] = &[
-    ("wire/bash_bg_open", "background shells"),
-    ("wire/bash_bg_stop", "background shells"),
-    ("wire/fg_to_bg", "background shells"),
-    ("wire/fg_to_bg2", "background shells"),
+    (
+        "wire/bash_bg_open",
+        "here the session is not idle while a command can wake it; covered by background.rs",
+    ),
     ("wire/interrupt_bg", "background agents"),
     ("wire/subagent_fg", "subagents"),
     ("wire/subagent_perm", "subagents"),
@@ -396,6 +399,9 @@ impl Conversation {
                             line["response"]["request_id"] = Value::String(id);
                         }
                     }
+                    if let Some(id) = self.own_task(&line["request"]["task_id"], &expected) {
+                        line["request"]["task_id"] = id;
+                    }
                     self.running.send(&line);
                 }
                 "in-raw" => {
@@ -435,6 +441,16 @@ impl Conversation {
         while self.came.iter().filter(|frame| kind(frame) == wanted).count() < count && !self.ended {
             self.read();
         }
+    }
+
+    /// Returns our id of a task that the recorded host names: the one that was started in the same place.
+    fn own_task(&self, theirs: &Value, expected: &[Value]) -> Option<Value> {
+        let starts = |frames: &[Value]| -> Vec<Value> {
+            let starts = frames.iter().filter(|frame| frame["subtype"] == "task_started");
+            starts.map(|frame| frame["task_id"].clone()).collect()
+        };
+        let at = starts(expected).iter().position(|id| id == theirs)?;
+        starts(&self.came).get(at).cloned()
     }
 
     fn wait_for_question(&mut self, at: usize) -> Option<String> {

@@ -89,6 +89,15 @@ const RUNS: &[(&str, Texts)] = &[
     ("runtime/13_maxtok_always", Texts::Ours),
     ("runtime/00_hello", Texts::Same),
     ("runtime/17_conc_edits", Texts::Ours),
+    ("wire/bash_bg_oneshot", Texts::Ours),
+    ("runtime/01_read", Texts::Ours),
+    ("runtime/02_bash", Texts::Ours),
+    ("runtime/03_edit", Texts::Ours),
+    ("runtime/16_slash_context", Texts::Ours),
+    ("runtime/17_conc_3sleep_ro", Texts::Ours),
+    ("runtime/17_conc_3sleep_write", Texts::Ours),
+    ("runtime/17_conc_err_sibling", Texts::Ours),
+    ("runtime/20_bg_grace", Texts::Ours),
 ];
 
 /// Differences that are meant to be: the run, a piece of the difference, and why.

@@ -193,7 +193,8 @@ impl Collector {
     }
 
     /// Creates the file now, unless it exists already, and returns its path and how much of the output it holds.
-    /// `file` replaces the one in the [`Capture`] if none was created yet. Fails if no file was named, if it cannot be
+    /// `file` replaces the one in the [`Capture`] if none was created yet; of a file that was created, only its cap and
+    /// its exit line change. Fails if no file was named, if it cannot be
     /// created, or if memory has dropped bytes already, because a file must start with the first byte.
     pub fn start_file(&mut self, file: Option<SpillFile>) -> Result<Spilled, String> {
         if matches!(self.spill, Spill::NotYet) {
@@ -204,6 +205,9 @@ impl Collector {
                 self.capture.spill = Some(file);
             }
             self.write_spill(&[]);
+        } else if let (Some(begun), Some(file)) = (&mut self.capture.spill, file) {
+            begun.exit_line = file.exit_line;
+            begun.cap_bytes = file.cap_bytes.max(begun.cap_bytes);
         }
         match &self.spill {
             Spill::NotYet => Err("no file was asked for".to_owned()),

@@ -210,6 +210,11 @@ impl CommandJob {
         self.shared.end().exit
     }
 
+    /// Returns how the main process ended, or `None` while it runs.
+    pub fn exit_now(&self) -> Option<Exit> {
+        (!self.is_running()).then(|| self.shared.end().exit)
+    }
+
     /// Waits until no process of the tree is left, including those that the command left running, and all output is
     /// read.
     pub async fn wait_gone(&self) {

@@ -10,6 +10,15 @@ use lathe_settings::TrustChoice;
 use lathe_tools::ToolChoice;
 use serde_json::Value;
 
+/// What becomes of background tasks at the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackgroundEnd {
+    /// They are waited for, up to the ceiling, and their ends start further turns.
+    Wait,
+    /// They are stopped.
+    Stop,
+}
+
 /// Which session goes on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResumeOption {
@@ -105,6 +114,8 @@ pub struct SessionOptions {
     pub mirror: bool,
     /// The title of the session.
     pub name: Option<String>,
+    /// What becomes of background tasks when the input has ended and the last turn is over.
+    pub background: BackgroundEnd,
     /// Setup hooks that run first.
     pub setup: Option<SetupTrigger>,
     /// Whether `/name` may be a command.
@@ -148,6 +159,7 @@ impl Default for SessionOptions {
             persist: true,
             mirror: false,
             name: None,
+            background: BackgroundEnd::Wait,
             setup: None,
             slash_commands: true,
             autocompact: None,

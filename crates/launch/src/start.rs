@@ -8,8 +8,8 @@ use std::time::Duration;
 use lathe_agent::CheckpointsConfig;
 use lathe_agent::ProcessServices;
 use lathe_agent::{
-    AgentConfig, AgentModel, FrameOptions, HooksConfig, PromptSurface, SessionBeginning, SessionConfig,
-    SessionEnd, SessionSignals, SlashCommands, StateFrames, TurnLimits,
+    AgentConfig, AgentModel, BackgroundConfig, FrameOptions, HooksConfig, PromptSurface, SessionBeginning,
+    SessionConfig, SessionEnd, SessionSignals, SlashCommands, StateFrames, TurnLimits,
 };
 use lathe_agent::{ProcessHost, iso_time};
 use lathe_agent::{PromptEnvironment, SystemPrompt, environment_text};
@@ -21,7 +21,8 @@ use lathe_permissions::PermissionEngine;
 use lathe_protocol::{ClientFacts, ClientGeneration, Inbound, Init, Outbound, Settings};
 use lathe_settings::memory::ReadCheck;
 use lathe_tools::{
-    ChildEnvironment, SessionKind, StructuredOutput, ToolSet, WorkList, Workspace, builtin_tools,
+    BackgroundPolicy, ChildEnvironment, SessionKind, StructuredOutput, ToolSet, WorkList, Workspace,
+    builtin_tools,
 };
 use lathe_transcript::SessionPaths;
 use tokio::sync::mpsc;
@@ -32,7 +33,7 @@ use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::host::RealHost;
 use crate::live;
-use crate::options::SessionOptions;
+use crate::options::{BackgroundEnd, SessionOptions};
 use crate::project_context::{ProjectContext, permissions, plan_dir};
 use crate::retention::RetentionSweep;
 use crate::services::SharedServices;
@@ -40,6 +41,12 @@ use crate::sessions::{self, OpenSession};
 use crate::settings::{self, ModelInstructions};
 use crate::warning::WarningSink;
 use crate::{LATHE_VERSION, PROTOCOL_VERSION};
+
+/// How long a command runs in the background before it is stopped, unless it asks for a time of its own.
+const BACKGROUND_LIFETIME: Duration = Duration::from_millis(1_800_000);
+
+/// How long a session waits for its background tasks after its last turn.
+const DEFAULT_CEILING_MS: u64 = 600_000;
 
 /// A session that can run, and what is to be done when it has.
 pub struct PreparedSession {
@@ -119,6 +126,9 @@ pub fn prepare(
     entitle(&session, options);
     let retention = RetentionSweep::of(options, env, project.wanted.cleanup_period_days, warnings);
     let kind = session_kind(options, env, &model_id);
+    let background = background(options, &project, &session_id);
+    // The model is pointed to these files, too.
+    permissions.add_readable(&background.folder);
     let config = SessionConfig {
         init: init_facts(&project, &instructions, chosen.key_source),
         output_styles: instructions.style_names,
@@ -149,6 +159,7 @@ pub fn prepare(
         hooks: hooks_config(&project, services, child_env.hooks, &own_dir),
         permissions,
         setup: options.setup,
+        background,
         max_budget_usd: options.max_budget_usd,
         frames: frame_options(options, env),
         surface: options.surface.clone(),
@@ -273,6 +284,26 @@ fn session_kind(options: &SessionOptions, env: &LaunchEnvironment, model: &str) 
             (false, _) => WorkList::None,
             (true, true) => WorkList::Tasks,
             (true, false) => WorkList::Todos,
+        },
+    }
+}
+
+/// Returns how commands run in the background: where their output goes, for how long, and how long the session waits
+/// for them after its last turn.
+fn background(options: &SessionOptions, project: &ProjectContext, session_id: &str) -> BackgroundConfig {
+    let env = &project.env;
+    let base = env.get("CLAUDE_CODE_TMPDIR").map_or_else(|| project.process.temp_dir(), Path::new);
+    let ceiling = env.number("CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS").unwrap_or(DEFAULT_CEILING_MS);
+    BackgroundConfig {
+        folder: lathe_agent::task_folder(base, &lathe_transcript::project_key(&project.cwd), session_id),
+        policy: if env.is_on("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS") {
+            BackgroundPolicy::Off
+        } else {
+            BackgroundPolicy::For(BACKGROUND_LIFETIME)
+        },
+        ceiling: match options.background {
+            BackgroundEnd::Stop => Some(Duration::ZERO),
+            BackgroundEnd::Wait => (ceiling > 0).then(|| Duration::from_millis(ceiling)),
         },
     }
 }

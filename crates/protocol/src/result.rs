@@ -80,6 +80,9 @@ pub struct ResultMessage {
     /// 0, 1, 2, … per process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result_index: Option<u64>,
+    /// The tasks that run in the background when the result is written, as Stop hooks are told of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub background_tasks: Option<Vec<Value>>,
     /// The origin of the turn, if it was not a prompt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Value>,

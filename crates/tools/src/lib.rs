@@ -11,6 +11,7 @@ extern crate self as lathe_tools;
 #[path = "../tests/support/mod.rs"]
 mod support;
 
+pub mod background;
 mod child_env;
 mod file_tools;
 mod files;
@@ -29,6 +30,10 @@ mod workspace;
 
 use std::sync::Arc;
 
+pub use background::{
+    BackgroundPolicy, CommandTask, NotStopped, TASK_FILE_BYTES, TaskActions, TaskGround, TaskPlace,
+    TaskReport, TaskStatus, exit_code, exit_line,
+};
 pub use child_env::{ChildEnvironment, ChildVariables, CommandEnvironment};
 pub use file_tools::edit::Edit;
 pub use file_tools::notebook_edit::NotebookEdit;
@@ -46,6 +51,8 @@ pub use search_tools::grep::Grep;
 pub use session::{AgentEnd, AgentReport, AgentRequest, DetachedSession, SessionActions};
 pub use shape::{content_of_result, telling_text};
 pub use shell_tools::bash::Bash;
+pub use shell_tools::task_output::{BashOutput, TaskOutput};
+pub use shell_tools::task_stop::{KillShell, TaskStop};
 pub use tool::{
     CallEffects, ChangedLines, Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput,
 };
@@ -55,6 +62,8 @@ pub use workspace::{AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, Read
 /// Every built-in tool, in the order in which clients of the generation `Sdk02` get them.
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
     vec![
+        Arc::new(TaskOutput),
+        Arc::new(BashOutput),
         Arc::new(Bash),
         Arc::new(Glob),
         Arc::new(Grep),
@@ -63,6 +72,8 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(Edit),
         Arc::new(Write),
         Arc::new(NotebookEdit),
+        Arc::new(TaskStop),
+        Arc::new(KillShell),
         Arc::new(ask_user::AskUserQuestion),
         Arc::new(plan::EnterPlanMode),
     ]

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::ToolSet;
+use crate::{TaskActions, ToolSet};
 
 /// The session, as its tools can change it.
-pub trait SessionActions: Send + Sync {
+pub trait SessionActions: TaskActions {
     /// Enters plan mode: nothing may be changed until a plan is approved. No effect in plan mode.
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()>;
 

@@ -105,7 +105,7 @@ mod tests {
     use lathe_protocol::CallSubject;
 
     use super::*;
-    use crate::{ToolContext, ToolFailure, ToolOutput, builtin_tools};
+    use crate::{SessionKind, ToolChoice, ToolContext, ToolFailure, ToolOutput, builtin_tools};
 
     struct Named(&'static str);
 
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_builtin_tools_fit_their_budget() {
-        let set = ToolSet::new(builtin_tools());
+        let set = SessionKind::default().tools(builtin_tools(), &ToolChoice::Default, |_| false);
         let json = set.api_json();
         let tools: Value = serde_json::from_str(&json).unwrap();
         for tool in tools.as_array().unwrap() {

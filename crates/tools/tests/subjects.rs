@@ -33,6 +33,10 @@ fn every_tool_describes_its_calls() {
         ("AskUserQuestion", json!({"answers": {"a": "b"}}), CallSubject::Question(UserQuestion::Answered)),
         ("EnterPlanMode", json!({}), CallSubject::Session(SessionAccess::Changes)),
         ("ExitPlanMode", json!({}), CallSubject::Question(UserQuestion::PlanApproval)),
+        ("TaskOutput", json!({"task_id": "b1"}), CallSubject::Session(SessionAccess::Reads)),
+        ("BashOutput", json!({"bash_id": "b1"}), CallSubject::Session(SessionAccess::Reads)),
+        ("TaskStop", json!({"task_id": "b1"}), CallSubject::Session(SessionAccess::Changes)),
+        ("KillShell", json!({"shell_id": "b1"}), CallSubject::Session(SessionAccess::Changes)),
         ("StructuredOutput", json!({}), CallSubject::FinalAnswer),
     ];
     for (tool, input, subject) in &cases {

@@ -2,9 +2,8 @@
 //! host has chosen stays: model, permissions, hooks, and the prompts in the queue. The spending limit is that of the
 //! run, so what was spent before still counts.
 
+use lathe_protocol::ContentBlock;
 use lathe_protocol::event::ConversationReset;
-use lathe_protocol::system::BackgroundTasksChanged;
-use lathe_protocol::{ContentBlock, Outbound};
 
 use crate::state::dispatch::CommandInvocation;
 use crate::turn::Turn;
@@ -33,12 +32,7 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOu
             ..ConversationReset::default()
         })
         .await;
-    let tasks = BackgroundTasksChanged {
-        session_id: agent.frames.session_id(),
-        uuid: agent.frames.uuid(),
-        ..BackgroundTasksChanged::default()
-    };
-    agent.session.emit(Outbound::system(tasks)).await;
+    agent.session.tell_background_set().await;
     turn.agent.begin_anew(&agent.frames.uuid());
     if let Some(preamble) = turn.agent.instructions.preamble() {
         turn.agent.history.add_user_text(&preamble);

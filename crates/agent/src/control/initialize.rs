@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use lathe_protocol::InitializeRequest;
 use lathe_protocol::control::{AgentDefinition, AgentInfo, ControlSuccess};
-use lathe_protocol::system::BackgroundTasksChanged;
 use lathe_tools::{BadSchema, STRUCTURED_OUTPUT, StructuredOutput};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -60,12 +59,7 @@ pub(super) async fn answer(
     }
     // A handshake is repeated by a host that has reconnected, and such a host knows of no tasks.
     if before.is_done {
-        let tasks = BackgroundTasksChanged {
-            session_id: agent.frames.session_id(),
-            uuid: agent.frames.uuid(),
-            ..BackgroundTasksChanged::default()
-        };
-        agent.session.emit(lathe_protocol::Outbound::system(tasks)).await;
+        agent.session.tell_background_set().await;
     }
     Reply::Sent
 }

@@ -9,7 +9,7 @@ use lathe_protocol::hooks::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::state::agent::{Agent, AgentHandle};
+use crate::state::agent::{Agent, AgentHandle, AgentIdentity};
 use crate::state::config::SetupTrigger;
 use crate::state::services::SessionServices;
 
@@ -92,7 +92,12 @@ impl AgentHandle {
     pub(crate) async fn catch_up(self: &Arc<Self>, cancel: &CancellationToken) -> Vec<String> {
         self.follow_settings(cancel).await;
         self.look_at_files(cancel).await;
-        self.session.take_late().await
+        let mut notes = self.session.take_late().await;
+        // The tasks are the main agent's: it is told of their ends.
+        if matches!(self.identity, AgentIdentity::Main) {
+            notes.extend(self.session.take_task_notes());
+        }
+        notes
     }
 }
 

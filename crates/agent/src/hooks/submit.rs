@@ -36,7 +36,8 @@ impl AgentHandle {
         cancel: &CancellationToken,
     ) -> SubmittedPrompt {
         // A prompt that a hook wrote to wake the model is not the user's, and its hooks must not wake the model again.
-        if prompt.is_synthetic == Some(true) {
+        let is_of_hook = prompt.origin.as_ref().is_some_and(|origin| origin["subkind"] == "hook");
+        if is_of_hook {
             return SubmittedPrompt::UNTOUCHED;
         }
         let input = UserPromptSubmitInput {

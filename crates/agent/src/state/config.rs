@@ -18,6 +18,7 @@ use serde_json::{Map, Value};
 
 use crate::record::checkpoints::CheckpointsConfig;
 use crate::record::journal::AgentJournal;
+use crate::state::background_tasks::BackgroundConfig;
 use crate::state::commands::SlashCommands;
 use crate::state::compact_policy::CompactPolicy;
 use crate::state::process::ProcessServices;
@@ -50,6 +51,8 @@ pub struct SessionConfig {
     pub output_styles: Vec<String>,
     /// Copies of files as they were before each prompt, if a host may rewind them.
     pub checkpoints: Option<CheckpointsConfig>,
+    /// How commands run in the background.
+    pub background: BackgroundConfig,
     /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
     /// Whether it is new or resumed.

@@ -20,6 +20,7 @@ use crate::record::journal::SessionFiles;
 use crate::record::totals::SessionTotals;
 use crate::state::agent::{AgentCell, AgentView};
 use crate::state::async_hook_output::AsyncHookOutput;
+use crate::state::background_tasks::BackgroundTasks;
 use crate::state::commands::SlashCommands;
 use crate::state::config::{AgentConfig, FrameOptions, HooksConfig, PromptSurface, SessionConfig};
 use crate::state::env_files::EnvFiles;
@@ -68,6 +69,8 @@ pub struct SessionServices {
     pub(crate) env_files: EnvFiles,
     /// Output of hooks that finished after their event.
     pub(crate) late: AsyncHookOutput,
+    /// The commands that run beside the turn.
+    pub tasks: BackgroundTasks,
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
@@ -108,7 +111,7 @@ impl SessionServices {
     ) -> (Arc<Self>, AgentConfig) {
         let SessionConfig { session_id, process, model, main, known_tools, permissions, .. } = config;
         let SessionConfig { max_budget_usd, frames, surface, settings, hooks, init, .. } = config;
-        let SessionConfig { output_styles, checkpoints, slash_commands, .. } = config;
+        let SessionConfig { output_styles, checkpoints, slash_commands, background, .. } = config;
         let cell = Arc::new(AgentCell::new(AgentView::of(&main)));
         let session = Arc::new_cyclic(|this| Self {
             started_ms: process.host.now_ms(),
@@ -125,6 +128,7 @@ impl SessionServices {
             watch: FileWatch::default(),
             env_files: EnvFiles::new(hooks.env_dir.clone()),
             late: AsyncHookOutput::default(),
+            tasks: BackgroundTasks::new(background),
             hook_env: Mutex::new(Arc::new(hooks.env.clone())),
             if_rules: IfRules {
                 root: main.workspace.root.clone(),

@@ -44,7 +44,7 @@ impl Turn<'_> {
             None => HookEventInput::Stop(StopInput {
                 stop_hook_active: active,
                 last_assistant_message: Some(text),
-                background_tasks: Some(Vec::new()),
+                background_tasks: Some(self.session.tasks.list().told()),
                 session_crons: Some(Vec::new()),
                 ..StopInput::default()
             }),

@@ -204,6 +204,11 @@ impl Setup {
             assert!(permissions.add_rules(behavior, RuleSource::CliArg, [rule]).is_empty(), "a sound rule");
         }
         SessionConfig {
+            background: lathe_agent::BackgroundConfig {
+                folder: lathe_agent::task_folder(&self.cwd.join(".tmp"), "-project", "session"),
+                policy: lathe_tools::BackgroundPolicy::For(Duration::from_secs(1800)),
+                ceiling: Some(Duration::from_secs(600)),
+            },
             process: Arc::new(ProcessServices {
                 host: Arc::new(CountingHost(AtomicU64::default(), self.log)),
                 catalog: lathe_models::catalog::Catalog::default(),

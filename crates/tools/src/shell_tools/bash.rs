@@ -5,6 +5,7 @@
 //! were written. The one thing that lives on after a call is the working directory: an exit trap sends it
 //! through a pipe of its own, apart from the output and without a word to the exit code.
 
+mod background;
 mod meaning;
 mod output;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use crate::{
     CallEffects, Content, InvalidInput, Limits, ResultLimits, Shown, Tool, ToolContext, ToolDeclaration,
     ToolFailure, ToolOutput, Workspace,
 };
+use background::{BashCall, Waited};
 use output::Printed;
 
 /// The descriptor on which the shell says where it ended, or the highest there is where there are fewer. Two
@@ -52,8 +54,9 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         "type": "object",
         "properties": {
             "command": { "type": "string", "description": "The command line" },
-            "timeout": { "type": "number", "description": "Milliseconds until it is killed, at most 600000; default: 120000" },
+            "timeout": { "type": "number", "description": "Milliseconds, at most 600000, default 120000; then the command goes on in the background" },
             "description": { "type": "string", "description": "What it is for, in a few words, for the person who is asked" },
+            "run_in_background": { "type": "boolean", "description": "Returns at once; a notice follows when the command ends" },
         },
         "required": ["command"],
         "additionalProperties": false,
@@ -110,13 +113,17 @@ impl Tool for Bash {
         Box::pin(async move {
             let workspace = &*context.workspace;
             let command = input["command"].as_str().unwrap_or_default();
+            let call = BashCall { command, input, context };
+            if call.starts_in_background() {
+                return call.start_in_background().await;
+            }
             let timeout = timeout(input["timeout"].as_f64(), workspace);
             let (place, time_left) =
                 context.wait_for_place(&workspace.process_limits.commands, timeout).await?;
             let spill = output::unused_file(&workspace.output_dir, &context.tool_use_id);
             let started_in = workspace.cwd();
             let limits = RunLimits {
-                timeout: Some(time_left),
+                timeout: (!call.continues_after_timeout()).then_some(time_left),
                 place: Some(place),
                 stdout: capture(workspace.limits.bash_output_chars, &spill),
                 ..RunLimits::default()
@@ -125,7 +132,10 @@ impl Tool for Bash {
                 .ledger
                 .start(spec(command, &started_in, context), limits)
                 .map_err(|error| not_started(&error, workspace))?;
-            let finished = running.finish(&context.cancel).await;
+            let finished = match call.wait(&running, time_left, timeout).await {
+                Waited::Finished(finished) => *finished,
+                Waited::Moved(place, by) => return Ok(call.moved(&running, &place, by)),
+            };
             let moved = match finished.ended {
                 Ended::ByItself => follow(&finished.note, &started_in, workspace),
                 // Where a shell stood when it was killed is chance.

@@ -1,0 +1,219 @@
+//! Commands that run beside the turn: how they become tasks, and how hosts and the model get to know of their ends.
+//!
+//! A task ends once. Whoever finds the end (the watcher of its command, or a request to stop it) claims it in the list,
+//! sends the frames, and then leaves the notice for the model, in this order: a host knows of the end before the turn
+//! that the notice starts.
+
+pub mod files;
+mod notice;
+mod requests;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use futures_util::future::{BoxFuture, join_all};
+use lathe_exec::{DetachOutcome, Ended, Finished, OutputStream, SpillFile};
+use lathe_tools::{
+    BackgroundPolicy, CommandTask, NotStopped, TASK_FILE_BYTES, TaskActions, TaskGround, TaskPlace,
+    TaskReport, TaskStatus, exit_code, exit_line,
+};
+
+use crate::state::agent::AgentHandle;
+use crate::state::background_tasks::SessionTask;
+use crate::state::services::SessionServices;
+
+/// The most commands of one session that run in the background at the same time.
+const MAX_RUNNING: usize = 64;
+
+impl TaskActions for AgentHandle {
+    fn background_policy(&self) -> BackgroundPolicy {
+        self.session.tasks.config.policy
+    }
+
+    fn new_task(&self) -> Result<TaskPlace, String> {
+        let tasks = &self.session.tasks;
+        if tasks.list().running().count() >= MAX_RUNNING {
+            return Err(format!(
+                "{MAX_RUNNING} commands run in the background already; wait for one to end, or stop one"
+            ));
+        }
+        files::ensure_folder(&tasks.config.folder)?;
+        let place =
+            |id: String| TaskPlace { output_file: tasks.config.folder.join(format!("{id}.output")), id };
+        let host = &self.session.process.host;
+        let mut places = std::iter::repeat_with(|| place(files::task_id(|| host.random())));
+        // An id whose file exists belongs to an earlier run of the session.
+        let free = |place: &TaskPlace| tasks.list().get(&place.id).is_none() && !place.output_file.exists();
+        places.find(free).ok_or_else(|| "there is no free id for a task".to_owned())
+    }
+
+    fn add_task(self: Arc<Self>, task: CommandTask) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let task = SessionTask {
+                run_id: files::run_id(self.session.process.host.now_ms(), &self.frames.uuid()),
+                id: task.place.id,
+                output_file: task.place.output_file,
+                tool_use_id: task.tool_use_id,
+                description: task.description,
+                command: task.command,
+                job: task.job,
+                ground: task.ground,
+                status: TaskStatus::Running,
+                exit_code: None,
+                read_offset: 0,
+                end_is_seen: false,
+            };
+            let telling = self.session.tasks.tell().await;
+            self.session.tasks.list().add(task.clone());
+            if task.ground == TaskGround::Background {
+                self.session.tell_background_set().await;
+            }
+            self.session.emit(self.frames.task_started(&task)).await;
+            drop(telling);
+            if task.ground == TaskGround::Background {
+                self.session.watch(task);
+            }
+        })
+    }
+
+    fn close_foreground_task<'a>(&'a self, id: &'a str, status: TaskStatus) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let _telling = self.session.tasks.tell().await;
+            let Some(task) = self.session.tasks.list().end(id, status, None) else { return };
+            self.session.emit(self.frames.task_notification(&task, &task.description)).await;
+            self.session.tasks.list().end_is_told(None);
+        })
+    }
+
+    fn move_to_background<'a>(self: Arc<Self>, id: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(async move { self.session.move_to_background(id).await })
+    }
+
+    fn stop_task<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<TaskReport, NotStopped>> {
+        Box::pin(async move { self.session.stop_task(id).await })
+    }
+
+    fn task_output_file(&self, id: &str) -> Option<PathBuf> {
+        self.session.tasks.list().get(id).map(|task| task.output_file.clone())
+    }
+
+    fn task_report(&self, id: &str) -> Option<TaskReport> {
+        self.session.tasks.list().get(id).map(SessionTask::report)
+    }
+
+    fn take_read_offset(&self, id: &str, end: u64) -> u64 {
+        let mut list = self.session.tasks.list();
+        list.get_mut(id).map_or(0, |task| std::mem::replace(&mut task.read_offset, end))
+    }
+
+    fn note_end_seen(&self, id: &str) {
+        let mut list = self.session.tasks.list();
+        if let Some(task) = list.get_mut(id) {
+            task.end_is_seen = true;
+        }
+        list.drop_notice(id);
+    }
+}
+
+impl SessionServices {
+    /// Tells the host which tasks run in the background now.
+    pub(crate) async fn tell_background_set(&self) {
+        let set = self.tasks.list().frame();
+        self.emit(self.frames.background_tasks(set)).await;
+    }
+
+    /// Waits for the end of a command in the background, beside everything else, and tells of it.
+    fn watch(self: &Arc<Self>, task: SessionTask) {
+        let session = self.clone();
+        tokio::spawn(async move {
+            let finished = task.job.wait().await;
+            session.command_ended(&task.id, &finished).await;
+        });
+    }
+
+    /// Tells of the end of a command that was not stopped by a request.
+    async fn command_ended(&self, id: &str, finished: &Finished) {
+        let code = exit_code(finished.exit);
+        let status = match (finished.ended, code) {
+            (Ended::Stopped | Ended::Cancelled | Ended::TimedOut | Ended::OutputLimit, _) => {
+                TaskStatus::Killed
+            }
+            (Ended::ByItself, 0) => TaskStatus::Completed,
+            (Ended::ByItself, _) => TaskStatus::Failed,
+        };
+        let _telling = self.tasks.tell().await;
+        let ended = self.tasks.list().end(id, status, Some(code));
+        let Some(task) = ended else { return };
+        let summary = notice::summary(&task, finished.ended);
+        self.tell_end(&task, &summary).await;
+        let is_seen = self.tasks.list().get(id).is_some_and(|task| task.end_is_seen);
+        let notice = (!is_seen).then(|| notice::notice(&task, &summary));
+        self.tasks.list().end_is_told(notice);
+        self.tasks.tell_loop();
+    }
+
+    /// Sends the frames of an end.
+    async fn tell_end(&self, task: &SessionTask, summary: &str) {
+        self.emit(self.frames.task_ended(task, self.process.host.now_ms())).await;
+        self.emit(self.frames.task_notification(task, summary)).await;
+        self.tell_background_set().await;
+    }
+
+    /// Detaches the command of a foreground task from its call, and tells the host. False if there is no such task, or
+    /// its command has ended.
+    pub(crate) async fn move_to_background(self: &Arc<Self>, id: &str) -> bool {
+        let BackgroundPolicy::For(lifetime) = self.tasks.config.policy else { return false };
+        let _telling = self.tasks.tell().await;
+        let moved = {
+            let mut list = self.tasks.list();
+            let Some(task) = list.get_mut(id) else { return false };
+            if task.status != TaskStatus::Running || task.ground == TaskGround::Background {
+                return false;
+            }
+            let file = SpillFile {
+                path: task.output_file.clone(),
+                cap_bytes: TASK_FILE_BYTES,
+                exit_line: Some(exit_line),
+            };
+            // A command whose output was already too large for memory keeps the file that it has.
+            if let Ok(kept) = task.job.keep_in_file(OutputStream::Stdout, Some(file)) {
+                task.output_file = kept.path;
+            }
+            if task.job.detach(lifetime) == DetachOutcome::AlreadyEnded {
+                return false;
+            }
+            task.ground = TaskGround::Background;
+            task.clone()
+        };
+        self.tell_background_set().await;
+        self.emit(self.frames.task_moved(&moved)).await;
+        self.watch(moved);
+        true
+    }
+
+    /// Ends a task with all its processes, and tells the host; the model gets no notice.
+    pub(crate) async fn stop_task(&self, id: &str) -> Result<TaskReport, NotStopped> {
+        let claimed = {
+            let mut list = self.tasks.list();
+            let status = list.get(id).ok_or(NotStopped::Unknown)?.status;
+            list.end(id, TaskStatus::Killed, None).ok_or(NotStopped::Ended(status))?
+        };
+        claimed.job.kill().await;
+        let _telling = self.tasks.tell().await;
+        match claimed.ground {
+            TaskGround::Background => self.tell_end(&claimed, &claimed.description).await,
+            TaskGround::Foreground => {
+                self.emit(self.frames.task_notification(&claimed, &claimed.description)).await;
+            }
+        }
+        self.tasks.list().end_is_told(None);
+        self.tasks.tell_loop();
+        Ok(claimed.report())
+    }
+
+    /// Stops every task in the background.
+    pub(crate) async fn stop_all_tasks(&self) {
+        let ids: Vec<String> = self.tasks.list().in_background().map(|task| task.id.clone()).collect();
+        join_all(ids.iter().map(|id| self.stop_task(id))).await;
+    }
+}

@@ -1,0 +1,50 @@
+//! What hosts ask about tasks.
+
+use std::sync::Arc;
+
+use lathe_exec::OutputStream;
+use lathe_protocol::control::{BackgroundTasksRequest, GetTaskOutputResponse};
+use lathe_tools::{NotStopped, TaskGround};
+
+use crate::state::services::SessionServices;
+
+/// Bytes of output that a host gets.
+const OUTPUT_BYTES: usize = 8 * 1024;
+
+impl SessionServices {
+    /// Stops a task for the host. A task that has ended or was never there is as good as stopped.
+    pub(crate) async fn stop_for_host(&self, id: &str) {
+        match self.stop_task(id).await {
+            Ok(_) | Err(NotStopped::Unknown | NotStopped::Ended(_)) => {}
+        }
+    }
+
+    /// Moves foreground tasks to the background: the one of a call, or all. Returns whether any was moved.
+    pub(crate) async fn background_for_host(self: &Arc<Self>, request: &BackgroundTasksRequest) -> bool {
+        let wanted = |call: &str| request.tool_use_id.as_deref().is_none_or(|id| id == call);
+        let ids: Vec<String> = {
+            let list = self.tasks.list();
+            let foreground = list.running().filter(|task| task.ground == TaskGround::Foreground);
+            foreground.filter(|task| wanted(&task.tool_use_id)).map(|task| task.id.clone()).collect()
+        };
+        let mut moved = false;
+        for id in &ids {
+            moved |= self.move_to_background(id).await;
+        }
+        moved
+    }
+
+    /// Returns the end of what a task has printed; `None` if there is no such task.
+    pub(crate) fn output_for_host(&self, id: &str) -> Option<GetTaskOutputResponse> {
+        let job = self.tasks.list().get(id)?.job.clone();
+        let total_bytes = job.total_bytes(OutputStream::Stdout);
+        let from = total_bytes.saturating_sub(OUTPUT_BYTES as u64);
+        let part = job.read_from(OutputStream::Stdout, from, OUTPUT_BYTES);
+        Some(GetTaskOutputResponse {
+            output: String::from_utf8_lossy(&part.bytes).into_owned(),
+            total_bytes,
+            truncated: from > 0,
+            ..GetTaskOutputResponse::default()
+        })
+    }
+}

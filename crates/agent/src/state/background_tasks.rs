@@ -1,0 +1,228 @@
+//! The list of the session's tasks, and the notices of those that have ended. `background/` watches the commands and
+//! tells of them; the session's loop waits for what can still wake it.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lathe_exec::CommandJob;
+use lathe_protocol::system::BackgroundTask;
+use lathe_tools::{BackgroundPolicy, TaskGround, TaskReport, TaskStatus};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+/// Characters of a description or command that hooks and results are told.
+const TOLD_CHARS: usize = 1000;
+
+/// The most ended tasks that are remembered.
+const MAX_ENDED: usize = 256;
+
+/// How a session treats background tasks.
+#[derive(Debug, Clone)]
+pub struct BackgroundConfig {
+    /// The folder of output files; created with the first task.
+    pub folder: PathBuf,
+    /// Whether there may be any, and how long they run.
+    pub policy: BackgroundPolicy,
+    /// How long the session waits for them after its last turn; `None` waits as long as they take.
+    pub ceiling: Option<Duration>,
+}
+
+/// The tasks of a session.
+pub struct BackgroundTasks {
+    pub config: BackgroundConfig,
+    /// Written by calls that start commands, by the watchers of commands and by host requests; read by the loop of the
+    /// session, results and hooks.
+    list: Mutex<TaskList>,
+    /// One permit, held while the frames of one start or end are sent, so that those of two tasks do not mix.
+    telling: Semaphore,
+    /// Wakes the loop of the session, its only waiter, which then looks at the list again.
+    pub changed: Notify,
+}
+
+/// The tasks, and the notices that wait.
+#[derive(Default)]
+pub struct TaskList {
+    tasks: Vec<SessionTask>,
+    /// Notices in the order of the ends; taken by the next request.
+    notices: VecDeque<TaskNotice>,
+    /// Tasks that have ended and whose frames are being sent.
+    being_told: usize,
+}
+
+/// One task.
+#[derive(Clone)]
+pub struct SessionTask {
+    pub id: String,
+    /// Tells this run of the task from others with the same id.
+    pub run_id: String,
+    pub tool_use_id: String,
+    pub description: String,
+    pub command: String,
+    pub output_file: PathBuf,
+    pub job: CommandJob,
+    pub ground: TaskGround,
+    pub status: TaskStatus,
+    pub exit_code: Option<i32>,
+    /// Up to where the model has read its output with BashOutput.
+    pub read_offset: u64,
+    /// Whether the model knows of the end without a notice.
+    pub end_is_seen: bool,
+}
+
+/// The end of a task, for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskNotice {
+    pub task_id: String,
+    pub run_id: String,
+    /// The `<task-notification>` element.
+    pub text: String,
+}
+
+impl BackgroundTasks {
+    pub fn new(config: BackgroundConfig) -> Self {
+        Self { config, list: Mutex::default(), telling: Semaphore::new(1), changed: Notify::new() }
+    }
+
+    /// Locks the list.
+    pub fn list(&self) -> MutexGuard<'_, TaskList> {
+        // Nothing that is done under the lock could leave it half changed.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until no other start or end is being told; frames are sent in order while the result is held.
+    pub async fn tell(&self) -> Option<SemaphorePermit<'_>> {
+        // The semaphore is never closed, so there is always a permit.
+        self.telling.acquire().await.ok()
+    }
+
+    /// Wakes the loop of the session, which looks at the list again.
+    pub fn tell_loop(&self) {
+        // Kept if the loop does not wait at this moment, so that no change is missed.
+        self.changed.notify_one();
+    }
+}
+
+impl TaskList {
+    /// Adds a task.
+    pub fn add(&mut self, task: SessionTask) {
+        self.tasks.push(task);
+    }
+
+    /// Returns the task with this id, running or ended.
+    pub fn get(&self, id: &str) -> Option<&SessionTask> {
+        self.tasks.iter().find(|task| task.id == id)
+    }
+
+    /// The same, to be changed.
+    pub fn get_mut(&mut self, id: &str) -> Option<&mut SessionTask> {
+        self.tasks.iter_mut().find(|task| task.id == id)
+    }
+
+    /// Returns the tasks that run, in the order of their starts.
+    pub fn running(&self) -> impl Iterator<Item = &SessionTask> {
+        self.tasks.iter().filter(|task| task.status == TaskStatus::Running)
+    }
+
+    /// Returns the tasks that run in the background, in the order of their starts.
+    pub fn in_background(&self) -> impl Iterator<Item = &SessionTask> {
+        self.running().filter(|task| task.ground == TaskGround::Background)
+    }
+
+    /// Returns whether something is left that will start a turn: a command in the background, or a notice.
+    pub fn can_wake(&self) -> bool {
+        self.has_notices() || self.being_told > 0 || self.in_background().next().is_some()
+    }
+
+    /// Returns whether a notice waits.
+    pub fn has_notices(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
+    /// Takes the notices, in the order of the ends.
+    pub fn take_notices(&mut self) -> Vec<TaskNotice> {
+        std::mem::take(&mut self.notices).into()
+    }
+
+    /// Notes the end of a running task, once: `None` for a task that has ended before or is not known. The caller sends
+    /// the frames of the end and then calls [`TaskList::end_is_told`].
+    pub fn end(&mut self, id: &str, status: TaskStatus, exit_code: Option<i32>) -> Option<SessionTask> {
+        let task = self.tasks.iter_mut().find(|task| task.id == id)?;
+        if task.status != TaskStatus::Running {
+            return None;
+        }
+        task.status = status;
+        task.exit_code = exit_code;
+        let ended = task.clone();
+        self.being_told += 1;
+        self.forget_old();
+        Some(ended)
+    }
+
+    /// Notes that the host knows of an end, and keeps the notice for the next request, if the model is to know.
+    pub fn end_is_told(&mut self, notice: Option<TaskNotice>) {
+        self.being_told = self.being_told.saturating_sub(1);
+        self.notices.extend(notice);
+    }
+
+    /// Drops the notice of a task whose end the model has seen otherwise.
+    pub fn drop_notice(&mut self, id: &str) {
+        self.notices.retain(|notice| notice.task_id != id);
+    }
+
+    /// Forgets the oldest tasks that have ended, so that a long session does not grow.
+    fn forget_old(&mut self) {
+        let ended = self.tasks.iter().filter(|task| task.status != TaskStatus::Running).count();
+        let mut too_many = ended.saturating_sub(MAX_ENDED);
+        self.tasks.retain(|task| {
+            let drops = too_many > 0 && task.status != TaskStatus::Running;
+            too_many -= usize::from(drops);
+            !drops
+        });
+    }
+
+    /// Returns the set for `background_tasks_changed`.
+    pub fn frame(&self) -> Vec<BackgroundTask> {
+        let task = |task: &SessionTask| BackgroundTask {
+            task_id: task.id.clone(),
+            run_id: Some(task.run_id.clone()),
+            task_type: SessionTask::TYPE.to_owned(),
+            description: task.description.clone(),
+            ..BackgroundTask::default()
+        };
+        self.in_background().map(task).collect()
+    }
+
+    /// Returns what Stop hooks and results are told of the tasks in the background.
+    pub fn told(&self) -> Vec<Value> {
+        let cut = |text: &str| text.chars().take(TOLD_CHARS).collect::<String>();
+        let task = |task: &SessionTask| {
+            json!({
+                "id": task.id,
+                "type": "shell",
+                "status": task.status.wire_name(),
+                "description": cut(&task.description),
+                "command": cut(&task.command),
+            })
+        };
+        self.in_background().map(task).collect()
+    }
+}
+
+impl SessionTask {
+    /// The type of a command in frames.
+    pub const TYPE: &str = "local_bash";
+
+    /// Returns what tools are told of it.
+    pub fn report(&self) -> TaskReport {
+        TaskReport {
+            id: self.id.clone(),
+            description: self.description.clone(),
+            command: self.command.clone(),
+            status: self.status,
+            exit_code: self.exit_code,
+            job: self.job.clone(),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Commands as tasks of the session: what the tools that run them tell the session, and what they can ask of it. The
+//! session holds the list of tasks and tells hosts and the model of their ends; see [`TaskActions`].
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use lathe_exec::{CommandJob, Exit};
+
+/// How long a foreground command runs before it becomes a task that the host can move to the background.
+pub const FOREGROUND_TASK_AFTER: Duration = Duration::from_secs(3);
+
+/// Bytes of output that the file of a background command takes.
+pub const TASK_FILE_BYTES: u64 = 100 * 1024 * 1024;
+
+/// The id of a new task, and the file for its output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskPlace {
+    /// Unique in the session.
+    pub id: String,
+    /// Does not exist yet; its folder does.
+    pub output_file: PathBuf,
+}
+
+/// A running command that becomes a task.
+pub struct CommandTask {
+    /// Its id and file.
+    pub place: TaskPlace,
+    /// The command itself.
+    pub job: CommandJob,
+    /// The command line.
+    pub command: String,
+    /// What it is for, or the command line.
+    pub description: String,
+    /// The call that started it.
+    pub tool_use_id: String,
+    /// Whether the call still waits for it.
+    pub ground: TaskGround,
+}
+
+/// Whether the call that started a command waits for its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskGround {
+    /// The call waits.
+    Foreground,
+    /// The command was detached, and its end is told by a notice.
+    Background,
+}
+
+/// The state of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskStatus {
+    /// It has not ended.
+    Running,
+    /// It ended with code 0.
+    Completed,
+    /// It ended otherwise.
+    Failed,
+    /// It was stopped.
+    Killed,
+}
+
+impl TaskStatus {
+    /// The word for it in frames and results.
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Killed => "killed",
+        }
+    }
+}
+
+/// What is known of a task.
+#[derive(Clone)]
+pub struct TaskReport {
+    /// Its id.
+    pub id: String,
+    /// What it is for.
+    pub description: String,
+    /// The command line.
+    pub command: String,
+    /// How it stands.
+    pub status: TaskStatus,
+    /// The exit code, once it has ended by itself.
+    pub exit_code: Option<i32>,
+    /// The command, for its output.
+    pub job: CommandJob,
+}
+
+/// Why a task was not stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotStopped {
+    /// There is no task with this id.
+    Unknown,
+    /// It has ended, in this way.
+    Ended(TaskStatus),
+}
+
+/// Whether and how long commands run in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackgroundPolicy {
+    /// Not at all (`CLAUDE_CODE_DISABLE_BACKGROUND_TASKS`).
+    Off,
+    /// At most this long; then they are stopped.
+    For(Duration),
+}
+
+/// The tasks of the session, as tools use them.
+pub trait TaskActions: Send + Sync {
+    /// Returns whether commands may run in the background.
+    fn background_policy(&self) -> BackgroundPolicy;
+
+    /// Reserves an id and an output file. An error says why there can be no further task.
+    fn new_task(&self) -> Result<TaskPlace, String>;
+
+    /// Makes a running command a task and tells the host. One in the background is watched from here on: its end is
+    /// told to the host and, unless it was stopped, to the model.
+    fn add_task(self: Arc<Self>, task: CommandTask) -> BoxFuture<'static, ()>;
+
+    /// Takes a task off the list whose call has waited for its end, and tells the host.
+    fn close_foreground_task<'a>(&'a self, id: &'a str, status: TaskStatus) -> BoxFuture<'a, ()>;
+
+    /// Detaches the command of a foreground task from its call. False if it has ended or is no task.
+    fn move_to_background<'a>(self: Arc<Self>, id: &'a str) -> BoxFuture<'a, bool>;
+
+    /// Ends a task with everything it started, and tells the host. The model gets no notice.
+    fn stop_task<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<TaskReport, NotStopped>>;
+
+    /// Returns the file that the output of a task goes to.
+    fn task_output_file(&self, id: &str) -> Option<PathBuf>;
+
+    /// Returns what is known of a task; ended ones are kept until the session ends.
+    fn task_report(&self, id: &str) -> Option<TaskReport>;
+
+    /// Returns up to where the output of a task was read by the last call, and notes that this one reads up to `end`.
+    fn take_read_offset(&self, id: &str, end: u64) -> u64;
+
+    /// Tells the session that the model has seen the end of a task, so that no notice follows.
+    fn note_end_seen(&self, id: &str);
+}
+
+/// Returns the number that stands for the end of a command. Where a signal ended the shell itself, it is told as a plain
+/// failure: the number of the signal says no more.
+pub fn exit_code(exit: Exit) -> i32 {
+    match exit {
+        Exit::Code(code) => code,
+        Exit::Signal(_) | Exit::Lost => 1,
+    }
+}
+
+/// Returns the last line of an output file.
+pub fn exit_line(exit: Exit) -> String {
+    format!("\n[exited with code {}]\n", exit_code(exit))
+}
+
+/// The tasks of a tool that is called alone, as in tests: there are none.
+impl TaskActions for crate::DetachedSession {
+    fn background_policy(&self) -> BackgroundPolicy {
+        BackgroundPolicy::Off
+    }
+
+    fn new_task(&self) -> Result<TaskPlace, String> {
+        Err("there is no session".to_owned())
+    }
+
+    fn add_task(self: Arc<Self>, _: CommandTask) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn close_foreground_task<'a>(&'a self, _: &'a str, _: TaskStatus) -> BoxFuture<'a, ()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn move_to_background<'a>(self: Arc<Self>, _: &'a str) -> BoxFuture<'a, bool> {
+        Box::pin(std::future::ready(false))
+    }
+
+    fn stop_task<'a>(&'a self, _: &'a str) -> BoxFuture<'a, Result<TaskReport, NotStopped>> {
+        Box::pin(std::future::ready(Err(NotStopped::Unknown)))
+    }
+
+    fn task_output_file(&self, _: &str) -> Option<PathBuf> {
+        None
+    }
+
+    fn task_report(&self, _: &str) -> Option<TaskReport> {
+        None
+    }
+
+    fn take_read_offset(&self, _: &str, _: u64) -> u64 {
+        0
+    }
+
+    fn note_end_seen(&self, _: &str) {}
+}
