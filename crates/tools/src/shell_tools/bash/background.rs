@@ -108,7 +108,9 @@ impl BashCall<'_> {
     /// background; when its time is up it moves there by itself. `time` is what is left of the time it was `asked` to take.
     pub async fn wait(&self, running: &ForegroundCommand, time: Duration, asked: Duration) -> Waited {
         let cancel = &self.context.cancel;
-        if self.lifetime().is_none() {
+        // One that is killed before it would become a task is not made one.
+        let stays = time <= FOREGROUND_TASK_AFTER && !self.continues_after_timeout();
+        if self.lifetime().is_none() || stays {
             return Waited::Finished(Box::new(running.finish(cancel).await));
         }
         let times_up = Instant::now() + time;
