@@ -4,6 +4,8 @@
 //! The recordings are read where they lie, beside the repository, and nothing of them is kept here.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::path::Path;
+
 use serde_json::{Map, Value};
 
 /// Whether the run's texts are the reference's, so that values can be compared.
@@ -96,6 +98,51 @@ const COMPARED: &[&str] = &[
     "original_model",
     "fallback_model",
 ];
+
+/// Frames that clients of an older generation were not sent, or were sent at another moment: all of a turn's tasks at
+/// its end. Lathe sends them to every client, because these pass on what they do not know.
+const NEWER_FRAMES: &[&str] =
+    &["permission_denied", "background_tasks_changed", "task_started", "task_updated", "task_notification"];
+
+/// Returns the version of the client that a run was recorded with, where it is one of an older generation.
+fn older_client(recorded: &Value) -> Option<&str> {
+    recorded["version"].as_str().filter(|version| version.starts_with("0.2."))
+}
+
+/// Returns the variables of a recorded run. Older clients name their version in one, and had another model to begin with.
+pub fn environment(dir: &Path, recorded: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let mut variables: Vec<(String, String)> = recorded["env"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.clone(), text(value)))
+        .collect();
+    if let Some(version) = older_client(recorded) {
+        variables.push(("CLAUDE_AGENT_SDK_VERSION".to_owned(), version.to_owned()));
+        let stdout = std::fs::read_to_string(dir.join("stdout.jsonl")).unwrap_or_default();
+        let mut frames = stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let init = frames.find(|frame| frame["subtype"] == "init").unwrap_or_default();
+        variables.push(("ANTHROPIC_MODEL".to_owned(), text(&init["model"])));
+    }
+    variables
+}
+
+/// Removes from both sides of a comparison what is different for every older client: frames that are newer than it, the
+/// reason of the stop, which its results left out, and costs, because prices were others and its CLI asked a small model
+/// about every command.
+pub fn as_older_clients_see(recorded: &Value, mut frames: Vec<Value>) -> Vec<Value> {
+    if older_client(recorded).is_none() {
+        return frames;
+    }
+    frames.retain(|frame| frame["subtype"].as_str().is_none_or(|name| !NEWER_FRAMES.contains(&name)));
+    for frame in frames.iter_mut().filter(|frame| frame["type"] == "result") {
+        frame["stop_reason"] = Value::Null;
+        frame["total_cost_usd"] = Value::Null;
+        frame["modelUsage"] = Value::Null;
+    }
+    frames
+}
 
 /// Frame by frame; the differences in words.
 pub fn compare_frames(expected: &[Value], actual: &[Value], texts: Texts) -> Result<(), String> {
