@@ -122,7 +122,8 @@ impl SessionServices {
         self.emit(self.frames.background_tasks(set)).await;
     }
 
-    /// Waits for the end of a command in the background, beside everything else, and tells of it.
+    /// Starts a task of the event loop that waits for the command to end, which then reports the end to the host
+    /// and the model. Returns at once.
     fn watch(self: &Arc<Self>, task: SessionTask) {
         let session = self.clone();
         tokio::spawn(async move {
@@ -131,7 +132,8 @@ impl SessionServices {
         });
     }
 
-    /// Tells of the end of a command that was not stopped by a request.
+    /// Marks a task as ended, sends its frames to the host, and queues the notice for the model. Does nothing if a
+    /// request to stop the task has claimed the end before: each end is told once.
     async fn command_ended(&self, id: &str, finished: &Finished) {
         let code = exit_code(finished.exit);
         let status = match (finished.ended, code) {
@@ -152,7 +154,8 @@ impl SessionServices {
         self.tasks.tell_loop();
     }
 
-    /// Sends the frames of an end.
+    /// Sends the frames about the end of a task: the update of its status, the notification, and the set of tasks
+    /// that are left.
     async fn tell_end(&self, task: &SessionTask, summary: &str) {
         self.emit(self.frames.task_ended(task, self.process.host.now_ms())).await;
         self.emit(self.frames.task_notification(task, summary)).await;

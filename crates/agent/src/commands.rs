@@ -17,7 +17,7 @@ use crate::turn::announce::init_frame;
 use crate::turn::decide::TurnEnding;
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
-/// Runs a command in place of a turn.
+/// Runs a command in place of the model. The returned outcome carries the text of the result.
 pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> TurnOutcome {
     let command = match call.found.clone() {
         FoundCommand::Command(command) => command,
@@ -54,14 +54,16 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> Tu
 }
 
 impl Turn<'_> {
-    /// Sends the init frame of this turn, and the acknowledgement of its prompt.
+    /// Sends the init frame of this turn, then the acknowledgement of its prompt. Called by each command exactly
+    /// once, because every turn begins with one init frame.
     async fn show_init(&self, prompt: &InboundUser) {
         let init = init_frame(&self.agent.handle, prompt.uuid.as_deref());
         self.session.emit(Outbound::system(init)).await;
         self.session.replay(prompt).await;
     }
 
-    /// Writes a command and its output into the session's file; `output_uuid` is the frame that shows it.
+    /// Writes a command and its output into the session's file. `uuid` is the id of the prompt; `output` is the id
+    /// of the frame that shows the output, and its text.
     fn record_command(&mut self, call: &CommandInvocation, name: &str, uuid: &str, output: (&str, &str)) {
         let now = self.agent.handle.frames.now();
         let record = CommandRecord { name, args: &call.args, uuid, output, now: &now };
@@ -70,7 +72,8 @@ impl Turn<'_> {
 }
 
 impl CommandInvocation {
-    /// Returns the id of the prompt: the host's, or the one that hooks were told.
+    /// Returns the id of the command's prompt: the one the host chose, the one that hooks were told, or a fresh
+    /// one. Takes the announced id, so it can be called once per turn.
     fn uuid(&self, agent: &mut Agent) -> String {
         let announced = agent.journal.take_announced();
         self.prompt.uuid.clone().or(announced).unwrap_or_else(|| agent.handle.frames.uuid())

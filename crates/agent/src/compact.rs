@@ -98,7 +98,9 @@ enum Trouble {
 }
 
 impl Turn<'_> {
-    /// Makes room before a request that would not fit. None: the request can be sent.
+    /// Compacts the conversation if the next request would not fit into the window. `None`: the request can be
+    /// sent, also if the compaction failed, because the size is only an estimate. Otherwise the outcome that ends
+    /// the turn.
     pub(crate) async fn make_room(&mut self) -> Option<TurnOutcome> {
         let (limits, context) = (self.limits(), self.context());
         let policy = self.compact_policy();
@@ -118,8 +120,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Handles a failed request: if it was too long, compacts the conversation, once until the next response. None: the
-    /// turn goes on.
+    /// Handles a failed request. If the API found it too long, compacts the conversation, at most once until a
+    /// response comes. `None`: the request can be tried again. Any other outcome is returned as it is and ends the
+    /// turn.
     pub(crate) async fn recover(&mut self, outcome: TurnOutcome) -> Option<TurnOutcome> {
         let too_long =
             matches!(&outcome, TurnOutcome::Failed(error) if error.kind == ErrorKind::PromptTooLong);
@@ -139,7 +142,8 @@ impl Turn<'_> {
         Some(outcome)
     }
 
-    /// Begins a turn: how quickly the window filled up before a prompt says nothing about a loop.
+    /// Resets the count of compactions in a row at the beginning of a turn. The count detects a window that fills up
+    /// again at once, and what happened before a new prompt is no such loop.
     pub(crate) fn forget_refills(&mut self) {
         self.agent.compaction.memory.begin_turn();
     }
@@ -213,7 +217,8 @@ impl Turn<'_> {
         outcome
     }
 
-    /// Counts an attempt that cost something and brought nothing: after two in a row no more are made automatically.
+    /// Counts a compaction that failed. After two automatic ones in a row no more are made, and the host is told,
+    /// because each attempt is paid for.
     async fn note_failure(&mut self, cause: CompactCause, why: &str) {
         // A failed `/compact` is shown to the user, who decides whether to try again.
         if cause != CompactCause::Asked && self.agent.compaction.memory.failed() {
@@ -285,7 +290,7 @@ impl Turn<'_> {
         if self.cancel.is_cancelled() { Err(Trouble::Interrupted) } else { Ok(()) }
     }
 
-    /// Runs the hooks that follow a summary; returns what they want the model to know.
+    /// Runs the SessionStart and PostCompact hooks that follow a summary. Returns their notes for the model.
     async fn run_hooks_after(&mut self, trigger: CompactTrigger, raw: String) -> Vec<String> {
         let opening = self.agent.handle.start_conversation("compact", &self.cancel).await;
         let post = PostCompactInput {
@@ -297,7 +302,8 @@ impl Turn<'_> {
         opening.notes
     }
 
-    /// Returns the limits for the model of this turn, from the policy and the model's window with its betas.
+    /// Returns at what sizes the conversation is compacted and the window is full, for the model of this turn with
+    /// its betas.
     fn limits(&self) -> WindowLimits {
         let window = catalog::context_window(&self.model_id, &self.agent.handle.choice().betas);
         self.compact_policy().limits(window)
@@ -318,7 +324,7 @@ impl AgentHandle {
 }
 
 impl crate::state::frames::FrameBuilder {
-    /// The frame at the begin of a compaction.
+    /// Returns the status frame that is sent when a compaction begins.
     fn compacting(&self, trigger: CompactTrigger) -> Outbound {
         Outbound::system(lathe_protocol::system::Status {
             status: Some("compacting".to_owned()),
@@ -332,7 +338,7 @@ impl crate::state::frames::FrameBuilder {
         })
     }
 
-    /// The frame at the end of a compaction.
+    /// Returns the status frame that is sent when a compaction has ended; `error` says why it failed.
     fn compacted(&self, error: Option<&str>) -> Outbound {
         Outbound::system(lathe_protocol::system::Status {
             status: None,
@@ -344,7 +350,8 @@ impl crate::state::frames::FrameBuilder {
         })
     }
 
-    /// The summary as a user message.
+    /// Returns the summary as the user message that hosts and the session's file get in place of the compacted
+    /// part.
     fn summary(&self, text: &str, trigger: CompactTrigger) -> UserMessage {
         match trigger {
             CompactTrigger::Auto => self.synthetic_user(text),

@@ -42,7 +42,8 @@ pub(crate) enum Reply {
     Sent,
 }
 
-/// Gives the session a title, as a host would.
+/// Gives the session a title for the `/rename` command, with the same checks as the host's request. The error is a
+/// text for the user.
 pub(crate) async fn rename(agent: &Arc<AgentHandle>, title: &str) -> Result<(), String> {
     let body = RenameSessionRequest { title: title.to_owned(), ..RenameSessionRequest::default() };
     match change::rename(agent, &body).await {
@@ -54,10 +55,11 @@ pub(crate) async fn rename(agent: &Arc<AgentHandle>, title: &str) -> Result<(), 
 pub(crate) use inspect::cost_text;
 pub(crate) use model::switch as switch_model;
 
-/// Replies to one request, now or later.
+/// Handles one control request of the host. Requests that ask the model or the host are started in `pending` and
+/// get their reply later; all others get it before this returns.
 pub(crate) async fn answer(
     agent: &Arc<AgentHandle>,
-    beside: &mut PendingRequests,
+    pending: &mut PendingRequests,
     request: ControlRequest,
     turn: Option<&TurnHandle>,
 ) {
@@ -66,14 +68,14 @@ pub(crate) async fn answer(
     let answer = match body {
         ControlRequestBody::SideQuestion(body) => {
             let request = id.clone();
-            return beside.start(id, |withdraw| side_questions::question(agent, request, body, withdraw));
+            return pending.start(id, |withdraw| side_questions::question(agent, request, body, withdraw));
         }
         ControlRequestBody::GenerateSessionTitle(body) => {
             let request = id.clone();
-            return beside.start(id, |withdraw| side_questions::title(agent, request, body, withdraw));
+            return pending.start(id, |withdraw| side_questions::title(agent, request, body, withdraw));
         }
         ControlRequestBody::SetModel(body) => {
-            let Some(reply) = model::set(&agent, beside, id.clone(), body).await else { return };
+            let Some(reply) = model::set(&agent, pending, id.clone(), body).await else { return };
             reply
         }
         body => dispatch(&agent, &id, body, turn).await,
@@ -81,7 +83,8 @@ pub(crate) async fn answer(
     reply(&agent, id, answer).await;
 }
 
-/// Sends a reply.
+/// Sends the reply to the request `id`. Every request must get exactly one; [`Reply::Sent`] means that it has it
+/// already.
 pub(crate) async fn reply(agent: &AgentHandle, id: String, reply: Reply) {
     let response = match reply {
         Reply::Ack => ControlResponse::ack(id),
@@ -196,7 +199,7 @@ fn unsupported(subtype: &str) -> Reply {
 fn unknown(subtype: &str) -> Reply {
     match subtype {
         // Fields that do not fit mean an unknown mode here, for which programs know a code.
-        "set_permission_mode" => change::bad_mode(),
+        "set_permission_mode" => change::unknown_mode(),
         known if ControlRequestBody::TAGS.contains(&known) => {
             Reply::Error(format!("Malformed control request: the fields of {known} do not fit"))
         }

@@ -53,23 +53,24 @@ impl HookEvents for Frames {
 }
 
 impl AgentHandle {
-    /// Runs the hooks of an event and shows their notices.
+    /// Runs the hooks of an event and shows the host their notices. Returns what all hooks together want; the
+    /// caller has to act on it.
     pub(crate) async fn fire(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
         about: Option<AboutCall<'_>>,
         cancel: &CancellationToken,
     ) -> Outcome {
-        let outcome = self.fire_unseen(event, about, cancel).await;
+        let outcome = self.fire_without_notices(event, about, cancel).await;
         for notice in outcome.notices() {
             self.session.show(notice).await;
         }
         outcome
     }
 
-    /// Runs the hooks of an event, and does what they may want at any event: watch files, export variables. Their
-    /// notices are left to the caller.
-    pub(crate) async fn fire_unseen(
+    /// Runs the hooks of an event without showing their notices, which the caller shows at the place where they
+    /// belong. Files to watch and exported variables take effect here, because every event may bring them.
+    pub(crate) async fn fire_without_notices(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
         about: Option<AboutCall<'_>>,
@@ -106,8 +107,8 @@ impl AgentHandle {
         outcome
     }
 
-    /// The fields that every hook gets. Events outside of a turn have no mode, and only those around a response of the
-    /// model have an effort.
+    /// Builds the fields that the input of every hook has. Events outside of a turn carry no permission mode, and
+    /// only those around a response of the model carry an effort.
     fn hook_base(&self, event: &HookEvent) -> HookBase {
         let view = self.view();
         let (has_mode, has_effort) = told_about_the_turn(event);
@@ -133,12 +134,13 @@ impl AgentHandle {
 }
 
 impl SessionServices {
-    /// Whether any hook waits for an event.
+    /// Returns whether any hook is registered for an event. Asked first, so that nothing is built for an event
+    /// without hooks.
     pub(crate) fn listens(&self, event: &HookEvent) -> bool {
         self.hooks.listens(event)
     }
 
-    /// Shows why a hook ends the turn.
+    /// Tells the host that a hook ends the turn, and why. Does not end it.
     pub(crate) async fn tell_stop(&self, stop: &StopRequest) {
         let why = stop.reason.as_deref().filter(|reason| !reason.trim().is_empty());
         let text = match why {
@@ -148,7 +150,7 @@ impl SessionServices {
         self.emit(self.frames.stopped_by_hook(&text)).await;
     }
 
-    /// Sends a notice that lacks nothing but its ids.
+    /// Sends a notice of a hook to the host, after filling in its ids.
     pub(crate) async fn show(&self, mut notice: Informational) {
         notice.uuid = self.frames.uuid();
         notice.session_id = self.frames.session_id();
@@ -156,7 +158,7 @@ impl SessionServices {
     }
 }
 
-/// Whether an event carries `permission_mode`, and whether `effort`.
+/// Returns two flags: whether the input for an event carries `permission_mode`, and whether it carries `effort`.
 fn told_about_the_turn(event: &HookEvent) -> (bool, bool) {
     match event {
         HookEvent::PreToolUse

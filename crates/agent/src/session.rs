@@ -134,7 +134,8 @@ pub async fn run(
 }
 
 impl SessionLoop {
-    /// Runs everything that follows the last turn.
+    /// Ends the session after its last turn: pending replies, tasks, hooks, commands, then files. The order
+    /// matters, because hooks may run commands, and all of them may write records.
     async fn end(mut self) -> SessionEnd {
         // In this order, because hooks may run commands, and all of these may write records.
         self.answer_the_rest().await;
@@ -151,8 +152,9 @@ impl SessionLoop {
         self.end
     }
 
-    /// Returns what to do next; none when nothing more will come. With the input closed the session still waits for
-    /// tasks whose notices start a turn, up to the ceiling.
+    /// Waits for what comes next: a prompt, the notices of tasks, or a deferred call. `None` when nothing more can
+    /// come. With the input closed, the session still waits for tasks whose notices start a turn, up to a time
+    /// limit.
     async fn next_due(&mut self, deferral: &DeferredCallState) -> Option<Due> {
         let mut patience = None;
         loop {
@@ -195,7 +197,7 @@ impl SessionLoop {
         }
     }
 
-    /// Takes in a line of the host, or the end of its input.
+    /// Handles a line of the host; `None` is the end of its input.
     async fn take_in(&mut self, line: Option<Inbound>, turn: Option<&TurnHandle>) {
         match line {
             Some(line) => lines::take(&self.main, &mut self.pending, line, turn).await,
@@ -225,7 +227,8 @@ impl SessionLoop {
         }
     }
 
-    /// Waits until the requests that are still pending have their reply.
+    /// Waits until the requests that are pending now have their replies, or the session is told to stop. The host's
+    /// lines are read meanwhile, because a reply may depend on one.
     async fn answer_the_rest(&mut self) {
         // Taken out, because reading lines needs `self`. Requests that arrive from now on are not waited for.
         let mut pending = std::mem::replace(&mut self.pending, PendingRequests::new(self.main.clone()));
@@ -249,7 +252,8 @@ impl SessionLoop {
         self.session.questions.close();
     }
 
-    /// Runs the hooks at the beginning; what they say goes in front of the first prompt.
+    /// Runs the hooks at the beginning of the session and keeps what they say, which goes in front of the first
+    /// prompt.
     async fn begin(&mut self, agent: &mut Agent, source: &str, setup: Option<SetupTrigger>) {
         let cancel = self.session.stop.child_token();
         let beginning = self.while_listening(agent.begin(source, setup, &cancel), None, Some(&cancel)).await;
@@ -263,7 +267,7 @@ impl SessionLoop {
         self.first_words = beginning.first_words;
     }
 
-    /// Runs the hooks at the end, and ends those that still run in the background.
+    /// Runs the SessionEnd hooks, then ends those that still run in the background.
     async fn end_hooks(&mut self) {
         let main = self.main.clone();
         self.while_listening(main.end_conversation("other"), None, None).await;
@@ -280,7 +284,8 @@ impl SessionLoop {
         }
     }
 
-    /// Runs one turn: one prompt, one result.
+    /// Runs one turn: opens it for `due`, runs it while the host's lines are read, and sends exactly one result. A
+    /// session that was told to stop sends none.
     async fn turn(&mut self, agent: &mut Agent, due: Due) {
         // From here on the turn can be interrupted, also while hooks look at the prompt.
         let handle =
@@ -313,7 +318,8 @@ impl SessionLoop {
         agent.handle.publish_conversation(agent.history.so_far());
     }
 
-    /// Sends the result, and the final state of its prompts.
+    /// Sends the result of a turn and the final state of its prompts. Everything recorded in the turn is written
+    /// before, so that a host that has the result finds the records.
     async fn close_turn(
         &mut self,
         agent: &mut Agent,

@@ -49,7 +49,8 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// A turn of this agent.
+    /// Prepares a turn of this agent; `handle` is how the session cancels or preempts it. Nothing runs before
+    /// [`Self::run`].
     pub(crate) fn new(agent: &'a mut Agent, handle: &TurnHandle, stats: TurnStats) -> Self {
         let choice = agent.handle.choice();
         Self {
@@ -64,7 +65,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Runs the loop. The prompt is in the history already; `finish.rs` turns the outcome into the one `result`.
+    /// Runs rounds until the turn ends: sample a response, run its calls, let `decide.rs` choose. The prompt must
+    /// be in the history already; `finish.rs` makes the result of the outcome.
     pub async fn run(&mut self) -> TurnOutcome {
         // Before the first request too, because an earlier turn may have used up the budget.
         if self.session.over_budget() {
@@ -113,7 +115,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Catches up between two rounds: with changes around the session, and with prompts that came meanwhile.
+    /// Prepares the next round: follows changes around the session and lets waiting prompts join. Only for the main
+    /// agent, because prompts and notes are meant for it.
     async fn pause(&mut self) {
         // Prompts and notes are for the agent that the user talks to.
         if self.agent.handle.identity != AgentIdentity::Main {
@@ -124,7 +127,7 @@ impl<'a> Turn<'a> {
         self.let_prompts_join().await;
     }
 
-    /// Lets prompts that came meanwhile join this turn.
+    /// Adds the prompts that came in during this turn to its conversation, so that they share its result.
     pub(crate) async fn let_prompts_join(&mut self) {
         let joining = self.session.queue().joining(|prompt| is_command(&self.agent.handle, prompt));
         for prompt in joining {
@@ -137,7 +140,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Adds a synthetic message after the response, for the model and for the host.
+    /// Counts a nudge, and adds its text as a synthetic user message behind the response, for the model and for the
+    /// host.
     async fn nudge(&mut self, nudge: Nudge) {
         let nudges = &mut self.stats.nudges;
         match nudge {
@@ -160,7 +164,7 @@ impl<'a> Turn<'a> {
         self.say_as_user(frame).await;
     }
 
-    /// Turns to another model after two refusals; it stays for the rest of the session.
+    /// Continues with the next fallback model after two refusals. The change lasts for the rest of the session.
     async fn turn_to_fallback(&mut self) {
         let Some(fallback) = self.next_fallback() else { return };
         let original = std::mem::replace(&mut self.model_id, fallback.clone());
@@ -174,14 +178,14 @@ impl<'a> Turn<'a> {
         self.agent.history.add_user_text(nudge_text(Nudge::Refusal));
     }
 
-    /// Takes the next fallback model; the one in use is skipped.
+    /// Takes the next fallback model off the list, skipping the one in use; `None` if none is left.
     pub(crate) fn next_fallback(&mut self) -> Option<String> {
         self.fallbacks.retain(|model| *model != self.model_id);
         (!self.fallbacks.is_empty()).then(|| self.fallbacks.remove(0))
     }
 }
 
-/// Returns what the model is told so that it can go on.
+/// Returns the text of a nudge, which the model and the host see.
 fn nudge_text(nudge: Nudge) -> &'static str {
     match nudge {
         Nudge::OutOfTokens => {
@@ -204,7 +208,7 @@ fn nudge_text(nudge: Nudge) -> &'static str {
     }
 }
 
-/// The end of a round whose response asked for nothing more.
+/// Returns the end of a round whose response calls no tool, by its stop reason.
 pub(crate) fn answered(answer: &ModelResponse) -> RoundEnd {
     RoundEnd::Answered(crate::turn::decide::StopReason::read(answer.stop_reason.as_deref()))
 }

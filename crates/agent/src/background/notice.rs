@@ -13,7 +13,8 @@ use crate::state::services::SessionServices;
 const BANNER: &str =
     "Nobody wrote this: the runtime reports on work that was started earlier in this conversation.";
 
-/// Returns the line for hosts.
+/// Returns one sentence about how the command ended, for the notification that hosts get. The notice for the model
+/// contains it too.
 pub fn summary(task: &SessionTask, ended: Ended) -> String {
     let what = &task.description;
     let code = task.exit_code.unwrap_or(1);
@@ -28,7 +29,8 @@ pub fn summary(task: &SessionTask, ended: Ended) -> String {
     }
 }
 
-/// Returns the notice for the model.
+/// Returns the notice about the end of a task that the model gets: its ids, output file, status and `summary` as
+/// elements.
 pub fn notice(task: &SessionTask, summary: &str) -> TaskNotice {
     let text = format!(
         "<task-notification>\n<task-id>{}</task-id>\n<tool-use-id>{}</tool-use-id>\n<output-file>{}</output-file>\n\
@@ -48,13 +50,15 @@ fn escaped(text: &str) -> String {
 }
 
 impl SessionServices {
-    /// Takes the notices that wait, each as a note for the next request.
+    /// Takes the notices that wait, each as a note for the request of the running turn. A notice that was taken is
+    /// not offered again.
     pub(crate) fn take_task_notes(&self) -> Vec<String> {
         let notices = self.tasks.list().take_notices();
         notices.into_iter().map(|notice| format!("{BANNER}\n{}", notice.text)).collect()
     }
 
-    /// Takes the notices that wait, as the prompt of a turn; `None` without one.
+    /// Takes the notices that wait, as the synthetic prompt of a turn of their own, for a session in which no turn
+    /// runs. `None` if no notice waits.
     pub(crate) fn task_prompt(&self) -> Option<InboundUser> {
         let notices = self.tasks.list().take_notices();
         let first = notices.first()?;

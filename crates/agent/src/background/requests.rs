@@ -12,7 +12,8 @@ use crate::state::services::SessionServices;
 const OUTPUT_BYTES: usize = 8 * 1024;
 
 impl SessionServices {
-    /// Stops a task for the host. A task that has ended or was never there is as good as stopped.
+    /// Stops a task because the host asked for it. Not an error if the task has ended or never existed: then there
+    /// is nothing left to stop.
     pub(crate) async fn stop_for_host(&self, id: &str) {
         match self.stop_task(id).await {
             Ok(_) | Err(NotStopped::Unknown | NotStopped::Ended(_)) => {}

@@ -73,12 +73,13 @@ impl CallDecision {
     /// A hook was asked and allows the call.
     pub const HOOK_ALLOWS: Self = Self::AllowedByHook(BY_HOOK);
 
-    /// A denial by a rule or the mode, without a question.
+    /// Returns the decision for a call that a rule or the mode denies without a question.
     pub fn denied(reason: &Reason) -> Self {
         Self::DeniedByConfig(reason.wire_type())
     }
 
-    /// The decision as the result of the call reports it.
+    /// Returns the metadata that goes with the result of the call: the decision, who made it, and why the call did
+    /// not run, if it did not. Hosts compare these values with the reference, so they must not change.
     pub fn meta(self, call: &ToolCall) -> ToolResultMeta {
         use NonExecution::{PermissionRule, UserRejected};
         use Verdict::{Accept, Reject};

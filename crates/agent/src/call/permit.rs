@@ -50,7 +50,9 @@ pub enum PermitOutcome {
     InvalidInput(RefusedCall),
 }
 
-/// Decides about one call: the verdict of the hooks, then the rules, then a question to hooks and host.
+/// Decides whether a call may run. A denial by a PreToolUse hook comes first, then the rules judge the input (that
+/// of the hook, if it wrote another one), and what they leave open is a question to the PermissionRequest hooks and
+/// the host. Nothing counts as agreed once `cancel` has fired.
 pub async fn permit(
     agent: &Arc<AgentHandle>,
     tool: &dyn Tool,
@@ -64,7 +66,7 @@ pub async fn permit(
         return refused;
     }
     let input = match updated_input {
-        Some(updated) if updated != told.value => match agent.look_over(tool, updated) {
+        Some(updated) if updated != told.value => match agent.validated_input(tool, updated) {
             Ok(input) => input,
             Err(refused) => return PermitOutcome::InvalidInput(refused),
         },
@@ -161,7 +163,8 @@ fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judge
     (judged, view.scope.mode())
 }
 
-/// Refuses a call that a hook denies, or defers where that is not possible.
+/// Returns the refusal of a call that a hook denies, or defers where no deferral is possible. `None` if the hook
+/// allows the call or wants a question; then the rules decide.
 fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<PermitOutcome> {
     let text = match verdict.behavior {
         HookPermissionDecision::Deny => verdict.tool_error(),
@@ -174,7 +177,8 @@ fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permi
     Some(PermitOutcome::No { text, meta })
 }
 
-/// Combines the decision of the rules with the verdict of a hook; the flag says whether the hook is what allows it.
+/// Combines the decision of the rules with the verdict of a hook. The flag is true if the call is allowed only
+/// because of the hook.
 fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCall) -> (Decision, bool) {
     let said = match verdict.behavior {
         HookPermissionDecision::Allow => HookVerdict::Allow,
@@ -274,7 +278,8 @@ async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> PermitO
     PermitOutcome::No { text: denied.message, meta: decision.meta(call) }
 }
 
-/// Asks the host and does what it says.
+/// Sends the host a `can_use_tool` request, waits for the reply without a time limit, and turns it into the
+/// outcome. The session shows as requiring action meanwhile. A question that fails is a refusal.
 async fn ask_host(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -295,16 +300,16 @@ async fn ask_host(
         Err(AskError::Withdrawn) => {
             return PermitOutcome::Stop { meta: CallDecision::Interrupted.meta(call) };
         }
-        Err(AskError::Closed) => return failed(call, "AbortError: Stream closed"),
+        Err(AskError::Closed) => return unsettled(call, "AbortError: Stream closed"),
         Err(error @ (AskError::Refused(_) | AskError::TimedOut(_))) => {
-            return failed(call, &format!("Error: {error}"));
+            return unsettled(call, &format!("Error: {error}"));
         }
     };
     match PermissionResult::parse(&answer) {
-        Ok(PermissionResult::Allow(allow)) => allowed(agent, question, allow).await,
-        Ok(PermissionResult::Deny(deny)) => denied(call, deny),
-        Ok(PermissionResult::Unknown(_)) => invalid(agent, call, "it is neither allow nor deny").await,
-        Err(error) => invalid(agent, call, &error.to_string()).await,
+        Ok(PermissionResult::Allow(allow)) => allowed_by_host(agent, question, allow).await,
+        Ok(PermissionResult::Deny(deny)) => denied_by_host(call, deny),
+        Ok(PermissionResult::Unknown(_)) => invalid_reply(agent, call, "it is neither allow nor deny").await,
+        Err(error) => invalid_reply(agent, call, &error.to_string()).await,
     }
 }
 
@@ -331,7 +336,11 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
 
 /// Grants a call that the host allowed. The host's permission updates are applied first; only the classification
 /// `user_permanent` is reported as a grant for good.
-async fn allowed(agent: &Arc<AgentHandle>, question: &Question<'_>, allow: PermissionAllow) -> PermitOutcome {
+async fn allowed_by_host(
+    agent: &Arc<AgentHandle>,
+    question: &Question<'_>,
+    allow: PermissionAllow,
+) -> PermitOutcome {
     let updates = allow.updated_permissions.unwrap_or_default();
     let grant = match allow.decision_classification.as_deref() {
         Some("user_permanent") => HostGrant::ForGood,
@@ -359,7 +368,7 @@ async fn granted(
         Some(_) | None => None,
     };
     let changed = changed.filter(|changed| *changed != question.input.value);
-    let changed = match changed.map(|changed| agent.look_over(question.tool, changed)).transpose() {
+    let changed = match changed.map(|changed| agent.validated_input(question.tool, changed)).transpose() {
         Ok(changed) => changed,
         Err(refused) => return PermitOutcome::InvalidInput(refused),
     };
@@ -397,7 +406,7 @@ pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
     }
 }
 
-/// Whether the update names a settings file, and so outlives the session.
+/// Returns whether the update is meant for a settings file and therefore outlives the session.
 fn names_a_file(update: &PermissionUpdate) -> bool {
     let destination = match update {
         PermissionUpdate::AddRules(update)
@@ -414,7 +423,7 @@ fn names_a_file(update: &PermissionUpdate) -> bool {
 
 /// Returns the outcome of a denial by the host: with `interrupt` the turn stops, otherwise the model gets the host's
 /// message as the result of the call.
-fn denied(call: &ToolCall, deny: PermissionDeny) -> PermitOutcome {
+fn denied_by_host(call: &ToolCall, deny: PermissionDeny) -> PermitOutcome {
     if deny.interrupt == Some(true) {
         return PermitOutcome::Stop { meta: CallDecision::Interrupted.meta(call) };
     }
@@ -422,14 +431,14 @@ fn denied(call: &ToolCall, deny: PermissionDeny) -> PermitOutcome {
     PermitOutcome::No { text: deny.message, meta }
 }
 
-/// The question was not settled, so the call does not run.
-fn failed(call: &ToolCall, why: &str) -> PermitOutcome {
+/// Refuses a call because the question about it got no reply: without a decision, the call must not run.
+fn unsettled(call: &ToolCall, why: &str) -> PermitOutcome {
     let meta = CallDecision::Unsettled.meta(call);
     PermitOutcome::No { text: format!("Tool permission request failed: {why}"), meta }
 }
 
 /// Reports a reply that cannot be understood to the host as well as to the model, because the host has to fix it.
-async fn invalid(agent: &AgentHandle, call: &ToolCall, why: &str) -> PermitOutcome {
+async fn invalid_reply(agent: &AgentHandle, call: &ToolCall, why: &str) -> PermitOutcome {
     let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
     agent.session.trouble("invalid_permission_result", &text).await;
     let meta = CallDecision::Unsettled.meta(call);

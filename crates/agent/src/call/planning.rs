@@ -18,7 +18,7 @@ impl SessionActions for AgentHandle {
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()> {
         Box::pin(async move {
             if self.view().scope.mode() != PermissionMode::Plan {
-                self.follow(PermissionMode::Plan).await;
+                self.enter_mode(PermissionMode::Plan).await;
             }
         })
     }
@@ -28,7 +28,7 @@ impl SessionActions for AgentHandle {
             let view = self.view();
             // A host that approves a plan may set another mode at the same time; that mode stays.
             if view.scope.mode() == PermissionMode::Plan {
-                self.follow(view.mode_before_plan.unwrap_or_default()).await;
+                self.enter_mode(view.mode_before_plan.unwrap_or_default()).await;
             }
         })
     }
@@ -53,7 +53,8 @@ impl SessionActions for AgentHandle {
     }
 }
 
-/// Returns what the model is told at the start of a turn in plan mode.
+/// Returns the note about plan mode that the model gets at the start of a turn: what it may change, and how to
+/// plan. `None` in every other mode.
 pub(crate) fn note(agent: &AgentHandle) -> Option<String> {
     if agent.view().scope.mode() != PermissionMode::Plan {
         return None;
@@ -67,14 +68,16 @@ pub(crate) fn note(agent: &AgentHandle) -> Option<String> {
 }
 
 impl AgentHandle {
-    /// Enters a mode for a tool and tells the host. A mode that the session no longer permits is not entered.
-    async fn follow(&self, mode: PermissionMode) {
+    /// Enters a permission mode because a tool asked for it, and sends the host the frame about the change. A mode
+    /// that the session does not permit any more is ignored.
+    async fn enter_mode(&self, mode: PermissionMode) {
         if self.change_mode(mode).is_ok() {
             self.session.emit(self.frames.mode_changed(mode.as_str())).await;
         }
     }
 
-    /// Changes the permission mode, and remembers the mode that plan mode interrupts.
+    /// Changes the permission mode. When the new mode is plan mode, the old one is kept, so that leaving plan mode
+    /// can return to it. Sends nothing: the caller tells the host.
     pub(crate) fn change_mode(&self, mode: PermissionMode) -> Result<(), ModeRefused> {
         self.change(|view| {
             let before = view.scope.mode();

@@ -17,7 +17,8 @@ pub enum SiblingCalls {
 }
 
 impl SiblingCalls {
-    /// Waits until it is known, or until an interrupt.
+    /// Waits until the response is complete enough to say whether the call has siblings. Returns `Unknown` if
+    /// `cancel` fires first or the response is abandoned.
     pub async fn known(mut from: watch::Receiver<Self>, cancel: &CancellationToken) -> Self {
         tokio::select! {
             biased;

@@ -2,7 +2,7 @@
 //! → bound → hooks → result. The order of this file is the order in which things happen.
 //!
 //! A call is validated and described once, when its block is finished ([`FinishedBlock`]), and again only when a hook
-//! or the host has written another input. What is *decided* from the description is never kept: `permit.rs` looks at
+//! or the host has written another input. What is *ask_permission* from the description is never kept: `permit.rs` looks at
 //! rules, mode, folder and disk when the call is about to run.
 
 use std::path::Path;
@@ -48,7 +48,8 @@ pub enum RefusedCall {
 }
 
 impl PreparedCall {
-    /// Validates and describes a call.
+    /// Looks up the tool of a call, brings the input into the tool's form, and checks and describes it. What is
+    /// wrong is kept as the error of `tool` and becomes the result of the call when it is its turn to run.
     pub fn new(agent: &AgentHandle, mut call: ToolCall) -> Self {
         let Some(tool) = agent.tool(&call.name) else { return Self { call, tool: Err(RefusedCall::NoTool) } };
         let fitted = fitting_input(tool.as_ref(), &call.input).map(|input| call.input = input);
@@ -58,7 +59,8 @@ impl PreparedCall {
     }
 }
 
-/// The input in the tool's own form: numbers parsed from strings, defaults filled in.
+/// Returns the input in the tool's own form, with numbers parsed from strings and defaults filled in. An input that
+/// is not JSON, or does not fit the schema, is an error.
 fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, RefusedCall> {
     if let Some(raw) = UnparsedInput::raw(input) {
         return Err(RefusedCall::Schema(InvalidInput::unparsable(tool.name(), &raw)));
@@ -75,7 +77,8 @@ pub struct FinishedBlock {
 }
 
 impl FinishedBlock {
-    /// Reads a block. A tool that the host has renamed is found by its new name.
+    /// Reads a finished block and prepares the call in it, if it is one. A name that the host has given to a tool
+    /// is resolved first.
     pub fn new(agent: &AgentHandle, mut block: ContentBlock) -> Self {
         let Some(written) = block.as_tool_use() else { return Self { block, call: None } };
         let name = agent.session.introduction().tool(written.name).to_owned();
@@ -96,7 +99,8 @@ impl FinishedBlock {
         Self { block, call: Some(prepared) }
     }
 
-    /// Returns the call, once the block is on record.
+    /// Returns the call in the block, with the id of the record that now holds it; `None` if the block is not a
+    /// call. The block has to be recorded before, because results refer to that record.
     pub fn into_call(self, assistant_uuid: String) -> Option<PreparedCall> {
         let mut prepared = self.call?;
         prepared.call.assistant_uuid = assistant_uuid;
@@ -105,13 +109,19 @@ impl FinishedBlock {
 }
 
 impl AgentHandle {
-    /// Describes a call of a tool with this input.
+    /// Describes what a call of a tool with this input is about. The description is what rules, hooks and the
+    /// schedule judge, so it has to be made anew whenever the input changes.
     fn describe(&self, tool: &dyn Tool, input: &Value) -> DescribedCall {
         self.session.permissions().describe(tool.subject(input))
     }
 
-    /// Validates and describes an input that a hook or the host has written, like one of the model.
-    pub(crate) fn look_over(&self, tool: &dyn Tool, input: Value) -> Result<DescribedInput, RefusedCall> {
+    /// Brings an input that a hook or the host has written into the tool's form, checks it and describes it. Such
+    /// an input must pass here before it is used, because it was not checked when the model's was.
+    pub(crate) fn validated_input(
+        &self,
+        tool: &dyn Tool,
+        input: Value,
+    ) -> Result<DescribedInput, RefusedCall> {
         let value = tool.fit(input).map_err(RefusedCall::Schema)?;
         tool.check(&value).map_err(RefusedCall::Tool)?;
         let description = self.describe(tool, &value);
@@ -119,7 +129,8 @@ impl AgentHandle {
     }
 }
 
-/// Runs one call to its result.
+/// Runs one call to its end: hooks, permission, the tool, hooks again. The only way from the loop to a tool. Never
+/// fails: a refusal or an error is a result too.
 pub async fn run(
     agent: Arc<AgentHandle>,
     prepared: PreparedCall,
@@ -132,17 +143,18 @@ pub async fn run(
     }
 }
 
-/// Runs everything that precedes the call itself; the error is the end of a call that got no further.
+/// Runs everything that precedes the call itself: PreToolUse hooks, permission, and the checkpoint of the file that
+/// will change. The error is the end of a call that must not run.
 pub async fn permitted(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,
     siblings: watch::Receiver<SiblingCalls>,
     cancel: &CancellationToken,
 ) -> Result<Box<PermittedCall>, CallEnd> {
-    let ready = told_to_hooks(agent, prepared, siblings, cancel).await?;
+    let ready = run_pre_tool_hooks(agent, prepared, siblings, cancel).await?;
     // Kept, because the result of a refused call carries the notes of the hooks too.
     let said = ready.before.said.clone();
-    match decided(agent, ready, cancel).await {
+    match ask_permission(agent, ready, cancel).await {
         Ok(permitted) => Ok(Box::new(permitted)),
         Err(answered) => Err(CallEnd::Answered(Box::new(said.added_to(*answered)))),
     }
@@ -157,8 +169,9 @@ struct Ready {
     before: hooks::tools::PreToolUseOutcome,
 }
 
-/// Runs the PreToolUse hooks; the error is the end of a call that got no further.
-async fn told_to_hooks(
+/// Runs the PreToolUse hooks for a call whose input is valid. The error is the end of a call that goes no further:
+/// it is invalid, was interrupted, or a hook defers it.
+async fn run_pre_tool_hooks(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,
     siblings: watch::Receiver<SiblingCalls>,
@@ -174,7 +187,7 @@ async fn told_to_hooks(
         Ok(tool) => tool,
         Err(refused) => return ended(refuse_input(agent, call, refused, cancel).await),
     };
-    let told = completed(agent, tool.as_ref(), &call);
+    let told = completed_input(agent, tool.as_ref(), &call);
     let mut before = hooks::tools::before(agent, &call, &told, cancel).await;
     if before.defers() {
         match SiblingCalls::known(siblings, cancel).await {
@@ -185,14 +198,15 @@ async fn told_to_hooks(
         }
     }
     if cancel.is_cancelled() {
-        // Cancelled hooks have decided nothing: the call must not run as if they had agreed.
+        // Cancelled hooks have ask_permission nothing: the call must not run as if they had agreed.
         return ended(interrupted(call, None));
     }
     Ok(Ready { tool, call, told, before })
 }
 
-/// The model's input with what the tool and the session add or remove before the hooks see it.
-fn completed(agent: &AgentHandle, tool: &dyn Tool, call: &ToolCall) -> DescribedInput {
+/// Returns the input that hooks and rules see: the model's, with what the tool itself adds or removes, and a
+/// description that fits it.
+fn completed_input(agent: &AgentHandle, tool: &dyn Tool, call: &ToolCall) -> DescribedInput {
     let value = tool.complete_input(call.input.clone(), &agent.workspace);
     let description =
         if value == call.input { call.description.clone() } else { agent.describe(tool, &value) };
@@ -209,8 +223,9 @@ pub struct PermittedCall {
     said: hooks::tools::HookNotes,
 }
 
-/// Asks whether the call may run; the error is the result of a call that may not.
-async fn decided(
+/// Asks for permission. If the call may run, keeps a checkpoint of the file it is about to change and returns the
+/// call with the input that was permitted; the error is the result of a call that may not run.
+async fn ask_permission(
     agent: &Arc<AgentHandle>,
     ready: Ready,
     cancel: &CancellationToken,
@@ -255,7 +270,8 @@ async fn decided(
     Ok(PermittedCall { tool, call, context, meta, said })
 }
 
-/// Runs the call itself and the hooks that follow it.
+/// Runs the tool, bounds its result, and fires the hooks that follow a call. The call must come from [`permitted`];
+/// nothing here asks again.
 pub async fn execute(
     agent: &Arc<AgentHandle>,
     permitted: PermittedCall,
@@ -276,20 +292,21 @@ pub async fn execute(
     let bounds = ResultBounds::of_call(tool.as_ref(), &context);
     let answered = match bounds.outcome(outcome).await {
         Ok(output) => succeeded(call, output, meta),
-        Err(ToolFailure::Interrupted) => broken_off(call),
+        Err(ToolFailure::Interrupted) => interrupted_while_running(call),
         Err(failure) => failed(call, failure, Some(meta)),
     };
     said.added_to(hooks::tools::after(agent, answered, &bounds, duration_ms, cancel).await)
 }
 
-/// Counts a file as read if a command did nothing but show it.
+/// Marks a file as read if the command did nothing but print it, so that the model need not read it again before it
+/// edits it.
 fn note_shown_file(agent: &AgentHandle, call: &DescribedCall, cwd: &Path, output: &ToolOutput) {
     let Some(file) = call.shown_file(cwd) else { return };
     let all_of_it = file.whole && output.effects.shown == Shown::Whole;
     agent.workspace.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
 }
 
-/// The result of a call whose input cannot be used.
+/// Returns the error result of a call that cannot run: its tool does not exist, or its input is invalid.
 async fn refuse_input(
     agent: &AgentHandle,
     call: ToolCall,
@@ -329,22 +346,24 @@ fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> ToolCa
 fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> ToolCallResult {
     match (failure.content(), failure.result()) {
         (Some(content), Some(result)) => error(call, content, json!(result), meta),
-        _ => broken_off(call),
+        _ => interrupted_while_running(call),
     }
 }
 
-/// The result of a call that is not run, for a reason that has nothing to do with the call.
+/// Returns the error result of a call that is not run for a reason outside of the call, such as a response that the
+/// provider stopped.
 pub fn left_out(call: ToolCall, why: &str) -> ToolCallResult {
     error(call, why.to_owned(), json!(format!("Error: {why}")), None)
 }
 
-/// The call was not permitted, and the turn ends with it.
+/// Returns the result of a call that was refused in a way that also ends the turn. Counts as interrupted and as a
+/// denial.
 fn stopped(call: ToolCall, meta: ToolResultMeta) -> ToolCallResult {
     let denial = denial(&call);
     ToolCallResult { denial: Some(denial), ..interrupted(call, Some(meta)) }
 }
 
-/// The entry about a call that was not permitted in the result of the turn.
+/// Returns the entry about this call in the `permission_denials` of the turn's result.
 fn denial(call: &ToolCall) -> PermissionDenial {
     PermissionDenial {
         tool_name: call.name.clone(),
@@ -361,13 +380,14 @@ fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> ToolCallResult {
     ToolCallResult { denial: Some(denial), ..answered }
 }
 
-/// The result of a call that was running when it was interrupted.
-fn broken_off(call: ToolCall) -> ToolCallResult {
+/// Returns the result of a call that was interrupted while its tool was running.
+fn interrupted_while_running(call: ToolCall) -> ToolCallResult {
     let meta = CallDecision::Interrupted.meta(&call);
     interrupted(call, Some(meta))
 }
 
-/// The result of a call that an interrupt cut off, or that never started because of one.
+/// Returns the result of a call that an interrupt ended, before or while it ran. It carries the mark that ends the
+/// turn once all its siblings have their results.
 pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> ToolCallResult {
     let text = "The user interrupted this tool call before it finished. Its effects may be partial; \
                 wait for the user to say how to go on.";

@@ -23,7 +23,8 @@ const READ_ALL: &str =
     r#"for lathe_file; do if [ -s "$lathe_file" ]; then . "$lathe_file" >&2; fi; done; env -0"#;
 
 impl AgentHandle {
-    /// Takes over what hooks have exported. After an error the variables stay as they were.
+    /// Gives later shell commands the variables that hooks have exported through `CLAUDE_ENV_FILE`. If the files
+    /// cannot be read, the variables stay as they were and the host gets a notice.
     pub(crate) async fn take_env_files(self: &Arc<Self>) {
         let files = self.session.env_files.paths();
         let has_any = files.iter().any(|file| fs::metadata(file).is_ok_and(|meta| meta.len() > 0));

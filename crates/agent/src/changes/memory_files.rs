@@ -24,8 +24,8 @@ impl SessionServices {
 }
 
 impl Agent {
-    /// Reads the memory files again for a new conversation. Those further down the tree become due again, because the
-    /// new conversation has not been told of them.
+    /// Reads the memory files again for a new conversation. Files further down the tree can become due again,
+    /// because the new conversation has not seen them.
     pub(crate) fn begin_instructions_anew(&mut self) {
         let may_read = self.handle.session.read_check();
         let read = self.instructions.read_again(LoadReason::SessionStart, may_read);
@@ -67,7 +67,8 @@ impl Agent {
         }
     }
 
-    /// Returns what becomes due because a call has touched a file, as a note for the model.
+    /// Returns, as a note for the model, the memory files that a call makes relevant by touching a file below them;
+    /// `None` if none are new. Hooks are told of each file. A file is returned once per conversation.
     pub(crate) async fn instructions_due(
         &mut self,
         call: &ToolCall,
@@ -116,6 +117,7 @@ fn add_with_imports<'a>(file: &'a MemoryFile, files: &'a [MemoryFile], ordered: 
     ordered.push(file);
 }
 
+/// Returns the memory file that imports this one, if any.
 fn parent(file: &MemoryFile) -> Option<&PathBuf> {
     file.parent.as_ref()
 }

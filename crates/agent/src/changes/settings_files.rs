@@ -18,7 +18,8 @@ use crate::state::settings_access::ReloadedSettings;
 use crate::state::settings_access::{BypassMode, SettingsRule};
 
 impl AgentHandle {
-    /// Brings the session up to date with its settings files.
+    /// Reads settings files that have changed on disk and applies them to the running session. A file whose change
+    /// a ConfigChange hook blocks is marked as seen and has no effect. Called between two rounds.
     pub(crate) async fn follow_settings(self: &Arc<Self>, cancel: &CancellationToken) {
         let changed = self.session.settings.changed();
         if changed.is_empty() {
@@ -36,7 +37,8 @@ impl AgentHandle {
         }
     }
 
-    /// Whether a hook keeps a changed file from taking effect.
+    /// Asks the ConfigChange hooks about a changed file. Returns whether one of them blocks the change, and tells
+    /// the host if so.
     async fn is_refused(self: &Arc<Self>, file: &Changed, cancel: &CancellationToken) -> bool {
         let Some(source) = file.source.config_change_name() else { return false };
         let input = ConfigChangeInput {
@@ -51,7 +53,8 @@ impl AgentHandle {
         true
     }
 
-    /// Replaces what the files said with what they say now.
+    /// Applies settings that were read again: rules, hooks, environment, directories, compaction. Each replaces
+    /// what the files said before; what the host set for this session stays.
     pub(crate) async fn take_settings(self: &Arc<Self>, reloaded: ReloadedSettings) {
         let ReloadedSettings { problems, rules, directories, hooks, hook_options, env, bypass, compaction } =
             reloaded;
@@ -84,7 +87,8 @@ impl AgentHandle {
         }
     }
 
-    /// Replaces the rules of the files, for all agents; returns what is wrong with them.
+    /// Replaces the permission rules that come from settings files, for all agents of the session. Returns the
+    /// warnings about rules that cannot be used.
     fn take_rules(&self, rules: Vec<SettingsRule>, bypass: BypassMode) -> Vec<String> {
         let mut engine = self.session.permissions();
         if bypass == BypassMode::Forbidden {

@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::state::agent::AgentHandle;
 
 impl AgentHandle {
-    /// Tells the hooks about files that have changed since the last check.
+    /// Fires FileChanged for each watched file that differs from the last look at it. A file is first compared on
+    /// the call after the one that began to watch it.
     pub(crate) async fn look_at_files(self: &Arc<Self>, cancel: &CancellationToken) {
         if !self.session.listens(&HookEvent::FileChanged) {
             return;

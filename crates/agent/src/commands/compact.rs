@@ -8,7 +8,8 @@ use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
-/// Compacts the conversation, and tells the host how that went.
+/// Runs `/compact`: compacts the conversation, with the argument as an instruction for the summary, and sends the
+/// frames about it.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let instructions = (!call.args.is_empty()).then_some(call.args.as_str());
     let compacted = turn.compact(CompactCause::Asked, instructions).await;

@@ -13,7 +13,7 @@ use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::TurnOutcome;
 
-/// Tells the host that a command needs a terminal.
+/// Answers a command that needs a terminal with a text that says so.
 pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let text = format!("/{} isn't available in this environment.", call.name);
     turn.show_init(&call.prompt).await;
@@ -33,7 +33,7 @@ pub(super) async fn context(turn: &mut Turn<'_>, call: &CommandInvocation, name:
     TurnOutcome::Command(CommandEnd { name: Some(name.to_owned()), text, ..CommandEnd::default() })
 }
 
-/// Shows the text of a command, a failure as such.
+/// Shows the text that a command returned; an `Err` is shown too, and makes the result of the turn an error.
 pub(super) async fn show_answer(
     turn: &mut Turn<'_>,
     call: &CommandInvocation,
@@ -59,8 +59,8 @@ async fn show(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str, text: &
     agent.session.emit(frame).await;
 }
 
-/// Runs `/model`: without a name, tells the current model; with one, switches to it. The error is the objection of a
-/// hook.
+/// Runs `/model`: without a name, returns a text about the current model; with one, switches to it. The error is
+/// the objection of a hook.
 pub(super) async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Ok(format!("The model is {}.", turn.agent.handle.choice().id));

@@ -29,7 +29,8 @@ const MAX_CUTS: u32 = 8;
 const SHORTENED_CHARS: usize = 2_000;
 
 impl Turn<'_> {
-    /// Returns the model's summary of `messages`, as it wrote it.
+    /// Asks the model to summarise `messages` and returns its text. If even this request is too long, parts of
+    /// `messages` are left out or shortened, a bounded number of times.
     pub(super) async fn ask_for_summary(
         &mut self,
         mut messages: Vec<WireMessage>,
@@ -38,7 +39,7 @@ impl Turn<'_> {
         let mut cuts = 0;
         loop {
             match self.summary_answer(&messages, instruction).await {
-                Ok(answer) => return read(&answer),
+                Ok(answer) => return summary_text(&answer),
                 Err(GaveUp::Interrupted) => return Err(Trouble::Interrupted),
                 Err(GaveUp::Failed(error)) => {
                     let too_long = matches!(error.kind, ErrorKind::PromptTooLong | ErrorKind::TooLarge);
@@ -67,7 +68,7 @@ impl Turn<'_> {
             let request = Arc::new(self.summary_request(messages, instruction));
             let began = Instant::now();
             let mut answer = ModelResponse::default();
-            let heard = self.listen(&request, &mut answer).await;
+            let heard = self.read_stream(&request, &mut answer).await;
             self.count_side_request(&answer, began);
             match heard {
                 Ok(()) => return Ok(answer),
@@ -81,8 +82,8 @@ impl Turn<'_> {
         }
     }
 
-    /// The conversation, and behind it the instruction. Everything before the instruction is what the API has cached,
-    /// so the cache breakpoint stays there.
+    /// Builds the request: the conversation, then the instruction. Everything before the instruction is what the
+    /// API has cached, so the cache breakpoint must stay there.
     fn summary_request(&mut self, messages: &[WireMessage], instruction: &str) -> ModelRequest {
         let block = ContentBlock::text(instruction);
         let instruction = WireMessage::new(Role::User, &[block]).expect("a text block is an object");
@@ -91,8 +92,9 @@ impl Turn<'_> {
         ModelRequest { messages: all, agent: "compact".into(), ..request::build(self.agent, &self.model_id) }
     }
 
-    /// Reads a streamed response that is not shown.
-    async fn listen(
+    /// Reads the stream of a response into `answer` without showing any of it. An error leaves in `answer` what
+    /// arrived, whose usage still has to be counted.
+    async fn read_stream(
         &mut self,
         request: &Arc<ModelRequest>,
         answer: &mut ModelResponse,
@@ -117,7 +119,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The last resort when streams keep breaking: the response in one piece.
+    /// Requests the summary as one piece instead of a stream. Used when streams keep breaking.
     async fn whole_summary(&mut self, request: &Arc<ModelRequest>) -> Result<ModelResponse, GaveUp> {
         let began = Instant::now();
         let model = self.session.model.clone();
@@ -131,7 +133,8 @@ impl Turn<'_> {
         Ok(answer)
     }
 
-    /// Counts a request that is not part of the turn's own conversation.
+    /// Adds the time and usage of a request beside the conversation to the turn and the session. Must be called
+    /// once per attempt, also for one that failed.
     fn count_side_request(&mut self, answer: &ModelResponse, began: Instant) {
         let ms = began.elapsed().as_millis() as u64;
         self.stats.api_ms += ms;
@@ -143,8 +146,9 @@ impl Turn<'_> {
     }
 }
 
-/// Returns the text of a summary, if it is complete.
-fn read(answer: &ModelResponse) -> Result<String, Trouble> {
+/// Returns the text of a complete summary. A response that was refused, cut off or empty is an error, because a bad
+/// summary would replace the conversation.
+fn summary_text(answer: &ModelResponse) -> Result<String, Trouble> {
     let failed = |text: &str| Err(Trouble::Failed(text.to_owned()));
     match answer.stop_reason.as_deref() {
         Some("refusal") => return failed("the model refused to write the summary"),

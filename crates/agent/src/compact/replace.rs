@@ -26,7 +26,8 @@ const SHORT_SUMMARY_TOKENS: u64 = 250;
 const RESTORED_TOKENS: u64 = 20_000;
 
 impl Turn<'_> {
-    /// The text that stands for what was said, with the prompts of the current turn word for word.
+    /// Returns the text that takes the place of the older part of the conversation: the summary, and after it the
+    /// prompts of the running turn word for word, if the kept tail does not hold them.
     fn replacement(
         &self,
         summary: &str,
@@ -51,9 +52,10 @@ impl Turn<'_> {
         text
     }
 
-    /// Returns what the conversation begins with from now on, provided that it becomes smaller. If it does not, first
-    /// the restored files are left out, then the words around the summary. The exception: a short summary that the user
-    /// asked for is accepted, although the conversation may be shorter still.
+    /// Builds what the conversation will begin with, and checks that the conversation becomes smaller. If it does
+    /// not, the restored files are left out, then the words around the summary; if even that does not help, this is
+    /// an error and nothing is replaced. One exception: a short summary that the user asked for is accepted in any
+    /// case.
     pub(super) fn head(
         &self,
         summary: &str,
@@ -105,7 +107,9 @@ impl Turn<'_> {
         )))
     }
 
-    /// Puts everything in place: the conversation, the session's file, the files that the model knows.
+    /// Replaces the conversation: writes the boundary and the summary to the session's file, then changes the
+    /// history, the files that the model knows, and the memory files. Returns the frames for the host. This is the
+    /// only step of a compaction that changes anything.
     pub(super) fn commit(&mut self, new: ConversationReplacement) -> CompactionFrames {
         let agent = self.agent.handle.clone();
         let size = self.agent.history.size();
@@ -135,7 +139,7 @@ impl Turn<'_> {
                 ..CompactBoundary::default()
             },
         };
-        let told = write_down(self.agent, told, &new.tail, &notes);
+        let told = record_compaction(self.agent, told, &new.tail, &notes);
         self.agent.history.compact(blocks, &new.tail);
         new.head.restored.note_seen(&agent);
         // The usage of the last response is that of the conversation that was just replaced.
@@ -146,9 +150,9 @@ impl Turn<'_> {
     }
 }
 
-/// Writes boundary, summary and notes into the session's file, and completes the frame with the ids of the records that
-/// are kept.
-fn write_down(
+/// Writes boundary, summary and notes to the session's file, and adds to the frames the ids of the records that are
+/// kept.
+fn record_compaction(
     agent: &mut Agent,
     mut told: CompactionFrames,
     tail: &ConversationTail,

@@ -25,7 +25,8 @@ pub(super) struct RestoredContext {
 }
 
 impl RestoredContext {
-    /// Reads the files that were used last. Together they take `max_tokens` at most.
+    /// Reads the files that the model read last, within `max_tokens`, and puts them behind `todos` into one
+    /// reminder. Files that the rules deny by now are left out.
     pub fn collect(agent: &AgentHandle, todos: Option<String>, max_tokens: u64) -> Self {
         let mut restored = Self::default();
         let mut parts: Vec<String> = todos.into_iter().collect();
@@ -51,7 +52,8 @@ impl RestoredContext {
         restored
     }
 
-    /// Makes these the only files that count as known to the model.
+    /// Replaces the list of files that the model has read by the restored ones, because the others are no longer in
+    /// the conversation.
     pub fn note_seen(&self, agent: &AgentHandle) {
         agent.workspace.forget_files();
         // The newest file last, so that it stays the newest.

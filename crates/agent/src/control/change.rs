@@ -17,7 +17,8 @@ use crate::state::agent::AgentHandle;
 use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
-/// Interrupts the current turn. Queued prompts still run, unless the request cancels them too.
+/// Cancels the running turn. Queued prompts run afterwards, unless the request cancels them too; the reply lists
+/// both kinds.
 pub(super) async fn interrupt(
     agent: &Arc<AgentHandle>,
     body: &InterruptRequest,
@@ -39,14 +40,14 @@ pub(super) async fn interrupt(
     Reply::Success(json!(reply))
 }
 
-/// Changes the permission mode; the frame about it follows the reply.
+/// Changes the permission mode. Sends the reply itself, because the frame about the new mode has to follow it.
 pub(super) async fn permission_mode(
     agent: &Arc<AgentHandle>,
     id: &str,
     body: &SetPermissionModeRequest,
 ) -> Reply {
     let Some(mode) = body.mode.as_deref().and_then(|mode| PermissionMode::parse(mode).ok()) else {
-        return bad_mode();
+        return unknown_mode();
     };
     if agent.change_mode(mode).is_err() {
         let text = "Cannot set permission mode to bypassPermissions because the session was not launched \
@@ -58,15 +59,16 @@ pub(super) async fn permission_mode(
     Reply::Sent
 }
 
-/// The error for an unknown mode.
-pub(super) fn bad_mode() -> Reply {
+/// Returns the error for a mode that does not exist; it lists those that do.
+pub(super) fn unknown_mode() -> Reply {
     let mut modes = PermissionMode::ALL.map(PermissionMode::as_str);
     modes.sort_unstable();
     let modes = modes.join(", ");
     Reply::Coded(format!("Cannot set permission mode: must be one of {modes}"), "invalid_mode")
 }
 
-/// Changes how much the model may think.
+/// Changes how many tokens the model may think, from the next request on. Null returns to the default, 0 turns
+/// thinking off.
 pub(super) fn thinking(agent: &Arc<AgentHandle>, body: &SetMaxThinkingTokensRequest) -> Reply {
     let tokens = body.max_thinking_tokens.flatten();
     let thinking = match tokens {
@@ -78,7 +80,7 @@ pub(super) fn thinking(agent: &Arc<AgentHandle>, body: &SetMaxThinkingTokensRequ
     Reply::Ack
 }
 
-/// Merges the request into the settings of the command line.
+/// Merges the settings of the request into those of `--settings`, and applies the result to the running session.
 pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSettingsRequest) -> Reply {
     match agent.session.settings.apply_flag(&body.settings) {
         Ok(effective) => {
@@ -100,7 +102,8 @@ pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSett
     }
 }
 
-/// Applies the rules among the settings to the running session.
+/// Adds the permission rules among the settings to the session. Used where no settings files are followed; rules
+/// that cannot be used are reported to the host.
 async fn apply_rules(agent: &Arc<AgentHandle>, permissions: PermissionSettings) {
     let PermissionSettings { allow, ask, deny, .. } = permissions;
     let rules = [
@@ -122,7 +125,7 @@ async fn apply_rules(agent: &Arc<AgentHandle>, permissions: PermissionSettings) 
     }
 }
 
-/// Writes keys to a settings file.
+/// Writes keys to the settings file that the request names.
 pub(super) async fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequest) -> Reply {
     match agent.session.settings.update(&body.source, &body.settings).await {
         Ok(()) => Reply::Success(json!({})),
@@ -130,14 +133,15 @@ pub(super) async fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequ
     }
 }
 
-/// Marks a file as read: the host saw the model read it, in a part of the conversation that is gone now.
+/// Marks a file as read, so that the model may edit it: the host saw it being read in a part of the conversation
+/// that is gone.
 pub(super) fn read_state(agent: &Arc<AgentHandle>, body: &SeedReadStateRequest) -> Reply {
     let path = agent.workspace.resolve(&body.path);
     agent.workspace.note_read_at(&path, body.mtime);
     Reply::Ack
 }
 
-/// Gives the session a title.
+/// Gives the session a title, which must not be blank.
 pub(super) async fn rename(agent: &Arc<AgentHandle>, body: &RenameSessionRequest) -> Reply {
     let title = body.title.trim();
     if title.is_empty() {

@@ -8,7 +8,7 @@ use super::Reply;
 use crate::control::context_report::ContextReport;
 use crate::state::agent::AgentHandle;
 
-/// Returns how full the window is.
+/// Returns the report on how full the model's window is (`get_context_usage`).
 pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!(ContextReport::of(agent).for_hosts()))
 }

@@ -82,7 +82,8 @@ impl Kind {
 }
 
 impl ContextReport {
-    /// Reports the state of an agent as it is now.
+    /// Reports how full the window of an agent is now. The parts are estimated, so their sum differs from the API's
+    /// own count, which stands beside them.
     pub fn of(agent: &AgentHandle) -> Self {
         let (model, model_window) = {
             let choice = agent.choice();
@@ -131,7 +132,7 @@ impl ContextReport {
         (self.used() * 100).checked_div(self.window).unwrap_or(0)
     }
 
-    /// The reply to `get_context_usage`.
+    /// Returns the report as the reply to `get_context_usage`; its keys are those of the reference.
     pub fn for_hosts(&self) -> HostReport {
         let category = |category: &Category| {
             json!({
@@ -157,7 +158,8 @@ impl ContextReport {
         HostReport { always, auto_compact_threshold }
     }
 
-    /// The window as a grid of squares: what is used, then what is free, then what is kept free.
+    /// Returns the window as rows of squares for hosts that draw it: first what is used, then what is free, then
+    /// the buffer.
     fn grid(&self) -> Vec<Vec<Value>> {
         let columns = if self.window >= WIDE_WINDOW { 20 } else { 10 };
         let unit = (self.window / (GRID_ROWS * columns)).max(1);
@@ -186,7 +188,7 @@ impl ContextReport {
         cells.chunks(columns as usize).map(<[Value]>::to_vec).collect()
     }
 
-    /// `context_usage` of the frame that `/context` shows.
+    /// Returns the report as the field `context_usage` of the frame that `/context` shows.
     pub fn for_frame(&self) -> FrameReport {
         let category = |category: &Category| json!({"name": category.name, "tokens": category.tokens, "kind": category.kind.wire_name()});
         let always = json!({
@@ -202,11 +204,12 @@ impl ContextReport {
         FrameReport { always, over_limit: over.map(|tokens_over| OverLimit { tokens_over, kind }) }
     }
 
+    /// Returns the entries for all memory files, in the order in which they were loaded.
     fn memory_list(&self) -> Vec<Value> {
         self.memory_files.iter().map(MemoryUse::listed).collect()
     }
 
-    /// The report for people, as Markdown.
+    /// Returns the report as Markdown, which is the text of `/context`.
     pub fn for_people(&self) -> String {
         let mut text = format!(
             "## Context Usage\n\n**Model:** {}  \n**Tokens:** {} / {} ({}%)\n\n\
@@ -266,7 +269,7 @@ struct OverLimit {
     kind: &'static str,
 }
 
-/// What the API counts of a request, by its wire names.
+/// Returns the token counts of a request as the API reported them, each with its name on the wire.
 fn counted(usage: &Usage) -> [(&'static str, u64); 4] {
     [
         ("input_tokens", usage.input_tokens),
@@ -281,7 +284,7 @@ fn named((name, tokens): (&str, u64)) -> (String, Value) {
     (name.to_owned(), tokens.into())
 }
 
-/// `950`, `2.3k`, `1m`.
+/// Formats a token count for people: `950`, `2.3k`, `1m`.
 fn short(tokens: u64) -> String {
     let scaled = |unit: u64, name: &str| {
         let tenths = tokens * 10 / unit;

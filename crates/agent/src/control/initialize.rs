@@ -16,7 +16,8 @@ use crate::state::prompt::SystemPrompt;
 use crate::state::wire_names::SessionState;
 use crate::turn::outcome::TurnHandle;
 
-/// Takes in what the host brings and replies with what the session has. May be repeated: the last request counts.
+/// Applies what the host says in its handshake and returns what the session offers. Hosts may repeat the request;
+/// each one replaces what the one before said.
 pub(super) async fn answer(
     agent: &Arc<AgentHandle>,
     id: &str,
@@ -64,7 +65,8 @@ pub(super) async fn answer(
     Reply::Sent
 }
 
-/// Adds the output schema that the host wants. Most hosts also give it on the command line; then it is known already.
+/// Adds the tool for structured output with the schema of the handshake. Does nothing if the same schema came on
+/// the command line. The error is a schema that cannot be used.
 fn take_schema(agent: &AgentHandle, schema: &Value) -> Result<(), BadSchema> {
     let known = agent.tool(STRUCTURED_OUTPUT);
     if schema.is_null() || known.is_some_and(|tool| tool.input_schema() == schema) {
@@ -74,7 +76,7 @@ fn take_schema(agent: &AgentHandle, schema: &Value) -> Result<(), BadSchema> {
     Ok(())
 }
 
-/// Changes the system prompt as the host wants it: a text that replaces ours, or one behind it.
+/// Changes the system prompt of the main agent as the handshake says.
 fn take_prompt(agent: &AgentHandle, body: &InitializeRequest) {
     agent.change(|view| change_prompt(Arc::make_mut(&mut view.system), body));
 }
@@ -134,7 +136,7 @@ fn response(agent: &AgentHandle, body: &InitializeRequest, state: SessionState) 
     Handshake { always, hooks_applied: matches!(body.hooks, Some(Some(_))).then_some(true) }
 }
 
-/// The agents that the host defines.
+/// Returns the agents that the host defines, as the reply lists them.
 fn agents(body: &InitializeRequest) -> Vec<AgentInfo> {
     let agents = body.agents.iter().flatten();
     let info = |(name, agent): (&String, &AgentDefinition)| AgentInfo {

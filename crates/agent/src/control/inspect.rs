@@ -35,7 +35,7 @@ pub(super) fn cost(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({"text": cost_text(agent)}))
 }
 
-/// The cost of the session as text.
+/// Returns the cost of the session as text, for `/usage` and hosts.
 pub(crate) fn cost_text(agent: &Arc<AgentHandle>) -> String {
     let totals = agent.session.totals();
     let mut text = format!("Total cost: ${:.4}", totals.cost_usd());
@@ -170,7 +170,7 @@ pub(super) fn mcp_set_servers(body: &McpSetServersRequest) -> Reply {
     Reply::Success(json!({"added": [], "removed": [], "errors": errors}))
 }
 
-/// The error for a call of an MCP tool, which names its server.
+/// Returns the error for a call of an MCP tool; it names the server, which does not exist.
 pub(super) fn mcp_call(tool: &str) -> Reply {
     let server = tool.strip_prefix("mcp__").and_then(|rest| rest.split("__").next()).unwrap_or(tool);
     Reply::Error(format!("MCP server not connected: {server}"))

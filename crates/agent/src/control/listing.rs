@@ -62,7 +62,8 @@ pub(super) fn permission_rules(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({"state": state}))
 }
 
-/// The folders beyond the working folder, with the source of each.
+/// Returns the directories beyond the working folder, each with where it comes from: a settings file, the command
+/// line or the session.
 fn directories(agent: &AgentHandle, listed: Vec<WorkspaceDirectory>) -> Vec<WorkspaceDirectory> {
     // A settings file or a flag may name a folder through a link.
     let same = |a: &Path, b: &str| {
@@ -135,6 +136,7 @@ struct HookEntry<'a> {
 }
 
 impl<'a> HookEntry<'a> {
+    /// Borrows a registered hook as an entry of the listing.
     fn of(hook: &'a ListedHook) -> Self {
         Self {
             event: hook.event.as_str(),

@@ -28,21 +28,22 @@ struct Switch {
     requested: Value,
 }
 
-/// Replies to `set_model`: at once if no hook has a say, otherwise in the background.
+/// Handles `set_model`. Returns the reply if no hook listens and no change is in progress; otherwise starts the
+/// change in the background and returns `None`, because hooks take their time.
 pub(super) async fn set(
     agent: &Arc<AgentHandle>,
-    beside: &mut PendingRequests,
+    pending: &mut PendingRequests,
     id: String,
     body: SetModelRequest,
 ) -> Option<Reply> {
     let wanted = body.model.flatten().filter(|name| !name.is_empty());
     // A change behind another one waits for it, whether hooks have a say or not.
-    if !hooked(agent) && !beside.is_changing() {
+    if !hooked(agent) && !pending.is_changing() {
         let resolved = apply(agent, &switch_to(agent, wanted.as_deref())).await;
         return Some(Reply::Success(json!({"model": resolved})));
     }
     let (agent, request) = (agent.clone(), id.clone());
-    beside.change(id, |withdraw| async move {
+    pending.change(id, |withdraw| async move {
         // Only now, because the change before this one has been made by now.
         let switch = switch_to(&agent, wanted.as_deref());
         if let Some(refused) = refusal(&agent, &request, &switch, &withdraw).await {
@@ -56,7 +57,7 @@ pub(super) async fn set(
     None
 }
 
-/// Changes the model because a setting did. Hooks have no say in that.
+/// Changes the model because a setting did. Hooks are not asked.
 pub(super) async fn follow_setting(agent: &Arc<AgentHandle>, wanted: Option<&str>) {
     apply(agent, &switch_to(agent, wanted)).await;
 }
@@ -97,7 +98,7 @@ fn switch_to(agent: &AgentHandle, wanted: Option<&str>) -> Switch {
     Switch { from: agent.choice().id.clone(), to, requested: json!(wanted) }
 }
 
-/// Makes the change, and tells the host if the model is another one.
+/// Makes `switch.to` the model from the next request on, tells the host if it is another one, and returns its id.
 async fn apply(agent: &Arc<AgentHandle>, switch: &Switch) -> String {
     agent.change_choice(|choice| choice.id.clone_from(&switch.to));
     if switch.from != switch.to {
@@ -107,7 +108,8 @@ async fn apply(agent: &Arc<AgentHandle>, switch: &Switch) -> String {
     switch.to.clone()
 }
 
-/// The reply if a hook objects, or if the host has withdrawn the request.
+/// Returns the reply to a switch that must not happen, because a hook objects or the host has withdrawn the
+/// request; `None` if it may.
 async fn refusal(
     agent: &Arc<AgentHandle>,
     id: &str,
@@ -130,7 +132,8 @@ async fn refusal(
     Some(Reply::Sent)
 }
 
-/// Returns the objection of a hook, if there is one.
+/// Fires `PreModelSwitch` and returns the objection of a hook, if there is one. A switch to the same model is not
+/// asked about.
 async fn objection(
     agent: &Arc<AgentHandle>,
     switch: &Switch,
@@ -160,8 +163,8 @@ async fn tell_hooks(agent: &Arc<AgentHandle>, switch: &Switch, withdraw: &Cancel
     }
 }
 
-/// The facts about a change that hooks are told. Its cost is that the new model has to read the whole conversation
-/// once.
+/// Returns what hooks are told about a switch. Its cost is an estimate: the cache belongs to the old model, so the
+/// new one reads the whole conversation once.
 fn facts(agent: &AgentHandle, switch: &Switch) -> ModelSwitchInput {
     let tokens = agent.session.totals().context_tokens();
     let ttl = agent.choice().cache;

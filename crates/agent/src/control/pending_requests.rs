@@ -27,6 +27,7 @@ pub(crate) struct PendingRequests {
 }
 
 impl PendingRequests {
+    /// Begins without any request. `agent` sends the replies.
     pub fn new(agent: Arc<AgentHandle>) -> Self {
         Self {
             agent,
@@ -37,8 +38,8 @@ impl PendingRequests {
         }
     }
 
-    /// Starts a request that changes nothing; its reply is sent when it is ready. `work` gets the token that withdraws
-    /// it.
+    /// Runs a request that changes nothing beside the others, and sends its reply when it is ready. `work` gets the
+    /// token that [`Self::withdraw`] cancels.
     pub fn start<W>(&mut self, id: String, work: impl FnOnce(CancellationToken) -> W)
     where
         W: Future<Output = Reply> + Send + 'static,
@@ -53,7 +54,8 @@ impl PendingRequests {
         });
     }
 
-    /// Starts a request that changes the session, after those before it.
+    /// Runs a request that changes the session, after every change that was started before it, so that replies come
+    /// in the order of the requests. `work` gets the token that [`Self::withdraw`] cancels.
     pub fn change<W>(&mut self, id: String, work: impl FnOnce(CancellationToken) -> W)
     where
         W: Future<Output = Reply> + Send + 'static,
@@ -76,27 +78,27 @@ impl PendingRequests {
         });
     }
 
-    /// Whether a change is in progress.
+    /// Returns whether a change is still running or waiting.
     pub fn is_changing(&mut self) -> bool {
         self.tidy();
         !self.changes.is_empty()
     }
 
-    /// Waits until one change is done.
+    /// Waits until one change has ended and its reply was sent. Returns at once if there is none.
     pub async fn changed(&mut self) {
         if let Some(Ok(id)) = self.changes.join_next().await {
             self.open.remove(&id);
         }
     }
 
-    /// Withdraws a request. One that has its reply already needs nothing.
+    /// Cancels the request `id` because the host has withdrawn it. Does nothing if it has its reply already.
     pub fn withdraw(&mut self, id: &str) {
         if let Some(token) = self.open.remove(id) {
             token.cancel();
         }
     }
 
-    /// Waits for the replies that are still owed.
+    /// Waits until every pending request has its reply.
     pub(crate) async fn answer_all(&mut self) {
         while self.changes.join_next().await.is_some() {}
         while self.tasks.join_next().await.is_some() {}

@@ -97,8 +97,8 @@ pub(super) async fn title(
     Reply::Success(json!({"title": title}))
 }
 
-/// The conversation as it is now, with the question behind it. The tools stay declared, because the conversation refers
-/// to them, but may not be called.
+/// Builds the request for a side question: the current conversation with the question behind it. The tools stay
+/// declared, because the conversation refers to them, but the model may not call them.
 fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
     let choice = agent.choice();
     let mut messages = agent.conversation();
@@ -148,7 +148,8 @@ fn as_title(text: &str) -> Option<String> {
 }
 
 impl Asking<'_> {
-    /// Returns the text of one response.
+    /// Sends the request, with the retries that every request has, and returns the text of the response. Progress
+    /// goes to the host if it asked for it.
     async fn ask(&self, request: ModelRequest) -> Result<String, Failed> {
         let session = &self.agent.session;
         tokio::select! {
@@ -170,7 +171,7 @@ impl Asking<'_> {
         }
     }
 
-    /// The frame about a retry, if the host is told about the progress.
+    /// Returns the frame about a retry, or `None` if the host does not want progress.
     fn retry_frame(&self, wait: RetryWait, error: &ModelError) -> Option<Outbound> {
         let frame = ControlRequestProgress {
             status: "api_retry".to_owned(),

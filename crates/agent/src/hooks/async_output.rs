@@ -14,7 +14,8 @@ use crate::state::agent::AgentHandle;
 use crate::state::services::SessionServices;
 
 impl AgentHandle {
-    /// Runs the hooks of an event in the background. What they want the model to know goes with the next request.
+    /// Starts the hooks of an event and returns at once. What they want the model to know goes with the next
+    /// request; they are cancelled when the session ends.
     pub(crate) fn fire_in_background(self: &Arc<Self>, event: HookEventInput) {
         let session = &self.session;
         if !session.listens(&event.tag().into()) {
@@ -30,20 +31,21 @@ impl AgentHandle {
 }
 
 impl SessionServices {
-    /// Keeps texts for the next request.
+    /// Queues texts as notes for the next request to the model.
     pub(crate) fn say_later(&self, lines: impl IntoIterator<Item = String>) {
         self.late.add(lines);
     }
 
-    /// Returns the texts that have come since the last call, for the next request.
+    /// Takes the texts that background hooks have left since the last call, as notes for the next request. Their
+    /// notices are shown first.
     pub(crate) async fn take_late(&self) -> Vec<String> {
         self.late.keep(self.hooks.take_async_results());
         self.show_late().await;
         self.late.take()
     }
 
-    /// Waits for hooks in the background. Returns a prompt if one of them wakes the model. Nothing is lost when the
-    /// future is dropped.
+    /// Waits until a hook in the background wants to wake the model, and returns the prompt that starts a turn.
+    /// Output that wakes nobody is kept for the next request. Nothing is lost when the future is dropped.
     pub(crate) async fn until_woken(&self) -> InboundUser {
         loop {
             self.show_late().await;
@@ -55,7 +57,8 @@ impl SessionServices {
         }
     }
 
-    /// Shows the waiting notices in order. May be dropped at any await: a notice stays in the queue until it was sent.
+    /// Shows the waiting notices in order. May be dropped at any await: a notice leaves the queue only after it was
+    /// sent.
     async fn show_late(&self) {
         loop {
             let Some(notice) = self.late.waiting().notices.front().cloned() else { return };
@@ -66,7 +69,7 @@ impl SessionServices {
     }
 }
 
-/// The prompt of a turn that a hook starts.
+/// Builds the synthetic prompt of a turn that a background hook starts; its text is the notes.
 fn wake_up(notes: &[String]) -> InboundUser {
     let text = system_reminder(&notes.join("\n"));
     let mut prompt = InboundUser { is_synthetic: Some(true), ..InboundUser::default() };

@@ -23,7 +23,8 @@ pub struct ConversationOpening {
 }
 
 impl Agent {
-    /// Runs everything that precedes the first prompt.
+    /// Runs everything that precedes the first prompt: Setup hooks if there is a trigger, memory files, and
+    /// SessionStart hooks. Returns what they say, which belongs in front of the prompt.
     pub(crate) async fn begin(
         &mut self,
         source: &str,
@@ -44,7 +45,7 @@ impl Agent {
         ConversationOpening { notes, ..opening }
     }
 
-    /// Fires CwdChanged, if the shell is in another folder than hooks last heard.
+    /// Fires CwdChanged if a command has left the shell in another folder than hooks were last told.
     pub(crate) async fn tell_cwd(&mut self, cancel: &CancellationToken) {
         let now = self.handle.workspace.cwd();
         if now == self.cwd_told {
@@ -61,7 +62,8 @@ impl Agent {
 }
 
 impl AgentHandle {
-    /// Fires SessionStart: a conversation begins, for whatever reason.
+    /// Fires SessionStart, also for a conversation that begins anew within a session. `source` says why and is a
+    /// value of the wire.
     pub(crate) async fn start_conversation(
         self: &Arc<Self>,
         source: &str,
@@ -81,14 +83,15 @@ impl AgentHandle {
         }
     }
 
-    /// Fires SessionEnd. It has a time limit of its own, and nothing else cancels it.
+    /// Fires SessionEnd. Only its own time limit ends it, because the session's token may be cancelled already.
     pub(crate) async fn end_conversation(self: &Arc<Self>, reason: &str) -> Outcome {
         let input = SessionEndInput { reason: reason.to_owned(), ..SessionEndInput::default() };
         self.fire(HookEventInput::SessionEnd(input), None, &CancellationToken::new()).await
     }
 
-    /// Follows what has changed around the session, between two rounds and before a turn. Returns what the model should
-    /// know.
+    /// Applies what has changed around the session: settings files, watched files, the working folder, output of
+    /// background hooks. Returns notes for the model. Called before a turn and between two rounds, never while
+    /// calls run.
     pub(crate) async fn catch_up(self: &Arc<Self>, cancel: &CancellationToken) -> Vec<String> {
         self.follow_settings(cancel).await;
         self.look_at_files(cancel).await;

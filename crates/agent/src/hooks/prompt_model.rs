@@ -56,8 +56,9 @@ impl Prompter for PromptHookModel {
 }
 
 impl SessionServices {
-    /// Asks the model and returns the text of its response. A request that is refused as invalid is repeated once
-    /// without the response format.
+    /// Asks the model a prompt hook's question and returns the text of its response. A request that the API refuses
+    /// as invalid is repeated once without the response format, which some models do not have. Refused over the
+    /// budget.
     async fn judge(&self, question: &PromptQuestion<'_>) -> Result<String, PromptError> {
         // Hooks also run where no turn checks the limit.
         if self.over_budget() {

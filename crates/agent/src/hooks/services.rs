@@ -66,7 +66,7 @@ impl Callbacks for HostCallbacks {
             let answer = tokio::select! {
                 biased;
                 answer = session.ask(request, call.cancel, Some(call.timeout)) => answer,
-                () = beat(&session, event, call.tool_use_id) => Err(AskError::Closed),
+                () = send_heartbeats(&session, event, call.tool_use_id) => Err(AskError::Closed),
             };
             answer.map_err(|error| match error {
                 AskError::Closed => CallbackError::Closed,
@@ -78,8 +78,9 @@ impl Callbacks for HostCallbacks {
     }
 }
 
-/// Shows at intervals that a hook keeps the session waiting. Never returns.
-async fn beat(session: &SessionServices, event: &str, tool_use_id: &str) {
+/// Sends the host a heartbeat frame at intervals while a hook keeps the session waiting. Never returns, so it has
+/// to be dropped when the hook ends.
+async fn send_heartbeats(session: &SessionServices, event: &str, tool_use_id: &str) {
     let id = format!("hook-{event}-{tool_use_id}");
     let mut count = 0;
     loop {

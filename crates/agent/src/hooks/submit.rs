@@ -29,7 +29,8 @@ impl SubmittedPrompt {
 }
 
 impl AgentHandle {
-    /// Runs the hooks for a prompt.
+    /// Runs the UserPromptSubmit hooks for a prompt. Returns whether it may reach the model, with the notes that
+    /// hooks add to it.
     pub(crate) async fn submit_to_hooks(
         self: &Arc<Self>,
         prompt: &InboundUser,
@@ -47,13 +48,13 @@ impl AgentHandle {
         };
         let outcome = self.fire(HookEventInput::UserPromptSubmit(input), None, cancel).await;
         self.session.take_title(outcome.prompt.session_title.as_deref()).await;
-        read(&outcome)
+        read_outcome(&outcome)
     }
 }
 
 /// Reads the outcome of the hooks. A block counts before a stop; a prompt is hidden from the model only if a note
 /// remains to be sent.
-fn read(outcome: &Outcome) -> SubmittedPrompt {
+fn read_outcome(outcome: &Outcome) -> SubmittedPrompt {
     if let Some(block) = outcome.block() {
         let text = format!("A hook refused this prompt: {}", block.reason);
         let (reason, kind) = (block.reason.clone(), RefusalKind::Blocked);

@@ -28,7 +28,7 @@ pub struct HookNotes {
 }
 
 impl HookNotes {
-    /// Collects what hooks said, and shows why the turn ends if it does.
+    /// Collects the notes of hooks around a call. If one of them ends the turn, the host is told why.
     async fn of(agent: &AgentHandle, outcome: &Outcome) -> Self {
         if let Some(stop) = &outcome.stop {
             agent.session.tell_stop(stop).await;
@@ -39,7 +39,7 @@ impl HookNotes {
         }
     }
 
-    /// Adds what was said before the call to its result, in front of what was said after it.
+    /// Adds these notes, which come from before the call, to its result, in front of the notes from after it.
     pub fn added_to(self, mut answered: ToolCallResult) -> ToolCallResult {
         let after = std::mem::replace(&mut answered.notes, self.notes);
         answered.notes.extend(after);
@@ -64,7 +64,8 @@ impl PreToolUseOutcome {
     }
 }
 
-/// Fires `PreToolUse`.
+/// Fires PreToolUse for a call. Returns the input that hooks want instead, their verdict and their notes; nothing
+/// is applied here.
 pub async fn before(
     agent: &Arc<AgentHandle>,
     call: &ToolCall,
@@ -86,7 +87,8 @@ pub async fn before(
     PreToolUseOutcome { updated_input: outcome.updated_input, verdict: outcome.permission, said }
 }
 
-/// Fires `PostToolUse` or `PostToolUseFailure`.
+/// Fires PostToolUse, or PostToolUseFailure after an error, and returns the result with the notes of the hooks. A
+/// hook may replace the output by one of the same shape, which is bounded like the tool's own.
 pub async fn after(
     agent: &Arc<AgentHandle>,
     mut answered: ToolCallResult,
@@ -121,7 +123,7 @@ pub async fn after(
         })
     };
     let about = AboutCall { id: &call.id, description: &call.description };
-    let outcome = agent.fire_unseen(event, Some(about), cancel).await;
+    let outcome = agent.fire_without_notices(event, Some(about), cancel).await;
     let said = HookNotes::of(agent, &outcome).await;
     answered.notices = outcome.notices();
     answered.notes.extend(outcome.blocks.iter().map(|block| block.blocking_error()));
@@ -136,7 +138,8 @@ pub async fn after(
     answered
 }
 
-/// Fires `PostToolBatch`, once all calls of one response have their results.
+/// Fires PostToolBatch once all calls of a response have their results. Its notes go behind the results; a block
+/// ends the turn, because the calls have run already.
 pub async fn after_batch(
     agent: &Arc<AgentHandle>,
     tool_calls: Vec<BatchedCall>,

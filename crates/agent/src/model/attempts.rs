@@ -42,7 +42,8 @@ pub enum AfterFailure {
 }
 
 impl FailedAttempts {
-    /// Counts one more failed attempt, and says what follows.
+    /// Counts a failed attempt and returns what follows: a retry after a delay, another model, a request without a
+    /// stream, or the end. The only place where this is decided.
     pub fn add(
         &mut self,
         error: &ModelError,

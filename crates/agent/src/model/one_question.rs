@@ -14,8 +14,9 @@ use crate::state::process::RetryWait;
 use crate::state::services::SessionServices;
 
 impl SessionServices {
-    /// Asks, with the retries that every request has; `retry_frame` makes the frame about a retry. Returns the texts of
-    /// the response, with an empty line between them.
+    /// Sends a request outside of the conversation, with the retries that every request has, and returns the texts
+    /// of the response joined by blank lines. `retry_frame` makes the frame about a retry, if the host is to see
+    /// one.
     pub(crate) async fn ask_model(
         &self,
         request: ModelRequest,

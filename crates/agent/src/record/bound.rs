@@ -51,7 +51,7 @@ pub struct ResultBounds {
 }
 
 impl ResultBounds {
-    /// The bounds of a call that runs.
+    /// Returns the bounds for the result of a call that runs: the limits that its tool states.
     pub fn of_call(tool: &dyn Tool, context: &ToolContext) -> Self {
         Self {
             limits: tool.result_limits(&context.workspace.limits),
@@ -59,7 +59,8 @@ impl ResultBounds {
         }
     }
 
-    /// The bounds of a call that gets a result without being run.
+    /// Returns the bounds for the error of a call that does not run. A refusal quotes hooks and the host, so it is
+    /// bounded too.
     pub fn of_refusal(workspace: &Workspace, tool_use_id: &str, cancel: &CancellationToken) -> Self {
         Self {
             limits: ResultLimits::default(),
@@ -68,7 +69,7 @@ impl ResultBounds {
         }
     }
 
-    /// Returns the outcome of a call within the limits.
+    /// Returns the outcome of a call within the limits, output and failure alike.
     pub async fn outcome(&self, outcome: Result<ToolOutput, ToolFailure>) -> Result<ToolOutput, ToolFailure> {
         match outcome {
             Ok(output) => Ok(self.output(output).await),
@@ -76,7 +77,8 @@ impl ResultBounds {
         }
     }
 
-    /// Returns an output within the limits.
+    /// Returns an output within the limits. What is too large is saved to a file of the session, and the output
+    /// names that file.
     pub async fn output(&self, output: ToolOutput) -> ToolOutput {
         let limits = self.limits;
         // A closure, because a large value need not be walked if the content is too large already.
@@ -88,7 +90,7 @@ impl ResultBounds {
         self.saving(output, move |output, saver| bounded(output, limits, saver)).await
     }
 
-    /// Returns a failure within the limits.
+    /// Returns a failure within the limits. Too long a text loses its middle, because the cause is at either end.
     pub async fn failure(&self, failure: ToolFailure) -> ToolFailure {
         match failure {
             ToolFailure::Rejected(text) => ToolFailure::Rejected(self.error_text(text).await),
@@ -112,7 +114,8 @@ impl ResultBounds {
         .await
     }
 
-    /// Runs `work` where it may write files; if that fails, runs it again without files.
+    /// Runs `work` on the blocking pool with a saver that may write files. If that is not possible, runs it again
+    /// here with a saver that refuses, so that the result is bounded in any case.
     async fn saving<T: Send + Sync + 'static>(
         &self,
         large: T,
@@ -131,7 +134,8 @@ impl ResultBounds {
     }
 }
 
-/// Returns the output with forms in place of what is too large.
+/// Returns an output in which everything too large has its short form. `content` is what the model gets, `result`
+/// what programs get; each has its own limit.
 fn bounded(output: &ToolOutput, limits: ResultLimits, saver: &ResultSaver<'_>) -> ToolOutput {
     let content = match &output.content {
         content if content_fits(content, limits.text) => content.clone(),
@@ -161,7 +165,8 @@ fn bounded_text(text: &str, limit: TextLimit, saver: &ResultSaver<'_>) -> String
     form(text, limit, &saved)
 }
 
-/// Returns what the model reads in place of a long text.
+/// Returns what the model reads in place of a long text: its start and the path of the file, or both its ends if no
+/// file could be written.
 fn form(text: &str, limit: TextLimit, saved: &Kept) -> String {
     match saved {
         Ok(saved) => shown_in_place(text, saved),
@@ -232,7 +237,7 @@ fn described(block: &Value) -> String {
     }
 }
 
-/// Bytes of base64 in a block.
+/// Returns the size of a block's media: the bytes of its base64 text, or 0 for a block without any.
 fn media_bytes(block: &Value) -> usize {
     SourceView::of(block).and_then(|source| source.data).map_or(0, str::len)
 }
@@ -242,7 +247,7 @@ fn is_image(block: &Value) -> bool {
     matches!(BlockView::of(block), BlockView::Image(_))
 }
 
-/// The texts of blocks, with a description of each block that is not text.
+/// Joins the texts of blocks, with a short description in place of each block that is not text.
 fn plain_text(blocks: &[Value]) -> String {
     let texts: Vec<String> = blocks
         .iter()
@@ -308,7 +313,7 @@ fn blocks_fit(blocks: &[Value], limit: TextLimit) -> bool {
     })
 }
 
-/// The limit as a number, in the unit it is counted in.
+/// Returns the limit as a plain number of characters or tokens; [`block_cost`] counts in the same unit.
 fn most(limit: TextLimit) -> u64 {
     match limit {
         TextLimit::Characters(chars) => chars as u64,

@@ -103,11 +103,13 @@ pub struct CheckpointMoment<'a> {
 }
 
 impl FileCheckpoints {
+    /// Begins without reading anything; earlier records are loaded when the first prompt begins.
     pub fn new(config: CheckpointsConfig) -> Self {
         Self { config, state: Mutex::default() }
     }
 
-    /// Begins a prompt: every file followed so far is checked. Returns the record of the snapshot.
+    /// Begins the checkpoint of a prompt: every file followed so far is compared with its copy, and saved again if
+    /// it differs. Returns the record for the session's file. `prompt` is the id that a rewind names.
     pub fn begin(&self, prompt: &str, at: CheckpointMoment<'_>) -> SideRecord {
         let mut state = self.state(at.session);
         let files = state.snapshots.back().map(|last| last.tracked_file_backups.clone()).unwrap_or_default();
@@ -133,7 +135,8 @@ impl FileCheckpoints {
         state.snapshots.back().unwrap_or(&Snapshot::default()).record(IsUpdate::No)
     }
 
-    /// Saves a file that is about to be changed, unless this prompt has it already. Returns the record.
+    /// Saves a file that a call is about to change, once per prompt. Returns the record for the session's file, or
+    /// `None` if there is nothing to record. Must be called before the change.
     pub fn before_change(&self, path: &Path, call: &str, at: CheckpointMoment<'_>) -> Option<SideRecord> {
         let mut state = self.state(at.session);
         let name = self.name_of(path);
@@ -165,19 +168,19 @@ impl FileCheckpoints {
         }
     }
 
-    /// Returns what could not be kept since the last call.
+    /// Takes the messages about files that could not be saved, for the host. Each is returned once.
     pub fn take_troubles(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().troubles)
     }
 
-    /// Ends the run.
+    /// Ends the run. The copies of a session that is not kept are deleted.
     pub fn close(&self) {
         if !self.config.lasting {
             self.lock().store.remove_all();
         }
     }
 
-    /// Returns the name of a file in records.
+    /// Returns the name that records use for a file: relative to the project, or absolute outside of it.
     fn name_of(&self, path: &Path) -> String {
         path.strip_prefix(&self.config.root).unwrap_or(path).display().to_string()
     }
@@ -289,7 +292,7 @@ impl State {
         Ok(backup)
     }
 
-    /// Drops prompts beyond the newest `most`, and the copies that no prompt needs any more.
+    /// Drops all but the newest `most` prompts, and deletes the copies that none of the others needs.
     fn forget_oldest(&mut self, most: usize) {
         let before = self.snapshots.len();
         while self.snapshots.len() > most {
@@ -308,7 +311,7 @@ impl State {
         self.troubles.push(format!("{name} cannot be rewound to before this prompt: {why}"));
     }
 
-    /// Reads the records of earlier runs.
+    /// Restores the state from the records that earlier runs left in the session's file.
     fn load(&mut self, transcript: &Path) {
         let kinds = ["file-history-snapshot", "file-history-delta"];
         let records = match lathe_transcript::records_of(transcript, &kinds) {
@@ -341,7 +344,7 @@ impl State {
         }
     }
 
-    /// Takes a snapshot that was read. An update repeats what its prompt had so far.
+    /// Adds a snapshot that was read from a record. A record for a known prompt is an update and is merged into it.
     fn take_snapshot(&mut self, snapshot: Value) {
         let Ok(snapshot) = serde_json::from_value::<Snapshot>(snapshot) else { return };
         match self.snapshots.iter_mut().rfind(|known| known.message_id == snapshot.message_id) {

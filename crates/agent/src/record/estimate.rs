@@ -19,17 +19,18 @@ const DOCUMENT_BYTES_PER_TOKEN: u64 = 25;
 /// Blocks shorter than this are counted by their bytes, whatever they hold.
 const WORTH_A_LOOK: usize = 2000;
 
-/// Tokens of a text.
+/// Estimates the tokens of a text of this many bytes.
 pub fn text_tokens(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Tokens of a content block.
+/// Estimates the tokens of a content block.
 pub fn block_tokens(block: &ContentBlock) -> u64 {
     value_tokens(block.as_value())
 }
 
-/// Tokens of a block, or of a part of one, that has no typed form. Pictures and documents may be in it at any depth.
+/// Estimates the tokens of a block, or of a part of one, that has no typed form. Pictures and documents may be in
+/// it at any depth and count a fixed amount instead of their data.
 pub fn value_tokens(value: &Value) -> u64 {
     match value {
         Value::String(text) => text_tokens(text.len()),
@@ -45,7 +46,7 @@ pub fn value_tokens(value: &Value) -> u64 {
     }
 }
 
-/// Tokens of a content block that is still JSON text.
+/// Estimates the tokens of a content block that is still JSON text.
 pub fn raw_block_tokens(block: &RawValue) -> u64 {
     let text = block.get();
     if text.len() > WORTH_A_LOOK && text.contains("\"base64\"") {

@@ -82,8 +82,8 @@ pub struct TailBounds {
 }
 
 impl ConversationHistory {
-    /// The conversation of a resumed session. Its last message stays open if it is the user's, so that the next prompt
-    /// joins it.
+    /// Builds the history of a resumed session. A user message at the end stays open, so that the next prompt joins
+    /// it: the API wants the roles to alternate.
     pub fn restore(mut messages: Vec<HistoryMessage>) -> Self {
         let mut history = Self::default();
         if let Some(last) = messages.pop_if(|last| last.role == Role::User) {
@@ -110,13 +110,15 @@ impl ConversationHistory {
         }
     }
 
-    /// Notes the record of a prompt that was just added.
+    /// Notes the id of the record of the prompt that was just added, so that a compaction can say which records it
+    /// keeps.
     pub fn note_prompt(&mut self, record: String) {
         // Kept if there is one, because a tail begins with the first prompt of the message.
         self.open_record.get_or_insert(record);
     }
 
-    /// Adds the result of an earlier response's call, which has to come before everything else in the message.
+    /// Adds the result of a call that an earlier response made. It comes first in the open user message, because
+    /// the API wants results before everything else.
     pub fn add_result(&mut self, block: ContentBlock) {
         self.tokens += block_tokens(&block);
         self.open.insert(0, block);
@@ -149,7 +151,7 @@ impl ConversationHistory {
         self.push(Role::Assistant, &blocks, MessageFacts { tokens, record: None });
     }
 
-    /// Notes what the API counted for the response just added, and the record of its first block.
+    /// Notes the API's token count for the response just added, and the id of the record of its first block.
     pub fn note_answer(&mut self, usage: &Usage, record: Option<String>) {
         if self.sealed.last().is_some_and(|last| last.role() == Role::Assistant)
             && let Some(facts) = self.facts.last_mut()
@@ -175,7 +177,7 @@ impl ConversationHistory {
         }
     }
 
-    /// Whether the model has responded yet: a conversation without a response is not worth a summary.
+    /// Returns whether the conversation has any response; one without is not worth a summary.
     pub fn has_answers(&self) -> bool {
         self.sealed.iter().any(|message| message.role() == Role::Assistant)
     }
@@ -208,7 +210,7 @@ impl ConversationHistory {
         tail
     }
 
-    /// Estimates the size of a tail.
+    /// Estimates the tokens of the messages in a tail.
     pub fn tokens_from(&self, tail: &ConversationTail) -> u64 {
         self.facts.iter().skip(tail.start).map(|facts| facts.tokens).sum()
     }
@@ -265,6 +267,7 @@ impl ConversationHistory {
         self.sealed.iter().cloned().chain(open).collect()
     }
 
+    /// Closes the open user message. Its bytes never change afterwards, which keeps the API's cache valid.
     fn seal(&mut self) {
         if !self.open.is_empty() {
             let open = std::mem::take(&mut self.open);
@@ -276,6 +279,7 @@ impl ConversationHistory {
         }
     }
 
+    /// Appends a finished message and its facts. The two lists must stay of the same length.
     fn push<B: Serialize>(&mut self, role: Role, blocks: &[B], facts: MessageFacts) {
         // Blocks that are not objects were left out before; a message without any is left out here.
         if let Ok(message) = WireMessage::new(role, blocks) {
@@ -285,14 +289,14 @@ impl ConversationHistory {
     }
 }
 
-/// Whether a response calls a tool.
+/// Returns whether a message contains a tool call.
 fn holds_call(message: &WireMessage) -> bool {
     // Inside of a text the quotes would be escaped.
     const MARK: &[u8] = b"\"tool_use\"";
     message.bytes().windows(MARK.len()).any(|window| window == MARK)
 }
 
-/// The blocks of a message.
+/// Parses the blocks of a finished message.
 pub fn blocks_of(message: &WireMessage) -> Vec<ContentBlock> {
     #[derive(Deserialize)]
     struct Sent {

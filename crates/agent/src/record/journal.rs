@@ -90,17 +90,17 @@ pub struct SpentTotals {
 }
 
 impl AgentJournal {
-    /// A journal that writes to `writer`.
+    /// Creates the journal of the main agent, which writes to `writer`.
     pub fn new(writer: TranscriptWriter, envelope: Envelope) -> Self {
         Self::of_file(Arc::new(SessionFiles::new(Some(writer))), SessionFile::Main, envelope)
     }
 
-    /// A journal of a session that is not kept.
+    /// Creates the journal of a session that keeps no records; everything else works as usual.
     pub fn off(envelope: Envelope) -> Self {
         Self::of_file(Arc::new(SessionFiles::new(None)), SessionFile::Main, envelope)
     }
 
-    /// A journal that writes to one of the files of a session.
+    /// Creates a journal that writes to one of the files of a session; child agents have a file each.
     pub fn of_file(files: Arc<SessionFiles>, file: SessionFile, envelope: Envelope) -> Self {
         Self {
             files,
@@ -117,18 +117,18 @@ impl AgentJournal {
         }
     }
 
-    /// The files of the session that this journal belongs to.
+    /// Returns the files of the session that this journal belongs to.
     pub fn files(&self) -> &Arc<SessionFiles> {
         &self.files
     }
 
-    /// The fields that every record of this journal has.
+    /// Returns the fields that every record of this journal begins with.
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
     }
 
-    /// Continues after a record of an earlier run, in which `turn_index` prompts have started a turn. `records` are
-    /// those of the conversation.
+    /// Continues the chain of records of an earlier run behind the record `last`. `records` are those of its
+    /// conversation, `turn_index` is the number of prompts that have started a turn.
     pub fn go_on_after(
         &mut self,
         last: Option<String>,
@@ -140,7 +140,8 @@ impl AgentJournal {
         self.turn_index = turn_index;
     }
 
-    /// Records a prompt that starts a turn or joins it.
+    /// Records a prompt that starts a turn or joins one. Every record names the one before it, so the order of
+    /// these calls is the order of the conversation; this holds for all methods below.
     pub fn prompt(&mut self, record: PromptRecord<'_>) {
         let PromptRecord { prompt, starts, words, uuid, now, mode } = record;
         let text = prompt.message.content.text();
@@ -164,7 +165,8 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Records a block of a response, or the message in place of a failed one.
+    /// Records a block of a response, or the message that stands for a failed one. Blocks with the same message id
+    /// become one response when the file is read.
     pub fn assistant(&mut self, frame: &AssistantMessage) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let link = Link { uuid: &frame.uuid, parent: self.last.as_deref(), timestamp: now };
@@ -191,7 +193,8 @@ impl AgentJournal {
         self.follow(&frame.uuid);
     }
 
-    /// Records the result of a tool call. It follows its own call, wherever the conversation is by now.
+    /// Records the result of a tool call. Its parent is the record of its own call, `call_uuid`, also when other
+    /// records have come in between.
     pub fn tool_result(&mut self, frame: &UserMessage, call_uuid: &str) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let nothing = Value::Null;
@@ -206,7 +209,7 @@ impl AgentJournal {
         self.follow(&frame.uuid);
     }
 
-    /// Records anything else on the user's side: notes to the model, marks of an interruption.
+    /// Records any other user message: notes to the model, marks of an interruption.
     pub fn user(&mut self, frame: &UserMessage) {
         let now = frame.timestamp.as_deref().unwrap_or("");
         let mut body = UserBody::prompt(&frame.message);
@@ -218,7 +221,7 @@ impl AgentJournal {
         self.follow(&frame.uuid);
     }
 
-    /// Records a mark in the conversation that the model does not see.
+    /// Records a mark in the conversation that the model is not shown.
     pub fn attachment(&mut self, attachment: &Value, uuid: &str, now: &str) {
         let body = AttachmentBody { attachment, rendered: None, rendered_role: None };
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
@@ -227,7 +230,8 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Ends the turn: records what listings and a later run need to know.
+    /// Writes the records that close a turn: the last prompt, for lists of sessions, and the cost so far, for a
+    /// later run. Does nothing if the session is not kept.
     pub fn end_of_turn(&mut self, spent: SpentTotals) {
         if !self.files.are_kept() {
             return;
@@ -262,18 +266,18 @@ impl AgentJournal {
         self.files.end_turn(&self.envelope.session_id);
     }
 
-    /// Announces the id of a prompt that will be recorded, because hooks see the prompt first.
+    /// Announces the id of the prompt that will be recorded next, because hooks see the prompt and its id first.
     pub fn announce_prompt(&mut self, uuid: String) {
         self.prompt_id.clone_from(&uuid);
         self.announced = Some(uuid);
     }
 
-    /// Takes the id that was announced for the prompt that is recorded now.
+    /// Takes the id announced by [`Self::announce_prompt`], for the record that is written now.
     pub fn take_announced(&mut self) -> Option<String> {
         self.announced.take()
     }
 
-    /// The prompt of the current turn; none before the first.
+    /// Returns the id of the current turn's prompt; `None` before the first.
     pub fn prompt_id(&self) -> Option<String> {
         (!self.prompt_id.is_empty()).then(|| self.prompt_id.clone())
     }

@@ -26,12 +26,12 @@ struct UnparsedText {
 }
 
 impl UnparsedInput {
-    /// Returns what the model sent, if this is such an input.
+    /// Returns the text that the model sent as the input, if this value stands for an input that was not JSON.
     pub fn raw(input: &Value) -> Option<String> {
         Self::deserialize(input).ok().map(|unparsed| unparsed.kept.raw)
     }
 
-    /// Makes the input that stands for such a text.
+    /// Wraps a text that is not JSON as an input, so that the call can be recorded and refused like any other.
     fn input(raw: &str) -> Value {
         json!(Self { kept: UnparsedText { raw: raw.to_owned(), len: raw.len() } })
     }
@@ -112,7 +112,7 @@ impl ModelResponse {
         }
     }
 
-    /// A whole response that was not streamed.
+    /// Builds the response from one that was not streamed.
     pub fn from_complete(whole: CompleteMessage) -> Self {
         let AnswerMessage { id, model, blocks, stop_reason, usage } = whole.read();
         Self {
@@ -128,7 +128,7 @@ impl ModelResponse {
         }
     }
 
-    /// Replaces the last finished block by another form of it.
+    /// Replaces the last finished block, so that the history holds the same form that was recorded and shown.
     pub fn replace_last(&mut self, block: &ContentBlock) {
         if let Some(last) = self.blocks.last_mut() {
             last.clone_from(block);
@@ -142,7 +142,7 @@ impl ModelResponse {
         (!text.trim().is_empty()).then_some(text)
     }
 
-    /// Indices of blocks that were begun and not finished.
+    /// Returns the indices of blocks that were begun and not finished.
     pub fn open_indices(&self) -> Vec<usize> {
         self.open.keys().copied().collect()
     }
@@ -153,19 +153,19 @@ impl ModelResponse {
         self.blocks.iter().any(|block| !block.is_thinking())
     }
 
-    /// Whether nothing of it is missing. The last event says nothing new: a stream that breaks between the stop reason
-    /// and that event has lost nothing.
+    /// Returns whether nothing of the response is missing. Its last event carries nothing new, so a stream that
+    /// breaks just before it has lost nothing.
     pub fn is_whole(&self) -> bool {
         self.complete || (self.stop_reason.is_some() && self.open.is_empty() && self.is_committed())
     }
 
-    /// Whether its last block is a call whose input is cut off.
+    /// Returns whether the last block is a call whose input was cut off.
     pub fn ends_in_half_a_call(&self) -> bool {
         let last = self.blocks.last().and_then(ContentBlock::as_tool_use);
         last.is_some_and(|call| UnparsedInput::raw(call.input).is_some())
     }
 
-    /// Whether a person sees any of it.
+    /// Returns whether the response contains anything that a person sees.
     pub fn is_visible(&self) -> bool {
         self.blocks.iter().any(|block| match block.view() {
             BlockView::Text(text) => !text.trim().is_empty(),

@@ -22,7 +22,8 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// A call that an earlier run of the session deferred.
+    /// Restores a call that an earlier run of the session deferred. It has no description yet; one is made before
+    /// it runs.
     pub fn from_earlier_run(call: DeferredCall) -> Self {
         Self {
             id: call.tool_use_id,

@@ -27,12 +27,12 @@ enum ResultOrigin {
 }
 
 impl ToolResult {
-    /// The result that a tool gave.
+    /// Creates a result that a tool gave; `is_error` is written on the wire only if it is set.
     pub fn of_tool(tool_use_id: &str, content: Content, is_error: Option<bool>) -> Self {
         Self { tool_use_id: tool_use_id.to_owned(), content, origin: ResultOrigin::Tool { is_error } }
     }
 
-    /// The error in place of a result.
+    /// Creates the error result of a call that the runtime did not let run or could not finish.
     pub fn error(tool_use_id: &str, text: String) -> Self {
         Self {
             tool_use_id: tool_use_id.to_owned(),
@@ -41,12 +41,12 @@ impl ToolResult {
         }
     }
 
-    /// Whether the call failed.
+    /// Returns whether the call failed.
     pub fn is_error(&self) -> bool {
         self.wire_is_error() == Some(true)
     }
 
-    /// The field `is_error` on the wire.
+    /// Returns the value of the field `is_error` on the wire; `None` leaves the field out.
     fn wire_is_error(&self) -> Option<bool> {
         match self.origin {
             ResultOrigin::Tool { is_error } => is_error,
@@ -54,7 +54,7 @@ impl ToolResult {
         }
     }
 
-    /// The text, where it is nothing but text; else empty.
+    /// Returns the content if it is a single text, and an empty text if it consists of blocks.
     pub fn plain_text(&self) -> &str {
         match &self.content {
             Content::Text(text) => text,
@@ -62,17 +62,17 @@ impl ToolResult {
         }
     }
 
-    /// The content as JSON.
+    /// Returns the content as a JSON value.
     pub fn content_value(&self) -> Value {
         content_value(self.content.clone())
     }
 
-    /// Replaces the content.
+    /// Replaces the content; id and error state stay.
     pub fn set_content(&mut self, content: Content) {
         self.content = content;
     }
 
-    /// The block as hosts and session files get it.
+    /// Returns the block in the form that hosts and session files get.
     pub fn shown(&self) -> ContentBlock {
         block([
             ("type", Some(json!("tool_result"))),
@@ -82,7 +82,8 @@ impl ToolResult {
         ])
     }
 
-    /// The block as the model gets it.
+    /// Returns the block in the form that the model gets. It differs from [`Self::shown`] only in the order of its
+    /// fields, which is that of the reference.
     pub fn into_sent(self) -> ContentBlock {
         let (kind, id) = (json!("tool_result"), json!(self.tool_use_id));
         let is_error = self.wire_is_error().map(Value::Bool);
@@ -104,7 +105,7 @@ impl ToolResult {
     }
 }
 
-/// The content of a block as JSON.
+/// Converts content into the JSON value of a block's field `content`: a string or an array of blocks.
 pub fn content_value(content: Content) -> Value {
     match content {
         Content::Text(text) => Value::String(text),
@@ -112,7 +113,7 @@ pub fn content_value(content: Content) -> Value {
     }
 }
 
-/// A block with these fields, as far as they have a value, in this order.
+/// Builds a block of these fields in this order, without those that have no value.
 fn block(fields: [(&str, Option<Value>); 4]) -> ContentBlock {
     let fields = fields.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
     fields.collect::<Map<String, Value>>().into()

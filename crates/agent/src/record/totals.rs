@@ -56,7 +56,7 @@ struct Sum {
 }
 
 impl SessionTotals {
-    /// Adds one response.
+    /// Adds the usage and cost of one response. Must be called once per response, also for a broken one.
     pub fn add(&mut self, model: &str, usage: &Usage) {
         let priced = prices::price(usage, model);
         if priced.basis == CostBasis::Unknown && !self.unknown_models.iter().any(|known| known == model) {
@@ -78,7 +78,7 @@ impl SessionTotals {
         }
     }
 
-    /// Notes the usage of a response of the conversation.
+    /// Notes the usage of a response of the main conversation, from which its size is known.
     pub fn note_last(&mut self, usage: &Usage) {
         // A response that failed before it began has no usage.
         if sent(usage) > 0 {
@@ -86,32 +86,32 @@ impl SessionTotals {
         }
     }
 
-    /// Forgets the last usage, because the conversation is another one now.
+    /// Forgets the noted usage when the conversation is replaced or begins anew.
     pub fn forget_last(&mut self) {
         self.last_usage = None;
     }
 
-    /// Usage of the last response of the conversation.
+    /// Returns the usage of the last response of the main conversation.
     pub fn last_usage(&self) -> Option<&Usage> {
         self.last_usage.as_ref()
     }
 
-    /// Tokens of the conversation, as the last response counted them.
+    /// Returns the tokens of the conversation as the last response counted them; 0 before the first.
     pub fn context_tokens(&self) -> u64 {
         self.last_usage.as_ref().map_or(0, |usage| sent(usage) + usage.output_tokens)
     }
 
-    /// Adds time spent in a request.
+    /// Adds the time of a request to the time of this run.
     pub fn add_api_ms(&mut self, ms: u64) {
         self.api_ms += ms;
     }
 
-    /// Time spent in requests, milliseconds.
+    /// Returns the time spent in requests so far, in milliseconds.
     pub fn api_ms(&self) -> u64 {
         self.api_ms
     }
 
-    /// Continues from what an earlier run has recorded.
+    /// Adds what earlier runs of the session have cost.
     pub fn start_from(&mut self, state: &CostState) {
         let usage = |(model, value): (&String, &Value)| {
             Some((model.clone(), serde_json::from_value(value.clone()).ok()?))
@@ -131,17 +131,17 @@ impl SessionTotals {
         };
     }
 
-    /// Adds time that a turn spent in requests.
+    /// Adds time that a turn spent in requests to the work that the session's file keeps.
     pub fn add_api_time(&mut self, ms: u64) {
         self.work.api_ms += ms;
     }
 
-    /// Adds time that a tool call took.
+    /// Adds time that a tool call took to the work that the session's file keeps.
     pub fn add_tool_time(&mut self, ms: u64) {
         self.work.tool_ms += ms;
     }
 
-    /// Adds the lines that a call has changed.
+    /// Adds the lines that a tool call has added and removed.
     pub fn add_changes(&mut self, lines: ChangedLines) {
         self.work.lines_added += lines.added;
         self.work.lines_removed += lines.removed;
@@ -162,29 +162,30 @@ impl SessionTotals {
         }
     }
 
-    /// Begins another session in the same run: it has cost nothing, but the run has.
+    /// Starts at zero for another session in the same run. The budget is that of the run, so what was spent stays
+    /// in [`Self::run_cost_usd`].
     pub fn begin_anew(&mut self) {
         let left = self.left + self.session_cost();
         // Models without a price stay, because the host has not been told of them yet.
         *self = Self { left, unknown_models: std::mem::take(&mut self.unknown_models), ..Self::default() };
     }
 
-    /// What this run has spent on the session.
+    /// Returns the cost of this session in this run, without earlier runs.
     fn session_cost(&self) -> Cost {
         self.models.iter().map(|(_, sum)| sum.cost).sum()
     }
 
-    /// US dollars of this run, over all its sessions.
+    /// Returns the cost of this run over all its sessions in US dollars, which the budget limits.
     pub fn run_cost_usd(&self) -> f64 {
         (self.left + self.session_cost()).usd()
     }
 
-    /// US dollars of the session so far.
+    /// Returns the cost of the session over all its runs in US dollars.
     pub fn cost_usd(&self) -> f64 {
         self.earlier.cost_usd + self.session_cost().usd()
     }
 
-    /// `modelUsage` of a result.
+    /// Returns usage and cost per model, for the field `modelUsage` of a result.
     pub fn model_usage(&self) -> BTreeMap<String, ModelUsage> {
         let mut all = usage_map(&self.models);
         for (model, earlier) in &self.earlier.models {
@@ -196,23 +197,24 @@ impl SessionTotals {
         all
     }
 
-    /// Takes `model_usage_since_last_result`.
+    /// Takes the usage per model since the last result. Call it once per result, because it starts at zero
+    /// afterwards.
     pub fn take_since_result(&mut self) -> BTreeMap<String, ModelUsage> {
         usage_map(&std::mem::take(&mut self.since_result))
     }
 
-    /// Takes the models without a price of their own, each once: they are counted at the price of the default model.
+    /// Takes the names of models without a price, each once. They are counted at the price of the default model.
     pub fn take_unknown_models(&mut self) -> Vec<String> {
         std::mem::take(&mut self.unknown_models)
     }
 }
 
-/// Tokens of a request, cached or not.
+/// Returns the input tokens of a request, cached or not.
 fn sent(usage: &Usage) -> u64 {
     usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
 }
 
-/// Adds the tokens and the cost of an earlier run of the session. Only counters are summed; facts about the model stay.
+/// Adds the counters of an earlier run of the session. Facts about the model, such as its window, stay.
 fn add(usage: &mut ModelUsage, earlier: &ModelUsage) {
     usage.input_tokens += earlier.input_tokens;
     usage.output_tokens += earlier.output_tokens;

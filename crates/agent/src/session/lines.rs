@@ -19,18 +19,19 @@ use crate::turn::outcome::TurnHandle;
 /// How much of a malformed line is shown.
 const SHOWN_CHARS: usize = 200;
 
-/// Takes in a line that arrived between turns or during one.
+/// Handles one line of the host, between turns or during one. Must not wait for the model or for another line,
+/// because no line is read meanwhile. `pending` keeps requests that are replied to later.
 pub(crate) async fn take(
     agent: &Arc<AgentHandle>,
-    beside: &mut PendingRequests,
+    pending: &mut PendingRequests,
     line: Inbound,
     turn: Option<&TurnHandle>,
 ) {
     match line {
         Inbound::User(prompt) => admit(agent, prompt, turn).await,
-        Inbound::ControlRequest(request) => control::answer(agent, beside, request, turn).await,
+        Inbound::ControlRequest(request) => control::answer(agent, pending, request, turn).await,
         Inbound::ControlResponse(response) => settle(agent, response).await,
-        Inbound::ControlCancelRequest(cancel) => beside.withdraw(&cancel.request_id),
+        Inbound::ControlCancelRequest(cancel) => pending.withdraw(&cancel.request_id),
         Inbound::UpdateEnvironmentVariables(update) => {
             agent.workspace.env.set_by_host(update.variables);
         }
@@ -51,7 +52,8 @@ async fn settle(agent: &AgentHandle, response: ControlResponse) {
     }
 }
 
-/// Refuses a line of an unknown type, or of a known one that does not fit.
+/// Reports a line that cannot be handled: an error reply to a control request with an id, otherwise a notice. A
+/// line of an unknown type is only logged.
 async fn refuse(agent: &AgentHandle, line: &Inbound) {
     let kind = line.tag();
     match (kind, line.request_id()) {
@@ -83,7 +85,8 @@ fn shown(line: &Inbound) -> String {
     shorten(&text, SHOWN_CHARS).into_owned()
 }
 
-/// Puts a prompt into the queue; one that was seen before is only acknowledged.
+/// Puts a prompt into the queue. A prompt whose id was seen before is only acknowledged. One with the priority
+/// `now` also ends the running turn.
 async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnHandle>) {
     if let Some(dropped) = drop_results(&mut prompt) {
         let text = format!("results of calls that this session did not make are left out: {dropped}");

@@ -49,7 +49,7 @@ impl SessionLoop {
         (prompt, work)
     }
 
-    /// Whether there is nothing to ask the model.
+    /// Returns whether the prompt gives the model nothing to respond to: it is blank, and no hook has words for it.
     fn asks_nothing(&self, prompt: &InboundUser) -> bool {
         let has_words = self.first_words.is_some() || prompt.should_query == Some(false);
         !has_words && is_blank(&prompt.message.content)
@@ -69,7 +69,8 @@ impl SessionLoop {
         }
     }
 
-    /// Submits a prompt for the model to the hooks, and records it as far as they permit.
+    /// Runs the hooks for a prompt and records it as far as they permit. Returns what kind of turn follows. A
+    /// prompt whose hooks were cancelled is not recorded, because nothing has agreed to it.
     async fn submit_prompt(
         &mut self,
         agent: &mut Agent,
@@ -101,7 +102,8 @@ impl SessionLoop {
         }
     }
 
-    /// Sends the init frame, and puts the prompt into the history and the session's file.
+    /// Sends the init frame, then puts the prompt with its notes into the history and the session's file, as far as
+    /// the hooks permit it.
     async fn record_prompt(
         &mut self,
         agent: &mut Agent,

@@ -24,7 +24,8 @@ pub(crate) enum TurnKind {
     Cancelled,
 }
 
-/// Runs a turn of this kind. Also returns the id of its command, if it had one in place of a prompt.
+/// Runs a turn of this kind to its outcome. Also returns the id of the command that resumed a deferred call,
+/// because its state has to be reported too.
 pub(crate) async fn outcome_of(turn: &mut Turn<'_>, work: TurnKind) -> (TurnOutcome, Option<String>) {
     let (resumed, command) = match work {
         TurnKind::Command(call) => return (commands::run(turn, call).await, None),

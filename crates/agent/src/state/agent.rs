@@ -55,7 +55,7 @@ pub enum AgentIdentity {
 }
 
 impl AgentIdentity {
-    /// The name of the agent in requests to the model.
+    /// Returns the name of the agent in requests to the model; the wire knows `main` and the types of child agents.
     pub fn label(&self) -> &str {
         match self {
             Self::Main => "main",
@@ -133,7 +133,7 @@ pub struct ConversationProgress {
 }
 
 impl AgentView {
-    /// An agent that has done nothing yet.
+    /// Returns the view of an agent that has done nothing yet.
     pub(crate) fn of(config: &AgentConfig) -> Self {
         Self {
             tools: Arc::new(config.tools.clone()),
@@ -151,16 +151,18 @@ impl AgentView {
 }
 
 impl AgentCell {
+    /// Creates the cell with its first view.
     pub fn new(view: AgentView) -> Self {
         Self { view: Mutex::new(Arc::new(view)) }
     }
 
-    /// Returns the current view.
+    /// Returns the current view. It is a snapshot: later changes do not show in it.
     pub fn view(&self) -> Arc<AgentView> {
         lock(&self.view).clone()
     }
 
-    /// Changes the view.
+    /// Replaces the view by a changed copy, so that readers always see values that belong together. `change` must
+    /// not read the cell, which is locked.
     pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
         // Copied only if a reader holds the old view, which stays as it was.
         change(Arc::make_mut(&mut lock(&self.view)))
@@ -193,32 +195,32 @@ impl AgentHandle {
         Self { session, identity, frames, workspace, cell }
     }
 
-    /// Returns the current view.
+    /// Returns the current view of the agent, as a snapshot.
     pub fn view(&self) -> Arc<AgentView> {
         self.cell.view()
     }
 
-    /// Changes the view.
+    /// Changes the view of the agent; see [`AgentCell::change`].
     pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
         self.cell.change(change)
     }
 
-    /// The current tools; a host may add one.
+    /// Returns the current tools. A host may add one at any time.
     pub fn tools(&self) -> Arc<ToolSet> {
         self.view().tools.clone()
     }
 
-    /// The tool with this name or alias.
+    /// Returns the tool with this name or alias.
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.view().tools.get(name).cloned()
     }
 
-    /// Adds a tool, in the place of one with the same name.
+    /// Adds a tool, in place of one with the same name, from the next request on.
     pub fn add_tool(&self, tool: Arc<dyn Tool>) {
         self.change(|view| view.tools = Arc::new(view.tools.with(tool)));
     }
 
-    /// The model choice, which a host may change between two requests.
+    /// Returns the current choice of model, effort and thinking, which a host may change between two requests.
     pub fn choice(&self) -> Arc<AgentModel> {
         self.view().choice.clone()
     }
@@ -228,19 +230,19 @@ impl AgentHandle {
         self.change(|view| change(Arc::make_mut(&mut view.choice)));
     }
 
-    /// The system prompt, which a host may change before the first request.
+    /// Returns the system prompt, which a host may change before the first request.
     pub fn system_prompt(&self) -> Arc<SystemPrompt> {
         self.view().system.clone()
     }
 
-    /// The effort of the model: the chosen one, or its default.
+    /// Returns the effort that the model is asked for: the chosen one, or else its default.
     pub fn effort(&self) -> Option<String> {
         let choice = self.choice();
         let default = capabilities(&choice.id).default_effort;
         choice.effort.clone().or_else(|| default.map(str::to_owned))
     }
 
-    /// The current conversation: after the last turn, or as the running turn last sent it.
+    /// Returns the conversation as it was published last: after the last turn, or as the running turn last sent it.
     pub fn conversation(&self) -> Vec<WireMessage> {
         let view = self.view();
         match (&view.progress.settled, &view.progress.last_request) {
@@ -250,17 +252,17 @@ impl AgentHandle {
         }
     }
 
-    /// When the last request was sent, milliseconds since the epoch.
+    /// Returns when the last request was sent, in milliseconds since the epoch.
     pub fn last_request_ms(&self) -> Option<u64> {
         self.view().progress.last_request.as_ref().map(|(_, at)| *at)
     }
 
-    /// Publishes the conversation after a turn.
+    /// Puts the conversation into the view after a turn, for side questions.
     pub(crate) fn publish_conversation(&self, messages: Vec<WireMessage>) {
         self.change(|view| view.progress.settled = Some(messages.into()));
     }
 
-    /// Publishes a request that is sent.
+    /// Puts the request that is being sent into the view, for side questions during the turn.
     pub(crate) fn publish_request(&self, request: &Arc<ModelRequest>) {
         let now = self.session.process.host.now_ms();
         self.change(|view| {
@@ -269,20 +271,20 @@ impl AgentHandle {
         });
     }
 
-    /// Publishes the size of the conversation.
+    /// Puts the size of the conversation into the view, for the context report.
     pub(crate) fn publish_size(&self, size: ConversationSize) {
         self.change(|view| view.progress.size = size);
     }
 }
 
 impl Agent {
-    /// The main agent of a session.
+    /// Builds the main agent of a session.
     pub(crate) fn main(session: Arc<SessionServices>, config: AgentConfig) -> Self {
         let cell = session.main.clone();
         Self::with_identity(session, AgentIdentity::Main, cell, config)
     }
 
-    /// A child agent, which a call of another one starts.
+    /// Builds a child agent, which a call of another agent starts.
     pub(crate) fn child(session: Arc<SessionServices>, identity: ChildIdentity, config: AgentConfig) -> Self {
         let cell = Arc::new(AgentCell::new(AgentView::of(&config)));
         Self::with_identity(session, AgentIdentity::Child(identity), cell, config)

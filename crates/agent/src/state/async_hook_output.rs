@@ -33,13 +33,13 @@ pub struct WaitingOutput {
 }
 
 impl AsyncHookOutput {
-    /// Locks the waiting output.
+    /// Locks the output that waits for the next request.
     pub fn waiting(&self) -> MutexGuard<'_, WaitingOutput> {
         // Nothing that is done under the lock could leave it half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps texts for the next request; of too many, the newest.
+    /// Queues texts for the next request. Beyond a fixed number the oldest are dropped.
     pub fn add(&self, lines: impl IntoIterator<Item = String>) {
         let notes = &mut self.waiting().notes;
         notes.extend(lines);
@@ -47,7 +47,8 @@ impl AsyncHookOutput {
         notes.drain(..too_many);
     }
 
-    /// Keeps the output of hooks, all of it at once: the future that waits for them may be dropped at any time.
+    /// Queues everything that finished hooks left, at once: the future that waits for them may be dropped at any
+    /// time.
     pub fn keep(&self, results: Vec<AsyncResult>) {
         for result in results {
             let name = result.hook_name;
@@ -64,14 +65,14 @@ impl AsyncHookOutput {
         }
     }
 
-    /// Takes the texts, for a request that is about to be sent.
+    /// Takes the texts for a request that is about to be sent, and clears the wish to wake the model.
     pub fn take(&self) -> Vec<String> {
         let mut waiting = self.waiting();
         waiting.wakes = false;
         std::mem::take(&mut waiting.notes)
     }
 
-    /// Ends what still runs in the background.
+    /// Cancels the hooks that still run in the background and waits for their tasks to end.
     pub async fn shut_down(&self) {
         self.ended.cancel();
         self.side.close();

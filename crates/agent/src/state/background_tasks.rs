@@ -81,6 +81,7 @@ pub struct TaskNotice {
 }
 
 impl BackgroundTasks {
+    /// Begins with an empty list.
     pub fn new(config: BackgroundConfig) -> Self {
         Self { config, list: Mutex::default(), telling: Semaphore::new(1), changed: Notify::new() }
     }
@@ -97,7 +98,8 @@ impl BackgroundTasks {
         self.telling.acquire().await.ok()
     }
 
-    /// Wakes the loop of the session, which looks at the list again.
+    /// Wakes the event loop of the session, so that it looks at the list again. To be called after every change
+    /// that may start or allow the end of a run.
     pub fn tell_loop(&self) {
         // Kept if the loop does not wait at this moment, so that no change is missed.
         self.changed.notify_one();
@@ -115,7 +117,7 @@ impl TaskList {
         self.tasks.iter().find(|task| task.id == id)
     }
 
-    /// The same, to be changed.
+    /// Returns the task with this id for a change.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut SessionTask> {
         self.tasks.iter_mut().find(|task| task.id == id)
     }
@@ -194,7 +196,7 @@ impl TaskList {
         self.in_background().map(task).collect()
     }
 
-    /// Returns what Stop hooks and results are told of the tasks in the background.
+    /// Returns the tasks in the background in the form that Stop hooks and results carry.
     pub fn told(&self) -> Vec<Value> {
         let cut = |text: &str| text.chars().take(TOLD_CHARS).collect::<String>();
         let task = |task: &SessionTask| {
@@ -214,7 +216,7 @@ impl SessionTask {
     /// The type of a command in frames.
     pub const TYPE: &str = "local_bash";
 
-    /// Returns what tools are told of it.
+    /// Returns the description of the task that tools get.
     pub fn report(&self) -> TaskReport {
         TaskReport {
             id: self.id.clone(),

@@ -220,7 +220,7 @@ impl CommandRegistry {
         Ok(())
     }
 
-    /// Removes an added command. Built-in commands stay.
+    /// Removes a command that was added. Built-in commands cannot be removed.
     pub fn remove(&self, name: &str) {
         self.lock().retain(|other, command| match command.kind {
             CommandKind::Builtin(_) => true,
@@ -228,7 +228,7 @@ impl CommandRegistry {
         });
     }
 
-    /// The commands as hosts list them.
+    /// Returns the commands as hosts list them. Without compaction, `/compact` is not among them.
     pub(crate) fn listing(&self, compact: CompactSwitch) -> Vec<SlashCommand> {
         self.lock()
             .values()
@@ -272,7 +272,7 @@ impl RegisteredCommand {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 
-    /// Whether a session with this policy of compaction has it.
+    /// Returns whether the command exists in a session with this switch: `/compact` needs compaction.
     fn is_available(&self, compact: CompactSwitch) -> bool {
         compact == CompactSwitch::On || !matches!(self.kind, CommandKind::Builtin(BuiltinCommand::Compact))
     }

@@ -33,7 +33,7 @@ pub enum CompactSwitch {
 }
 
 impl CompactSwitch {
-    /// From a condition under which it is off.
+    /// Returns `Off` if the condition holds, else `On`.
     pub fn off_if(off: bool) -> Self {
         if off { Self::Off } else { Self::On }
     }
@@ -69,12 +69,14 @@ impl CompactPolicy {
         tokens.clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)
     }
 
-    /// Whether conversations are compacted automatically.
+    /// Returns whether conversations are compacted automatically. Both switches have to be on, because the one for
+    /// commands turns off compaction as a whole.
     pub fn is_automatic(&self) -> bool {
         (self.automatic, self.manual) == (CompactSwitch::On, CompactSwitch::On)
     }
 
-    /// Returns the limits for a model with this window.
+    /// Returns at which sizes a conversation is compacted and at which it counts as full, for a model with this
+    /// window.
     pub fn limits(&self, model_window: u64) -> WindowLimits {
         let window = self.window.map_or(model_window, |wanted| model_window.min(Self::clamp_window(wanted)));
         // A small window cannot spare so much, so half of it is left to the conversation.
@@ -114,7 +116,7 @@ pub enum CompactStep {
 }
 
 impl CompactionMemory {
-    /// Decides what to do before a request. `context` is its size.
+    /// Decides what to do before a request of size `context`: send it, compact first, or end the turn.
     pub fn before_request(
         &mut self,
         policy: &CompactPolicy,
@@ -142,12 +144,13 @@ impl CompactionMemory {
         CompactStep::Compact
     }
 
-    /// Begins the turn of a new prompt.
+    /// Resets the count of compactions in a row when a new prompt begins a turn.
     pub fn begin_turn(&mut self) {
         self.in_a_row = 0;
     }
 
-    /// Whether a request that the API found too long is worth a compaction.
+    /// Returns whether a request that the API found too long is worth a compaction: compaction is on, and it did
+    /// not just happen several times in a row.
     pub fn after_refusal(&mut self, policy: &CompactPolicy) -> bool {
         if self.requests_since > QUICK_REQUESTS {
             self.in_a_row = 0;
@@ -155,7 +158,7 @@ impl CompactionMemory {
         policy.is_automatic() && self.failures < MAX_FAILURES && self.in_a_row < MAX_IN_A_ROW
     }
 
-    /// Counts a compaction that made room.
+    /// Counts a compaction that made room; `dropped` is how many tokens it saved.
     pub fn succeeded(&mut self, dropped: u64) {
         self.failures = 0;
         self.in_a_row += 1;
@@ -179,7 +182,7 @@ pub struct RequestSize {
 }
 
 impl RequestSize {
-    /// Adds up the size of the conversation and an estimate of the rest.
+    /// Adds the tokens of everything that is not a message to the size of the conversation.
     pub fn of(size: ConversationSize, overhead: u64) -> Self {
         match size.measured {
             Some(measured) => Self { tokens: measured + size.added, is_measured: true },
@@ -211,7 +214,8 @@ impl CompactChoice {
         Self { policy, written: policy }
     }
 
-    /// Follows settings that were read again. If they have not changed, what a command has set stays.
+    /// Takes over the policy of settings that were read again. If they say the same as before, what a command has
+    /// set in between stays.
     pub fn follow(&mut self, written: CompactPolicy) {
         if self.written != written {
             (self.policy, self.written) = (written, written);

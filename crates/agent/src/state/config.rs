@@ -94,7 +94,7 @@ pub enum SessionBeginning {
 }
 
 impl SessionBeginning {
-    /// How hooks are told about it (`SessionStart.source`).
+    /// Returns the value of `SessionStart.source`, by which hooks tell a new session from a resumed one.
     pub fn source(&self) -> &'static str {
         match self {
             Self::New => "startup",
@@ -103,7 +103,7 @@ impl SessionBeginning {
         }
     }
 
-    /// Whether there is a deferred call.
+    /// Returns whether the session begins with a call that an earlier run deferred.
     pub fn has_deferred_call(&self) -> bool {
         match self {
             Self::New => false,
@@ -111,7 +111,7 @@ impl SessionBeginning {
         }
     }
 
-    /// Returns the earlier conversation.
+    /// Returns the earlier conversation; `None` for a new session.
     pub fn resumed(self) -> Option<Box<Resumed>> {
         match self {
             Self::New => None,
@@ -132,7 +132,7 @@ pub enum SetupTrigger {
 }
 
 impl SetupTrigger {
-    /// `trigger` of the event.
+    /// Returns the value of `trigger` in the Setup event.
     pub fn trigger(self) -> &'static str {
         match self {
             Self::Init | Self::InitOnly => "init",

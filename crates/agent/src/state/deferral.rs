@@ -15,7 +15,7 @@ pub struct DeferredCallState {
 }
 
 impl DeferredCallState {
-    /// The call that an earlier run of the session deferred.
+    /// Begins with the call that an earlier run of the session deferred, if there is one.
     pub fn from_earlier_run(call: Option<DeferredCall>) -> Self {
         let call = call.map(ToolCall::from_earlier_run);
         Self { resumes_without_prompt: call.is_some(), call }
@@ -32,12 +32,13 @@ impl DeferredCallState {
         self.resumes_without_prompt
     }
 
-    /// Keeps a call that a hook deferred.
+    /// Keeps a call that a hook deferred. There is never more than one, because a call with siblings cannot be
+    /// deferred.
     pub fn set(&mut self, call: ToolCall) {
         self.call = Some(call);
     }
 
-    /// Takes the call, for the turn that resumes it.
+    /// Takes the call, for the turn that resumes it. A call that is not taken waits for a later run.
     pub fn take(&mut self) -> Option<ToolCall> {
         self.call.take()
     }

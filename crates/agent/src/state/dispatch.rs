@@ -28,7 +28,8 @@ pub struct CommandInvocation {
     pub prompt: InboundUser,
 }
 
-/// Decides what a prompt is.
+/// Decides what a prompt is: text for the model, a command of the session, or the name of a command that does not
+/// exist. Runs and changes nothing.
 pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
     let SlashCommands::On(registry) = &agent.session.slash_commands else {
         return PromptDispatch::Prompt { note: None };
@@ -47,7 +48,7 @@ pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
     }
 }
 
-/// Whether the session will run a prompt as a command.
+/// Returns whether the session would run this prompt as a command. Such a prompt cannot join a running turn.
 pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
     matches!(dispatch(agent, prompt), PromptDispatch::Command(_))
 }
@@ -65,7 +66,7 @@ fn can_compact(agent: &AgentHandle) -> CompactSwitch {
     agent.view().compact.policy.manual
 }
 
-/// Returns name and arguments of a prompt that calls a command.
+/// Splits a prompt that consists of a command into its name and arguments; `None` for any other prompt.
 fn call_of(prompt: &InboundUser) -> Option<(&str, &str)> {
     // A text that a client composed, or that is only to be kept, was not typed as a command.
     let verbatim = prompt.client_composed == Some(true) || prompt.should_query == Some(false);

@@ -28,12 +28,14 @@ pub struct EnvFiles {
 }
 
 impl EnvFiles {
-    /// Files in a folder that is made when a hook needs it.
+    /// Prepares files in `dir`, which is created when a hook first needs it. Without a folder hooks cannot export
+    /// variables.
     pub fn new(dir: Option<PathBuf>) -> Self {
         Self { dir, cleared: OnceLock::new() }
     }
 
-    /// Prepares the file for the hooks of an event; none for events without a file.
+    /// Returns the file that the hooks of an event may write variables to, after creating it; `None` for events
+    /// without one.
     pub fn prepare(&self, event: &HookEvent) -> Option<PathBuf> {
         let dir = self.dir.as_deref()?;
         let (_, name) = EVENTS.iter().find(|(known, _)| known == event)?;
@@ -49,7 +51,7 @@ impl EnvFiles {
         Some(path)
     }
 
-    /// Returns the paths of all files, whether they exist or not.
+    /// Returns the paths of all files in the order in which they are read, whether they exist or not.
     pub fn paths(&self) -> Vec<PathBuf> {
         let dir = self.dir.iter();
         dir.flat_map(|dir| EVENTS.iter().map(|(_, name)| dir.join(name))).collect()

@@ -24,7 +24,8 @@ impl FileWatch {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Watches paths that a hook named; relative ones start at `cwd`.
+    /// Begins to watch files that a hook named; relative paths start at `cwd`. At most a fixed number is watched,
+    /// the rest is ignored.
     pub fn add_paths(&self, paths: &[String], cwd: &Path) {
         let mut files = self.files();
         for path in paths {
@@ -36,7 +37,8 @@ impl FileWatch {
         }
     }
 
-    /// Returns the files that have changed since the last check, and how.
+    /// Returns the watched files that differ from the last call, each with the name of the event: `add`, `change`
+    /// or `unlink`.
     pub fn changes(&self) -> Vec<(PathBuf, &'static str)> {
         let mut changes = Vec::new();
         for (path, was) in self.files().iter_mut() {

@@ -42,47 +42,49 @@ struct SessionId {
 }
 
 impl FrameBuilder {
+    /// Creates the builder for the main agent of a session. Ids and times come from `host`.
     pub fn new(session_id: String, host: Arc<dyn ProcessHost>) -> Self {
         let session_id = Arc::new(SessionId { current: Mutex::new(session_id) });
         Self { session_id, host, agent: AgentIdentity::Main }
     }
 
-    /// The builder for an agent in the same session.
+    /// Creates the builder for another agent of the same session. Both share the session id, also after it changes.
     pub fn for_agent(&self, agent: AgentIdentity) -> Self {
         Self { session_id: self.session_id.clone(), host: self.host.clone(), agent }
     }
 
-    /// The current id of the session.
+    /// Returns the current id of the session.
     pub fn session_id(&self) -> String {
         self.session_id.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes later frames belong to another session.
+    /// Gives all later frames another session id. It is shared by the builders of all agents.
     pub fn set_session_id(&self, id: String) {
         *self.session_id.current.lock().unwrap_or_else(PoisonError::into_inner) = id;
     }
 
-    /// The call that started the agent; none for the main one.
+    /// Returns the id of the call that started the agent; `None` for the main one.
     fn parent_tool_use_id(&self) -> Option<String> {
         self.agent.child().map(|child| child.parent_tool_use_id.clone())
     }
 
-    /// The id of the child agent; none for the main one.
+    /// Returns the id of the child agent; `None` for the main one.
     fn agent_id(&self) -> Option<String> {
         self.agent.child().map(|child| child.agent_id.clone())
     }
 
-    /// A fresh id.
+    /// Returns a fresh id for a frame or record.
     pub fn uuid(&self) -> String {
         self.host.uuid()
     }
 
-    /// The current time, as frames and records write it.
+    /// Returns the current time in the format of frames and records.
     pub fn now(&self) -> String {
         iso_time(self.host.now_ms())
     }
 
-    /// One finished block of a response.
+    /// Builds the frame of one finished block of a response. A response is sent block by block under one message
+    /// id.
     pub fn assistant_block(
         &self,
         answer: &ModelResponse,
@@ -109,7 +111,7 @@ impl FrameBuilder {
         }
     }
 
-    /// The message that a failed request ends with.
+    /// Builds the assistant message that stands for a request that failed for good.
     pub fn api_error(&self, failure: &ApiFailure) -> AssistantMessage {
         AssistantMessage {
             error: Some(failure.error.to_owned()),
@@ -121,7 +123,8 @@ impl FrameBuilder {
         }
     }
 
-    /// An assistant message that no model wrote.
+    /// Builds an assistant message that no model wrote, with the model name and the empty usage by which hosts
+    /// recognise it.
     pub fn synthetic_assistant(
         &self,
         text: &str,
@@ -153,7 +156,7 @@ impl FrameBuilder {
         }
     }
 
-    /// The text of a command.
+    /// Builds the assistant message that shows the text of a command.
     pub fn command_answer(&self, text: &str) -> AssistantMessage {
         AssistantMessage {
             local_command_source: Some(format!("<local-command-stdout>{text}</local-command-stdout>")),
@@ -161,7 +164,8 @@ impl FrameBuilder {
         }
     }
 
-    /// The result of one tool call.
+    /// Builds the frame of a tool call's result: `block` as the model gets it, `result` as programs get it in
+    /// `tool_use_result`.
     pub fn tool_result(
         &self,
         block: &ToolResult,
@@ -175,12 +179,12 @@ impl FrameBuilder {
         }
     }
 
-    /// A user message made by the runtime: the model reads it, the user did not type it.
+    /// Builds a user message that the runtime wrote: the model reads it, no person typed it.
     pub fn synthetic_user(&self, text: &str) -> UserMessage {
         UserMessage { is_synthetic: Some(true), ..self.user(vec![ContentBlock::text(text)]) }
     }
 
-    /// A plain user frame.
+    /// Builds a user message with fresh ids and nothing else set, for others to add to.
     pub fn user(&self, content: Vec<ContentBlock>) -> UserMessage {
         UserMessage {
             message: UserTurn::new(content),
@@ -193,7 +197,7 @@ impl FrameBuilder {
         }
     }
 
-    /// An event of the API, as it came.
+    /// Builds the frame that passes on one event of the API unchanged (`--include-partial-messages`).
     pub fn stream_event(
         &self,
         event: Value,
@@ -211,7 +215,7 @@ impl FrameBuilder {
         }
     }
 
-    /// `system/status` before a request, with partial messages.
+    /// Builds the `system/status` frame that precedes a request; sent only with partial messages.
     pub fn requesting(&self, user_message_uuids: Option<Vec<String>>) -> Outbound {
         system(SystemMessage::Status(Status {
             status: Some("requesting".to_owned()),
@@ -222,7 +226,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// How many tokens the model has thought so far, with partial messages.
+    /// Builds the frame that says how many tokens the model has thought, in all and since the last such frame.
     pub fn thinking_tokens(&self, total: u64, delta: u64) -> Outbound {
         system(SystemMessage::ThinkingTokens(ThinkingTokens {
             estimated_tokens: total,
@@ -233,7 +237,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// A request failed and will be sent again.
+    /// Builds the frame about a request that failed and will be sent again after `wait`.
     pub fn api_retry(&self, wait: &RetryWait, error: &ModelError) -> Outbound {
         system(SystemMessage::ApiRetry(ApiRetry {
             attempt: wait.attempt.into(),
@@ -247,7 +251,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// The session continues with another model.
+    /// Builds the frame about a change to a fallback model; `trigger` is a value of the wire.
     pub fn model_fallback(&self, trigger: &str, original: &str, fallback: &str) -> Outbound {
         system(SystemMessage::ModelFallback(ModelFallback {
             trigger: trigger.to_owned(),
@@ -260,7 +264,8 @@ impl FrameBuilder {
         }))
     }
 
-    /// The model refused, and another one is asked.
+    /// Builds the frame about a change to a fallback model because the first model refused. `prompt` is the id of
+    /// the prompt that was refused.
     pub fn refusal_fallback(
         &self,
         original: &str,
@@ -286,7 +291,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// The model refused, also when asked again.
+    /// Builds the frame about a model that refused, also when it was asked again, where no other model is left.
     pub fn refused(&self, model: &str, request_id: Option<String>, prompt: Option<String>) -> Outbound {
         system(SystemMessage::ModelRefusalNoFallback(ModelRefusalNoFallback {
             original_model: model.to_owned(),
@@ -298,17 +303,17 @@ impl FrameBuilder {
         }))
     }
 
-    /// A warning about something that stops nothing.
+    /// Builds a warning for people about something that does not stop the session.
     pub fn warning(&self, text: &str) -> Outbound {
         system(SystemMessage::Informational(self.remark(InfoLevel::Warning, text)))
     }
 
-    /// A notice for people.
+    /// Builds a notice for people.
     pub fn notice(&self, text: &str) -> Outbound {
         system(SystemMessage::Informational(self.remark(InfoLevel::Notice, text)))
     }
 
-    /// Returns an informational message with its ids, for the callers to add fields to.
+    /// Builds the message behind all warnings and notices, with its ids; callers add the rest.
     fn remark(&self, level: InfoLevel, text: &str) -> Informational {
         Informational {
             content: text.to_owned(),
@@ -319,7 +324,7 @@ impl FrameBuilder {
         }
     }
 
-    /// A warning with a name that programs can look for.
+    /// Builds a warning with a `tag`, by which programs can recognise it. A tag that was released must not change.
     pub fn note(&self, tag: &str, text: &str) -> Outbound {
         system(SystemMessage::Informational(Informational {
             tag: Some(tag.to_owned()),
@@ -327,7 +332,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// A notification to be shown to a person at once.
+    /// Builds a notification, which hosts show to a person at once. A later one with the same `key` replaces it.
     pub fn notification(&self, key: &str, text: &str, priority: NotificationPriority) -> Outbound {
         system(SystemMessage::Notification(Notification {
             key: key.to_owned(),
@@ -340,7 +345,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// A sign that a hook of the host is still running.
+    /// Builds the frame that says that a hook of the host is still running.
     pub fn heartbeat(&self, event: &str, id: &str, count: u32, elapsed: Duration) -> Outbound {
         Outbound::ToolProgress(ToolProgress {
             tool_use_id: format!("{id}-heartbeat-{count}"),
@@ -354,7 +359,7 @@ impl FrameBuilder {
         })
     }
 
-    /// A hook ends a turn before the model would have.
+    /// Builds the notice that a hook ended the turn.
     pub fn stopped_by_hook(&self, text: &str) -> Outbound {
         system(SystemMessage::Informational(Informational {
             prevent_continuation: Some(true),
@@ -362,7 +367,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// A prompt that a hook kept from the model.
+    /// Builds the notice that a hook kept a prompt from the model, with the data by which hosts recognise it.
     pub(crate) fn prompt_refused(&self, refusal: &RefusedPrompt) -> Outbound {
         let RefusedPrompt { text, reason, kind } = refusal;
         let (name, kept) = (kind.wire_name(), kind.keeps_prompt());
@@ -373,7 +378,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// Whether the session is running; none if the host does not want to know.
+    /// Builds the frame about a change between running and idle; `None` if the host did not ask for such frames.
     pub fn state(&self, state: SessionState, who: StateFrames) -> Option<Outbound> {
         let sdk_host_only = match who {
             StateFrames::None => return None,
@@ -389,7 +394,7 @@ impl FrameBuilder {
         })))
     }
 
-    /// A prompt, acknowledged with a copy of itself.
+    /// Builds the acknowledgement of a prompt, which is a copy of it marked as replayed.
     pub fn replay(&self, prompt: &InboundUser) -> UserMessage {
         UserMessage {
             message: prompt.message.clone(),
@@ -402,7 +407,8 @@ impl FrameBuilder {
         }
     }
 
-    /// The output of something like a command, which is always shown as a replayed message.
+    /// Builds the frame for output of a command or of a change that a host made. It has the form of a replayed
+    /// message and is sent whether or not replays were asked for.
     pub fn command_output(&self, text: &str) -> UserMessage {
         UserMessage {
             message: UserTurn::new(format!("<local-command-stdout>{text}</local-command-stdout>")),
@@ -411,7 +417,7 @@ impl FrameBuilder {
         }
     }
 
-    /// The permission mode has changed.
+    /// Builds the frame about a new permission mode.
     pub fn mode_changed(&self, mode: &str) -> Outbound {
         system(SystemMessage::Status(Status {
             status: None,
@@ -422,7 +428,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// The session has a title now.
+    /// Builds the frame about a new title of the session.
     pub fn title_changed(&self, title: &str) -> Outbound {
         system(SystemMessage::SessionTitleChanged(SessionTitleChanged {
             title: title.to_owned(),
@@ -432,7 +438,7 @@ impl FrameBuilder {
         }))
     }
 
-    /// A call was denied without a question.
+    /// Builds the frame about a call that was denied without a question.
     pub fn permission_denied(
         &self,
         tool_name: &str,
@@ -453,12 +459,12 @@ impl FrameBuilder {
     }
 }
 
-/// A system frame.
+/// Wraps a message as a system frame.
 pub fn system(message: SystemMessage) -> Outbound {
     Outbound::System(message)
 }
 
-/// The usage of a message that cost nothing.
+/// Returns the usage of a message that no model wrote, with the fields that hosts expect to be there.
 fn empty_usage() -> Usage {
     let extra = json!({
         "output_tokens_details": null,

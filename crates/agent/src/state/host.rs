@@ -5,24 +5,24 @@ use jiff::Timestamp;
 
 /// Time and ids. Cheap calls, no I/O that can fail.
 pub trait ProcessHost: Send + Sync {
-    /// A new UUID, as text.
+    /// Returns a new UUID as text. Tests return the same ones every time.
     fn uuid(&self) -> String;
 
-    /// Wall time, milliseconds since the Unix epoch.
+    /// Returns the wall time in milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
 
-    /// A number in `0.0..1.0`, for jitter.
+    /// Returns a number from 0 up to but not including 1, for delays and ids that are not secret.
     fn random(&self) -> f64;
 
-    /// The process that the session runs in, if that may be known.
+    /// Returns the id of the process that the session runs in, or `None` if hosts must not know it.
     fn process_id(&self) -> Option<u32>;
 
-    /// Writes a line for the operator of the program (stderr of the CLI): something went wrong that the conversation
-    /// itself may not show. A clean run logs nothing.
+    /// Writes a line for the operator of the program (stderr of the CLI) about something that went wrong. A clean
+    /// run logs nothing.
     fn log(&self, line: &str);
 }
 
-/// `2026-01-31T12:00:00.000Z` for a time in milliseconds since the epoch.
+/// Formats milliseconds since the epoch as `2026-01-31T12:00:00.000Z`.
 pub fn iso_time(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     // A clock beyond the year 9999 is broken, but a time stamp must not fail because of it.

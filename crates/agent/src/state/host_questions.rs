@@ -62,8 +62,8 @@ impl HostQuestions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a reply. A reply to a question that is settled, or was never asked, is not an error of the session; the
-    /// caller may want to tell the host.
+    /// Gives a reply of the host to the code that waits for it. The return value says whether a question was
+    /// waiting, was settled before, or never existed; only the last is worth a warning.
     pub fn settle(&self, response: ControlResponse) -> SettledQuestion {
         let id = response.request_id().unwrap_or("").to_owned();
         let asker = {
@@ -89,7 +89,8 @@ impl HostQuestions {
         SettledQuestion::Answered
     }
 
-    /// Fails every open question now and every later one at once, because the host has closed its end.
+    /// Fails all open questions now and all later ones at once, because the host has closed its input and cannot
+    /// reply.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;

@@ -11,6 +11,7 @@ pub struct MemoryInstructions {
 }
 
 impl MemoryInstructions {
+    /// Keeps the memory files that were read at the start; `None` if the session reads none.
     pub fn new(memory: Option<Memory>) -> Self {
         Self { memory }
     }
@@ -20,12 +21,13 @@ impl MemoryInstructions {
         self.memory.as_ref().map(|memory| memory.read_again(reason, may_read))
     }
 
-    /// The text that a conversation begins with: the files that apply from the start.
+    /// Returns the text of the memory files that apply from the start, as the reminder that a conversation begins
+    /// with.
     pub fn preamble(&self) -> Option<String> {
         self.memory.as_ref().and_then(preamble_of)
     }
 
-    /// The files that the model was given so far.
+    /// Returns the memory files that the model has been given in this conversation.
     pub fn told(&self) -> &[MemoryFile] {
         self.memory.as_ref().map(Memory::files).unwrap_or_default()
     }

@@ -24,7 +24,7 @@ pub struct HostIntroduction {
 }
 
 impl HostIntroduction {
-    /// Takes over what a request says.
+    /// Reads what the handshake says about the host. What it leaves out counts as empty.
     pub fn of(body: &InitializeRequest) -> Self {
         Self {
             sdk_mcp_servers: body.sdk_mcp_servers.clone().unwrap_or_default(),
@@ -34,12 +34,14 @@ impl HostIntroduction {
         }
     }
 
-    /// Returns the tool that a name stands for. One step only, so that names cannot form a cycle.
+    /// Returns the name of the tool that `name` stands for; a name without an alias stands for itself. Aliases are
+    /// resolved once, so that they cannot form a cycle.
     pub fn tool<'a>(&'a self, name: &'a str) -> &'a str {
         self.tool_aliases.get(name).map_or(name, String::as_str)
     }
 
-    /// The servers of the host, for `system/init`.
+    /// Returns the MCP servers that the host offers, for `system/init`. They are listed as failed, because they
+    /// cannot be used yet.
     pub fn mcp_servers(&self) -> Vec<McpServerInfo> {
         let server = |name: &String| McpServerInfo {
             name: name.clone(),
@@ -50,7 +52,7 @@ impl HostIntroduction {
         self.sdk_mcp_servers.iter().map(server).collect()
     }
 
-    /// The servers of the host, for `mcp_status`.
+    /// Returns the MCP servers that the host offers, for `mcp_status`.
     pub fn mcp_status(&self) -> Vec<Value> {
         let row = |name: &String| {
             json!({

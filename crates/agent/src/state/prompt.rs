@@ -63,7 +63,8 @@ pub struct SystemPrompt {
 }
 
 impl SystemPrompt {
-    /// The parts to send, in order.
+    /// Returns the parts of the system prompt in the order in which they are sent. The order and the bytes must
+    /// stay the same within a session, or the API's cache is lost.
     pub fn parts(&self) -> Vec<SystemPart> {
         let mut role = self.choice.replace.clone().unwrap_or_else(|| ROLE.to_owned());
         if let Some(append) = &self.choice.append {
@@ -80,7 +81,7 @@ impl SystemPrompt {
     }
 }
 
-/// Returns what the model is told about where it works.
+/// Returns the part of the system prompt that describes folder, platform and date.
 pub fn environment_text(environment: &PromptEnvironment<'_>) -> String {
     let mut lines =
         vec!["Environment".to_owned(), format!("- Working folder: {}", environment.cwd.display())];

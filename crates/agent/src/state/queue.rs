@@ -28,7 +28,7 @@ pub enum PromptPriority {
 }
 
 impl PromptPriority {
-    /// What a prompt asks for; anything unknown counts as the default.
+    /// Returns the priority that a prompt asks for. A missing or unknown one is the default.
     pub fn of(prompt: &InboundUser) -> Self {
         match prompt.priority.as_deref() {
             Some("now") => Self::Now,
@@ -53,7 +53,8 @@ pub enum SeenBefore {
 }
 
 impl PromptQueue {
-    /// Takes a prompt in, unless its id was seen before.
+    /// Puts a prompt into the queue at the place that its priority gives it. A prompt whose id was seen before is
+    /// not queued.
     pub fn admit(&mut self, prompt: InboundUser) -> QueueAdmission {
         if let Some(uuid) = &prompt.uuid
             && !self.seen.insert(uuid)
@@ -78,7 +79,7 @@ impl PromptQueue {
         self.seen = prompts;
     }
 
-    /// Takes the next prompt.
+    /// Takes the prompt that the next turn begins with.
     pub fn take_next(&mut self) -> Option<InboundUser> {
         self.waiting.pop_front()
     }

@@ -158,8 +158,8 @@ impl SessionServices {
         self.send(frame.into()).await;
     }
 
-    /// Sends the records that were written since the last time, for hosts that keep their own copy: a host has the
-    /// record of a message before it has the message.
+    /// Sends the host the records written since the last call, if it keeps its own copy of the session. Called
+    /// before each frame, so that a host has the record of a message before the message.
     pub(crate) async fn mirror_records(&self) {
         while let Some(frame) = self.files.take_mirrored() {
             self.send(frame.into()).await;
@@ -174,21 +174,22 @@ impl SessionServices {
         }
     }
 
-    /// Reports a problem that stops nothing, to the host and to the log, because many hosts do not show frames they do
-    /// not know.
+    /// Reports a problem that does not stop the session, to the host and to the log, because many hosts show no
+    /// frames that they do not know.
     pub async fn trouble(&self, tag: &str, text: &str) {
         self.process.host.log(text);
         self.emit(self.frames.note(tag, text)).await;
     }
 
-    /// Begins the checkpoint of a prompt: the files followed so far are checked, if a host may rewind them.
+    /// Begins a checkpoint for a prompt, if checkpoints are on: files that were followed so far are compared and
+    /// saved again.
     pub(crate) async fn checkpoint_prompt(&self, prompt: &str) {
         let prompt = prompt.to_owned();
         self.checkpoint(&self.stop, move |checkpoints, at| Some(checkpoints.begin(&prompt, at))).await;
     }
 
-    /// Keeps a file that a call is about to change. `cancel` is that of the call: a call that was cancelled meanwhile
-    /// changes nothing.
+    /// Saves a file that a call is about to change, if checkpoints are on. `cancel` is the call's own token: a call
+    /// that was cancelled meanwhile changes nothing and needs no copy.
     pub(crate) async fn checkpoint_file(
         &self,
         path: &Path,
@@ -224,33 +225,33 @@ impl SessionServices {
         }
     }
 
-    /// Gives the session a title.
+    /// Gives the session a title: records it and tells the host.
     pub(crate) async fn set_title(&self, title: &str) {
         self.files.title(&self.frames.session_id(), title);
         self.emit(self.frames.title_changed(title)).await;
     }
 
-    /// The permission engine.
+    /// Locks the permission engine. Like all locks below, it must not be held across an await.
     pub fn permissions(&self) -> MutexGuard<'_, PermissionEngine> {
         lock(&self.permissions)
     }
 
-    /// What the session has used so far.
+    /// Locks the counts of what the session has used so far.
     pub fn totals(&self) -> MutexGuard<'_, SessionTotals> {
         lock(&self.totals)
     }
 
-    /// The queued prompts.
+    /// Locks the queue of prompts.
     pub fn queue(&self) -> MutexGuard<'_, PromptQueue> {
         lock(&self.queue)
     }
 
-    /// What the host said when it introduced itself.
+    /// Locks what the host said about itself in its handshake.
     pub fn introduction(&self) -> MutexGuard<'_, HostIntroduction> {
         lock(&self.introduction)
     }
 
-    /// The environment of command hooks.
+    /// Returns the environment of command hooks.
     pub(crate) fn hook_env(&self) -> Arc<HookVariables> {
         lock(&self.hook_env).clone()
     }
@@ -260,7 +261,7 @@ impl SessionServices {
         *lock(&self.hook_env) = Arc::new(env);
     }
 
-    /// Changes a variable of command hooks, if they have it at all.
+    /// Changes the value of a variable in the environment of command hooks. One that they do not have is not added.
     pub(crate) fn change_hook_variable(&self, wanted: &str, value: &str) {
         let mut env = lock(&self.hook_env);
         for (_, old) in Arc::make_mut(&mut env).all.iter_mut().filter(|(name, _)| name == wanted) {
@@ -268,7 +269,7 @@ impl SessionServices {
         }
     }
 
-    /// Whether the spending limit is reached.
+    /// Returns whether the run has reached its spending limit.
     pub fn over_budget(&self) -> bool {
         self.max_budget_usd.is_some_and(|limit| self.totals().run_cost_usd() >= limit)
     }

@@ -70,7 +70,7 @@ pub struct SessionEnv {
 
 /// Settings that can be read and changed during a session.
 pub trait SettingsAccess: Send + Sync {
-    /// Returns what is set and by which source, for `get_settings`.
+    /// Returns the settings of each source and the values in force, for `get_settings`.
     fn listing(&self) -> GetSettingsResponse;
 
     /// Merges into the layer of `--settings`; null clears a key. Returns the effective settings.
@@ -88,7 +88,8 @@ pub trait SettingsAccess: Send + Sync {
         Vec::new()
     }
 
-    /// Marks changed files as seen without reading them.
+    /// Marks changed files as seen without reading them, so that [`Self::changed`] does not return the same change
+    /// again.
     fn leave(&self, _files: &[Changed]) {}
 
     /// Reads changed files again; one that cannot be used leaves things as they were.
@@ -102,7 +103,7 @@ pub trait SettingsAccess: Send + Sync {
         None
     }
 
-    /// The rules of the files, for `list_permission_rules`.
+    /// Returns the permission rules of the files, for `list_permission_rules`.
     fn permission_rules(&self) -> PermissionRulesState {
         PermissionRulesState::default()
     }

@@ -10,7 +10,7 @@ use crate::state::background_tasks::SessionTask;
 use crate::state::frames::FrameBuilder;
 
 impl FrameBuilder {
-    /// The set of tasks in the background has changed to this one.
+    /// Builds the frame that lists all tasks in the background. It replaces the list of the frame before it.
     pub fn background_tasks(&self, tasks: Vec<BackgroundTask>) -> Outbound {
         Outbound::system(BackgroundTasksChanged {
             tasks,
@@ -20,7 +20,7 @@ impl FrameBuilder {
         })
     }
 
-    /// A command became a task.
+    /// Builds the frame about a command that became a task.
     pub fn task_started(&self, task: &SessionTask) -> Outbound {
         Outbound::system(TaskStarted {
             task_id: task.id.clone(),
@@ -35,12 +35,12 @@ impl FrameBuilder {
         })
     }
 
-    /// A foreground task was moved to the background.
+    /// Builds the frame about a foreground task that was moved to the background.
     pub fn task_moved(&self, task: &SessionTask) -> Outbound {
         self.task_updated(task, TaskPatch { is_backgrounded: Some(true), ..TaskPatch::default() })
     }
 
-    /// A task in the background ended now.
+    /// Builds the frame about a background task that has ended now.
     pub fn task_ended(&self, task: &SessionTask, now_ms: u64) -> Outbound {
         let patch = TaskPatch {
             status: Some(task.status.wire_name().to_owned()),
@@ -50,6 +50,7 @@ impl FrameBuilder {
         self.task_updated(task, patch)
     }
 
+    /// Builds the frame that changes some properties of a task, those in `patch`.
     fn task_updated(&self, task: &SessionTask, patch: TaskPatch) -> Outbound {
         Outbound::system(TaskUpdated {
             task_id: task.id.clone(),
@@ -61,7 +62,8 @@ impl FrameBuilder {
         })
     }
 
-    /// A task ended, in words. The output of a foreground task is in the result of its call, so no file is named.
+    /// Builds the frame that tells a person how a task ended. The output of a foreground task is in the result of
+    /// its call, so no file is named for it.
     pub fn task_notification(&self, task: &SessionTask, summary: &str) -> Outbound {
         let status = match task.status {
             TaskStatus::Completed => "completed",

@@ -11,6 +11,7 @@ pub enum SessionState {
 }
 
 impl SessionState {
+    /// Returns the value of `state` on the wire; hosts compare it.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -31,6 +32,7 @@ pub enum PromptState {
 }
 
 impl PromptState {
+    /// Returns the value of a prompt's `state` on the wire; hosts compare it.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -49,6 +51,7 @@ pub enum NotificationPriority {
 }
 
 impl NotificationPriority {
+    /// Returns the value of `priority` on the wire; hosts compare it.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::High => "high",
@@ -56,7 +59,7 @@ impl NotificationPriority {
         }
     }
 
-    /// The colour it is shown in, where that is not the usual one.
+    /// Returns the colour in which hosts show the notification, where it is not the usual one.
     pub fn color(self) -> Option<&'static str> {
         match self {
             Self::High => Some("warning"),
@@ -73,6 +76,7 @@ pub enum InfoLevel {
 }
 
 impl InfoLevel {
+    /// Returns the value of `level` on the wire; hosts compare it.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Notice => "notice",

@@ -14,7 +14,8 @@ use crate::state::services::SessionServices;
 use crate::state::wire_names::{PromptState, SessionState};
 
 impl Agent {
-    /// Continues where an earlier run ended: its conversation, its prompts, its cost.
+    /// Continues where an earlier run ended: takes over its conversation, the ids of its prompts, its cost and
+    /// title, and reports damage of its file.
     pub(crate) fn resume(&mut self, resumed: Resumed) {
         let session = &self.handle.session;
         session.queue().remember(resumed.prompts);
@@ -28,14 +29,16 @@ impl Agent {
         self.history = ConversationHistory::restore(resumed.messages);
     }
 
-    /// Announces the prompt of the next turn, because hooks see its id before it is recorded.
+    /// Chooses the id of the turn's prompt and announces it, because hooks see it before the prompt is recorded.
+    /// [`Self::write_prompt`] records the prompt under the same id.
     pub(crate) fn announce_prompt(&mut self, prompt: &InboundUser) {
         let uuid = prompt.uuid.clone().unwrap_or_else(|| self.handle.frames.uuid());
         self.journal.announce_prompt(uuid);
         self.publish_prompt_id();
     }
 
-    /// Records a prompt and acknowledges it. Returns the id of the record.
+    /// Records a prompt, begins its checkpoint and acknowledges it. Returns the id of its record. Must come before
+    /// any call of the turn, which may change files.
     pub(crate) async fn write_prompt(
         &mut self,
         prompt: &InboundUser,
@@ -61,13 +64,14 @@ impl Agent {
         self.handle.change(|view| view.prompt_id = prompt_id);
     }
 
-    /// Tells the model something that is not from a person, and records it.
+    /// Adds notes of the runtime to the history and records them.
     pub(crate) fn tell_model(&mut self, notes: &[String]) {
         self.history.add_notes(notes);
         self.write_notes(notes);
     }
 
-    /// Records what the runtime has told the model.
+    /// Records notes that are in the history already. Every note has to be recorded, or a resumed session sends the
+    /// model another conversation.
     pub(crate) fn write_notes(&mut self, notes: &[String]) {
         for note in notes {
             let (uuid, now) = (self.handle.frames.uuid(), self.handle.frames.now());
@@ -77,14 +81,14 @@ impl Agent {
 }
 
 impl SessionServices {
-    /// Acknowledges a prompt, for hosts that want that.
+    /// Sends the acknowledgement of a prompt, if the host asked for them (`--replay-user-messages`).
     pub(crate) async fn replay(&self, prompt: &InboundUser) {
         if self.options.replay_prompts {
             self.emit(self.frames.replay(prompt)).await;
         }
     }
 
-    /// Reports the state of a prompt, if it has an id.
+    /// Sends the state of a prompt to the host. A prompt without an id has none to report.
     pub(crate) async fn emit_lifecycle(&self, prompt: Option<&str>, state: PromptState) {
         if let Some(prompt) = prompt {
             self.emit(Outbound::CommandLifecycle(CommandLifecycle {
@@ -98,7 +102,7 @@ impl SessionServices {
         }
     }
 
-    /// Reports whether the session is running, for hosts that want that.
+    /// Sends whether the session is running or idle, if the host asked for it.
     pub(crate) async fn emit_state(&self, state: SessionState) {
         if let Some(frame) = self.frames.state(state, self.options.states) {
             self.emit(frame).await;
@@ -112,7 +116,7 @@ fn damage_note(warnings: &[lathe_transcript::Warning]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Whether a prompt has no text and nothing else either.
+/// Returns whether a prompt has no text but white space, and no other block.
 pub(crate) fn is_blank(content: &MessageContent) -> bool {
     match content {
         MessageContent::Text(text) => text.trim().is_empty(),
@@ -123,7 +127,7 @@ pub(crate) fn is_blank(content: &MessageContent) -> bool {
     }
 }
 
-/// The blocks of a prompt.
+/// Returns the content blocks of a prompt; a text becomes one block.
 pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<ContentBlock> {
     match content {
         MessageContent::Text(text) => vec![ContentBlock::text(text)],
@@ -132,7 +136,7 @@ pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<ContentBlock> {
     }
 }
 
-/// Builds `system/init` with the current values.
+/// Builds `system/init` with what is in force now. `prompt` is the id of the prompt that the turn belongs to.
 pub(crate) fn init_frame(agent: &AgentHandle, prompt: Option<&str>) -> lathe_protocol::Init {
     let mut init = agent.session.init.clone();
     init.session_id = agent.frames.session_id();

@@ -37,7 +37,8 @@ pub struct ResponseCalls {
 }
 
 impl ResponseCalls {
-    /// Begins without calls. `eager` is false if calls must wait for the whole response, as with a spending limit.
+    /// Begins a response without calls. `eager` lets calls start while the response is still streaming; it is false
+    /// with a spending limit, because the cost of the response is known only at its end.
     pub fn new(eager: bool) -> Self {
         Self {
             schedule: CallSchedule::new(MAX_PARALLEL_CALLS),
@@ -53,7 +54,7 @@ impl ResponseCalls {
         }
     }
 
-    /// Whether the response has called no tool.
+    /// Returns whether the response has called no tool so far.
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
@@ -74,14 +75,15 @@ impl ResponseCalls {
         }
     }
 
-    /// Notes that no more calls will come.
+    /// Notes that the response is complete, so that a call which is still alone learns that it stays alone.
     pub fn all_known(&mut self) {
         if *self.siblings.borrow() == SiblingCalls::Unknown {
             self.siblings.send_replace(SiblingCalls::None);
         }
     }
 
-    /// Keeps the result of a call and collects what it means for the turn. To be called once per call.
+    /// Keeps the result of a call, and what it means for the turn: interruption, notes, data for the batch hook.
+    /// Must be called once per call.
     pub fn record(&mut self, answered: ToolCallResult) {
         self.interrupted |= answered.interrupted;
         self.stops |= answered.stops;
@@ -100,18 +102,20 @@ impl ResponseCalls {
         }
     }
 
-    /// Sorts the calls that hooks are told about into the order of the response.
+    /// Sorts what hooks are told about the calls into the order of the response; the results came in the order in
+    /// which the calls ended.
     pub fn sort_batch(&mut self) {
         let order: Vec<&String> = self.answers.iter().map(|(id, _)| id).collect();
         self.batch.sort_by_key(|call| order.iter().position(|id| **id == call.tool_use_id));
     }
 
-    /// Takes the results in the order of the calls.
+    /// Takes the results as blocks for the model, in the order of the calls.
     pub fn blocks(&mut self) -> Vec<ContentBlock> {
         self.answers.drain(..).filter_map(|(_, result)| result).map(ToolResult::into_sent).collect()
     }
 
-    /// Gives every call without a result the same refusal, for the history alone.
+    /// Takes the results like [`Self::blocks`], with `why` as the error of every call that has none, and drops the
+    /// calls that have not started.
     pub fn refuse_all(&mut self, why: &str) -> Vec<ContentBlock> {
         let refusal = |id: &str| ToolResult::error(id, why.to_owned()).shown();
         self.schedule.drain_waiting();

@@ -25,7 +25,8 @@ use crate::turn::outcome::TurnOutcome;
 use crate::turn::stats::TurnStats;
 
 impl AgentHandle {
-    /// Runs a child of this agent to the end of its prompt. `tool_use_id` is the call that asks for it.
+    /// Runs a child agent until it has responded to its prompt, and reports the outcome. `tool_use_id` is the call
+    /// that asks for it; cancelling that call cancels the child.
     pub(crate) async fn run_child(
         &self,
         request: AgentRequest,
@@ -55,8 +56,8 @@ impl AgentHandle {
         AgentReport { agent_id, text, end }
     }
 
-    /// Builds a child agent and opens its session file. The child gets a copy of its parent's permissions, the prompt
-    /// and tools of the request, and no memory files.
+    /// Builds a child agent and opens its session file. The child starts with a copy of its parent's permissions,
+    /// with the prompt and tools of the request, and without memory files.
     fn open_child(&self, request: AgentRequest, tool_use_id: &str) -> Agent {
         let identity = ChildIdentity {
             agent_id: self.session.process.host.uuid(),
@@ -82,7 +83,7 @@ impl AgentHandle {
         Agent::child(self.session.clone(), identity, config)
     }
 
-    /// Returns the parent's model choice, with another model if the request names one.
+    /// Returns the parent's model choice, with the model that the request names, if any.
     fn choice_of_child(&self, model: Option<&str>) -> AgentModel {
         let mut choice = self.choice().as_ref().clone();
         if let Some(name) = model {
@@ -91,7 +92,8 @@ impl AgentHandle {
         choice
     }
 
-    /// The same bounds and environment, another place, and a scope of the ledger that ends with the agent.
+    /// Returns the workspace of a child: its own place, and a scope of the ledger of its own, so that its commands
+    /// end with it. Limits and environment are the session's.
     fn workspace_of_child(&self, folder: Option<PathBuf>) -> Workspace {
         let place = self.workspace.place();
         let mut workspace = self.workspace.as_ref().clone();
@@ -102,7 +104,8 @@ impl AgentHandle {
         workspace.with_own_place(place)
     }
 
-    /// Opens its journal, in a file beside the session's own, with a sidecar that describes the agent.
+    /// Opens the child's journal in a file beside the session's, and writes the sidecar file that describes the
+    /// agent.
     fn open_child_file(&self, identity: &ChildIdentity, request: &AgentRequest) -> AgentJournal {
         let (files, id) = (&self.session.files, &identity.agent_id);
         if let Some(main) = files.path() {
@@ -153,7 +156,7 @@ fn end_of(ending: TurnEnding) -> AgentEnd {
 }
 
 impl Agent {
-    /// Ends the agent: its commands are stopped, and its file is closed. Returns its id.
+    /// Ends the agent: stops its commands, closes its file and returns its id.
     async fn close(self) -> String {
         self.handle.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         let id = self.handle.identity.child().map(|child| child.agent_id.clone()).unwrap_or_default();

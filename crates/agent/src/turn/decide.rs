@@ -32,7 +32,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Reads the API's `stop_reason`.
+    /// Reads the API's `stop_reason`. A missing or unknown one counts as finished.
     pub fn read(reason: Option<&str>) -> Self {
         match reason {
             Some("max_tokens" | "model_context_window_exceeded") => Self::OutOfTokens,
@@ -145,7 +145,8 @@ const MAX_TOKEN_RECOVERIES: u32 = 3;
 /// How often in a row it is asked to go on after its stream broke.
 const CUT_OFF_RECOVERIES: u32 = 3;
 
-/// Decides what follows a round.
+/// Decides what follows a round: another one, a nudge, the stop hooks, or the end of the turn. A pure table, so
+/// that every case can be tested.
 pub fn decide(end: RoundEnd, used: &UsedSoFar) -> AfterRound {
     // Before everything else, because whatever follows costs more.
     if used.over_budget {
@@ -169,7 +170,7 @@ pub fn decide(end: RoundEnd, used: &UsedSoFar) -> AfterRound {
     AfterRound::Next(next)
 }
 
-/// Decides what follows an objection of the stop hooks.
+/// Decides whether the turn goes on after a stop hook has objected: only within the budget and the limit of rounds.
 pub fn after_objection(used: &UsedSoFar) -> NextStep {
     if used.over_budget { NextStep::End(TurnEnding::Budget) } else { within_rounds(used, NextStep::Again) }
 }
@@ -198,7 +199,7 @@ fn after_answer(reason: StopReason, used: &UsedSoFar) -> AfterRound {
     AfterRound::Next(next)
 }
 
-/// Returns `next`, if another round is permitted.
+/// Returns `next`, or the end of the turn if the limit of rounds is reached.
 fn within_rounds(used: &UsedSoFar, next: NextStep) -> NextStep {
     match used.max_rounds {
         Some(limit) if used.rounds >= limit => NextStep::End(TurnEnding::MaxTurns(limit)),

@@ -17,14 +17,16 @@ use crate::turn::decide::{RoundEnd, TurnEnding};
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
 impl Turn<'_> {
-    /// Defers the call: the transcript says so, and the turn ends.
+    /// Keeps a call for a later run and records that it was deferred. Returns the end of the round, which ends the
+    /// turn.
     pub(crate) fn defer_call(&mut self, call: ToolCall) -> RoundEnd {
         self.agent.mark_call("hook_deferred_tool", &call);
         self.agent.deferral.set(call);
         RoundEnd::Deferred
     }
 
-    /// Runs a deferred call before anything else is done. Returns how the turn ends, if it ends with that.
+    /// Runs the deferred call, if there is one, before the model is asked. Returns the outcome if the turn ends
+    /// with it, and `None` if the turn begins as usual.
     pub(crate) async fn resume_deferred_call(&mut self) -> Option<TurnOutcome> {
         let call = self.agent.deferral.take()?;
         let call = PreparedCall::new(&self.agent.handle, call);
@@ -62,7 +64,8 @@ impl Turn<'_> {
 }
 
 impl Agent {
-    /// Marks in the transcript what happened to a deferred call.
+    /// Records what happened to a deferred call: deferred, or resumed. A later run reads these marks and must not
+    /// run a resumed call again.
     pub(crate) fn mark_call(&mut self, kind: &str, call: &ToolCall) {
         let mark: Value =
             json!({"type": kind, "toolUseID": call.id, "toolName": call.name, "toolInput": call.input});

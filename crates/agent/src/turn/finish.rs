@@ -25,7 +25,8 @@ pub struct FinishedTurn {
     pub cut_short: bool,
 }
 
-/// Sends what is left to send, and builds the result.
+/// Makes the one result of a turn of its outcome, and sends what has to precede it. Reads and resets counts, so it
+/// must be called once per turn.
 pub async fn finish(
     turn: &mut Turn<'_>,
     outcome: TurnOutcome,
@@ -51,7 +52,7 @@ pub async fn finish(
     (result, finished)
 }
 
-/// The result of a command that the session ran itself, without the model.
+/// Fills in the result of a command that ran without the model: no rounds, no time of the API.
 fn command(end: CommandEnd, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = end.is_error;
@@ -129,7 +130,8 @@ async fn ended(turn: &mut Turn<'_>, ending: TurnEnding, result: &mut ResultMessa
     }
 }
 
-/// The fields that every result has.
+/// Builds the result with the fields that all outcomes share. Takes the usage since the last result, so it can be
+/// built once.
 fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
     let stats = &turn.stats;
     let mut totals = turn.session.totals();
@@ -158,7 +160,7 @@ fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
     }
 }
 
-/// What the result says about subagents when there were none.
+/// Returns the field about subagents for a turn that had none.
 fn no_subagents() -> Value {
     json!({
         "spawned": 0,
@@ -187,7 +189,7 @@ fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
     result.first_content_frame_ms = turn.stats.first_frame_ms;
 }
 
-/// The result of a turn that ended with a deferred call, which it names.
+/// Fills in the result of a turn that ended with a deferred call, which it names so that a host can resume it.
 fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = false;

@@ -20,7 +20,8 @@ pub(crate) enum NextAttempt {
 }
 
 impl Turn<'_> {
-    /// Prepares the next attempt, or gives up.
+    /// Decides with the retry policy what follows a failed attempt, tells the host, and waits out the delay.
+    /// Returns how to send the request again, or why not to.
     pub(crate) async fn after_failure(
         &mut self,
         error: ModelError,
@@ -49,7 +50,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Whether there is another model to turn to.
+    /// Returns whether another model is left to fall back to.
     pub(crate) fn has_fallback(&self) -> bool {
         self.fallbacks.iter().any(|model| *model != self.model_id)
     }

@@ -35,7 +35,8 @@ enum Attempt {
 }
 
 impl Turn<'_> {
-    /// Gets one response and runs its tools.
+    /// Gets one response and runs its calls, with retries. Returns how the round ended, or the outcome of the turn
+    /// if it cannot continue. Every attempt is counted and paid for, also a broken one.
     pub(crate) async fn sample(&mut self) -> Result<RoundEnd, TurnOutcome> {
         // With a spending limit the calls wait for the whole response, because its cost is not known before.
         let mut calls = ResponseCalls::new(self.session.max_budget_usd.is_none());
@@ -76,7 +77,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Follows the host's choice of another model, which takes effect with the next request.
+    /// Takes over the model that a host has chosen meanwhile. Called before each request, because a request never
+    /// changes its model.
     pub(crate) fn follow_model_choice(&mut self) {
         let chosen = self.agent.handle.choice().id.clone();
         if chosen != self.chosen_id {
@@ -85,7 +87,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Sends the request once and folds the response.
+    /// Sends the request once, shows the blocks as they finish and starts their calls. `answer` and `calls` keep
+    /// what arrived if the stream breaks.
     async fn attempt(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -184,8 +187,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Handles the end of a call: shows and records its result, and starts the calls that waited for it. A deferred
-    /// call has no result and is only remembered.
+    /// Handles the end of a call: shows and records its result, then starts the calls that waited for it. An
+    /// interrupted call cancels its siblings. A deferred call has no result and is kept.
     async fn take_answer(&mut self, (end, access): (CallEnd, CallAccess), calls: &mut ResponseCalls) {
         calls.schedule.finished(access);
         let mut answered = match end {
@@ -206,7 +209,8 @@ impl Turn<'_> {
         self.start_calls(calls);
     }
 
-    /// Completes a response: lets its tools finish, and puts both into the history.
+    /// Finishes a response: adds it to the history, runs its remaining calls to their end, and adds their results.
+    /// Every call gets a result in any case, because the API refuses a conversation with an open call.
     async fn complete(
         &mut self,
         answer: ModelResponse,
@@ -220,7 +224,7 @@ impl Turn<'_> {
         self.stats.answer_id = answer.id.clone();
         self.stats.visible = answer.is_visible();
         let end = answered(&answer);
-        let behind_calls = behind_calls(&answer);
+        let behind_calls = stop_reason_behind_calls(&answer);
         self.agent.history.add_assistant(answer.blocks);
         self.note_answer(&answer.usage);
         if calls.is_empty() {
@@ -257,7 +261,7 @@ impl Turn<'_> {
         Ok(self.after_tools(calls.stops, behind_calls))
     }
 
-    /// How a round with tools ended.
+    /// Returns how a round with calls ended: by a hook, with the structured output, or with results for the model.
     fn after_tools(&mut self, stopped_by_hook: bool, behind_calls: StopReason) -> RoundEnd {
         let structured = &mut self.stats.structured;
         let given = std::mem::take(&mut structured.fresh);
@@ -272,7 +276,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Leaves out the calls that have not started, because the provider stopped the response for safety.
+    /// Gives the calls that have not started an error result instead of running them, because the provider stopped
+    /// the response for safety.
     async fn leave_out_waiting(&mut self, calls: &mut ResponseCalls) {
         for PreparedCall { call, .. } in calls.schedule.drain_waiting() {
             let answered =
@@ -282,7 +287,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Runs all remaining calls to their end, when the response is complete and no more can come.
+    /// Runs the remaining calls of a complete response to their end.
     async fn finish_calls(&mut self, calls: &mut ResponseCalls) {
         // The response is over, so its calls need not wait for its cost any more.
         calls.eager = true;
@@ -305,8 +310,8 @@ impl Turn<'_> {
         Ok(if asked_for_tools { end } else { RoundEnd::CutOff })
     }
 
-    /// Whether the broken response has to be kept. After an error that the API itself sent, the text of the open block
-    /// is kept too: the vendor will not send it again.
+    /// Returns whether a broken response has to be kept, because part of it was shown or acted on. After an error
+    /// that the API itself sent, the unfinished text is kept too, because the API would not send it again.
     async fn keeps_what_arrived(&mut self, answer: &mut ModelResponse, error: &ModelError) -> bool {
         let said_in_stream = error.status.is_none() && error.api_type.is_some();
         if said_in_stream && let Some(text) = answer.take_partial_text() {
@@ -317,7 +322,8 @@ impl Turn<'_> {
         answer.is_committed()
     }
 
-    /// Ends a turn that was interrupted while the response was streaming.
+    /// Ends a turn that was interrupted during the response: what arrived is kept, its calls get results, and the
+    /// conversation is marked.
     async fn interrupted(&mut self, mut answer: ModelResponse, mut calls: ResponseCalls) -> TurnOutcome {
         let open = answer.open_indices();
         if let Some(text) = answer.take_partial_text() {
@@ -371,13 +377,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a turn that was interrupted before its response was complete, and marks it so in the conversation.
+    /// Ends a turn that was interrupted before a response began, and marks the conversation.
     async fn interrupted_while_waiting(&mut self) -> TurnOutcome {
         self.mark_interrupted(TurnPhase::Streaming).await;
         TurnOutcome::Interrupted(TurnPhase::Streaming)
     }
 
-    /// The last resort when streams keep breaking: the response in one piece.
+    /// Requests the response as one piece instead of a stream. Used when streams keep breaking; the rest is as with
+    /// a stream.
     async fn without_stream(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -402,7 +409,7 @@ impl Turn<'_> {
         self.complete(answer, calls).await
     }
 
-    /// Notes the size of the conversation by the API's count, and the record of its last response.
+    /// Notes the API's count of the conversation's size and the record of its last response.
     fn note_answer(&mut self, usage: &lathe_protocol::Usage) {
         let record = self.agent.journal.answer_record();
         self.agent.history.note_answer(usage, record);
@@ -423,9 +430,10 @@ impl Turn<'_> {
     }
 }
 
-/// Why a response with calls ended. Its calls are what matters, unless it was refused, or the output limit cut one of
-/// them off: the model would make the same call again and never learn why it fails.
-fn behind_calls(answer: &ModelResponse) -> StopReason {
+/// Returns the stop reason that counts for a response with calls. Usually that is `Finished`; a refusal counts, and
+/// so does the output limit if it cut a call off, because the model would repeat that call without learning why it
+/// fails.
+fn stop_reason_behind_calls(answer: &ModelResponse) -> StopReason {
     match StopReason::read(answer.stop_reason.as_deref()) {
         StopReason::OutOfTokens if !answer.ends_in_half_a_call() => StopReason::Finished,
         reason @ (StopReason::Finished | StopReason::OutOfTokens | StopReason::Refusal) => reason,

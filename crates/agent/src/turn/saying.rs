@@ -10,7 +10,7 @@ use crate::turn::Turn;
 use crate::turn::outcome::TurnPhase;
 
 impl Turn<'_> {
-    /// Records and shows a finished block of a response; returns its id.
+    /// Records a finished block of a response, then sends it to the host. Returns the id of its record.
     pub(crate) async fn say_block(
         &mut self,
         answer: &ModelResponse,
@@ -61,7 +61,7 @@ impl Turn<'_> {
         self.agent.handle.fire(HookEventInput::MessageDisplay(event), None, &self.cancel).await;
     }
 
-    /// Adds memory files that became due because a call touched a file, to follow its result.
+    /// Adds the memory files that became relevant because this call touched a file to the notes behind its result.
     pub(crate) async fn add_instructions_due(&mut self, answered: &mut ToolCallResult) {
         if !answered.block.is_error() {
             let due = self.agent.instructions_due(&answered.call, &self.cancel).await;
@@ -69,7 +69,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Records and shows the result of a tool call.
+    /// Records the result of a tool call, then sends it to the host, followed by the notices of its hooks.
     pub(crate) async fn say_tool_result(&mut self, answered: &ToolCallResult) {
         self.stats.denials.extend(answered.denial.clone());
         let frame = self.agent.handle.frames.tool_result(
@@ -85,14 +85,15 @@ impl Turn<'_> {
         }
     }
 
-    /// Records and shows something on the user's side that is not a tool result.
+    /// Records a user message that is not a tool result, then sends it to the host.
     pub(crate) async fn say_as_user(&mut self, frame: UserMessage) {
         self.stats.user_frames += 1;
         self.agent.journal.user(&frame);
         self.session.emit(frame).await;
     }
 
-    /// Adds the marker that tells readers of the session where it was interrupted.
+    /// Adds the marker of an interruption to the history, the session's file and the host's frames. Readers of the
+    /// session look for its text.
     pub(crate) async fn mark_interrupted(&mut self, phase: TurnPhase) {
         let text = match phase {
             TurnPhase::Streaming => "[Request interrupted by user]",

@@ -25,7 +25,7 @@ pub enum CallAccess {
 }
 
 impl CallAccess {
-    /// Reads run side by side, everything that may change something runs alone.
+    /// Returns whether a call only reads. Reads run side by side; everything that may change something runs alone.
     pub fn of(call: &DescribedCall) -> Self {
         match call.subject() {
             CallSubject::Shell { .. } if call.is_reading_command() => Self::Shared,
@@ -51,17 +51,18 @@ impl CallAccess {
 }
 
 impl<C> CallSchedule<C> {
-    /// A schedule for at most `limit` calls at once.
+    /// Creates an empty schedule for at most `limit` calls at once; 0 counts as 1.
     pub fn new(limit: usize) -> Self {
         Self { waiting: VecDeque::new(), running_readers: 0, writer_running: false, limit: limit.max(1) }
     }
 
-    /// Adds a call behind all others.
+    /// Adds a call behind all others. A call never overtakes one before it.
     pub fn add(&mut self, call: C, access: CallAccess) {
         self.waiting.push_back((call, access));
     }
 
-    /// Takes the next call that may start now, if any; it counts as running from here on.
+    /// Takes the next call if it may start now. It counts as running until [`Self::finished`] is called with its
+    /// access.
     pub fn start_next(&mut self) -> Option<(C, CallAccess)> {
         let (_, access) = self.waiting.front()?;
         let free = match access {
@@ -79,7 +80,7 @@ impl<C> CallSchedule<C> {
         Some((call, access))
     }
 
-    /// Notes that a call has ended.
+    /// Notes that a call has ended. `access` must be the one that it started with.
     pub fn finished(&mut self, access: CallAccess) {
         match access {
             CallAccess::Shared => self.running_readers -= 1,
@@ -87,7 +88,7 @@ impl<C> CallSchedule<C> {
         }
     }
 
-    /// Takes out everything that has not started.
+    /// Takes out the calls that have not started.
     pub fn drain_waiting(&mut self) -> Vec<C> {
         self.waiting.drain(..).map(|(call, _)| call).collect()
     }

@@ -83,12 +83,12 @@ impl TurnStats {
         }
     }
 
-    /// The ids of the prompts, if any has one.
+    /// Returns the ids of the turn's prompts; `None` if none of them has an id.
     pub fn prompt_list(&self) -> Option<Vec<String>> {
         (!self.prompts.is_empty()).then(|| self.prompts.clone())
     }
 
-    /// Milliseconds since the turn began.
+    /// Returns the milliseconds since the turn began.
     pub fn elapsed_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
     }

@@ -9,7 +9,8 @@ use crate::turn::Turn;
 use crate::turn::decide::{NextStep, TurnEnding, after_objection};
 
 impl Turn<'_> {
-    /// Asks the stop hooks: the turn ends, or they object and it goes on if it may.
+    /// Runs the stop hooks. Returns the end of the turn, or another round if a hook objects or has a note for the
+    /// model and the limits permit one.
     pub(crate) async fn ask_stop_hooks(&mut self) -> NextStep {
         let event = self.stop_event();
         let outcome = self.agent.handle.fire(event, None, &self.cancel).await;
@@ -59,7 +60,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Shows people the first block of a stop hook, and the one that exceeds the limit, with which the turn ends.
+    /// Tells people of a hook's objection: of the first, and of the one that exceeds the limit and therefore ends
+    /// the turn, which is returned.
     async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<TurnEnding> {
         let (frames, blocks) = (&self.agent.handle.frames, self.stats.stop_blocks);
         // A note is not an error, so it is not shown as one.

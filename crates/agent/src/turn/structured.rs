@@ -21,7 +21,8 @@ pub struct StructuredProgress {
 }
 
 impl StructuredProgress {
-    /// Notes the result of a call, if it is a call of the structured output.
+    /// Counts the result of a call of the structured output tool: the value it accepted, or a failed attempt. Other
+    /// calls are ignored.
     pub fn note(&mut self, answered: &ToolCallResult) {
         // An interrupted call says nothing about the shape of the output.
         if *answered.call.description.subject() != CallSubject::FinalAnswer || answered.interrupted {
@@ -36,7 +37,7 @@ impl StructuredProgress {
         }
     }
 
-    /// The text of the result when the output was wrong too often.
+    /// Returns the text of a result whose structured output was invalid too often.
     pub fn exhausted(&self) -> String {
         format!(
             "Failed to provide valid structured output after {} attempts — last {STRUCTURED_OUTPUT} error: {}",

@@ -45,7 +45,8 @@ enum Wanted {
 }
 
 impl FileCheckpoints {
-    /// Rewinds the files to before a prompt.
+    /// Gives every followed file the content it had before `prompt`. A dry run changes nothing and returns the same
+    /// report.
     pub fn rewind(
         &self,
         prompt: &str,
@@ -74,8 +75,8 @@ impl FileCheckpoints {
 }
 
 impl State {
-    /// Returns what every file that was ever followed has to become. A file that was not followed yet at that prompt
-    /// becomes what it was when it was first changed after it.
+    /// Returns what each file that was ever followed has to become; `None` if the prompt has no checkpoint. A file
+    /// that was first followed after the prompt becomes what it was when it was first changed.
     fn wanted(&self, prompt: &str) -> Option<BTreeMap<String, Wanted>> {
         let from = self.snapshots.iter().rposition(|snapshot| snapshot.message_id == prompt)?;
         let mut wanted = BTreeMap::new();

@@ -38,7 +38,8 @@ impl CheckpointStore {
         self.bytes + bytes as u64 <= self.most
     }
 
-    /// Saves a copy. Returns its name, and the version it became.
+    /// Saves a copy of a file. Returns its name in the store and the version it got. A copy is never overwritten,
+    /// because forks share copies.
     pub fn write(&mut self, path: &Path, version: u32, copy: &FileCopy) -> Result<(String, u32), String> {
         if !self.has_room(copy.bytes.len()) {
             return Err(format!("the copies of this session would take more than {} bytes", self.most));
@@ -71,7 +72,7 @@ impl CheckpointStore {
         Err(format!("there are too many copies of it in {}", self.dir.display()))
     }
 
-    /// Reads a copy.
+    /// Reads a saved copy by its name in the store.
     pub fn read(&self, name: &str) -> Result<FileCopy, String> {
         // The name comes from a record, which another program may have written.
         if name.is_empty() || name.contains('/') || name.starts_with('.') {
@@ -88,7 +89,7 @@ impl CheckpointStore {
         Ok(FileCopy { bytes, mode: mode & 0o7777 })
     }
 
-    /// Removes the copies that are not in this list.
+    /// Deletes all copies but the needed ones.
     pub fn remove_all_but(&mut self, needed: &BTreeSet<&str>) {
         for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             if needed.contains(entry.file_name().to_string_lossy().as_ref()) {
@@ -101,7 +102,7 @@ impl CheckpointStore {
         }
     }
 
-    /// Removes everything.
+    /// Deletes all copies of the session and their folder.
     pub fn remove_all(&mut self) {
         if !self.dir.as_os_str().is_empty() {
             // What cannot be removed is left to the clean-up of old sessions.

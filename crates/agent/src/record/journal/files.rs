@@ -53,7 +53,7 @@ struct Mirror {
 }
 
 impl SessionFiles {
-    /// A session that writes to `main`; without it, a session that is not kept.
+    /// Creates the files of a session that writes to `main`; without a writer nothing is kept.
     pub fn new(main: Option<TranscriptWriter>) -> Self {
         Self { state: Mutex::new(FilesState { main, ..FilesState::default() }) }
     }
@@ -64,13 +64,14 @@ impl SessionFiles {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends every record to the host as well, as part of the file at `path`, beginning with `copied`.
+    /// From now on sends every record to the host too, as part of the file at `path`. `copied` are records that are
+    /// in the file already and are sent first.
     pub fn mirror(&self, path: &Path, copied: Vec<Value>) {
         let waiting = copied.into_iter().map(|record| (path.to_owned(), record)).collect();
         self.state().mirror = Some(Mirror { main: path.to_owned(), waiting });
     }
 
-    /// Adds the file of an agent that starts to work. Without a writer its records are not kept.
+    /// Adds the file of a child agent. If it could not be opened, its records are not kept and the host is told.
     pub fn open_agent(&self, agent_id: &str, writer: Result<TranscriptWriter, TranscriptError>) {
         let mut state = self.state();
         match writer {
@@ -79,7 +80,7 @@ impl SessionFiles {
         }
     }
 
-    /// Closes the file of an agent that has ended.
+    /// Closes the file of a child agent that has ended. Records that still wait are written first.
     pub fn close_agent(&self, agent_id: &str) {
         let mut state = self.state();
         if let Some(mut writer) = state.agents.remove(agent_id)
@@ -95,17 +96,18 @@ impl SessionFiles {
         state.main.is_some() || state.mirror.is_some()
     }
 
-    /// Writes a record.
+    /// Appends a record to one of the session's files. Does not fail: the problem is kept for
+    /// [`Self::take_troubles`].
     pub fn append(&self, file: &SessionFile, line: Result<Line, TranscriptError>) {
         self.state().append(file, line);
     }
 
-    /// Writes a record that is not part of the conversation.
+    /// Appends a record that is not part of the conversation, such as a title or a checkpoint.
     pub fn side(&self, record: &SideRecord) {
         self.append(&SessionFile::Main, Line::of(record));
     }
 
-    /// Records the title that a person gave the session.
+    /// Appends a record of the title that a person gave the session, and keeps it for the end of turns.
     pub fn title(&self, session_id: &str, title: &str) {
         let record = SideRecord::custom_title(session_id, title);
         let mut state = self.state();
@@ -113,7 +115,7 @@ impl SessionFiles {
         state.append(&SessionFile::Main, Line::of(&record));
     }
 
-    /// Sets the names that the session has from an earlier run; a title that this run has set wins.
+    /// Sets title and tag that the session has from an earlier run. A title that was set in this run stays.
     pub fn known_as(&self, title: Option<String>, tag: Option<String>) {
         let mut state = self.state();
         state.title = state.title.take().or(title);
@@ -142,7 +144,7 @@ impl SessionFiles {
         state.troubles.extend(failure.map(|error| error.to_string()));
     }
 
-    /// Keeps messages that the host is to be told.
+    /// Queues messages for the host, which [`Self::take_troubles`] returns.
     pub fn report(&self, troubles: impl Iterator<Item = String>) {
         self.state().troubles.extend(troubles);
     }
@@ -152,17 +154,17 @@ impl SessionFiles {
         std::mem::take(&mut self.state().troubles)
     }
 
-    /// The session's own file, if there is one.
+    /// Returns the path of the session's own file; `None` if the session is not kept.
     pub fn path(&self) -> Option<PathBuf> {
         self.state().main.as_ref().map(|writer| writer.path().to_owned())
     }
 
-    /// The file of a child agent, as text, if there is one.
+    /// Returns the path of a child agent's file as text; `None` if it has none.
     pub fn agent_path(&self, agent_id: &str) -> Option<String> {
         self.state().agents.get(agent_id).map(|writer| writer.path().display().to_string())
     }
 
-    /// Returns the next records that the host does not have yet, all of one file.
+    /// Takes the next records that were not sent to the host yet, all of one file; `None` if there are none.
     pub fn take_mirrored(&self) -> Option<TranscriptMirror> {
         let mut state = self.state();
         let waiting = &mut state.mirror.as_mut()?.waiting;
@@ -177,8 +179,8 @@ impl SessionFiles {
         })
     }
 
-    /// Begins another session, in a file of its own beside the old one. The mirrored records of the old one must have
-    /// been sent before.
+    /// Continues in a new file for another session id, beside the old one. The mirrored records of the old file
+    /// must have been sent before.
     pub fn begin_anew(&self, session_id: &str) {
         let mut state = self.state();
         state.title = None;
@@ -240,7 +242,7 @@ impl FilesState {
     }
 }
 
-/// `<session>.jsonl` → `<session>/subagents/agent-<id>.jsonl`.
+/// Returns the path of a child agent's file: `<session>/subagents/agent-<id>.jsonl` beside `<session>.jsonl`.
 pub fn agent_file(main: &Path, agent_id: &str) -> PathBuf {
     main.with_extension("").join("subagents").join(format!("agent-{agent_id}.jsonl"))
 }

@@ -33,12 +33,12 @@ pub struct CommandRecord<'a> {
 }
 
 impl AgentJournal {
-    /// The record of the first block of the last response.
+    /// Returns the id of the record that holds the first block of the last response.
     pub fn answer_record(&self) -> Option<String> {
         self.answer_record.clone()
     }
 
-    /// The record that the next one will follow.
+    /// Returns the id of the last record, which the next one will name as its parent.
     pub fn last_record(&self) -> Option<String> {
         self.last.clone()
     }
@@ -77,8 +77,8 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Records what the runtime told the model after the last record, in the same words. A later run tells it again at
-    /// the same place.
+    /// Records a note that the model was given: `note` is its text, `rendered` the exact form that was sent. A
+    /// resumed session sends it again at the same place.
     pub fn told(&mut self, note: &str, rendered: &str, uuid: &str, now: &str) {
         let attachment = json!({"type": "hook_additional_context", "content": [note]});
         let body =
@@ -113,7 +113,7 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Begins another session, in a file of its own beside the old one.
+    /// Starts the chain of records again for another session id, in a new file beside the old one.
     pub fn begin_anew(&mut self, session_id: &str) {
         self.envelope.session_id = session_id.to_owned();
         (self.last, self.answer_record) = (None, None);
