@@ -62,7 +62,7 @@ pub enum TaskStatus {
 }
 
 impl TaskStatus {
-    /// The word for it in frames and results.
+    /// Returns the name of the status in frames and results; hosts compare it.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -110,7 +110,7 @@ pub enum BackgroundPolicy {
 
 /// The tasks of the session, as tools use them.
 pub trait TaskActions: Send + Sync {
-    /// Returns whether commands may run in the background.
+    /// Returns whether commands may run in the background, and for how long.
     fn background_policy(&self) -> BackgroundPolicy;
 
     /// Reserves an id and an output file. An error says why there can be no further task.
@@ -120,10 +120,12 @@ pub trait TaskActions: Send + Sync {
     /// told to the host and, unless it was stopped, to the model.
     fn add_task(self: Arc<Self>, task: CommandTask) -> BoxFuture<'static, ()>;
 
-    /// Takes a task off the list whose call has waited for its end, and tells the host.
+    /// Removes a task whose call has waited for its end, and tells the host. The model learns of the end from the
+    /// result of that call, so it gets no notice.
     fn close_foreground_task<'a>(&'a self, id: &'a str, status: TaskStatus) -> BoxFuture<'a, ()>;
 
-    /// Detaches the command of a foreground task from its call. False if it has ended or is no task.
+    /// Detaches the command of a foreground task from its call. Returns false if the command has ended or the id
+    /// names no such task.
     fn move_to_background<'a>(self: Arc<Self>, id: &'a str) -> BoxFuture<'a, bool>;
 
     /// Ends a task with everything it started, and tells the host. The model gets no notice.
@@ -142,8 +144,8 @@ pub trait TaskActions: Send + Sync {
     fn note_end_seen(&self, id: &str);
 }
 
-/// Returns the number that stands for the end of a command. Where a signal ended the shell itself, it is told as a plain
-/// failure: the number of the signal says no more.
+/// Returns the exit code that hosts and the model are told. A command whose shell was killed by a signal counts as
+/// a plain failure, because the number of the signal says nothing more.
 pub fn exit_code(exit: Exit) -> i32 {
     match exit {
         Exit::Code(code) => code,
@@ -151,7 +153,7 @@ pub fn exit_code(exit: Exit) -> i32 {
     }
 }
 
-/// Returns the last line of an output file.
+/// Returns the line that is appended to an output file when its command has ended.
 pub fn exit_line(exit: Exit) -> String {
     format!("\n[exited with code {}]\n", exit_code(exit))
 }

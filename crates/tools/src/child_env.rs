@@ -37,15 +37,18 @@ pub struct ChildVariables {
 }
 
 impl ChildVariables {
-    /// These variables, of which none is withheld.
+    /// Returns variables of which every command gets all.
     pub fn unrestricted(all: Vec<(String, String)>) -> Self {
         Self { all, ..Self::default() }
     }
 
+    /// Returns whether a variable may go to a command that was permitted for its text alone: it cannot change the
+    /// meaning of a command, or the user has set or passed it on.
     fn is_plain(&self, name: &str) -> bool {
         is_plain(name) || self.by_user.contains_key(name) || self.passed.iter().any(|passed| passed == name)
     }
 
+    /// Returns whether a command with this kind of environment gets the variable. Withheld names go to no command.
     fn goes_to(&self, name: &str, wanted: CommandEnvironment) -> bool {
         let fits = match wanted {
             CommandEnvironment::Whole => true,
@@ -54,7 +57,8 @@ impl ChildVariables {
         fits && !self.withheld.iter().any(|withheld| withheld == name)
     }
 
-    /// The value that a command begins with.
+    /// Returns the value that a command gets. Where only plain variables are given, the user's own value counts
+    /// instead of the one that a project set over it.
     fn value<'a>(&'a self, name: &str, set: &'a str, wanted: CommandEnvironment) -> &'a str {
         match wanted {
             CommandEnvironment::Whole => set,
@@ -64,6 +68,7 @@ impl ChildVariables {
     }
 }
 
+/// Returns whether every command may get a variable of this name.
 fn is_plain(name: &str) -> bool {
     PLAIN.contains(&name) || name.starts_with("LC_")
 }
@@ -89,16 +94,18 @@ struct LaterEnv {
 }
 
 impl ChildEnvironment {
-    /// An environment that children see until something changes it.
+    /// Begins with the variables that commands get until settings, the host or hooks change them.
     pub fn new(first: ChildVariables) -> Self {
         Self { first, later: Mutex::default() }
     }
 
+    /// Locks the changes, also after a panic under the lock.
     fn later(&self) -> MutexGuard<'_, LaterEnv> {
         self.later.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets variables for the children to come.
+    /// Sets variables for commands that start from now on. Names and values that no process could be given are left
+    /// out.
     pub fn set_by_host(&self, variables: impl IntoIterator<Item = (String, String)>) {
         // A name with `=` or a zero byte cannot be told to any process.
         let sound = |(name, value): &(String, String)| {
@@ -107,19 +114,21 @@ impl ChildEnvironment {
         self.later().by_host.extend(variables.into_iter().filter(sound));
     }
 
-    /// The environment of children without what hooks export.
+    /// Returns the environment without what hooks export. Hook files are run with it, so that the result shows what
+    /// they add.
     pub fn without_exports(&self) -> Vec<(String, String)> {
         let later = self.later();
         self.layered(&later, &[&later.by_host], CommandEnvironment::Whole)
     }
 
-    /// The environment of a child that starts now.
+    /// Returns the environment of a command that starts now. Commands must get their environment from here, because
+    /// this is where credentials are withheld.
     pub fn of_child(&self, wanted: CommandEnvironment) -> Vec<(String, String)> {
         let later = self.later();
         self.layered(&later, &[&later.by_host, &later.by_hooks], wanted)
     }
 
-    /// What children begin with, and these variables over it.
+    /// Returns the base variables with those of `above` laid over them; a later layer wins.
     fn layered(
         &self,
         later: &LaterEnv,
@@ -142,17 +151,17 @@ impl ChildEnvironment {
         layered
     }
 
-    /// Settings changed: children begin with this from now on.
+    /// Replaces the base variables after a change of settings. What the host and hooks have set stays.
     pub fn set_base(&self, variables: ChildVariables) {
         self.later().base = Some(variables);
     }
 
-    /// What hooks export now, in the place of what they exported before.
+    /// Replaces the variables that hooks export.
     pub fn set_exports(&self, exports: impl IntoIterator<Item = (String, String)>) {
         self.later().by_hooks = exports.into_iter().collect();
     }
 
-    /// Whether hooks export anything.
+    /// Returns whether hooks export any variable now.
     pub fn has_exports(&self) -> bool {
         !self.later().by_hooks.is_empty()
     }

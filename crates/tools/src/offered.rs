@@ -149,7 +149,8 @@ impl SessionKind {
         ToolSet::new(tools)
     }
 
-    /// Returns whether the session has a tool without choosing it by name.
+    /// Returns whether the session has a tool when no tools are chosen by name. `has_bash` matters because the
+    /// search tools stand in for a missing Bash.
     fn has(&self, offered: Offered, has_bash: bool) -> bool {
         match offered {
             Offered::Always => true,

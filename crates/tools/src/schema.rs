@@ -20,12 +20,12 @@ pub struct InvalidInput {
 }
 
 impl InvalidInput {
-    /// Content of the `tool_result` block.
+    /// Returns the text that the model reads in the `tool_result` block.
     pub fn content(&self) -> String {
         format!("<tool_use_error>InputValidationError: {}</tool_use_error>", self.message)
     }
 
-    /// The `tool_use_result` string.
+    /// Returns the text that programs get in `tool_use_result`.
     pub fn result(&self) -> String {
         format!("InputValidationError: {}", self.issues_json)
     }
@@ -106,7 +106,7 @@ impl Issues {
 /// an `enum` is not looked into. `path` is the same after the call as before it.
 fn check(schema: &Value, value: &mut Value, path: &mut Vec<Value>, issues: &mut Issues) {
     if let Some(kind) = schema["type"].as_str() {
-        mend(kind, value);
+        repair_number(kind, value);
         if !fits(kind, value) {
             issues.plain(type_issue(kind, path, type_name(value)));
             return;
@@ -187,14 +187,17 @@ struct Size {
 }
 
 impl Size {
+    /// Returns the size of an array.
     fn items(count: usize) -> Self {
         Self { value: count as f64, origin: "array", verb: "to have", unit: " items" }
     }
 
+    /// Returns the size of a string.
     fn characters(count: usize) -> Self {
         Self { value: count as f64, origin: "string", verb: "to have", unit: " characters" }
     }
 
+    /// Returns a number as a size, to be checked against `minimum` and `maximum`.
     fn number(value: f64) -> Self {
         Self { value, origin: "number", verb: "to be", unit: "" }
     }
@@ -223,8 +226,9 @@ fn check_size(schema: &Value, [low, high]: [&str; 2], size: Size, path: &[Value]
     }
 }
 
-/// Turns a numeric string into the number it says.
-fn mend(kind: &str, value: &mut Value) {
+/// Replaces a numeric string by its number where the schema wants a number. Models write `"5"` for `5` often
+/// enough.
+fn repair_number(kind: &str, value: &mut Value) {
     if !matches!(kind, "number" | "integer") {
         return;
     }
@@ -302,7 +306,7 @@ fn unknown_keys_issue(unknown: &[&String], path: &[Value]) -> Value {
     })
 }
 
-/// Turns `["todos", 0, "content"]` into `todos[0].content`.
+/// Writes the path to a value as people do: `["todos", 0, "content"]` becomes `todos[0].content`.
 fn in_words(path: &[Value]) -> String {
     let mut words = String::new();
     for step in path {

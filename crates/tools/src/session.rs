@@ -18,7 +18,8 @@ pub trait SessionActions: TaskActions {
     /// the host chose one when it approved the plan.
     fn leave_plan_mode(&self) -> BoxFuture<'_, ()>;
 
-    /// Runs a subagent to the end of its prompt. `tool_use_id` is the call that asks for it; `cancel` ends the agent.
+    /// Runs a subagent until it has responded to its prompt. `tool_use_id` is the call that asks for it; `cancel`
+    /// ends the agent and everything it started.
     fn run_agent(
         self: Arc<Self>,
         request: AgentRequest,

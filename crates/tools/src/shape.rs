@@ -8,7 +8,8 @@ use crate::Content;
 /// The fields of an input that say in one text what a call does, best first.
 const TELLING_FIELDS: [&str; 6] = ["command", "description", "file_path", "notebook_path", "url", "query"];
 
-/// Returns the text of an input that says most about a call, for the question whether it may run.
+/// Returns the part of an input that tells a person most about the call, such as the command or the path; `None` if
+/// it has no such field. Only for showing, never for a decision.
 pub fn telling_text(input: &Value) -> Option<&str> {
     TELLING_FIELDS.iter().find_map(|key| input[*key].as_str())
 }

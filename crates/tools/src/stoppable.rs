@@ -28,7 +28,8 @@ pub(crate) enum StopReason {
 }
 
 impl Stop {
-    /// The reason to stop, if there is one; cheap enough to check for every block that is read.
+    /// Returns why the work has to stop; `None` while it may continue. Cheap enough to be called for every block
+    /// that is read.
     pub fn reason(&self) -> Option<StopReason> {
         match self.0.load(Ordering::Relaxed) {
             0 => None,
@@ -37,17 +38,18 @@ impl Stop {
         }
     }
 
-    /// Whether the work should stop.
+    /// Returns whether the work has to stop.
     pub fn is_set(&self) -> bool {
         self.reason().is_some()
     }
 
-    /// Checked right before a file is changed: fails once the call has ended.
+    /// Fails if the work has to stop. To be called right before a file is changed, so that a cancelled call changes
+    /// nothing.
     pub fn check(&self) -> Result<(), ToolFailure> {
         if self.is_set() { Err(ToolFailure::Interrupted) } else { Ok(()) }
     }
 
-    /// Tells the work to stop. A later reason replaces an earlier one.
+    /// Tells the work to stop, for this reason, in place of an earlier one.
     fn set(&self, reason: StopReason) {
         let value = match reason {
             StopReason::Cancelled => 1,
@@ -100,7 +102,7 @@ pub(crate) async fn run<T: Send + 'static>(
             }
         }
     };
-    joined.map_err(|error| broke_off(&error))
+    joined.map_err(|error| panicked(&error))
 }
 
 /// Runs work that changes a file on a blocking thread. The work checks the stop right before it changes anything and
@@ -119,7 +121,7 @@ pub(crate) async fn change<T: Send + 'static>(
     let mut handle = lathe_exec::spawn_blocking(move || work(&for_work));
     let (reason, late) = tokio::select! {
         biased;
-        joined = &mut handle => return joined.unwrap_or_else(|error| Err(broke_off(&error))),
+        joined = &mut handle => return joined.unwrap_or_else(|error| Err(panicked(&error))),
         () = cancel.cancelled() => (StopReason::Cancelled, ToolFailure::Interrupted),
         () = tokio::time::sleep(CHANGE_TIME) => {
             let text = format!("The file system did not answer within {} s.", CHANGE_TIME.as_secs());
@@ -129,12 +131,12 @@ pub(crate) async fn change<T: Send + 'static>(
     stop.0.set(reason);
     match tokio::time::timeout(GRACE, handle).await {
         Ok(Ok(Err(ToolFailure::Interrupted))) | Err(_) => Err(late),
-        Ok(joined) => joined.unwrap_or_else(|error| Err(broke_off(&error))),
+        Ok(joined) => joined.unwrap_or_else(|error| Err(panicked(&error))),
     }
 }
 
-/// Returns the failure of a call whose work panicked or was dropped by the runtime.
-fn broke_off(error: &tokio::task::JoinError) -> ToolFailure {
+/// Returns the failure of a call whose work panicked, or was dropped by the runtime.
+fn panicked(error: &tokio::task::JoinError) -> ToolFailure {
     ToolFailure::Failed(format!("The tool broke off: {error}"))
 }
 

@@ -23,50 +23,50 @@ use crate::{
 
 /// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
 pub trait Tool: Send + Sync {
-    /// The name the model calls it by.
+    /// Returns the name by which the model calls the tool. Unique within a set.
     fn name(&self) -> &str;
 
-    /// Which sessions and agents have the tool, and how the model gets to know it.
+    /// Returns which sessions and agents have the tool, and how the model is told of it.
     fn declaration(&self) -> ToolDeclaration {
         ToolDeclaration::EVERYWHERE
     }
 
-    /// What the model reads about the tool. Short: it is paid for in every request.
+    /// Returns what the model reads about the tool. Keep it short: every request pays for it.
     fn description(&self) -> &str;
 
-    /// JSON Schema of the input.
+    /// Returns the JSON schema of the input.
     fn input_schema(&self) -> &Value;
 
-    /// What a call with this input is about, from the input alone: no file, no clock, no state. Called for inputs
-    /// that do not fit, too; an input that the tool cannot describe is [`CallSubject::Unknown`], and its call is a
-    /// question to the user.
+    /// Returns what a call with this input is about, from the input alone: no file, clock or state may matter,
+    /// because permission is decided on it. Also called for inputs that do not fit; one that the tool cannot
+    /// describe is [`CallSubject::Unknown`], and the user is asked about it.
     fn subject(&self, input: &Value) -> CallSubject;
 
-    /// The field of the input that a call is mostly about, for people who give one text instead of the whole
-    /// input. The first required field, unless the tool knows better.
+    /// Returns the field that says most about a call, for people who give one text instead of a whole input. By
+    /// default the first required field.
     fn main_input(&self) -> Option<&str> {
         self.input_schema()["required"][0].as_str()
     }
 
-    /// The input as the call takes it, or why it does not fit. The schema decides, unless the tool judges its
-    /// input itself.
+    /// Returns the input in the form that [`Self::call`] takes, with repaired values and defaults, or why it does
+    /// not fit. By default the schema decides.
     fn fit(&self, input: Value) -> Result<Value, InvalidInput> {
         validate(self.name(), self.input_schema(), input)
     }
 
-    /// Checks of the input that need neither permission nor a look at any file. Runs before hooks and
-    /// permissions, so that no one is asked about a hopeless call.
+    /// Checks what a schema cannot express, without looking at any file. Runs before hooks and permissions, so that
+    /// nobody is asked about a call that must fail.
     fn check(&self, _input: &Value) -> Result<(), ToolFailure> {
         Ok(())
     }
 
-    /// A valid input of the model as hooks, rules and the user get to see it: what only people may fill in is
-    /// taken out, and what the session knows is put in. Called once, right before the hooks of the call.
+    /// Returns the input as hooks, rules and the user see it: fields that only people may fill in are removed, and
+    /// what the session knows is added. Called once, right before the hooks of the call.
     fn complete_input(&self, input: Value, _workspace: &Workspace) -> Value {
         input
     }
 
-    /// How large a result of this tool may be. What is larger goes to a file, and a part of it is shown.
+    /// Returns how large a result of this tool may be. What exceeds it goes to a file, and a part of it is shown.
     fn result_limits(&self, _limits: &Limits) -> ResultLimits {
         ResultLimits::default()
     }
@@ -107,13 +107,14 @@ pub struct ToolContext {
 }
 
 impl ToolContext {
-    /// The real path behind a path of the input. Two calls for one input name the same place.
+    /// Returns the real path behind a path of the input. Once permission was decided, this is the place that the
+    /// decision was about, wherever the path leads by now.
     pub fn real_path(&self, path: &str) -> Result<PathBuf, ToolFailure> {
         self.real(path).map_err(|error| ToolFailure::Failed(error.in_words(Path::new(path))))
     }
 
-    /// Takes a place in a limit of the process, or waits for one within the time that the call has. What is left of
-    /// that time is for the work.
+    /// Waits for a place in a limit of the process, for at most `time`. Returns the place, which has to be held
+    /// while the work runs, and what is left of the time.
     pub(crate) async fn wait_for_place(
         &self,
         limit: &PlaceLimit,
@@ -134,6 +135,7 @@ impl ToolContext {
         !self.cancel.is_cancelled() && self.real(path).is_ok_and(is_quick)
     }
 
+    /// Like [`Self::real_path`], with the error as a value.
     pub(crate) fn real(&self, path: &str) -> Result<PathBuf, FileError> {
         match &self.place {
             Some(place) => Ok(place.clone()),
@@ -167,20 +169,20 @@ impl ResultLimits {
     /// Room beside the text: notes that follow it, and the other fields of the value.
     const BESIDE_CHARS: usize = 10_000;
 
-    /// Text of that many characters, and a value that holds the same text.
+    /// Returns limits for a tool whose value for programs is the text that the model reads.
     pub fn of_text(characters: usize) -> Self {
         let with_rest = characters.saturating_add(Self::BESIDE_CHARS);
         Self { text: TextLimit::Characters(characters), value_chars: with_rest }
     }
 
-    /// The same for a tool that cuts its text itself, to that many characters, and then adds to it.
+    /// Returns limits for a tool that cuts its text itself, to that many characters, and then adds a note to it.
     pub fn of_cut_text(characters: usize) -> Self {
         let with_rest = characters.saturating_add(Self::BESIDE_CHARS);
         Self { text: TextLimit::Characters(with_rest), value_chars: with_rest }
     }
 
-    /// Of a tool that changes files and gives programs the file before and after it: a file that Read shows
-    /// without being told to is in there whole, several times.
+    /// Returns limits for a tool that gives programs a file before and after its change: any file that Read shows
+    /// by default must fit, several times over.
     pub(crate) fn of_changed_file(limits: &Limits) -> Self {
         let file_chars = usize::try_from(limits.read_bytes).unwrap_or(usize::MAX);
         Self { value_chars: file_chars.saturating_mul(4), ..Self::default() }
@@ -231,12 +233,12 @@ impl Default for CallEffects {
 }
 
 impl ToolOutput {
-    /// An output that says nothing about errors, of a call that changed no file.
+    /// Returns an output of a call that changed no file and is not marked as an error.
     pub fn new(content: Content, result: Value) -> Self {
         Self { content, is_error: None, result, effects: CallEffects::default() }
     }
 
-    /// The same of a call that changed lines of a file.
+    /// Returns the output with the number of lines that the call has changed, which the session counts.
     pub(crate) fn changing(self, changed_lines: ChangedLines) -> Self {
         Self { effects: CallEffects { changed_lines, ..self.effects }, ..self }
     }
@@ -263,7 +265,7 @@ pub enum ToolFailure {
 }
 
 impl ToolFailure {
-    /// Content of the `tool_result` block; `None` for an interruption, whose text is the turn's.
+    /// Returns the text that the model reads; `None` for an interruption, whose text the turn provides.
     pub fn content(&self) -> Option<String> {
         match self {
             Self::Rejected(text) => Some(format!("<tool_use_error>{text}</tool_use_error>")),
@@ -272,8 +274,8 @@ impl ToolFailure {
         }
     }
 
-    /// The `tool_use_result` string; `None` as above. A text that already calls itself an error is not
-    /// called so twice.
+    /// Returns the text that programs get in `tool_use_result`; `None` as above. A text that begins with "Error"
+    /// gets no second one.
     pub fn result(&self) -> Option<String> {
         const NAMED: [&str; 3] = ["Error: ", "Error calling tool", "InputValidationError: "];
         match self {

@@ -41,7 +41,7 @@ impl ToolSet {
         set
     }
 
-    /// The tool with this name, or else the one with another name of the same tool.
+    /// Returns the tool with this name, or else the one of which this is an alias or former name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         let current = current_name(name);
         self.tools
@@ -50,17 +50,17 @@ impl ToolSet {
             .or_else(|| self.tools.iter().find(|tool| current_name(tool.name()) == current))
     }
 
-    /// The names, in order.
+    /// Returns the names of the tools, in the order of the set.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|tool| tool.name())
     }
 
-    /// The tools, in order.
+    /// Returns the tools, in the order of the set.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.tools.iter()
     }
 
-    /// Returns a part of this set. Each name of a tool stands for it.
+    /// Returns the tools that the selection names, or all others. A former name stands for the tool's current one.
     pub fn select(&self, selection: Selection<'_>) -> Self {
         let listed = |names: &[String], tool: &Arc<dyn Tool>| {
             names.iter().any(|name| current_name(name) == current_name(tool.name()))
@@ -78,7 +78,8 @@ impl ToolSet {
         Self { tools: others.chain([tool.clone()]).collect(), api_json: OnceLock::new() }
     }
 
-    /// The `tools` array of a request: name, description and schema of each. Built when first needed.
+    /// Returns the `tools` array of a request. Built once per set, so that its bytes stay the same and the API's
+    /// cache stays valid.
     pub fn api_json(&self) -> Arc<str> {
         self.api_json
             .get_or_init(|| {

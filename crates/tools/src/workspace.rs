@@ -45,7 +45,7 @@ pub struct AgentPlace {
 }
 
 impl AgentPlace {
-    /// Adds and removes further directories.
+    /// Removes directories from those that the agent may use besides its root, then adds others.
     pub fn change_directories(&mut self, removed: &[PathBuf], added: &[PathBuf]) {
         self.directories.retain(|dir| !removed.contains(dir));
         for dir in added {
@@ -59,10 +59,10 @@ impl AgentPlace {
 /// Holds the place of one agent. An agent keeps it together with what else changes about it, so that a
 /// decision sees all of it at one moment.
 pub trait PlaceHolder: Send + Sync {
-    /// The place as it is now.
+    /// Returns the current place. It is a snapshot: later changes do not show in it.
     fn place(&self) -> Arc<AgentPlace>;
 
-    /// Puts a changed place in the place of the one there is.
+    /// Replaces the place by a changed copy. `change` must not read the place, which may be locked.
     fn change_place(&self, change: &mut dyn FnMut(&mut AgentPlace));
 }
 
@@ -142,7 +142,7 @@ impl Default for Limits {
 }
 
 impl Workspace {
-    /// A workspace rooted (and standing) at `root`.
+    /// Creates a workspace whose root and current directory are `root`, with default limits.
     pub fn new(root: PathBuf, ledger: Ledger) -> Self {
         let place = AgentPlace { cwd: root.clone(), ..AgentPlace::default() };
         Self {
@@ -158,21 +158,22 @@ impl Workspace {
         }
     }
 
-    /// The same workspace at another place, which is not shared.
+    /// Returns the same workspace at another place, which no other agent shares.
     pub fn with_own_place(self, place: AgentPlace) -> Self {
         self.with_place(Arc::new(Mutex::new(Arc::new(place))))
     }
 
-    /// The same workspace, with its place in other hands.
+    /// Returns the same workspace with its place kept by `place`.
     pub fn with_place(self, place: Arc<dyn PlaceHolder>) -> Self {
         Self { place, ..self }
     }
 
-    /// The place as it is now.
+    /// Returns the agent's current place, as a snapshot.
     pub fn place(&self) -> Arc<AgentPlace> {
         self.place.place()
     }
 
+    /// Changes the agent's place; see [`PlaceHolder::change_place`].
     fn change(&self, change: impl FnOnce(&mut AgentPlace)) {
         let mut change = Some(change);
         self.place.change_place(&mut |place| {
@@ -182,25 +183,27 @@ impl Workspace {
         });
     }
 
-    /// Where the shell stands now.
+    /// Returns the current directory of the agent's shell.
     pub fn cwd(&self) -> PathBuf {
         self.place().cwd.clone()
     }
 
-    /// Moves the shell.
+    /// Changes the current directory of the agent's shell, for the next command and for relative paths.
     pub fn set_cwd(&self, cwd: PathBuf) {
         self.change(|place| place.cwd = cwd);
     }
 
-    /// Changes the further directories.
+    /// Removes and adds directories that the agent may use besides its root.
     pub fn change_dirs(&self, removed: &[PathBuf], added: &[PathBuf]) {
         self.change(|place| place.change_directories(removed, added));
     }
 
+    /// Returns what the model has seen of the file at a real path; `None` if it has not read it.
     pub(crate) fn file_seen(&self, path: &Path) -> Option<Seen> {
         self.place().files_read.get(path)
     }
 
+    /// Records what the model has now seen of the file at a real path.
     pub(crate) fn record_file(&self, path: PathBuf, seen: Seen) {
         self.change(|place| place.files_read.record(path, seen));
     }
@@ -222,12 +225,13 @@ impl Workspace {
         }
     }
 
-    /// Forgets every file: the conversation that knew them is gone.
+    /// Forgets which files the model has read, because the conversation that contains them is gone.
     pub fn forget_files(&self) {
         self.change(|place| place.files_read.clear());
     }
 
-    /// A path of a tool input: relative ones are meant from where the shell stands.
+    /// Returns a path of an input as an absolute path; a relative one starts at the shell's current directory.
+    /// Links are not followed.
     pub fn resolve(&self, path: &str) -> PathBuf {
         self.cwd().join(Path::new(path))
     }

@@ -220,7 +220,7 @@ impl Plan {
         })
     }
 
-    /// An empty old string creates the file, or fills an empty one.
+    /// Plans the creation of a file, which an empty old string asks for. An existing file must be empty.
     fn create(request: &Request<'_>, original: Option<Original>) -> Result<Self, ToolFailure> {
         if original.as_ref().is_some_and(|original| !original.bytes.trim_ascii().is_empty()) {
             return Err(rejected("Cannot create new file - file already exists."));
@@ -287,7 +287,8 @@ impl Plan {
     }
 }
 
-/// Returns what the model knows of the file, and will know after the edit.
+/// Returns what the model knows of the file before the edit, and how much of it will count as seen afterwards. The
+/// error is a file that the model has to read first.
 fn knowledge(
     original: &Original,
     target: &Target,
@@ -304,7 +305,7 @@ fn knowledge(
     }
 }
 
-/// Many matches and a long new string can make a file far larger than intended, and exhaust the memory.
+/// Refuses an edit that would make the file too large: many matches and a long new string could exhaust the memory.
 fn check_growth(file: &FileText, found: &Found, new: &str, context: &ToolContext) -> Result<(), ToolFailure> {
     let added = new.len().saturating_mul(found.ranges.len());
     let size = file.lf.len().saturating_add(added) as u64;

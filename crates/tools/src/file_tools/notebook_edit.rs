@@ -298,7 +298,8 @@ fn replace(request: &Request<'_>, cell: &mut Value, index: usize) -> Done {
     Done { cell_id: id, cell_type, old_source: Some(old_source) }
 }
 
-/// Returns the notebook as text, indented by one space as Jupyter does, without a newline at the end.
+/// Returns the notebook as text in Jupyter's own format: indented by one space, without a newline at the end, so
+/// that an edit changes no other line.
 fn written(notebook: &Value) -> Result<String, ToolFailure> {
     let mut bytes = Vec::new();
     let formatter = serde_json::ser::PrettyFormatter::with_indent(b" ");

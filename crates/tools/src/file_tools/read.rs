@@ -187,7 +187,8 @@ impl Tool for Read {
     }
 }
 
-/// Programs look for the first sentence; the rest is advice for the model.
+/// Returns the text for a binary file. Programs look for its first sentence, which must not change; the rest is
+/// advice for the model.
 fn binary_text(path: &str) -> String {
     format!(
         "This tool cannot read binary files. The file appears to be a binary .{} file. \

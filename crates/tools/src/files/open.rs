@@ -38,6 +38,7 @@ impl Stamp {
         clippy::useless_conversion,
         reason = "the field types differ between platforms"
     )]
+    /// Takes the fields from a stat that tell whether a file has changed.
     pub fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev as u64,
@@ -114,6 +115,7 @@ fn is_kernel_file_system(fd: BorrowedFd<'_>) -> bool {
     })
 }
 
+/// Returns false: only Linux has such file systems in the directory tree.
 #[cfg(not(target_os = "linux"))]
 fn is_kernel_file_system(_fd: BorrowedFd<'_>) -> bool {
     false

@@ -98,7 +98,7 @@ impl Target {
         }
     }
 
-    /// How many names the file has.
+    /// Returns how many names (hard links) the file has.
     pub fn links(&self) -> Result<u64, FileError> {
         let stat = rustix::fs::statat(&self.dir, &self.name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|errno| FileError::from_errno(errno, "stat"))?;
@@ -112,7 +112,7 @@ impl Target {
             .map_err(|errno| FileError::from_errno(errno, "chmod"))
     }
 
-    /// Removes the file.
+    /// Removes the file; it is an error if it is gone already.
     pub fn remove(&self) -> Result<(), FileError> {
         rustix::fs::unlinkat(&self.dir, &self.name, AtFlags::empty())
             .map_err(|errno| FileError::from_errno(errno, "unlink"))

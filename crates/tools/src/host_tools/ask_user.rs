@@ -112,13 +112,14 @@ impl Tool for AskUserQuestion {
     }
 }
 
-/// Whether two entries have the same text.
+/// Returns whether two entries have the same text under `key`. Answers are found by that text, so it must be
+/// unique.
 fn has_twins(entries: &[Value], key: &str) -> bool {
     let texts: Vec<&Value> = entries.iter().map(|entry| &entry[key]).collect();
     texts.iter().enumerate().any(|(at, text)| texts[..at].contains(text))
 }
 
-/// The answers of the user, for the model and for programs.
+/// Returns the user's answers as the output of the call, in words for the model and as data for programs.
 fn told(input: &Value) -> ToolOutput {
     let given = input["answers"].as_object().cloned().unwrap_or_default();
     let answers: Map<String, Value> = given.iter().map(|(q, answer)| (q.clone(), plain(answer))).collect();
@@ -151,7 +152,7 @@ fn told(input: &Value) -> ToolOutput {
     ToolOutput::new(Content::Text(parts.join(" ")), result)
 }
 
-/// Returns an answer as one text; several choices are joined.
+/// Returns the answer to one question as a single text; several choices are joined by commas.
 fn plain(answer: &Value) -> Value {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     match answer {

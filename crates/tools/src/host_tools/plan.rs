@@ -163,7 +163,8 @@ impl Tool for ExitPlanMode {
     }
 }
 
-/// The result after the user has approved the plan, perhaps with changes.
+/// Returns the output of a call whose plan the user has approved, and writes the plan to its file if the user has
+/// changed it.
 fn approved(input: &Value, file: Option<&Path>) -> Result<ToolOutput, ToolFailure> {
     let written = file.and_then(read_plan);
     let shown = input["plan"].as_str().map(str::to_owned);

@@ -96,8 +96,8 @@ impl Tool for StructuredOutput {
     }
 }
 
-/// Returns the schema with the type that the input of every tool has. A schema that allows no object could never be
-/// met.
+/// Returns the schema restricted to objects, because the input of a tool call is always an object. A schema that
+/// allows no object is an error, because no call could satisfy it.
 fn of_objects(mut schema: Value) -> Result<Value, BadSchema> {
     let is_object = |kind: &Value| kind == "object";
     let allowed = match &schema {
@@ -116,7 +116,7 @@ fn of_objects(mut schema: Value) -> Result<Value, BadSchema> {
     Ok(schema)
 }
 
-/// Returns a JSON pointer; the top level has a name instead.
+/// Returns where in the input a fault is: its JSON pointer, or `top` for the whole input.
 fn place<'a>(pointer: &'a str, top: &'a str) -> &'a str {
     if pointer.is_empty() { top } else { pointer }
 }

@@ -308,7 +308,7 @@ fn count_output(found: Found, page: Page) -> ToolOutput {
     finish(text, result, cut)
 }
 
-/// `1 file`, `2 files`.
+/// Writes a count with its noun: `1 file`, `2 files`.
 fn counted(count: u64, noun: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{plural}")

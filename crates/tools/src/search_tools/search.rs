@@ -95,7 +95,8 @@ impl Place {
     }
 }
 
-/// Whether a search can start at the path that was named.
+/// Checks that a search can start at `named`: it exists and is of the kind that `start` wants. The error is a text
+/// for the model.
 fn check_start(path: &str, named: &Path, start: StartAt<'_>, cwd: &Path) -> Result<(), ToolFailure> {
     let missing = match start {
         StartAt::Directory { .. } => "Directory does not exist",
@@ -128,7 +129,8 @@ pub(crate) enum Vcs {
 }
 
 impl Vcs {
-    /// A pattern that names such a directory includes it.
+    /// Returns `Enter` for a pattern that names a directory of version control, such as `.git`; all others skip
+    /// these directories.
     pub fn named_in(pattern: &str) -> Self {
         if pattern.split('/').any(|part| VCS_DIRS.contains(&part)) { Self::Enter } else { Self::Skip }
     }
@@ -175,6 +177,7 @@ pub(crate) struct Best<K, V> {
 }
 
 impl<K: Ord, V> Best<K, V> {
+    /// Keeps nothing yet; at most `capacity` entries will be kept.
     pub fn new(capacity: usize) -> Self {
         Self { entries: BTreeMap::new(), capacity, total: 0 }
     }

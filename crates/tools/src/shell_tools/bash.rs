@@ -163,7 +163,7 @@ fn has_hidden_characters(command: &str) -> bool {
     false
 }
 
-/// The time a call gets: what it asks for, within the limits.
+/// Returns how long the command may run: the time that the call asks for, or the default, within the limit.
 fn timeout(asked_ms: Option<f64>, workspace: &Workspace) -> Duration {
     let limits = &workspace.limits;
     let ceiling = limits.bash_max_timeout.max(limits.bash_default_timeout);
@@ -175,6 +175,8 @@ fn timeout(asked_ms: Option<f64>, workspace: &Workspace) -> Duration {
     }
 }
 
+/// Returns how output is kept: the first characters and the end in memory, all of it in the file `spill`, and a
+/// bound at which the command is killed.
 fn capture(output_chars: usize, spill: &Path) -> Capture {
     Capture {
         // What is shown is counted in characters, each of up to four bytes.
@@ -185,6 +187,8 @@ fn capture(output_chars: usize, spill: &Path) -> Capture {
     }
 }
 
+/// Describes the child process that runs the command in the user's shell. The shell reports its last directory on
+/// an extra descriptor; processes that the command leaves behind run until the session ends.
 fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
     let workspace = &*context.workspace;
     let mut spec = Spec::new(&workspace.shell, cwd);
@@ -199,8 +203,9 @@ fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
     spec
 }
 
-/// What the shell is given. `eval` keeps the trap out of the command's syntax errors and line numbers. In
-/// braces, the trap's own errors and its `set -x` trace go nowhere.
+/// Returns the script for the shell: the command, and a trap that reports the directory at the end. `eval` keeps
+/// the trap out of the command's syntax errors and line numbers; in braces, the trap's own errors and its `set -x`
+/// trace go nowhere.
 fn script(command: &str, shell: &Path, cwd_fd: i32) -> String {
     let name = shell.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     if !matches!(name, "bash" | "zsh") {
@@ -221,7 +226,8 @@ enum Moved {
     Reset,
 }
 
-/// Takes over the directory in which the command ended.
+/// Makes the directory in which the command ended the current one of the agent. `note` is what the shell reported.
+/// A directory outside of the session's directories resets it to the root.
 fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
     let Some(ended_in) = note.strip_suffix(b"\n").filter(|path| !path.is_empty()) else {
         // The shell was replaced (`exec`), killed, or has another exit trap.
@@ -243,7 +249,8 @@ fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
     Moved::Within
 }
 
-/// A command that has no ending because it had no beginning.
+/// Returns the failure of a command that could not be started. If its directory is gone, the agent moves to the
+/// root, so that the next command can start.
 fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailure {
     let mut text = format!("Failed to {error}");
     match error {
@@ -259,6 +266,7 @@ fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailure {
     ToolFailure::Failed(text)
 }
 
+/// Returns the line that tells the model that its directory was reset to the root.
 fn reset_notice(workspace: &Workspace) -> String {
     format!("Shell cwd was reset to {}", workspace.root.display())
 }
@@ -275,6 +283,8 @@ struct Ending<'a> {
 }
 
 impl Ending<'_> {
+    /// Turns the end of the command into the result of the call. Some exit codes other than 0 are no failure,
+    /// depending on the program: `grep` returns 1 when nothing matches.
     fn tell(self) -> Result<ToolOutput, ToolFailure> {
         match (self.finished.ended, self.finished.exit) {
             (Ended::Cancelled, _) => Err(ToolFailure::Interrupted),
@@ -301,6 +311,7 @@ impl Ending<'_> {
         }
     }
 
+    /// Returns the error for the model: exit code, reason, the end of the output. Programs parse its first line.
     fn failure(self, code: i32, reason: &str) -> ToolFailure {
         let mut parts = vec![format!("Exit code {code}"), reason.to_owned()];
         parts.push(output::excerpt(&self.finished.stdout, self.job));
@@ -312,6 +323,7 @@ impl Ending<'_> {
         ToolFailure::Failed(parts.join("\n"))
     }
 
+    /// Returns the output of a command that did what it was asked; `meaning` explains an exit code other than 0.
     fn success(self, meaning: Option<&str>) -> ToolOutput {
         let Printed { stdout, mut content, persisted } =
             output::shown(&self.finished.stdout, self.workspace.limits.bash_output_chars, self.job);

@@ -126,7 +126,8 @@ impl Tool for TaskOutput {
     }
 }
 
-/// Returns the result of TaskOutput. The session may learn of the end a moment after this tool; the command itself knows.
+/// Returns the output of the call. `is_over` says that the command has ended, which the session may learn a moment
+/// later; then its exit code is asked of the command.
 fn told(task: &TaskReport, is_over: bool, retrieval: &str) -> ToolOutput {
     let (status, exit_code) = match (task.status, is_over) {
         (TaskStatus::Running, true) => match task.job.exit_now().map(crate::exit_code) {
@@ -160,7 +161,7 @@ fn told(task: &TaskReport, is_over: bool, retrieval: &str) -> ToolOutput {
     ToolOutput::new(Content::Text(parts.join("\n\n")), result)
 }
 
-/// Returns the end of what a task has printed.
+/// Returns the last part of what the task has printed, of a bounded size.
 fn end_of_output(task: &TaskReport) -> String {
     let total = task.job.total_bytes(OutputStream::Stdout);
     let part = task.job.read_from(OutputStream::Stdout, total.saturating_sub(READ_BYTES as u64), READ_BYTES);

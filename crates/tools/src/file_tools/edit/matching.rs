@@ -54,7 +54,8 @@ fn straightened(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
 }
 
 impl Found {
-    /// Returns the new string with the quotes of the place it goes to.
+    /// Returns the new string with the style of quotes that the found text has, so that an edit does not mix
+    /// straight and curly ones.
     pub fn restyle(&self, new: &str) -> String {
         if self.exact {
             return new.to_owned();

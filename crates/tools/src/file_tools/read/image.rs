@@ -120,7 +120,7 @@ fn encode(picture: &DynamicImage, was: ImageFormat) -> Result<Option<(Vec<u8>, I
     Ok(None)
 }
 
-/// JPEG has no transparency; transparent pixels become white.
+/// Returns the picture with white in place of transparency, which JPEG does not have.
 fn on_white(picture: &DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return DynamicImage::ImageRgb8(picture.to_rgb8());

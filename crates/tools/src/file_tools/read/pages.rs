@@ -34,6 +34,8 @@ const TIME: Duration = Duration::from_secs(60);
 /// Dots per inch: enough to read small print.
 const RESOLUTION: &str = "100";
 
+/// Renders pages of a PDF as pictures into a private directory, and returns them as image blocks with a line of
+/// text in front.
 pub(super) async fn read(
     request: &Request,
     pages: Pages,
@@ -64,13 +66,16 @@ pub(super) async fn read(
     ))
 }
 
-/// A directory of this call.
+/// Returns the directory for the pictures of this call. Its name contains only harmless characters of the call's
+/// id, because the model's provider chooses that id.
 fn output_dir(context: &ToolContext) -> PathBuf {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
     let id: String = context.tool_use_id.chars().filter(|letter| plain(*letter)).collect();
     context.workspace.output_dir.join(format!("pdf-{id}"))
 }
 
+/// Runs `pdftoppm` on the bytes as a child process of the session, which counts against the limit of commands. The
+/// pictures are written to `dir`.
 async fn render(bytes: Vec<u8>, pages: Pages, dir: &Path, context: &ToolContext) -> Result<(), ToolFailure> {
     let mut spec = Spec::new("pdftoppm", dir);
     let number = |page: u32| OsString::from(page.to_string());
@@ -102,7 +107,8 @@ async fn render(bytes: Vec<u8>, pages: Pages, dir: &Path, context: &ToolContext)
     Err(ToolFailure::Failed(format!("Rendering the pages failed: {last}")))
 }
 
-/// The rendered pages as image blocks, in order: their names are numbered with leading zeros.
+/// Reads the rendered pages as image blocks. The order of the file names is the order of the pages, because their
+/// numbers have leading zeros.
 fn pictures(dir: &Path) -> Result<Vec<Value>, ToolFailure> {
     let unreadable =
         |error| ToolFailure::Failed(format!("Cannot read the pages, {}: {error}", dir.display()));

@@ -195,6 +195,7 @@ impl Found {
         }
     }
 
+    /// Returns whether no file matched.
     pub fn is_empty(&self) -> bool {
         self.total_files == 0
     }

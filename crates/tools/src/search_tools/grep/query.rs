@@ -43,7 +43,7 @@ pub(super) struct Page {
 }
 
 impl Page {
-    /// The number of results to keep so that this page can be shown.
+    /// Returns how many results have to be kept so that this page can be shown.
     pub fn reach(self) -> usize {
         match self.limit {
             Some(limit) => self.offset.saturating_add(limit).min(MAX_REACH),
@@ -51,7 +51,8 @@ impl Page {
         }
     }
 
-    /// Returns the page from the first items of `total`.
+    /// Returns the results of this page, and what was left out. `items` are the first results, `total` is the
+    /// number of all.
     pub fn of_items(self, items: impl Iterator<Item = String>, total: u64) -> (Vec<String>, Cut) {
         let mut bytes = 0;
         let shown: Vec<String> = items
@@ -83,7 +84,7 @@ pub(super) struct Query {
 }
 
 impl Query {
-    /// Reads the input. An error is the text for the model.
+    /// Reads the input of a call. The error is a text for the model.
     pub fn of(input: &Value, place: &Place, max_bytes: usize) -> Result<Self, String> {
         let flag = |name: &str| input[name].as_bool();
         let count = |name: &str| input[name].as_f64().map(|number| number.max(0.0) as usize);

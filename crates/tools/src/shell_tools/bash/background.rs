@@ -52,8 +52,8 @@ impl BashCall<'_> {
         self.input["run_in_background"].as_bool() == Some(true) && self.lifetime().is_some()
     }
 
-    /// Returns whether the command continues in the background when its time is up. One that only waits has nothing to
-    /// lose.
+    /// Returns whether the command moves to the background when its time is up, instead of being killed. A command
+    /// that only waits (`sleep`) is killed, because nothing is lost.
     pub fn continues_after_timeout(&self) -> bool {
         let waits = self.command.split_whitespace().next() == Some("sleep");
         !waits && self.lifetime().is_some()
@@ -104,8 +104,9 @@ impl BashCall<'_> {
         Ok(self.result(text, String::new(), &place.id, &[]))
     }
 
-    /// Waits for the end of a foreground command. After a while it becomes a task that the host can move to the
-    /// background; when its time is up it moves there by itself. `time` is what is left of the time it was `asked` to take.
+    /// Waits for the end of a foreground command. After a while the command becomes a task, so that the host can
+    /// move it to the background; when its time is up it moves there automatically. `time` is what is left of the
+    /// time it was `asked` to take.
     pub async fn wait(&self, running: &ForegroundCommand, time: Duration, asked: Duration) -> Waited {
         let cancel = &self.context.cancel;
         // One that is killed before it would become a task is not made one.
@@ -170,6 +171,8 @@ impl BashCall<'_> {
         self.result(content, printed, &place.id, &[flag])
     }
 
+    /// Builds the output of a command that continues as task `id`; `flags` are keys of the value for programs that
+    /// are set to true.
     fn result(&self, content: String, stdout: String, id: &str, flags: &[&str]) -> ToolOutput {
         let mut result = json!({
             "stdout": stdout,
@@ -185,6 +188,7 @@ impl BashCall<'_> {
         ToolOutput { is_error: Some(false), ..ToolOutput::new(Content::Text(content), result) }
     }
 
+    /// Registers the command as a task of the session, in the foreground or the background.
     async fn add_task(&self, place: &TaskPlace, running: &ForegroundCommand, ground: TaskGround) {
         let described = self.input["description"].as_str().filter(|text| !text.trim().is_empty());
         let task = CommandTask {
@@ -198,7 +202,8 @@ impl BashCall<'_> {
         Arc::clone(&self.context.session).add_task(task).await;
     }
 
-    /// Returns the place of a task with the file that its command really has.
+    /// Returns the place with the output file that the session reports for the task, which may differ from the
+    /// reserved one.
     fn place_of(&self, place: TaskPlace) -> TaskPlace {
         let reported = self.context.session.task_output_file(&place.id);
         TaskPlace { output_file: reported.unwrap_or(place.output_file), id: place.id }
@@ -223,7 +228,7 @@ async fn finish_in_time(
     }
 }
 
-/// Returns how a foreground task ended.
+/// Returns the final status of a task whose command ended while its call waited.
 fn status(finished: &Finished) -> TaskStatus {
     match (finished.ended, finished.exit) {
         (Ended::ByItself, Exit::Code(0)) => TaskStatus::Completed,
