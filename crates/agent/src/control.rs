@@ -164,6 +164,7 @@ async fn dispatch(
             Some(output) => Reply::Success(json!(output)),
             None => Reply::Error(format!("No task found with ID: {}", body.task_id)),
         },
+        Body::EndSession(_) => change::end_session(agent).await,
         Body::ReloadPlugins(_) => Reply::Success(
             json!({"commands": [], "agents": [], "plugins": [], "mcpServers": [], "error_count": 0}),
         ),

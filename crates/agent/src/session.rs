@@ -5,6 +5,7 @@ mod ending;
 mod lines;
 mod opening;
 mod turn_kind;
+mod wakers;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,6 +30,7 @@ use crate::turn::finish::{FinishedTurn, finish};
 use crate::turn::outcome::TurnHandle;
 use crate::turn::outcome::TurnOutcome;
 use crate::turn::stats::TurnStats;
+use ending::{IdleStep, LeaveReason};
 use turn_kind::outcome_of;
 
 /// How long a session with a deferred call waits for the prompt of a host that has introduced itself. Hosts write both
@@ -58,6 +60,14 @@ enum Due {
     Prompt(Box<InboundUser>),
     /// The call that the session was resumed with.
     DeferredCall,
+}
+
+/// What follows while no turn runs.
+enum NextDue {
+    /// A turn for this.
+    Turn(Due),
+    /// The end of the session.
+    Leave(LeaveReason),
 }
 
 /// The loop of a running session. The main agent is not part of it but lent to each step, so that the host's lines can
@@ -125,21 +135,25 @@ pub async fn run(
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
     looping.begin(&mut agent, source, setup).await;
-    while setup != Some(SetupTrigger::InitOnly)
-        && let Some(due) = looping.next_due(&agent.deferral).await
-    {
-        looping.turn(&mut agent, due).await;
-    }
-    looping.end().await
+    let reason = loop {
+        if setup == Some(SetupTrigger::InitOnly) {
+            break LeaveReason::NothingLeft;
+        }
+        match looping.next_due(&agent.deferral).await {
+            NextDue::Turn(due) => looping.turn(&mut agent, due).await,
+            NextDue::Leave(reason) => break reason,
+        }
+    };
+    looping.end(reason).await
 }
 
 impl SessionLoop {
     /// Ends the session after its last turn: pending replies, tasks, hooks, commands, then files. The order
     /// matters, because hooks may run commands, and all of them may write records.
-    async fn end(mut self) -> SessionEnd {
+    async fn end(mut self, reason: LeaveReason) -> SessionEnd {
         // In this order, because hooks may run commands, and all of these may write records.
         self.answer_the_rest().await;
-        self.session.stop_all_tasks().await;
+        self.leave_wakers(reason).await;
         self.end_hooks().await;
         self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         self.flush_files().await;
@@ -152,47 +166,51 @@ impl SessionLoop {
         self.end
     }
 
-    /// Waits for what comes next: a prompt, the notices of tasks, or a deferred call. `None` when nothing more can
-    /// come. With the input closed, the session still waits for tasks whose notices start a turn, up to a time
-    /// limit.
-    async fn next_due(&mut self, deferral: &DeferredCallState) -> Option<Due> {
+    /// Waits for what comes next: a prompt, the notices of tasks, a deferred call, or a reason to leave. With the input
+    /// closed, the session still waits for what can start a turn, up to the ceiling; `ending.rs` decides.
+    async fn next_due(&mut self, deferral: &DeferredCallState) -> NextDue {
         let mut patience = None;
         loop {
-            if self.session.stop.is_cancelled() || self.finish_early.is_cancelled() {
-                return None;
+            if let Some(reason) = self.told_to_leave() {
+                return NextDue::Leave(reason);
             }
             // A change of the session takes effect before the prompt that came after it.
             let changing = self.pending.is_changing();
             let next = if changing { None } else { self.session.queue().take_next() };
-            // A prompt of the host comes first; the notices then ride on its request.
-            let next = next.or_else(|| if changing { None } else { self.session.task_prompt() });
+            // A prompt of the host comes first; what could start a turn by itself then rides on its request.
+            if let Some(prompt) = next {
+                return NextDue::Turn(Due::Prompt(Box::new(prompt)));
+            }
             // A host that has introduced itself has brought its hooks; one that is gone will bring none.
             let heard = self.session.introduction().is_done || !self.inbox_open;
-            let resumes_call = next.is_none() && !changing && heard && deferral.resumes_without_prompt();
+            let resumes_call = !changing && heard && deferral.resumes_without_prompt();
             if resumes_call && !self.inbox_open {
-                return Some(Due::DeferredCall);
+                return NextDue::Turn(Due::DeferredCall);
             }
             let now = Instant::now();
             // Set once, so that other lines of the host do not extend the wait.
             let prompt_due = if resumes_call { *patience.get_or_insert(now + PROMPT_PATIENCE) } else { now };
-            if let Some(prompt) = next {
-                return Some(Due::Prompt(Box::new(prompt)));
-            }
-            let tasks = self.follow_tasks(now).await;
-            if !(self.inbox_open || changing || tasks.can_wake) {
-                return None;
+            let until = match self.follow_wakers(now).await {
+                IdleStep::Leave(reason) if !changing => return NextDue::Leave(reason),
+                IdleStep::Await { until } => until,
+                IdleStep::Leave(_) | IdleStep::Idle => None,
+            };
+            if !changing && let Some(prompt) = self.session.wake_up_prompt() {
+                return NextDue::Turn(Due::Prompt(Box::new(prompt)));
             }
             tokio::select! {
                 // Lines come before wake-ups: a prompt of the user before one that a hook makes.
                 biased;
-                () = self.session.stop.cancelled() => return None,
-                () = self.finish_early.cancelled() => return None,
+                () = self.session.stop.cancelled() => {}
+                () = self.finish_early.cancelled() => {}
                 line = self.inbox.recv(), if self.inbox_open => self.take_in(line, None).await,
                 () = self.pending.changed(), if changing => {}
                 () = self.session.tasks.changed.notified() => {}
-                () = tokio::time::sleep_until(tasks.ceiling.unwrap_or(now)), if tasks.ceiling.is_some() => {}
-                () = tokio::time::sleep_until(prompt_due), if resumes_call => return Some(Due::DeferredCall),
-                prompt = self.session.until_woken(), if self.inbox_open && !changing => return Some(Due::Prompt(Box::new(prompt))),
+                () = tokio::time::sleep_until(until.unwrap_or(now)), if until.is_some() => {}
+                () = tokio::time::sleep_until(prompt_due), if resumes_call => return NextDue::Turn(Due::DeferredCall),
+                prompt = self.session.until_woken(), if self.inbox_open && !changing => {
+                    return NextDue::Turn(Due::Prompt(Box::new(prompt)));
+                }
             }
         }
     }
@@ -345,7 +363,7 @@ impl SessionLoop {
         self.last_turn_ended = Some(Instant::now());
         // With a prompt in the queue the session is not idle, not even for a moment.
         if waiting == 0 {
-            self.owes_idle = !self.session.shows_idle_despite_tasks();
+            self.owes_idle = !self.session.shows_idle_despite_wakers();
             if !self.owes_idle {
                 self.session.emit_state(SessionState::Idle).await;
             }

@@ -9,7 +9,7 @@ use lathe_launch::LaunchEnvironment;
 use lathe_launch::host::{fresh_uuid, now_ms};
 use lathe_launch::options::ResumeOption;
 use lathe_protocol::{Outbound, ResultMessage, Usage};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::plan::{InputFormat, OutputFormat, RunPlan};
@@ -26,8 +26,9 @@ const FRAME_QUEUE: usize = 256;
 /// The number of lines that may wait for a busy session before reading stops.
 const LINE_QUEUE: usize = 64;
 
-/// How long a stopped run may take to end: meanwhile its tools are killed and their results written.
-const STOP_GRACE: Duration = Duration::from_millis(2500);
+/// How long a stopped run may take to end: meanwhile its tools are killed, which takes up to two seconds where they
+/// refuse to end, their results and ends are written, and hooks run. Hosts wait five seconds before they kill.
+const STOP_GRACE: Duration = Duration::from_secs(4);
 
 /// The signal for a write beyond the file size limit of the process (Linux).
 const SIGXFSZ: i32 = 25;
@@ -164,45 +165,72 @@ async fn supervise(
         }
     };
     tokio::pin!(work, feeding);
+    let mut from_outside = OutsideSignals::listen();
     let ended = tokio::select! {
         end = &mut work => return end,
         end = &mut feeding => end,
-        code = termination(signals) => RunEnd::Killed(code),
+        code = from_outside.ended(signals) => RunEnd::Killed(code),
     };
     signals.stop.cancel();
-    let _ = tokio::time::timeout(STOP_GRACE, &mut work).await;
+    tokio::select! {
+        _ = tokio::time::timeout(STOP_GRACE, &mut work) => {}
+        // Who asks twice does not want to wait. The supervisors of the commands see that this process is gone, and end
+        // them.
+        () = from_outside.again() => {}
+    }
     ended
 }
 
-/// Waits for a signal that ends the run at once. Ctrl-C does not: it lets the turn end with its result.
-async fn termination(signals: &SessionSignals) -> u8 {
-    let listen = |kind| signal(kind).ok();
-    // Without a listener, a write beyond the file size limit would kill the process; with one, the write fails and the
-    // session goes on as with a full disk.
-    let _size_limit = listen(SignalKind::from_raw(SIGXFSZ));
-    let (mut interrupt, mut terminate, mut hangup) =
-        (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
-    let next = |listener: &mut Option<tokio::signal::unix::Signal>| {
-        let listener = listener.take();
-        async move {
-            match listener {
-                Some(mut listener) => drop(listener.recv().await),
-                None => pending().await,
+/// The signals that end a run from outside.
+struct OutsideSignals {
+    interrupt: Option<Signal>,
+    terminate: Option<Signal>,
+    hangup: Option<Signal>,
+    /// Without a listener, a write beyond the file size limit would kill the process; with one, the write fails and the
+    /// session goes on as with a full disk.
+    _size_limit: Option<Signal>,
+}
+
+impl OutsideSignals {
+    fn listen() -> Self {
+        let listen = |kind| signal(kind).ok();
+        Self {
+            interrupt: listen(SignalKind::interrupt()),
+            terminate: listen(SignalKind::terminate()),
+            hangup: listen(SignalKind::hangup()),
+            _size_limit: listen(SignalKind::from_raw(SIGXFSZ)),
+        }
+    }
+
+    /// Waits for a signal that ends the run at once, and returns its exit code. Ctrl-C does not: it lets the turn end
+    /// with its result.
+    async fn ended(&mut self, session: &SessionSignals) -> u8 {
+        loop {
+            tokio::select! {
+                () = next(&mut self.terminate) => return 143,
+                () = next(&mut self.hangup) => return 129,
+                () = next(&mut self.interrupt) => session.finish_early.cancel(),
             }
         }
-    };
-    let terminated = next(&mut terminate);
-    let hung_up = next(&mut hangup);
-    let interrupted = async {
-        next(&mut interrupt).await;
-        signals.finish_early.cancel();
-        pending::<()>().await;
-    };
-    tokio::select! {
-        () = terminated => 143,
-        () = hung_up => 129,
-        () = interrupted => 0,
     }
+
+    /// Waits for a second signal of that kind.
+    async fn again(&mut self) {
+        tokio::select! {
+            () = next(&mut self.terminate) => {}
+            () = next(&mut self.hangup) => {}
+        }
+    }
+}
+
+/// Waits for the next signal; for ever if there is no listener.
+async fn next(listener: &mut Option<Signal>) {
+    if let Some(listener) = listener
+        && listener.recv().await.is_some()
+    {
+        return;
+    }
+    pending().await
 }
 
 /// Returns the exit code for an end, and prints the message of a failed input or output. An interrupted turn and a

@@ -21,7 +21,6 @@ const UNKNOWN_ON_PURPOSE: &[&str] = &[
     "type whatever",
     "request nosuch_subtype",
     "request totally_unknown",
-    "request end_session",
     "request mcp_authenticate",
     "request remote_control",
     "request set_proactive",

@@ -40,6 +40,17 @@ pub(super) async fn interrupt(
     Reply::Success(json!(reply))
 }
 
+/// Ends the session: the running turn still gets its result, prompts that wait are cancelled, and what runs in the
+/// background is stopped.
+pub(super) async fn end_session(agent: &Arc<AgentHandle>) -> Reply {
+    let cancelled = agent.session.queue().cancel_all();
+    for uuid in &cancelled {
+        agent.session.emit_lifecycle(Some(uuid), PromptState::Cancelled).await;
+    }
+    agent.session.end_asked.cancel();
+    Reply::Ack
+}
+
 /// Changes the permission mode. Sends the reply itself, because the frame about the new mode has to follow it.
 pub(super) async fn permission_mode(
     agent: &Arc<AgentHandle>,

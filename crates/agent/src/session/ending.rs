@@ -1,68 +1,236 @@
-//! What holds a session when no prompt is left: tasks whose ends start a turn, up to the ceiling.
+//! The end of a run: what a session does when no turn runs and no prompt waits. The table is [`idle_step`], a pure
+//! function; ARCHITECTURE.md ("The end of a run") draws it. What can still start a turn is asked in `wakers.rs`.
+//!
+//! The surprising thing: the ceiling and the budget end a run only once the host has closed its input. While it is open
+//! the host decides, and is told that the session is idle.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::SessionLoop;
-use crate::state::background_tasks::SessionTask;
 use crate::state::config::StateFrames;
 use crate::state::services::SessionServices;
 use crate::state::wire_names::SessionState;
 
-/// What the loop waits for besides lines of the host.
-pub(super) struct TaskWait {
-    /// Whether a task can still start a turn.
-    pub can_wake: bool,
-    /// When the wait for tasks ends.
-    pub ceiling: Option<Instant>,
+/// Why a session ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaveReason {
+    /// The input is closed and nothing is left that could start a turn.
+    NothingLeft,
+    /// The input is closed and the wait for tasks took this long, which is all it may.
+    Ceiling(Duration),
+    /// The input is closed and the budget is used up, so that a further turn could ask nothing.
+    Budget,
+    /// The host asked for it (`end_session`).
+    Asked,
+    /// It was told to finish early.
+    Interrupted,
+    /// It was told to end at once, or its reader is gone.
+    Stopped,
 }
 
-impl SessionLoop {
-    /// Looks at the tasks while no turn runs. Once the ceiling has passed, the host is told that the session is idle,
-    /// and if it sends no more, the tasks are stopped.
-    pub(super) async fn follow_tasks(&mut self, now: Instant) -> TaskWait {
-        let tasks = &self.session.tasks;
-        let ends_at = match (tasks.config.ceiling, self.last_turn_ended) {
-            (Some(ceiling), Some(ended)) => Some(ended + ceiling),
-            (_, _) => None,
-        };
-        let mut can_wake = tasks.list().can_wake();
-        let is_over = ends_at.is_some_and(|ends_at| now >= ends_at);
-        if can_wake && is_over && !self.inbox_open {
-            let ceiling = tasks.config.ceiling.unwrap_or_default();
-            let line = still_running(ceiling, tasks.list().in_background());
-            self.session.process.host.log(&line);
-            self.session.stop_all_tasks().await;
-            can_wake = false;
-        }
-        if self.owes_idle && (!can_wake || is_over) {
-            self.owes_idle = false;
-            self.session.emit_state(SessionState::Idle).await;
-        }
-        TaskWait { can_wake, ceiling: ends_at.filter(|_| can_wake && !is_over) }
+/// Whether the host may still send lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HostInput {
+    Open,
+    Closed,
+}
+
+/// What can start a turn without a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WakeUps {
+    /// Nothing.
+    Impossible,
+    /// A task whose end the model is told, or a notice that waits.
+    Possible,
+    /// The same, but the budget is used up.
+    Unaffordable,
+}
+
+/// How far the wait for tasks is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CeilingState {
+    /// There is none, or no turn has ended yet.
+    NotCounting,
+    /// It will pass then.
+    Ahead(Instant),
+    /// It has passed; it was this long.
+    Passed(Duration),
+}
+
+/// What the session knows while no turn runs and no prompt waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct IdleOutlook {
+    pub input: HostInput,
+    pub wake_ups: WakeUps,
+    pub ceiling: CeilingState,
+}
+
+/// What the session does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IdleStep {
+    /// It ends.
+    Leave(LeaveReason),
+    /// It waits, and a wake-up starts a turn; at that time it looks again.
+    Await { until: Option<Instant> },
+    /// It waits for the host alone, which is told that the session is idle. Wake-ups still start a turn if they can.
+    Idle,
+}
+
+/// Decides what a session does that has neither a turn nor a prompt.
+pub(super) fn idle_step(outlook: IdleOutlook) -> IdleStep {
+    use CeilingState::{Ahead, NotCounting, Passed};
+    use HostInput::{Closed, Open};
+    use WakeUps::{Impossible, Possible, Unaffordable};
+    match (outlook.input, outlook.wake_ups, outlook.ceiling) {
+        (Closed, Impossible, _) => IdleStep::Leave(LeaveReason::NothingLeft),
+        (Closed, Unaffordable, _) => IdleStep::Leave(LeaveReason::Budget),
+        (Closed, Possible, Passed(ceiling)) => IdleStep::Leave(LeaveReason::Ceiling(ceiling)),
+        (Open, Impossible | Unaffordable, _) | (Open, Possible, Passed(_)) => IdleStep::Idle,
+        (Open | Closed, Possible, Ahead(until)) => IdleStep::Await { until: Some(until) },
+        (Open | Closed, Possible, NotCounting) => IdleStep::Await { until: None },
     }
 }
 
-/// Returns the line for the operator that names the tasks which are stopped.
-fn still_running<'a>(ceiling: Duration, tasks: impl Iterator<Item = &'a SessionTask>) -> String {
-    let named: Vec<String> =
-        tasks.map(|task| format!("command \"{}\" ({})", task.description, task.id)).collect();
-    format!(
-        "Background tasks still running {}s after the last turn: {}; stopping them. \
-         CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS sets how long a session waits, 0 is without limit.",
-        ceiling.as_millis() as f64 / 1000.0,
-        named.join(", "),
-    )
+impl SessionLoop {
+    /// Returns why the session has to end now, whatever waits.
+    pub(super) fn told_to_leave(&self) -> Option<LeaveReason> {
+        if self.session.stop.is_cancelled() {
+            Some(LeaveReason::Stopped)
+        } else if self.finish_early.is_cancelled() {
+            Some(LeaveReason::Interrupted)
+        } else if self.session.end_asked.is_cancelled() {
+            Some(LeaveReason::Asked)
+        } else {
+            None
+        }
+    }
+
+    /// Looks at what is left while no turn runs and no prompt waits, and tells the host when the session is idle.
+    pub(super) async fn follow_wakers(&mut self, now: Instant) -> IdleStep {
+        let ceiling = match (self.session.tasks.config.ceiling, self.last_turn_ended) {
+            (Some(ceiling), Some(ended)) if now >= ended + ceiling => CeilingState::Passed(ceiling),
+            (Some(ceiling), Some(ended)) => CeilingState::Ahead(ended + ceiling),
+            (None, _) | (_, None) => CeilingState::NotCounting,
+        };
+        let wake_ups = match (self.session.can_wake(), self.session.over_budget()) {
+            (false, _) => WakeUps::Impossible,
+            (true, false) => WakeUps::Possible,
+            (true, true) => WakeUps::Unaffordable,
+        };
+        let input = if self.inbox_open { HostInput::Open } else { HostInput::Closed };
+        let step = idle_step(IdleOutlook { input, wake_ups, ceiling });
+        match step {
+            IdleStep::Idle | IdleStep::Leave(_) if self.owes_idle => {
+                self.owes_idle = false;
+                self.session.emit_state(SessionState::Idle).await;
+            }
+            IdleStep::Idle | IdleStep::Leave(_) | IdleStep::Await { .. } => {}
+        }
+        step
+    }
+
+    /// Ends what could still have started a turn. Whoever runs the program reads on stderr what that was: a run never
+    /// ends before its work without a word.
+    pub(super) async fn leave_wakers(&self, reason: LeaveReason) {
+        let (running, untold) = (self.session.named_wakers(), self.session.untold_ends());
+        if !running.is_empty() {
+            self.session.process.host.log(&still_running(reason, &running));
+        }
+        if !untold.is_empty() {
+            let untold = untold.join(", ");
+            self.session.process.host.log(&format!(
+                "The session ends before the model was told of the end of: {untold}. It is told when the session is \
+                 resumed."
+            ));
+        }
+        self.session.stop_wakers().await;
+    }
+}
+
+/// Returns the line for the operator that names what is stopped.
+fn still_running(reason: LeaveReason, named: &[String]) -> String {
+    let named = named.join(", ");
+    let why = match reason {
+        LeaveReason::Ceiling(ceiling) => {
+            let seconds = ceiling.as_millis() as f64 / 1000.0;
+            return format!(
+                "Background tasks still running {seconds}s after the last turn: {named}; stopping them. \
+                 CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS sets how long a session waits, 0 is without limit."
+            );
+        }
+        LeaveReason::Budget => "the budget is used up, so their ends could start no turn",
+        LeaveReason::Asked => "the host ends the session",
+        LeaveReason::Interrupted => "the session was interrupted",
+        LeaveReason::Stopped => "the session was told to end",
+        LeaveReason::NothingLeft => "the session ends",
+    };
+    format!("Background tasks still running: {named}; stopping them, because {why}.")
 }
 
 impl SessionServices {
-    /// Returns whether the session counts as idle although a task may still start a turn. Hosts that close their input
-    /// when it is idle must not be told so: the turn may need them.
-    pub(super) fn shows_idle_despite_tasks(&self) -> bool {
+    /// Returns whether the session counts as idle although something may still start a turn. Hosts that close their
+    /// input when it is idle must not be told so: the turn may need them.
+    pub(super) fn shows_idle_despite_wakers(&self) -> bool {
         match self.options.states {
-            StateFrames::SdkOnly => !self.tasks.list().can_wake(),
+            StateFrames::SdkOnly => !self.can_wake(),
             StateFrames::Public | StateFrames::None => true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every combination, so that no edge is left to chance.
+    #[test]
+    fn each_outlook_has_its_step() {
+        let (now, long) = (Instant::now(), Duration::from_secs(600));
+        let leave = IdleStep::Leave;
+        let waits = IdleStep::Await { until: None };
+        let until = IdleStep::Await { until: Some(now) };
+        let rows = [
+            (WakeUps::Impossible, CeilingState::NotCounting, leave(LeaveReason::NothingLeft), IdleStep::Idle),
+            (WakeUps::Impossible, CeilingState::Ahead(now), leave(LeaveReason::NothingLeft), IdleStep::Idle),
+            (
+                WakeUps::Impossible,
+                CeilingState::Passed(long),
+                leave(LeaveReason::NothingLeft),
+                IdleStep::Idle,
+            ),
+            (WakeUps::Possible, CeilingState::NotCounting, waits, waits),
+            (WakeUps::Possible, CeilingState::Ahead(now), until, until),
+            (
+                WakeUps::Possible,
+                CeilingState::Passed(long),
+                leave(LeaveReason::Ceiling(long)),
+                IdleStep::Idle,
+            ),
+            (WakeUps::Unaffordable, CeilingState::NotCounting, leave(LeaveReason::Budget), IdleStep::Idle),
+            (WakeUps::Unaffordable, CeilingState::Ahead(now), leave(LeaveReason::Budget), IdleStep::Idle),
+            (WakeUps::Unaffordable, CeilingState::Passed(long), leave(LeaveReason::Budget), IdleStep::Idle),
+        ];
+        for (wake_ups, ceiling, closed, open) in rows {
+            for (input, wanted) in [(HostInput::Closed, closed), (HostInput::Open, open)] {
+                let outlook = IdleOutlook { input, wake_ups, ceiling };
+                assert_eq!(idle_step(outlook), wanted, "{outlook:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_operator_reads_what_is_stopped_and_why() {
+        let named = ["command \"x\" (b1)".to_owned(), "command \"y\" (b2)".to_owned()];
+        let at_ceiling = still_running(LeaveReason::Ceiling(Duration::from_millis(1500)), &named);
+        assert!(at_ceiling.starts_with(
+            "Background tasks still running 1.5s after the last turn: command \"x\" (b1), command \"y\" (b2);"
+        ));
+        let asked = still_running(LeaveReason::Asked, &named[..1]);
+        assert_eq!(
+            asked,
+            "Background tasks still running: command \"x\" (b1); stopping them, because the host ends the session."
+        );
     }
 }

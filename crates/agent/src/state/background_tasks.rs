@@ -142,6 +142,11 @@ impl TaskList {
         !self.notices.is_empty()
     }
 
+    /// Returns the ids of the tasks whose notices wait.
+    pub fn untold(&self) -> impl Iterator<Item = &str> {
+        self.notices.iter().map(|notice| notice.task_id.as_str())
+    }
+
     /// Takes the notices, in the order of the ends.
     pub fn take_notices(&mut self) -> Vec<TaskNotice> {
         std::mem::take(&mut self.notices).into()

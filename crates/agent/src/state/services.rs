@@ -83,6 +83,8 @@ pub struct SessionServices {
     pub questions: HostQuestions,
     /// Fires when the session has to end: its reader is gone, or it was told to.
     pub stop: CancellationToken,
+    /// Fires when the host asks to end the session: the running turn is the last.
+    pub end_asked: CancellationToken,
     /// When the session began, milliseconds since the epoch.
     pub started_ms: u64,
     out: mpsc::Sender<Outbound>,
@@ -143,6 +145,7 @@ impl SessionServices {
             slash_commands,
             questions: HostQuestions::default(),
             stop,
+            end_asked: CancellationToken::new(),
             out,
             permissions: Mutex::new(permissions),
             totals: Mutex::default(),

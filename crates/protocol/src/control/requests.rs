@@ -33,6 +33,7 @@ open_enum! {
         StopTask(StopTaskRequest) = "stop_task",
         BackgroundTasks(BackgroundTasksRequest) = "background_tasks",
         GetTaskOutput(GetTaskOutputRequest) = "get_task_output",
+        EndSession(EndSessionRequest) = "end_session",
         CancelAsyncMessage(CancelAsyncMessageRequest) = "cancel_async_message",
         GetContextUsage(GetContextUsageRequest) = "get_context_usage",
         GetSessionCost(NoFields) = "get_session_cost",
@@ -83,6 +84,7 @@ from_payloads! {
         StopTask(StopTaskRequest),
         BackgroundTasks(BackgroundTasksRequest),
         GetTaskOutput(GetTaskOutputRequest),
+        EndSession(EndSessionRequest),
         CancelAsyncMessage(CancelAsyncMessageRequest),
         GetContextUsage(GetContextUsageRequest),
         GetUsage(GetUsageRequest),
@@ -294,6 +296,16 @@ pub struct BackgroundTasksRequest {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct GetTaskOutputRequest {
     pub task_id: String,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Ends the session after the running turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct EndSessionRequest {
+    /// Why, for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
 }
