@@ -124,7 +124,10 @@ const NOT_YET: &[(&str, &str)] = &[
     ("wire/resume_chain__stream_resume_replay", "goes on after another recording; covered by resume tests"),
     ("wire/resume_chain__stream_unknown", "goes on after another recording; covered by resume tests"),
     ("wire/api_hang", "the model is silent for most of a minute; a test does not wait for that"),
-    ("wire/tool_progress", "a command of 34 s, and nothing else; a test does not wait for that"),
+    (
+        "wire/tool_progress",
+        "the reference refuses `sleep 34; …`, which is not copied; heartbeats are in agent/tests/tool_progress.rs",
+    ),
     ("runtime/19_cut_readout", "reads a file that lay at a fixed place of the recording machine"),
     ("runtime/19_cut_update_perm", "which of the suggestions the host took was not recorded"),
     ("runtime/19_cut_webfetch", "WebFetch"),

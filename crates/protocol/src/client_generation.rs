@@ -67,6 +67,15 @@ impl ClientGeneration {
         }
     }
 
+    /// Returns whether a client is shown at intervals that a tool still runs. The old generation declares the frame, but
+    /// was seen to send none while a command ran for more than half a minute.
+    pub fn gets_tool_heartbeats(self) -> bool {
+        match self {
+            Self::Current => true,
+            Self::Sdk02 | Self::Cli10 => false,
+        }
+    }
+
     /// Clears the error of a result that clients of the old generation do not count as one.
     pub fn clear_error_for_old_clients(self, result: &mut ResultMessage) {
         let ends_no_error = match result.subtype.as_str() {

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use futures_util::future::BoxFuture;
 use lathe_permissions::{AllowBasis, DescribedCall};
 use lathe_protocol::{ContentBlock, PermissionDenial, ToolResultMeta};
 use lathe_tools::{
@@ -281,7 +282,7 @@ pub async fn execute(
     let began = Instant::now();
     // Taken before the call: a command may change the folder, but its paths are relative to the old one.
     let cwd = agent.workspace.cwd();
-    let outcome = tool.call(&call.input, &context).await;
+    let outcome = with_heartbeat(agent, &call, tool.call(&call.input, &context)).await;
     let duration_ms = began.elapsed().as_millis() as u64;
     if let Ok(output) = &outcome {
         note_shown_file(agent, &call.description, &cwd, output);
@@ -296,6 +297,18 @@ pub async fn execute(
         Err(failure) => failed(call, failure, Some(meta)),
     };
     said.added_to(hooks::tools::after(agent, answered, &bounds, duration_ms, cancel).await)
+}
+
+/// Waits for a tool, and shows the host meanwhile that it still runs.
+async fn with_heartbeat<T>(agent: &AgentHandle, call: &ToolCall, work: BoxFuture<'_, T>) -> T {
+    if !agent.session.options.client_generation.gets_tool_heartbeats() {
+        return work.await;
+    }
+    tokio::select! {
+        biased;
+        done = work => done,
+        never = agent.session.beat(&call.name, &call.id) => match never {},
+    }
 }
 
 /// Marks a file as read if the command did nothing but print it, so that the model need not read it again before it

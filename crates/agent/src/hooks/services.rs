@@ -2,7 +2,6 @@
 //! rule language for `if`, the client for HTTP hooks. Models are asked in `prompt_model.rs`.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lathe_hooks::{CallbackCall, CallbackError, Callbacks, HookEngine, HttpPoster, RuleMatcher, Services};
@@ -21,9 +20,6 @@ use crate::state::host_questions::AskError;
 use crate::state::process::ProcessServices;
 use crate::state::services::IfRules;
 use crate::state::services::SessionServices;
-
-/// How often the host is shown that the session still waits for one of its hooks.
-const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// Builds the engine with the hooks of settings files. It holds the session weakly, because the session owns it.
 pub fn hook_engine(
@@ -63,10 +59,11 @@ impl Callbacks for HostCallbacks {
                 ..HookCallbackRequest::default()
             };
             let event = call.event.as_str();
+            let waits_for = format!("hook-{event}-{}", call.tool_use_id);
             let answer = tokio::select! {
                 biased;
                 answer = session.ask(request, call.cancel, Some(call.timeout)) => answer,
-                () = send_heartbeats(&session, event, call.tool_use_id) => Err(AskError::Closed),
+                never = session.beat(event, &waits_for) => match never {},
             };
             answer.map_err(|error| match error {
                 AskError::Closed => CallbackError::Closed,
@@ -75,19 +72,6 @@ impl Callbacks for HostCallbacks {
                 AskError::Refused(text) => CallbackError::Refused(text),
             })
         })
-    }
-}
-
-/// Sends the host a heartbeat frame at intervals while a hook keeps the session waiting. Never returns, so it has
-/// to be dropped when the hook ends.
-async fn send_heartbeats(session: &SessionServices, event: &str, tool_use_id: &str) {
-    let id = format!("hook-{event}-{tool_use_id}");
-    let mut count = 0;
-    loop {
-        tokio::time::sleep(HEARTBEAT).await;
-        let elapsed = HEARTBEAT * (count + 1);
-        session.emit(session.frames.heartbeat(event, &id, count, elapsed)).await;
-        count += 1;
     }
 }
 

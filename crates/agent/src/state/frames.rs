@@ -345,11 +345,11 @@ impl FrameBuilder {
         }))
     }
 
-    /// Builds the frame that says that a hook of the host is still running.
-    pub fn heartbeat(&self, event: &str, id: &str, count: u32, elapsed: Duration) -> Outbound {
+    /// Builds the frame that says that a tool, or a hook of the host, is still running.
+    pub fn heartbeat(&self, name: &str, id: &str, count: u32, elapsed: Duration) -> Outbound {
         Outbound::ToolProgress(ToolProgress {
             tool_use_id: format!("{id}-heartbeat-{count}"),
-            tool_name: event.to_owned(),
+            tool_name: name.to_owned(),
             parent_tool_use_id: Some(id.to_owned()),
             elapsed_time_seconds: elapsed.as_secs_f64(),
             heartbeat: Some(true),

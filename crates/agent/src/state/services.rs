@@ -4,8 +4,10 @@
 //!
 //! Locks are held for moments, never across an await.
 
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use lathe_hooks::{HookEngine, HookVariables};
 use lathe_models::Model;
@@ -31,6 +33,9 @@ use crate::state::introduction::HostIntroduction;
 use crate::state::process::ProcessServices;
 use crate::state::queue::PromptQueue;
 use crate::state::settings_access::SettingsAccess;
+
+/// How often the host is shown that the session still waits for a tool, or for one of the host's hooks.
+const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// The folders that paths in the `if` of hooks are relative to.
 pub struct IfRules {
@@ -182,6 +187,18 @@ impl SessionServices {
     pub async fn trouble(&self, tag: &str, text: &str) {
         self.process.host.log(text);
         self.emit(self.frames.note(tag, text)).await;
+    }
+
+    /// Shows the host at intervals that a tool, or a hook of the host, still runs: hosts take silence for a hang. Ends
+    /// when it is dropped.
+    pub(crate) async fn beat(&self, name: &str, id: &str) -> Infallible {
+        let mut elapsed = Duration::ZERO;
+        for count in 0.. {
+            tokio::time::sleep(HEARTBEAT).await;
+            elapsed += HEARTBEAT;
+            self.emit(self.frames.heartbeat(name, id, count, elapsed)).await;
+        }
+        std::future::pending().await
     }
 
     /// Begins a checkpoint for a prompt, if checkpoints are on: files that were followed so far are compared and
