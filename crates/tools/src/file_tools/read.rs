@@ -3,7 +3,7 @@
 //! The extension decides the kind, here; each kind has its own module. All of them get the file already open and known
 //! to be regular. Small files are read on the event loop; anything that can take long goes to a thread.
 
-mod image;
+pub(crate) mod image;
 mod notebook;
 mod pages;
 mod pdf;

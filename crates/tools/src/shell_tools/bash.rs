@@ -6,8 +6,10 @@
 //! through a pipe of its own, apart from the output and without a word to the exit code.
 
 mod background;
+mod git;
 mod meaning;
 mod output;
+mod picture;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +27,7 @@ use lathe_exec::{
 use lathe_protocol::CallSubject;
 use serde_json::{Map, Value, json};
 
+use crate::file_tools::read::image::SentImage;
 use crate::{
     CallEffects, Content, InvalidInput, Limits, ResultLimits, Shown, Tool, ToolContext, ToolDeclaration,
     ToolFailure, ToolOutput, Workspace,
@@ -45,6 +48,9 @@ const OUTPUT_KILL_BYTES: u64 = 5 << 30;
 /// Bytes kept from the end of an output, for failures.
 const TAIL_BYTES: usize = 64 << 10;
 
+/// Characters that the value of a call may have: a picture that is sent has less.
+const PICTURE_CHARS: usize = 1 << 20;
+
 /// The Bash tool.
 #[derive(Debug, Default)]
 pub struct Bash;
@@ -57,6 +63,7 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
             "timeout": { "type": "number", "description": "Milliseconds, at most 600000, default 120000; then the command goes on in the background" },
             "description": { "type": "string", "description": "What it is for, in a few words, for the person who is asked" },
             "run_in_background": { "type": "boolean", "description": "Returns at once; a notice follows when the command ends" },
+            "dangerouslyDisableSandbox": { "type": "boolean", "description": "No effect: commands run without a sandbox" },
         },
         "required": ["command"],
         "additionalProperties": false,
@@ -101,8 +108,10 @@ impl Tool for Bash {
     }
 
     fn result_limits(&self, limits: &Limits) -> ResultLimits {
-        // `output.rs` cuts at this length; a note about the folder or the file may follow.
-        ResultLimits::of_cut_text(limits.bash_output_chars)
+        // `output.rs` cuts at this length; a note about the folder or the file may follow. A picture is in the value,
+        // too.
+        let cut = ResultLimits::of_cut_text(limits.bash_output_chars);
+        ResultLimits { value_chars: cut.value_chars.max(PICTURE_CHARS), ..cut }
     }
 
     fn call<'a>(
@@ -141,7 +150,11 @@ impl Tool for Bash {
                 // Where a shell stood when it was killed is chance.
                 Ended::TimedOut | Ended::Cancelled | Ended::OutputLimit | Ended::Stopped => Moved::Within,
             };
-            Ending { command, finished, timeout, moved, job: &running, workspace }.tell()
+            let picture = match finished.exit {
+                Exit::Code(0) => picture::printed(&finished.stdout, context).await,
+                Exit::Code(_) | Exit::Signal(_) | Exit::Lost => None,
+            };
+            Ending { command, finished, timeout, moved, picture, job: &running, workspace }.tell()
         })
     }
 }
@@ -271,12 +284,21 @@ fn reset_notice(workspace: &Workspace) -> String {
     format!("Shell cwd was reset to {}", workspace.root.display())
 }
 
+/// Whether the text of a result stands for a picture.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum IsImage {
+    Yes,
+    No,
+}
+
 /// A command that has ended, and what is needed to tell of it.
 struct Ending<'a> {
     command: &'a str,
     finished: Finished,
     timeout: Duration,
     moved: Moved,
+    /// What it printed, if that is a picture and nothing else.
+    picture: Option<SentImage>,
     /// Has its output, and puts it into a file if it is too large.
     job: &'a CommandJob,
     workspace: &'a Workspace,
@@ -324,22 +346,22 @@ impl Ending<'_> {
     }
 
     /// Returns the output of a command that did what it was asked; `meaning` explains an exit code other than 0.
-    fn success(self, meaning: Option<&str>) -> ToolOutput {
-        let Printed { stdout, mut content, persisted } =
-            output::shown(&self.finished.stdout, self.workspace.limits.bash_output_chars, self.job);
+    fn success(mut self, meaning: Option<&str>) -> ToolOutput {
         let stderr = match self.moved {
             Moved::Within => String::new(),
             Moved::Reset => format!("\n{}", reset_notice(self.workspace)),
         };
+        if let Some(picture) = self.picture.take() {
+            return self.success_with_picture(&picture, stderr);
+        }
+        let Printed { stdout, mut content, persisted } =
+            output::shown(&self.finished.stdout, self.workspace.limits.bash_output_chars, self.job);
         content.push_str(if content.is_empty() { stderr.trim_start() } else { &stderr });
         if content.is_empty() {
             content.push_str("(Bash completed with no output)");
         }
-        let mut result = Map::new();
-        result.insert("stdout".into(), stdout.into());
-        result.insert("stderr".into(), stderr.into());
-        result.insert("interrupted".into(), false.into());
-        result.insert("isImage".into(), false.into());
+        let git = git::operation(self.command, || self.finished.stdout.to_text());
+        let mut result = value(stdout, stderr, IsImage::No);
         if let Some(meaning) = meaning {
             result.insert("returnCodeInterpretation".into(), meaning.into());
         }
@@ -349,10 +371,40 @@ impl Ending<'_> {
             result.insert("persistedOutputPath".into(), persisted.path.display().to_string().into());
             result.insert("persistedOutputSize".into(), persisted.bytes.into());
         }
+        result.extend(git.map(|git| ("gitOperation".to_owned(), git)));
         ToolOutput {
             is_error: Some(false),
             effects: CallEffects { shown, ..CallEffects::default() },
             ..ToolOutput::new(Content::Text(content), Value::Object(result))
         }
     }
+
+    /// The same for a command that printed a picture.
+    fn success_with_picture(self, picture: &SentImage, stderr: String) -> ToolOutput {
+        let SentImage { data, media_type } = picture;
+        let mut blocks = vec![json!({
+            "type": "image",
+            "source": { "type": "base64", "data": data, "media_type": media_type },
+        })];
+        if !stderr.is_empty() {
+            blocks.push(json!({ "type": "text", "text": stderr.trim_start() }));
+        }
+        let mut result = value(format!("data:{media_type};base64,{data}"), stderr, IsImage::Yes);
+        result.insert("noOutputExpected".into(), false.into());
+        ToolOutput {
+            is_error: Some(false),
+            ..ToolOutput::new(Content::Blocks(blocks), Value::Object(result))
+        }
+    }
+}
+
+/// Returns the fields that the value of every command begins with.
+fn value(stdout: String, stderr: String, is_image: IsImage) -> Map<String, Value> {
+    let fields = [
+        ("stdout", stdout.into()),
+        ("stderr", stderr.into()),
+        ("interrupted", false.into()),
+        ("isImage", (is_image == IsImage::Yes).into()),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -55,13 +55,39 @@ pub(super) async fn read(
         return Err(refused("Image file is empty".to_owned()));
     }
     let (format, dimensions) = header(&bytes).map_err(refused)?;
-    let picture = if bytes.len() <= MAX_SENT_BYTES && dimensions.0.max(dimensions.1) <= MAX_SIDE {
+    let picture = if fits(bytes.len(), dimensions) {
         Picture { bytes, format, original: dimensions, shown: dimensions }
     } else {
         let work = move |_: &stoppable::Stop| shrink(&bytes, format, dimensions);
         stoppable::run(&context.cancel, TIME, work).await?.map_err(refused)?
     };
     Ok(output(&picture, original_size))
+}
+
+/// A picture as the API takes it.
+pub(crate) struct SentImage {
+    /// Base64.
+    pub data: String,
+    /// Its real format.
+    pub media_type: &'static str,
+}
+
+/// Makes bytes of a picture ready to be sent, as for a file; blocks for the time of the work. An error says why they are
+/// no picture.
+pub(crate) fn prepared(bytes: Vec<u8>) -> Result<SentImage, String> {
+    let (format, dimensions) = header(&bytes)?;
+    let (bytes, format) = if fits(bytes.len(), dimensions) {
+        (bytes, format)
+    } else {
+        let shrunk = shrink(&bytes, format, dimensions)?;
+        (shrunk.bytes, shrunk.format)
+    };
+    Ok(SentImage { data: BASE64.encode(bytes), media_type: format.to_mime_type() })
+}
+
+/// Whether a picture is sent as it is.
+fn fits(bytes: usize, dimensions: (u32, u32)) -> bool {
+    bytes <= MAX_SENT_BYTES && dimensions.0.max(dimensions.1) <= MAX_SIDE
 }
 
 /// Reads format and size in pixels from the first bytes.

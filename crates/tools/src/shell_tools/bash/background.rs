@@ -22,6 +22,10 @@ use crate::{
 /// The longest time that a command can ask for in the background.
 const LONGEST: Duration = Duration::from_millis(7_200_000);
 
+/// Said of a background command that changes its folder.
+const CWD_HINT: &str =
+    "The session stays in its folder: a change of folder counts for the background command alone.";
+
 /// One Bash call, as far as tasks are concerned.
 pub(super) struct BashCall<'a> {
     pub command: &'a str,
@@ -95,13 +99,18 @@ impl BashCall<'_> {
         }
         running.detach(self.lifetime().unwrap_or(LONGEST));
         self.add_task(&place, &running, TaskGround::Background).await;
-        let text = format!(
+        let mut text = format!(
             "Command running in background with ID: {}. Output is being written to: {}. A notice follows when it \
              ends; until then, Read that file to see what it has printed.",
             place.id,
             place.output_file.display(),
         );
-        Ok(self.result(text, String::new(), &place.id, &[]))
+        let mut fields = Vec::new();
+        if changes_folder(self.command) {
+            text.push_str(&format!(" {CWD_HINT}"));
+            fields.push(("backgroundCwdHint", CWD_HINT.into()));
+        }
+        Ok(self.result(text, String::new(), &place.id, fields))
     }
 
     /// Waits for the end of a foreground command. After a while the command becomes a task, so that the host can
@@ -150,16 +159,17 @@ impl BashCall<'_> {
         let so_far = running.output(OutputStream::Stdout).to_text();
         let limit = self.context.workspace.limits.bash_output_chars;
         let printed = first_chars(so_far.trim_end(), limit).to_owned();
-        let (why, flag) = match by {
-            MovedBy::Host => {
-                ("The user moved the command to the background".to_owned(), "backgroundedByUser")
-            }
+        let (why, field) = match by {
+            MovedBy::Host => (
+                "The user moved the command to the background".to_owned(),
+                ("backgroundedByUser", Value::Bool(true)),
+            ),
             MovedBy::Timeout(time) => {
                 let seconds = time.as_millis() as f64 / 1000.0;
                 let why = format!(
                     "Command did not complete within its {seconds}s timeout and goes on in the background"
                 );
-                (why, "assistantAutoBackgrounded")
+                (why, ("timedOutAfterMs", u64::try_from(time.as_millis()).unwrap_or(u64::MAX).into()))
             }
         };
         let text = format!(
@@ -168,12 +178,11 @@ impl BashCall<'_> {
             place.output_file.display(),
         );
         let content = if printed.is_empty() { text } else { format!("{printed}\n{text}") };
-        self.result(content, printed, &place.id, &[flag])
+        self.result(content, printed, &place.id, vec![field])
     }
 
-    /// Builds the output of a command that continues as task `id`; `flags` are keys of the value for programs that
-    /// are set to true.
-    fn result(&self, content: String, stdout: String, id: &str, flags: &[&str]) -> ToolOutput {
+    /// Builds the output of a command that continues as task `id`; `further` is added to the value for programs.
+    fn result(&self, content: String, stdout: String, id: &str, further: Vec<(&str, Value)>) -> ToolOutput {
         let mut result = json!({
             "stdout": stdout,
             "stderr": "",
@@ -182,8 +191,8 @@ impl BashCall<'_> {
             "noOutputExpected": super::meaning::is_silent(self.command),
             "backgroundTaskId": id,
         });
-        for flag in flags {
-            result[*flag] = true.into();
+        for (name, value) in further {
+            result[name] = value;
         }
         ToolOutput { is_error: Some(false), ..ToolOutput::new(Content::Text(content), result) }
     }
@@ -208,6 +217,12 @@ impl BashCall<'_> {
         let reported = self.context.session.task_output_file(&place.id);
         TaskPlace { output_file: reported.unwrap_or(place.output_file), id: place.id }
     }
+}
+
+/// Whether a command changes the folder of its shell. A word in a text may be taken for it; then the hint is needless.
+fn changes_folder(command: &str) -> bool {
+    let mut words = command.split(|c: char| c.is_whitespace() || ";|&()".contains(c));
+    words.any(|word| matches!(word, "cd" | "pushd" | "popd" | "chdir"))
 }
 
 /// Waits for the end of a command, which is killed when its time is up.

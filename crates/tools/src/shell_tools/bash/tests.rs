@@ -356,3 +356,91 @@ async fn a_wait_for_a_place_ends_when_the_call_is_cancelled() {
     assert_eq!(outcome.err(), Some(ToolFailure::Interrupted));
     assert!(!folder.path("ran").exists());
 }
+
+/// A data URI of a PNG that does not compress, so that it is as large as its pixels.
+fn data_uri(side: u32) -> String {
+    let mut state = 1_u32;
+    let pixels = image::RgbImage::from_fn(side, side, |_, _| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let [_, red, green, blue] = state.to_le_bytes();
+        image::Rgb([red, green, blue])
+    });
+    let mut bytes = std::io::Cursor::new(Vec::new());
+    pixels.write_to(&mut bytes, image::ImageFormat::Png).unwrap();
+    let data = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, bytes.into_inner());
+    format!("data:image/png;base64,{data}")
+}
+
+#[tokio::test]
+async fn a_picture_that_is_all_a_command_prints_is_shown() {
+    let folder = folder();
+    let uri = data_uri(8);
+    folder.write("uri", &uri);
+    folder.write("broken-lines", uri.as_bytes().chunks(76).collect::<Vec<_>>().join(&b'\n'));
+    for command in ["cat uri", "cat uri; echo", "cat broken-lines", "cd /; cat ~-/uri"] {
+        let seen = bash(&folder, command).await.ok();
+        let (_, data) = uri.split_once(',').unwrap();
+        let source = json!({ "type": "base64", "data": data, "media_type": "image/png" });
+        assert_eq!(seen.content[0], json!({ "type": "image", "source": source }), "{command}");
+        assert_eq!(seen.result["stdout"], uri, "{command}");
+        assert_eq!(seen.result["isImage"], true, "{command}");
+        assert_eq!(seen.content.as_array().unwrap().len(), if command.contains("cd") { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn a_picture_that_memory_does_not_hold_is_read_from_its_file_and_scaled() {
+    let folder = folder();
+    folder.write("uri", data_uri(600));
+    let seen = bash(&folder, "cat uri").await.ok();
+    assert_eq!(seen.content[0]["type"], "image", "{}", seen.content.to_string().len());
+    assert_eq!(seen.content[0]["source"]["media_type"], "image/jpeg");
+    assert!(seen.result["stdout"].as_str().unwrap().starts_with("data:image/jpeg;base64,"));
+    let value_chars = Bash.result_limits(&crate::Limits::default()).value_chars;
+    assert!(seen.result["stdout"].as_str().unwrap().len() < value_chars);
+    assert_eq!(names(&folder.context.workspace.output_dir), [""; 0], "nothing is left of the output");
+}
+
+#[tokio::test]
+async fn what_only_looks_like_a_picture_is_text() {
+    let folder = folder();
+    folder.write("uri", data_uri(8));
+    for command in
+        ["cat uri uri", "echo 'data:image/png;base64,QUJD'", "cat uri; echo and more", "cat uri; exit 3"]
+    {
+        let seen = bash(&folder, command).await;
+        assert!(seen.text().contains("data:image/png;base64,"), "{command}");
+        assert_ne!(seen.result["isImage"], true);
+    }
+}
+
+#[tokio::test]
+async fn what_git_did_is_told_to_programs() {
+    let folder = folder();
+    let git = "git -c user.name=n -c user.email=e";
+    let command = format!(
+        "git init -q -b main . && echo x > a && git add a && {git} commit -m \"$(echo 'First; one')\""
+    );
+    let seen = bash(&folder, &command).await.ok();
+    let commit = &seen.result["gitOperation"]["commit"];
+    assert_eq!((&commit["kind"], &commit["branch"]), (&json!("committed"), &json!("main")), "{seen:?}");
+    assert!(!seen.text().contains("gitOperation"));
+    assert!(bash(&folder, "git status").await.ok().result.get("gitOperation").is_none());
+}
+
+#[tokio::test]
+async fn values_that_change_nothing_are_accepted() {
+    let folder = folder();
+    for extra in [
+        json!({ "run_in_background": false }),
+        json!({ "dangerouslyDisableSandbox": false }),
+        json!({ "dangerouslyDisableSandbox": true }),
+        json!({ "timeout": "5000", "description": "" }),
+    ] {
+        let mut input = json!({ "command": "echo x" });
+        input.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let seen = folder.call("Bash", input).await.ok();
+        assert_eq!(seen.text(), "x");
+        assert!(seen.result.get("dangerouslyDisableSandbox").is_none(), "there is none to disable");
+    }
+}
