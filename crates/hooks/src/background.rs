@@ -179,8 +179,8 @@ impl Adopted {
             Some((first, rest)) if async_marker(first).is_some() => rest,
             Some(_) | None => stdout.as_str(),
         };
-        let too_late = self.too_late();
-        let at = At { event: &self.speaker.event, facts: &too_late };
+        let facts = self.facts_after_event();
+        let at = At { event: &self.speaker.event, facts: &facts };
         let mut answer = Answer::of_command(&printed, said, exit, &self.speaker.label, at);
         // For these hooks exit code 2 is the request to wake the model and not a failure.
         if self.wakes {
@@ -190,13 +190,13 @@ impl Adopted {
         answer
     }
 
-    /// Returns what a hook may still do once the event is over.
-    fn too_late(&self) -> Facts {
-        self.facts.without_a_say()
+    /// Returns what a hook may still do once the event is over: it can no longer refuse anything.
+    fn facts_after_event(&self) -> Facts {
+        self.facts.without_veto()
     }
 
     /// Builds the result for a later turn. Only what may still have an effect is kept: verdicts about the past event
-    /// are dropped by [`Self::too_late`].
+    /// are dropped by [`Self::facts_after_event`].
     fn result(&self, answer: Answer, exit: Option<Exit>) -> AsyncResult {
         let mut texts = Cutter::new(self.spill_dir.as_deref(), &self.process.frames.hook_id);
         let printed = self.process.printed();
@@ -206,7 +206,7 @@ impl Adopted {
             texts.cut(refusal(&self.speaker.label, &said))
         });
         let mut outcome = Outcome::default();
-        add(&mut outcome, &self.speaker, &self.too_late(), answer, &mut texts);
+        add(&mut outcome, &self.speaker, &self.facts_after_event(), answer, &mut texts);
         AsyncResult {
             hook_name: self.speaker.hook_name.clone(),
             event: self.speaker.event.clone(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lathe_protocol::HookEvent;
 
 use crate::answer::Answer;
-use crate::handler::{Firing, at_most};
+use crate::handler::{Firing, with_deadline};
 use crate::registry::OnFailure;
 use crate::{CallbackCall, CallbackError, Consequence, ProblemKind};
 
@@ -36,7 +36,7 @@ pub(crate) async fn run(
             };
             let call =
                 CallbackCall { callback_id: id, event, input: &firing.value, tool_use_id, timeout, cancel };
-            at_most(timeout, cancel, callbacks.call(call)).await
+            with_deadline(timeout, cancel, callbacks.call(call)).await
         }
         None => Some(Err(CallbackError::Closed)),
     };

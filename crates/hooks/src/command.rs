@@ -24,7 +24,7 @@ use crate::{ProblemKind, RunContext};
 /// Between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The command as texts show it.
+/// Returns the command as messages show it.
 pub(crate) fn label(hook: &CommandHook) -> String {
     let mut label = hook.command.clone();
     for arg in hook.args.iter().flatten() {
@@ -34,7 +34,8 @@ pub(crate) fn label(hook: &CommandHook) -> String {
     label
 }
 
-/// Runs a command hook to its end, or until it is left to itself.
+/// Runs a command hook until it has ended or continues in the background, and returns its result. Waits for one of
+/// the places for hook processes first.
 pub(crate) async fn run(
     hook: &CommandHook,
     speaker: &Speaker,
@@ -85,20 +86,20 @@ pub(crate) async fn run(
     follow(hook, process, place, speaker, timeout, firing).await
 }
 
-/// Returns what the event allows this hook. A hook that is configured to run in the background has no say, because the
-/// event goes on before it has a result.
+/// Returns what this hook may do to the event. A hook that is configured to run in the background cannot refuse,
+/// because the event goes on before it has a result.
 fn facts(hook: &CommandHook, firing: &Firing<'_>) -> Facts {
-    if goes_on(hook) { firing.facts.without_a_say() } else { firing.facts }
+    if runs_in_background(hook) { firing.facts.without_veto() } else { firing.facts }
 }
 
-/// Returns whether the settings let the event go on while the hook runs. A hook may also ask for that in its first line
-/// of output.
-fn goes_on(hook: &CommandHook) -> bool {
+/// Returns whether the settings let the event continue while the hook runs. A hook may also ask for that in its
+/// first line of output.
+fn runs_in_background(hook: &CommandHook) -> bool {
     hook.async_rewake == Some(true) || hook.async_ == Some(true)
 }
 
-/// Waits for what the command says. Its place is free again when this returns, and before that when the command
-/// goes to the background.
+/// Waits for the result of a started command. The place is free again when this returns, or as soon as the command
+/// moves to the background.
 async fn follow(
     hook: &CommandHook,
     mut process: Process,
@@ -109,9 +110,9 @@ async fn follow(
 ) -> Answer {
     let cancel = firing.context.cancel;
     let wakes = hook.async_rewake == Some(true);
-    if goes_on(hook) {
+    if runs_in_background(hook) {
         drop(place);
-        return leave(process, speaker, timeout, wakes, firing).await;
+        return move_to_background(process, speaker, timeout, wakes, firing).await;
     }
     match process.watch(Instant::now() + timeout, cancel).await {
         Pause::Ended(exit) => {
@@ -133,14 +134,14 @@ async fn follow(
         Pause::SaysAsync(output) => {
             drop(place);
             let wanted = output.async_timeout.and_then(|ms| sensible_time(ms / 1000.0));
-            leave(process, speaker, wanted.unwrap_or(timeout), wakes, firing).await
+            move_to_background(process, speaker, wanted.unwrap_or(timeout), wakes, firing).await
         }
     }
 }
 
 /// Moves the process to the background; the event goes on at once. If no slot is free, the process is killed and the
 /// hook counts as failed.
-async fn leave(
+async fn move_to_background(
     process: Process,
     speaker: &Speaker,
     timeout: Duration,
@@ -187,7 +188,7 @@ fn start(
     };
     let run = |spec| firing.services.ledger.start(spec, limits());
     if let Some(args) = &hook.args {
-        let fill = |text: &str| fill_in(text, &env);
+        let fill = |text: &str| fill_in_paths(text, &env);
         return run(spec(&fill(&hook.command), args.iter().map(|arg| fill(arg)).collect()));
     }
     let command = hook.command.clone();
@@ -207,8 +208,8 @@ fn start(
     }
 }
 
-/// The environment of a command hook: the session's own, without the addresses telemetry goes to and what a hook
-/// from there must not find, and what tells the hook where it is.
+/// Returns the environment of a command hook: that of the session without the exporters of telemetry and without
+/// what hooks of this source must not get, and the variables that describe the event.
 fn environment(context: &RunContext<'_>, input: &HookInput, source: &HookSource) -> Vec<(String, String)> {
     let path = |path: &Path| path.to_string_lossy().into_owned();
     let mut added = vec![
@@ -251,8 +252,9 @@ fn is_telemetry_exporter(name: &str) -> bool {
         || matches!(name, "OTEL_METRICS_EXPORTER" | "OTEL_LOGS_EXPORTER" | "OTEL_TRACES_EXPORTER")
 }
 
-/// Fills in the paths that a portable hook is written with, because without a shell nothing else does.
-fn fill_in(text: &str, env: &[(String, String)]) -> String {
+/// Replaces the placeholders for paths, such as that of the project, in the arguments of a hook that runs without a
+/// shell, because no shell expands them.
+fn fill_in_paths(text: &str, env: &[(String, String)]) -> String {
     let mut text = text.to_owned();
     for name in ["CLAUDE_PROJECT_DIR", "CLAUDE_PLUGIN_ROOT", "CLAUDE_PLUGIN_DATA"] {
         if let Some((_, value)) = env.iter().find(|(key, _)| key == name) {

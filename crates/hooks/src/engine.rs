@@ -96,7 +96,7 @@ struct State {
 }
 
 impl HookEngine {
-    /// An engine without hooks.
+    /// Creates an engine without hooks.
     pub fn new(services: Services, options: EngineOptions) -> Self {
         let state = State { registry: Arc::default(), options: Arc::new(options) };
         Self { services, state: RwLock::new(state), background: Arc::default() }
@@ -108,7 +108,7 @@ impl HookEngine {
         self.state.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is registered, and which of it runs.
+    /// Returns the registered hooks, and which kinds of them may run.
     pub(crate) fn registered(&self) -> (Arc<Registry>, EnabledHooks) {
         let state = self.state();
         (state.registry, state.options.enabled)
@@ -119,12 +119,13 @@ impl HookEngine {
         change(&mut self.state.write().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Replaces the options.
+    /// Replaces the options. Runs that have begun keep the old ones.
     pub fn set_options(&self, options: EngineOptions) {
         self.change(|state| state.options = Arc::new(options));
     }
 
-    /// Replaces the hooks of one source; empty settings remove them. Returns what is wrong with them.
+    /// Replaces the hooks of one source; empty settings remove them. Returns warnings about hooks that cannot run
+    /// as written.
     #[must_use = "what is wrong with the hooks must be shown"]
     pub fn register(&self, source: HookSource, hooks: &HooksSettings) -> Vec<HookWarning> {
         // Compiled before the lock is taken, so that events do not wait for it.
@@ -133,7 +134,7 @@ impl HookEngine {
         warnings
     }
 
-    /// Replaces the hooks of the host. Returns what is wrong with them.
+    /// Replaces the hooks of the host. Returns warnings about those that cannot run as written.
     #[must_use = "what is wrong with the hooks must be shown"]
     pub fn register_callbacks(&self, matchers: &CallbackMatchers) -> Vec<HookWarning> {
         let (hooks, warnings) = compile_callbacks(matchers);
@@ -142,20 +143,20 @@ impl HookEngine {
         warnings
     }
 
-    /// Whether a hook waits for an event; if not, its input need not be put together.
+    /// Returns whether any hook is registered for an event. If not, its input need not be built.
     pub fn listens(&self, event: &HookEvent) -> bool {
         let state = self.state();
         state.registry.listens(event, state.options.enabled)
     }
 
-    /// The file names that FileChanged hooks wait for.
+    /// Returns the names of the files that FileChanged hooks watch.
     pub fn watched_names(&self) -> Vec<String> {
         let state = self.state();
         state.registry.watched_names(state.options.enabled)
     }
 
-    /// Tells an event to every hook it concerns and returns what they say. Dropping the future kills what
-    /// it started.
+    /// Runs every hook that matches the event and returns their merged outcome. Hooks run in parallel, but are
+    /// merged in the order of their sources. Dropping the future kills the processes it started.
     pub async fn run(&self, input: &HookInput, context: RunContext<'_>) -> Outcome {
         // A snapshot: hooks that are registered while these run count from the next event on, and no lock is held
         // meanwhile.
@@ -190,12 +191,12 @@ impl HookEngine {
         outcome
     }
 
-    /// The results of background hooks since the last call.
+    /// Takes the results of background hooks since the last call, without waiting.
     pub fn take_async_results(&self) -> Vec<AsyncResult> {
         self.background.take()
     }
 
-    /// Waits until there is something to take, and takes it.
+    /// Waits until a background hook has ended, then takes all results. Nothing is lost when the future is dropped.
     pub async fn next_async_results(&self) -> Vec<AsyncResult> {
         self.background.next().await
     }

@@ -84,7 +84,7 @@ const JUDGED: Facts = Facts { judged_by_models: true, ..BLOCKS };
 const JUDGED_CONTEXT: Facts = Facts { takes_context: true, ..JUDGED };
 const PROMPT: Facts = Facts { plain_is_context: true, unasked: UnaskedHook::Refuses, ..JUDGED_CONTEXT };
 
-/// Returns the row of an event.
+/// Returns what holds for an event: what its hooks may do, and what follows if one cannot be asked.
 pub(crate) fn facts(event: &HookEvent) -> Facts {
     match event {
         HookEvent::PreToolUse => {
@@ -121,21 +121,22 @@ pub(crate) fn facts(event: &HookEvent) -> Facts {
     }
 }
 
-/// Returns the row for one input. It differs from that of its event in one case: a change of managed settings cannot be
+/// Returns what holds for one input. It differs from [`facts`] in one case: a change of managed settings cannot be
 /// blocked.
 pub(crate) fn facts_for(input: &HookInput) -> Facts {
     let facts = facts(&input.event_name());
     if let HookEventInput::ConfigChange(change) = &input.event
         && change.source == "policy_settings"
     {
-        return facts.without_a_say();
+        return facts.without_veto();
     }
     facts
 }
 
 impl Facts {
-    /// Returns the row for a hook that cannot refuse: it runs in the background, or the input cannot be blocked.
-    pub fn without_a_say(self) -> Self {
+    /// Returns the same facts for a hook that cannot refuse: it runs in the background, or the input cannot be
+    /// blocked.
+    pub fn without_veto(self) -> Self {
         Self { blocking: Blocking::Never, unasked: UnaskedHook::GoesOn, ..self }
     }
 }

@@ -54,7 +54,8 @@ const AGENT_TIMEOUT: Duration = Duration::from_secs(60);
 const CALLBACK_TIMEOUT: Duration = Duration::from_secs(600);
 
 impl Firing<'_> {
-    /// Runs one hook.
+    /// Runs one hook to its end and returns its result. Never fails: a hook that could not run has a result that
+    /// says so.
     pub async fn ask(&self, hook: Arc<Registered>) -> Said {
         let hook_id = (self.services.new_id)();
         let speaker = self.speaker(&hook);
@@ -131,8 +132,9 @@ impl Firing<'_> {
 /// How long a service may exceed its deadline, or run on after a cancellation, before its future is dropped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Waits for a future of a service that keeps its own deadline, and drops it if it does not.
-pub(crate) async fn at_most<T>(
+/// Waits for a service that keeps its own deadline and token. A service that ignores them is dropped a moment
+/// later; then this returns `None`.
+pub(crate) async fn with_deadline<T>(
     timeout: Duration,
     cancel: &CancellationToken,
     future: impl Future<Output = T>,

@@ -9,7 +9,7 @@ use lathe_protocol::settings::HttpHook;
 use lathe_protocol::web::{JsonPost, WebError};
 
 use crate::answer::Answer;
-use crate::handler::{Firing, at_most};
+use crate::handler::{Firing, with_deadline};
 use crate::limit::StartTries;
 use crate::merge::Speaker;
 use crate::process::MAX_STDOUT;
@@ -42,7 +42,7 @@ pub(crate) async fn run(
     };
     let mut tries = StartTries::new(firing.facts.unasked, timeout);
     let reply = loop {
-        let asking = at_most(timeout, cancel, poster.post(post));
+        let asking = with_deadline(timeout, cancel, poster.post(post));
         let Some(reply) = cancel.run_until_cancelled(asking).await else { return Answer::cancelled() };
         let reply = reply.unwrap_or(Err(WebError::TimedOut(timeout)));
         let exhausted = matches!(reply, Err(WebError::Exhausted(_)));
@@ -75,15 +75,15 @@ fn allowed(url: &str, options: &EngineOptions) -> Result<(), &'static str> {
         return Err("its address is neither http nor https");
     }
     match &options.allowed_http_urls {
-        Some(patterns) if !patterns.iter().any(|pattern| is_like(url, pattern)) => {
+        Some(patterns) if !patterns.iter().any(|pattern| matches_wildcard(url, pattern)) => {
             Err("its address is not in allowedHttpHookUrls")
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// Whether a text is like a pattern, in which `*` stands for anything.
-fn is_like(text: &str, pattern: &str) -> bool {
+/// Returns whether a text matches a pattern, in which `*` stands for any characters.
+fn matches_wildcard(text: &str, pattern: &str) -> bool {
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or("");
     let Some(mut rest) = text.strip_prefix(first) else { return false };
@@ -161,7 +161,7 @@ mod tests {
             ("https://aa", "https://a*a", true),
             ("https://a", "https://a*a", false),
         ] {
-            assert_eq!(is_like(url, pattern), expected, "{url} like {pattern}");
+            assert_eq!(matches_wildcard(url, pattern), expected, "{url} like {pattern}");
         }
     }
 
@@ -181,13 +181,13 @@ mod tests {
         #[test]
         fn nothing_panics(text in ".{0,30}", pattern in "[a*]{0,8}", url in "[a]{0,8}") {
             expand(&text, |_| "v");
-            is_like(&url, &pattern);
+            matches_wildcard(&url, &pattern);
         }
 
         #[test]
         fn patterns_agree_with_a_regular_expression(pattern in "[ab*]{0,8}", url in "[ab]{0,8}") {
             let regex = regex::Regex::new(&format!("^{}$", pattern.replace('*', ".*"))).unwrap();
-            prop_assert_eq!(is_like(&url, &pattern), regex.is_match(&url));
+            prop_assert_eq!(matches_wildcard(&url, &pattern), regex.is_match(&url));
         }
     }
 }

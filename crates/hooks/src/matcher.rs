@@ -24,7 +24,8 @@ pub(crate) enum Matcher {
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 
 impl Matcher {
-    /// Compiles a matcher; the second part of the result says what is wrong with it.
+    /// Compiles a matcher. The second part of the result is a warning if the text is not valid; such a matcher
+    /// accepts nothing.
     pub fn parse(text: Option<&str>, event: &HookEvent) -> (Self, Option<String>) {
         let text = text.unwrap_or("");
         if text.is_empty() || text == "*" {

@@ -47,7 +47,8 @@ impl Speaker {
     }
 }
 
-/// Adds a result to the outcome.
+/// Adds the result of one hook to the outcome of the event. Must be called in the order of the hooks' sources, the
+/// strongest first, because some values keep the first one.
 pub(crate) fn add(
     outcome: &mut Outcome,
     speaker: &Speaker,
@@ -61,8 +62,8 @@ pub(crate) fn add(
     outcome.problems.extend(problems.into_iter().map(|kind| speaker.problem(kind)));
     let mut merger = Merger { outcome, speaker, facts, texts };
     let specific = answer.output.hook_specific_output.take().unwrap_or_default();
-    merger.say(&mut answer, &specific);
-    let no = merger.no(&answer, &specific);
+    merger.add_common_output(&mut answer, &specific);
+    let no = merger.refusal_reason(&answer, &specific);
     match facts.blocking {
         Blocking::Never => {}
         Blocking::Blocks | Blocking::AnyFailure => merger.block(no),
@@ -81,7 +82,7 @@ struct Merger<'a> {
 
 impl Merger<'_> {
     /// Adds the output that has an effect on every event: stop, texts for the user, texts for the model.
-    fn say(&mut self, answer: &mut Answer, specific: &HookSpecificOutput) {
+    fn add_common_output(&mut self, answer: &mut Answer, specific: &HookSpecificOutput) {
         let hook_name = &self.speaker.hook_name;
         let output = &mut answer.output;
         if output.continue_ == Some(false) && self.outcome.stop.is_none() {
@@ -102,8 +103,9 @@ impl Merger<'_> {
         }
     }
 
-    /// Returns the reason of a "no", whether it came as JSON, by exit code or by a failure.
-    fn no(&mut self, answer: &Answer, specific: &HookSpecificOutput) -> Option<String> {
+    /// Returns the reason of a refusal, whether it came as JSON, by exit code or by a failure; `None` if the hook
+    /// does not refuse.
+    fn refusal_reason(&mut self, answer: &Answer, specific: &HookSpecificOutput) -> Option<String> {
         let by_json = answer.output.decision == Some(HookDecision::Block)
             || specific.permission_decision == Some(HookPermissionDecision::Deny);
         if !by_json && answer.refusal.is_none() {
@@ -114,7 +116,7 @@ impl Merger<'_> {
         Some(self.texts.cut(reason.map_or(NO_REASON, String::as_str).to_owned()))
     }
 
-    /// Records a "no". All of them are kept, because the model is told every reason.
+    /// Records a refusal with its reason. All reasons are kept, because the model is told each of them.
     fn block(&mut self, no: Option<String>) {
         let Some(reason) = no else { return };
         self.outcome.blocks.push(HookBlock {

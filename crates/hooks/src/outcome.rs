@@ -56,7 +56,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the first "no".
+    /// Returns the first refusal, if any hook refused.
     pub fn block(&self) -> Option<&HookBlock> {
         self.blocks.first()
     }
@@ -90,7 +90,7 @@ impl HookBlock {
         format!("{} hook feedback:\n{}", self.event, self.reason)
     }
 
-    /// Returns the note for the model.
+    /// Returns the note by which the model learns that a hook objected.
     pub fn blocking_error(&self) -> String {
         format!("{} hook blocking error from command: \"{}\": {}", self.hook_name, self.command, self.reason)
     }
@@ -171,7 +171,7 @@ pub enum ContextKind {
 }
 
 impl ContextText {
-    /// Returns the line that the model reads.
+    /// Returns the text as the model reads it, with the name of the hook in front.
     pub fn line(&self) -> String {
         let kind = match self.kind {
             ContextKind::Additional => "additional context",

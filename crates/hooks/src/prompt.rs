@@ -13,7 +13,7 @@ use lathe_protocol::{HookEvent, HookOutput};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::handler::{Firing, at_most};
+use crate::handler::{Firing, with_deadline};
 use crate::{ProblemKind, PromptError, PromptHookKind, PromptQuestion};
 
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
@@ -59,7 +59,7 @@ pub(crate) async fn run(
     };
     let model = hook.model.as_deref();
     let question = PromptQuestion { prompt: &prompt, model, asked, schema, timeout, cancel };
-    let reply = at_most(timeout, cancel, prompter.ask(question)).await;
+    let reply = with_deadline(timeout, cancel, prompter.ask(question)).await;
     if cancel.is_cancelled() {
         return Answer::cancelled();
     }

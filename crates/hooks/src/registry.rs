@@ -157,7 +157,8 @@ impl Registry {
         self.hooks(enabled).any(|hook| hook.event == *event)
     }
 
-    /// Returns the hooks that run for this input, without duplicates.
+    /// Returns the hooks that run for this input: right event, matcher and `if`, without duplicates. A `once` hook
+    /// is used up by this, so the returned hooks must be run.
     pub fn select(
         &self,
         input: &HookInput,
@@ -316,10 +317,12 @@ struct Compiler<'a> {
 }
 
 impl<'a> Compiler<'a> {
+    /// Begins with the hooks of one source; nothing is compiled yet.
     fn new(source: &'a HookSource) -> Self {
         Self { source, hooks: Vec::new(), warnings: Vec::new() }
     }
 
+    /// Returns the compiled hooks and the warnings about them.
     fn finish(self) -> (Vec<Arc<Registered>>, Vec<HookWarning>) {
         (self.hooks, self.warnings)
     }

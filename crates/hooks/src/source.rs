@@ -38,7 +38,8 @@ pub struct PluginSource {
 }
 
 impl HookSource {
-    /// Rank and name: two sources with the same slot replace each other.
+    /// Returns rank and name. Sources with the same slot replace each other; a lower rank is merged first and is
+    /// therefore stronger.
     pub(crate) fn slot(&self) -> (u8, &str) {
         match self {
             Self::Settings(SettingsSource::Policy) => (0, ""),
@@ -53,8 +54,8 @@ impl HookSource {
         }
     }
 
-    /// Whether the user or an administrator set it up. What a project, a plugin or a skill brings may be someone
-    /// else's work, whether or not it is trusted to run.
+    /// Returns whether the user or an administrator wrote the hook. Hooks from a project, a plugin or a skill may
+    /// be someone else's work, even if they are trusted to run, and do not get the credentials.
     fn is_of_the_user(&self) -> bool {
         match self {
             // The host chooses the environment of this process, so there is nothing to withhold from its callbacks.
@@ -67,6 +68,7 @@ impl HookSource {
         }
     }
 
+    /// Returns the plugin that brings the hook, if one does.
     pub(crate) fn plugin(&self) -> Option<&PluginSource> {
         match self {
             Self::Plugin(plugin) => Some(plugin),
@@ -85,12 +87,12 @@ pub struct HookVariables {
 }
 
 impl HookVariables {
-    /// These variables, of which none is withheld from anyone.
+    /// Returns variables that every hook gets.
     pub fn unrestricted(all: Vec<(String, String)>) -> Self {
         Self { all, withheld: Vec::new() }
     }
 
-    /// What a hook from there finds.
+    /// Returns the variables that hooks from this source get.
     pub(crate) fn of(&self, source: &HookSource) -> impl Iterator<Item = &(String, String)> {
         let withheld: &[String] = if source.is_of_the_user() { &[] } else { &self.withheld };
         self.all.iter().filter(move |(name, _)| !withheld.contains(name))

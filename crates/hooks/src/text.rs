@@ -25,6 +25,8 @@ pub(crate) struct Cutter {
 }
 
 impl Cutter {
+    /// Creates a cutter for the texts of one hook. Long texts are saved in `dir`; without it, the rest of a long
+    /// text is lost.
     pub fn new(dir: Option<&Path>, hook_id: &str) -> Self {
         Self { dir: dir.map(Path::to_owned), hook_id: hook_id.to_owned(), files: 0 }
     }
@@ -44,7 +46,7 @@ impl Cutter {
         format!("{}{note}", first_chars(&text, room))
     }
 
-    /// Writes the whole text to a new file; `None` without a folder for it.
+    /// Writes the whole text to a new file and returns its path; `None` if there is no folder for it.
     fn keep(&mut self, text: &str) -> Option<io::Result<PathBuf>> {
         let dir = self.dir.as_deref()?;
         let path = dir.join(format!("hook-{}-{}.txt", self.hook_id, self.files));
