@@ -39,8 +39,8 @@ pub struct SettingsWrite {
 }
 
 impl SettingsWrite {
-    /// Writes the file, then the grants. After [`SettingsError::Busy`] it can be called again, and goes on where it
-    /// stopped.
+    /// Writes the file, then the grants. After [`SettingsError::Busy`] it can be called again and continues where
+    /// it stopped. Does not change the stack: [`SettingsStack::finish`] does.
     pub fn carry_out(&mut self) -> Result<(), SettingsError> {
         if self.outcome.is_none() {
             let owner = if self.source == SettingsSource::User { Owner::User } else { Owner::Project };
@@ -72,7 +72,8 @@ pub struct Changed {
 }
 
 impl SettingsStack {
-    /// Merges settings into the layer of `--settings`, key by key; null clears one. Returns warnings.
+    /// Merges settings into the layer of `--settings`, key by key; null removes a key. Returns the warnings about
+    /// values that are ignored. Writes no file.
     pub fn apply_flag(&mut self, settings: Value) -> Result<Vec<SettingsProblem>, SettingsError> {
         let settings = object(settings)?;
         let problems = Document::of_value(settings.clone(), &APPLIED, Strictness::Usual).problems;
@@ -89,23 +90,23 @@ impl SettingsStack {
         Ok(problems)
     }
 
-    /// Writes settings to the user's file or the local one; null removes a key. Only keys that a person would
-    /// change in a menu. Blocks while it writes; [`SettingsStack::plan_update`] is the same in steps.
+    /// Writes settings to the user's file or the local one; null removes a key. Accepts only keys that a person
+    /// would change in a menu. Blocks while it writes; [`SettingsStack::plan_update`] does the same in steps.
     pub fn update(&mut self, source: SettingsSource, settings: Value) -> Result<Kept, SettingsError> {
         let mut write = self.plan_update(source, settings)?;
         let made = write.carry_out();
         self.finish(write, made)
     }
 
-    /// Keeps an update in the file it names. Blocks while it writes; [`SettingsStack::plan_permission_update`] is the
-    /// same in steps.
+    /// Writes a permission update to the file it names. Blocks while it writes;
+    /// [`SettingsStack::plan_permission_update`] does the same in steps.
     pub fn apply_permission_update(&mut self, update: &PermissionUpdate) -> Result<Kept, SettingsError> {
         let Some(mut write) = self.plan_permission_update(update)? else { return Ok(Kept::NotInAFile) };
         let made = write.carry_out();
         self.finish(write, made)
     }
 
-    /// What [`SettingsStack::update`] is to write.
+    /// Prepares what [`SettingsStack::update`] writes, without writing.
     pub fn plan_update(
         &self,
         source: SettingsSource,
@@ -131,8 +132,8 @@ impl SettingsStack {
         }
     }
 
-    /// What an update is to write into the file it names; `None` if it names none. The session's own rules are the
-    /// engine's business.
+    /// Prepares the write of a permission update to the file it names; `None` if it names none, because rules of
+    /// the session are kept by the engine alone.
     pub fn plan_permission_update(
         &self,
         update: &PermissionUpdate,
@@ -173,8 +174,9 @@ impl SettingsStack {
         Ok(SettingsWrite { source, path, change, grants: self.grants.clone(), outcome: None })
     }
 
-    /// Follows what a write did to its file. `made` is what the last [`SettingsWrite::carry_out`] said. Reads the
-    /// file; what other writes did to it meanwhile counts by the same rules as after a [`SettingsStack::reload`].
+    /// Reads the file again after a write, so that the stack has what is in it now. `made` is what the last
+    /// [`SettingsWrite::carry_out`] returned. Exactly the written change counts as agreed to; what other writers
+    /// have put into the file counts by the same rules as after [`SettingsStack::reload`].
     pub fn finish(
         &mut self,
         write: SettingsWrite,
@@ -203,19 +205,20 @@ impl SettingsStack {
         })
     }
 
-    /// What a source has in force.
+    /// Returns the settings of a source that are in force.
     fn granted(&self, source: SettingsSource) -> Map<String, Value> {
         let layer = self.layers.iter().find(|layer| layer.source == source);
         layer.map(|layer| layer.honoured.clone()).unwrap_or_default()
     }
 
-    /// What a source asks for and is not given, as sentences.
+    /// Returns, for each file of a source, the sentence about what it asks for and does not get.
     fn withheld(&self, source: SettingsSource) -> Vec<(Origin, String)> {
         let layers = self.layers.iter().filter(|layer| layer.source == source);
         layers.filter_map(|layer| Some((layer.origin.clone(), layer.withheld.clone()?))).collect()
     }
 
-    /// The files that are not what they were. A few `stat` calls; meant to be called between turns.
+    /// Returns the files that have changed since they were read. Costs one `stat` per file, so it can be called
+    /// between rounds.
     pub fn changed(&self) -> Vec<Changed> {
         self.watched
             .iter()
@@ -224,7 +227,7 @@ impl SettingsStack {
             .collect()
     }
 
-    /// Takes changed files as seen without reading them, because a hook refused the change.
+    /// Marks changed files as seen without reading them, because a hook refused the change.
     pub fn leave(&mut self, changed: &[Changed]) {
         for (_, watched) in &mut self.watched {
             if changed.iter().any(|changed| changed.path == watched.path) {
@@ -233,8 +236,8 @@ impl SettingsStack {
         }
     }
 
-    /// Reads the sources of changed files again. A source that has become unusable stays as it was, and what
-    /// is wrong with it is returned: a file is often half written when it is looked at.
+    /// Reads the sources of changed files again, and returns the problems. A source that has errors keeps its old
+    /// settings, because a file is often half written when it is read.
     pub fn reload(&mut self, changed: &[Changed]) -> Vec<SettingsProblem> {
         let mut found = Vec::new();
         for source in SettingsSource::ALL {
@@ -284,7 +287,8 @@ impl SettingsStack {
         found
     }
 
-    /// A project's file that is gone forbids what it forbade until the next start: it is read as an empty one.
+    /// Keeps a project's file in the stack, as an empty one, when it has disappeared. So what it forbade stays
+    /// forbidden until the next start.
     fn without_losing(&self, source: SettingsSource, mut loaded: Loaded) -> Loaded {
         if let (SettingsSource::Local | SettingsSource::Project, true) = (source, loaded.layers.is_empty())
             && let Some(had) = self.layers.iter().find(|layer| layer.source == source)
@@ -294,7 +298,8 @@ impl SettingsStack {
         loaded
     }
 
-    /// Takes the files of a source as seen, so that the same damage is not reported at every turn.
+    /// Marks the files of a source as seen in their current state, so that the same damage is not reported before
+    /// each request.
     fn look_again(&mut self, source: SettingsSource) {
         for (owner, watched) in &mut self.watched {
             if *owner == source {
@@ -314,7 +319,8 @@ fn object(settings: Value) -> Result<Map<String, Value>, SettingsError> {
     }
 }
 
-/// `permissions` of a file that was checked, so that it is an object or absent.
+/// Returns the object `permissions` of a file, and creates it if it is absent. The file must have been checked
+/// before.
 fn permissions(file: &mut Map<String, Value>) -> &mut Map<String, Value> {
     let value = file.entry("permissions").or_insert(Value::Null);
     if !value.is_object() {

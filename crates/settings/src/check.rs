@@ -44,7 +44,7 @@ pub(crate) struct Document {
 }
 
 impl Document {
-    /// Reads a text. Never fails: whatever is wrong is among the problems.
+    /// Parses and checks the text of a settings file. Never fails: everything that is wrong is among the problems.
     pub fn read(text: &str, origin: &Origin, strictness: Strictness) -> Self {
         let mut document = Self::default();
         // Unlike broken JSON, an empty file cannot hide a limit, so it is not an error.
@@ -66,7 +66,7 @@ impl Document {
         document
     }
 
-    /// Checks settings that are already a value.
+    /// Checks settings that are a JSON value already, so their problems have no lines.
     pub fn of_value(raw: Map<String, Value>, origin: &Origin, strictness: Strictness) -> Self {
         let mut document = Self::default();
         document.check(raw, origin, strictness);
@@ -114,7 +114,8 @@ impl Check<'_> {
         }
     }
 
-    /// Unknown keys.
+    /// Reports unknown top-level keys. A key that may have been meant to forbid something is an error, and so is a
+    /// file with very many unknown keys.
     fn top_level(&mut self, raw: &Map<String, Value>) {
         let known: HashSet<&str> = known::top_level().collect();
         let unknown = || raw.iter().filter(|(key, _)| !known.contains(key.as_str()));
@@ -146,7 +147,7 @@ impl Check<'_> {
         problem.hint = meant.map(|name| format!("did you mean `{name}`?"));
     }
 
-    /// The settings without what has the wrong type.
+    /// Returns the settings without values of the wrong type, each of which is reported.
     fn values(&mut self, mut raw: Map<String, Value>) -> Map<String, Value> {
         raw.retain(|_, value| !value.is_null());
         if let Some(env) = raw.get_mut("env").and_then(Value::as_object_mut) {
@@ -174,7 +175,8 @@ impl Check<'_> {
         raw
     }
 
-    /// Keeps the names that a variable can have. Anything else than text is left to the check of types.
+    /// Removes names from a list that no variable can have. Entries that are no text are left for the check of
+    /// types.
     fn variable_names(&mut self, key: &str, names: &mut Vec<Value>) {
         let mut wrong = Vec::new();
         for (index, name) in names.iter().enumerate() {
@@ -251,7 +253,8 @@ impl Check<'_> {
         misfit.is_none()
     }
 
-    /// An unknown mode leaves the default one in force, which is the strictest that still works.
+    /// Returns whether the value is a known permission mode. An unknown one is dropped, so that the default mode
+    /// applies, which is the strictest that still works.
     fn is_choice(&mut self, path: &[&str], value: &Value) -> bool {
         let Some(choice) = value.as_str() else {
             self.wrong_type(Severity::Error, path, "a string");
@@ -278,7 +281,7 @@ impl Check<'_> {
         true
     }
 
-    /// Keeps every matcher that can be read, so that one slip does not switch off the others.
+    /// Drops the matchers that cannot be read, and keeps the others of the same file.
     fn hooks(&mut self, hooks: &mut Map<String, Value>) {
         for (event, matchers) in hooks.iter_mut() {
             if !HookEvent::NAMES.contains(&event.as_str()) {
@@ -329,14 +332,14 @@ impl Check<'_> {
     }
 }
 
-/// Variables are text; a number or a flag is taken as it is written.
+/// Turns a number or a boolean into text as it is written, because variables are text.
 fn as_variable(value: &mut Value) {
     if let Value::Number(_) | Value::Bool(_) = value {
         *value = Value::String(value.to_string());
     }
 }
 
-/// Takes out the keys whose values do not fit their type; returns them with the reason.
+/// Removes the keys whose values do not fit the type of their setting. Returns the removed keys with the reasons.
 pub(crate) fn drop_misfits(map: &mut Map<String, Value>) -> Vec<(String, String)> {
     if Settings::deserialize(&*map).is_ok() {
         return Vec::new();
@@ -377,7 +380,7 @@ fn syntax(text: &str, origin: &Origin, error: &serde_json::Error) -> SettingsPro
     }
 }
 
-/// What a value is, for messages.
+/// Names the type of a JSON value for messages.
 pub(crate) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

@@ -37,19 +37,21 @@ impl SettingsStack {
         self.layers().iter().filter(|layer| Writer::of(layer.source) == Writer::User)
     }
 
-    /// Variables that the user's own settings set.
+    /// Returns the variables that the user's or the administrator's settings set, without those of a project.
     pub fn env_of_user(&self) -> BTreeMap<String, String> {
         // Weakest first: a later value replaces an earlier one, so the strongest layer wins.
         let layers = self.layers_of_user().rev();
         layers.filter_map(|layer| layer.settings().env.clone()).flatten().collect()
     }
 
-    /// `toolEnv`: names of credentials that commands of tools and hooks of projects get all the same.
+    /// Returns the names in `toolEnv`: credentials that commands of tools and hooks of projects get although they
+    /// are withheld otherwise.
     pub fn tool_env(&self) -> Vec<String> {
         self.layers_of_user().filter_map(|layer| layer.settings().tool_env.clone()).flatten().collect()
     }
 
-    /// Whose `apiKeyHelper` counts; none if there is no helper.
+    /// Returns who wrote the `apiKeyHelper` in force; `None` if there is no helper. A project's helper does not get
+    /// the credentials.
     pub fn key_helper_writer(&self) -> Option<Writer> {
         // Strongest first, so that this is the layer whose helper the merged settings name.
         let mut layers = self.layers().iter();

@@ -36,6 +36,7 @@ pub struct Check {
 }
 
 impl Check {
+    /// Creates a check without a hint.
     fn new(name: &'static str, status: CheckStatus, detail: impl Into<String>) -> Self {
         Self { name, status, detail: detail.into(), hint: None }
     }
@@ -52,7 +53,8 @@ impl Check {
     }
 }
 
-/// Looks at settings, trust, memory, styles and leftovers.
+/// Returns all checks of `lathe doctor` that concern settings: files, trust, memory, style and leftovers. Changes
+/// nothing.
 pub fn checks(stack: &SettingsStack, memory: &Memory, styles: &Styles) -> Vec<Check> {
     let mut checks = settings(stack);
     checks.push(trust(stack));
@@ -116,7 +118,7 @@ fn style(stack: &SettingsStack, styles: &Styles) -> Check {
     Check { hint: Some(hint), ..Check::new("output style", CheckStatus::Warn, detail) }
 }
 
-/// Temporary files of writers that were killed.
+/// Returns a warning for each temporary file that a killed writer has left behind.
 fn leftovers(stack: &SettingsStack) -> Vec<Check> {
     let project = stack.request.cwd.join(".claude");
     let folders = stack.request.config_dir.iter().chain([&project]);

@@ -35,6 +35,7 @@ impl Stamp {
         clippy::useless_conversion,
         reason = "the field types differ between platforms"
     )]
+    /// Takes the fields of a stat that change when a file is replaced or written.
     fn of(stat: &Stat) -> Self {
         Self {
             device: stat.st_dev as u64,
@@ -106,7 +107,7 @@ pub(crate) fn read_text(path: &Path, limit: u64) -> Result<Option<Text>, ReadFai
     read_text_at(CWD, path, Links::Follow, limit)
 }
 
-/// Does the same with a path relative to an open folder.
+/// Like [`read_text`], with a path relative to an open folder, so that the folder cannot be replaced in between.
 pub(crate) fn read_text_at(
     dir: BorrowedFd<'_>,
     path: &Path,

@@ -43,7 +43,7 @@ pub fn read<T: DeserializeOwned>(yaml: &str) -> Result<T, String> {
     })
 }
 
-/// Puts quotes around the value of each line.
+/// Puts quotes around the value of each line, so that values which YAML would misread (`key: a: b`) can be parsed.
 fn quoted(yaml: &str) -> String {
     let mut text = String::with_capacity(yaml.len() + 64);
     for line in yaml.lines() {

@@ -49,7 +49,7 @@ impl RememberedGrants {
         }
     }
 
-    /// Returns the same as [`Self::of`], to be changed.
+    /// Like [`Self::of`], to be changed.
     fn of_mut(&mut self, source: SettingsSource) -> Option<&mut Map<String, Value>> {
         match source {
             SettingsSource::Local => Some(&mut self.local_settings),
@@ -70,7 +70,8 @@ pub(crate) struct FolderGrants {
 }
 
 impl FolderGrants {
-    /// Reads what is remembered for a folder. A file that cannot be used remembers nothing, and that is a problem.
+    /// Reads the grants of a folder. An unusable file counts as one without grants, and is reported by
+    /// [`Self::problem`].
     pub fn read(config_dir: Option<&Path>, folder: &Path) -> Self {
         let store = config_dir.map(|dir| dir.join(GRANTS_FILE));
         let mut grants = Self { store, folder: folder.to_owned(), ..Self::default() };
@@ -87,18 +88,19 @@ impl FolderGrants {
         grants
     }
 
-    /// What was granted in the file of a source.
+    /// Returns what was granted through Lathe in the file of a source.
     pub fn of(&self, source: SettingsSource) -> Map<String, Value> {
         self.remembered.of(source).cloned().unwrap_or_default()
     }
 
-    /// What is wrong with the file of grants.
+    /// Returns the problem with the file of grants, if it could not be used.
     pub fn problem(&self) -> Option<&SettingsProblem> {
         self.problem.as_ref()
     }
 
-    /// Remembers what a change on a person's or host's word grants, and forgets what it takes away. The settings file
-    /// has been written before: what it does not say is not remembered. Two processes may do this at once.
+    /// Remembers what a change grants to which a person or host has agreed, and forgets what it removes. The
+    /// settings file must have been written before, because only what it contains is remembered. Safe to be called
+    /// by two processes at once.
     pub fn record(
         &mut self,
         source: SettingsSource,
@@ -137,7 +139,7 @@ impl FolderGrants {
         Ok(())
     }
 
-    /// Forgets what a settings file no longer says. `written` is what it said when it was read.
+    /// Forgets grants that a settings file no longer contains. `written` is the content that was read.
     pub fn forget_missing(
         &mut self,
         source: SettingsSource,
@@ -159,8 +161,8 @@ impl FolderGrants {
     }
 }
 
-/// The part of grants that needs trust and that the settings file still says. A file that cannot be read just now
-/// takes nothing away: what it says is not counted anyway.
+/// Returns the grants that need trust and that the settings file still contains. If the file cannot be read now,
+/// all grants stay, because its content does not count anyway.
 fn still_written(grants: &Map<String, Value>, settings_file: &Path) -> Map<String, Value> {
     let written: Option<Value> = match read_text(settings_file, MAX_SETTINGS_BYTES) {
         Ok(Some(text)) => serde_json::from_str(&text.text).ok(),

@@ -45,8 +45,8 @@ pub struct SourcedDirectory {
 }
 
 impl Layer {
-    /// Makes a layer of a checked document. At first everything in it that is valid is in force; [`Self::honour`]
-    /// limits it.
+    /// Makes a layer of a checked document. At first all its valid settings are in force; [`Self::honour`] limits
+    /// them.
     pub(crate) fn new(source: SettingsSource, origin: Origin, mut document: Document) -> Self {
         let problems = std::mem::take(&mut document.problems);
         let honoured = document.clean.clone();
@@ -63,18 +63,18 @@ impl Layer {
         }
     }
 
-    /// As it was written.
+    /// Returns the settings as they were written.
     pub fn raw(&self) -> &Map<String, Value> {
         &self.document.raw
     }
 
-    /// What of it is in force: without wrong values and without what the source may not say.
+    /// Returns the settings in force: without wrong values and without what the source may not set.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Replaces what is in force of the layer; the text as it was written stays. Values that do not fit are dropped
-    /// first, because one of them would make all settings the default.
+    /// Replaces the settings in force; the text as it was written stays. Values that do not fit are dropped first,
+    /// because one of them would reset all settings to the default, which forbids nothing.
     pub(crate) fn honour(&mut self, mut honoured: Map<String, Value>) {
         // One value of the wrong type would fail the whole text, and the default in its place forbids nothing.
         drop_misfits(&mut honoured);
@@ -88,12 +88,12 @@ impl Layer {
         self.problems.push(SettingsProblem::warning(&self.origin, at, message));
     }
 
-    /// What is in force of `permissions`.
+    /// Returns `permissions` of the settings in force.
     pub(crate) fn permissions(&self) -> Option<&PermissionSettings> {
         self.settings.permissions.as_ref()
     }
 
-    /// The rules of one kind, with their lines.
+    /// Returns the rules of one behavior that are in force, with their lines.
     pub(crate) fn rules(&self, behavior: PermissionBehavior) -> impl Iterator<Item = SourcedRule> {
         let lists = self.permissions().map(|permissions| match behavior {
             PermissionBehavior::Allow => &permissions.allow,
@@ -104,7 +104,7 @@ impl Layer {
         rules.map(move |text| self.sourced(behavior.as_str(), text))
     }
 
-    /// The directories that it adds; relative ones start at `cwd`.
+    /// Returns the directories that the layer adds; relative ones start at `cwd`.
     pub(crate) fn directories(&self, cwd: &Path, home: Option<&Path>) -> Vec<SourcedDirectory> {
         let list = self.permissions().and_then(|permissions| permissions.additional_directories.as_ref());
         list.into_iter()
@@ -127,8 +127,8 @@ impl Layer {
         }
     }
 
-    /// Where an entry of a list of `permissions` stands. What is in force is part of what was written, so it
-    /// is looked up by its text.
+    /// Returns where an entry of a list in `permissions` was written. It is found by its text, because the settings
+    /// in force have no positions.
     fn position(&self, list: &str, text: &str) -> Option<Position> {
         let written = self.document.raw.get("permissions")?.get(list)?.as_array()?;
         let index = written.iter().position(|entry| entry == text)?;
@@ -136,7 +136,7 @@ impl Layer {
     }
 }
 
-/// A path as people write it.
+/// Resolves a path as people write it: `~` is the home folder, a relative path starts at `base`.
 pub(crate) fn expand(text: &str, base: &Path, home: Option<&Path>) -> PathBuf {
     match (text.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) => home.join(rest),

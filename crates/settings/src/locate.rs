@@ -46,6 +46,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
+    /// Returns the next byte without consuming it.
     fn peek(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }

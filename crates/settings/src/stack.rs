@@ -83,7 +83,8 @@ pub(crate) enum Moment<'a> {
 }
 
 impl SettingsStack {
-    /// Reads everything a request names. Fails only for what was named explicitly.
+    /// Reads all sources of a request. Fails only for files that the caller named explicitly; other problems are
+    /// collected.
     pub fn load(request: StackRequest) -> Result<Self, SettingsError> {
         let grants = FolderGrants::read(request.config_dir.as_deref(), &request.cwd);
         let mut stack = Self {
@@ -104,7 +105,7 @@ impl SettingsStack {
         Ok(stack)
     }
 
-    /// Puts the layers of a source in the place of those it had.
+    /// Replaces the layers of a source, decides what of them is in force, and merges all layers again.
     pub(crate) fn install(&mut self, source: SettingsSource, loaded: Loaded, moment: Moment<'_>) {
         self.watch(source, loaded.watched);
         let mut layers = loaded.layers;
@@ -135,7 +136,8 @@ impl SettingsStack {
         self.watched.extend(watched.into_iter().map(|watched| (source, watched)));
     }
 
-    /// Decides what of a layer is in force.
+    /// Decides what of a layer is in force: what its source may set, what trust and grants allow, and, while a
+    /// session runs, the limits it had before.
     fn honour(&self, layer: &mut Layer, limit_parent: bool, moment: Moment<'_>) {
         let mut honoured = within_its_rights(layer);
         let mut limited = honoured.clone();
@@ -165,8 +167,8 @@ impl SettingsStack {
         layer.honour(honoured);
     }
 
-    /// Forgets grants that a file of the folder no longer holds. A file that is gone or empty while a session runs may
-    /// be one that an editor is about to write, so it waits for the next start.
+    /// Forgets grants that a file of the folder no longer contains. While a session runs, a missing or empty file
+    /// changes nothing, because an editor may be about to write it.
     pub(crate) fn forget_revoked(&mut self, source: SettingsSource, loaded: &Loaded, moment: Moment<'_>) {
         let (SettingsSource::Local | SettingsSource::Project, [watched]) =
             (source, loaded.watched.as_slice())
@@ -187,18 +189,18 @@ impl SettingsStack {
         }
     }
 
-    /// The layers, strongest first.
+    /// Returns the layers, strongest first.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 
-    /// Everything that is wrong, errors and warnings, strongest source first.
+    /// Returns all errors and warnings, those of the strongest source first.
     pub fn problems(&self) -> impl Iterator<Item = &SettingsProblem> {
         let trust = self.trust.get().into_iter().flat_map(FolderTrust::problems);
         self.layers.iter().flat_map(|layer| &layer.problems).chain(trust).chain(self.grants.problem())
     }
 
-    /// Set if it is not known what is forbidden. Do not start a session then.
+    /// Returns the errors that make it unknown what is forbidden. If there are any, a session must not start.
     pub fn permission_failure(&self) -> Option<PermissionFailure> {
         let errors =
             |layer: &&Layer| layer.problems.iter().any(|problem| problem.severity == Severity::Error);
@@ -211,19 +213,19 @@ impl SettingsStack {
         (!problems.is_empty()).then_some(PermissionFailure { problems, reason })
     }
 
-    /// All layers in one, as a type.
+    /// Returns the merged settings of all layers.
     pub fn effective(&self) -> Settings {
         let mut merged = self.effective.clone();
         drop_misfits(&mut merged);
         Settings::deserialize(&merged).unwrap_or_default()
     }
 
-    /// All layers in one, as `get_settings` shows them.
+    /// Returns the merged settings as JSON, for `get_settings`.
     pub fn effective_json(&self) -> Value {
         Value::Object(self.effective.clone())
     }
 
-    /// The layers as they were written, weakest first, one entry a source.
+    /// Returns the layers as they were written, one entry per source, weakest first.
     pub fn sources_json(&self) -> Vec<SettingsOfSource> {
         let mut sources = Vec::new();
         for source in SettingsSource::ALL.into_iter().rev() {
@@ -243,8 +245,8 @@ impl SettingsStack {
         sources
     }
 
-    /// What [`crate::memory::load`] needs, as far as settings know it. Deny rules and the folder of automatic
-    /// memory are for the caller to add.
+    /// Returns the request for [`crate::memory::load`]. The caller adds deny rules and the folder of automatic
+    /// memory.
     pub fn memory_request(&self) -> MemoryRequest {
         let (request, effective) = (&self.request, self.effective());
         MemoryRequest {
@@ -260,7 +262,7 @@ impl SettingsStack {
         }
     }
 
-    /// What [`Styles::load`](crate::styles::Styles::load) needs.
+    /// Returns the request for [`Styles::load`](crate::styles::Styles::load).
     pub fn style_request(&self) -> StyleRequest {
         let request = &self.request;
         StyleRequest {
@@ -271,13 +273,13 @@ impl SettingsStack {
         }
     }
 
-    /// Variables for the session and its children.
+    /// Returns the variables that settings set for the session and its children.
     pub fn env(&self) -> BTreeMap<String, String> {
         let layers = self.layers.iter().rev();
         layers.filter_map(|layer| layer.settings().env.clone()).flatten().collect()
     }
 
-    /// Which hooks run at all.
+    /// Returns which kinds of hooks may run at all.
     pub fn enabled_hooks(&self) -> EnabledHooks {
         let policy_says = |says: fn(&Settings) -> Option<bool>| {
             let mut policy = self.layers.iter().filter(|layer| layer.source == SettingsSource::Policy);
@@ -292,7 +294,7 @@ impl SettingsStack {
         if others_off { EnabledHooks::ManagedAndHost } else { EnabledHooks::All }
     }
 
-    /// The hooks that may run, strongest source first, one entry a source.
+    /// Returns the hooks that may run, one entry per source, strongest first.
     pub fn hooks(&self) -> Vec<SourcedHooks> {
         let switch = self.enabled_hooks();
         let counts = |layer: &&Layer| match switch {
@@ -318,7 +320,7 @@ impl SettingsStack {
     }
 }
 
-/// Puts back the rules that forbid something and are gone; whether there were any.
+/// Restores deny and ask rules that were in force before and are missing now. Returns whether there were any.
 fn keep_limits(settings: &mut Map<String, Value>, before: &Map<String, Value>) -> bool {
     let mut has_kept = false;
     for key in ["deny", "ask"] {
@@ -340,7 +342,8 @@ fn keep_limits(settings: &mut Map<String, Value>, before: &Map<String, Value>) -
     has_kept
 }
 
-/// A layer without what its source can never say, trusted or not.
+/// Returns the settings of a layer without those that its source can never set, whether it is trusted or not. Each
+/// removed one causes a warning.
 fn within_its_rights(layer: &mut Layer) -> Map<String, Value> {
     let mut settings = layer.document.clean.clone();
     if layer.source != SettingsSource::Policy {
@@ -368,7 +371,7 @@ fn within_its_rights(layer: &mut Layer) -> Map<String, Value> {
     settings
 }
 
-/// A policy of the machine, not of the program that started us.
+/// Returns whether a layer is the machine's own policy, and not one that the parent program passes.
 fn is_admin(layer: &Layer) -> bool {
     layer.source == SettingsSource::Policy && layer.origin != PARENT
 }

@@ -72,7 +72,7 @@ pub enum Counts {
     Only(WithoutTrust),
 }
 
-/// Asks. Reads the files of the user that may say something about the folder, and nothing of the folder.
+/// Determines on what basis a folder is trusted. Reads only files of the user, nothing from the folder.
 pub(crate) fn trust(question: TrustQuestion<'_>) -> FolderTrust {
     if question.choice == TrustChoice::Given {
         return FolderTrust { basis: TrustBasis::Caller, problems: Vec::new() };
@@ -100,12 +100,12 @@ pub(crate) fn trust(question: TrustQuestion<'_>) -> FolderTrust {
 }
 
 impl FolderTrust {
-    /// Why something counts.
+    /// Returns why the folder is trusted, or that it is not.
     pub fn basis(&self) -> &TrustBasis {
         &self.basis
     }
 
-    /// Whether all that the folder brings counts, also what no person has seen.
+    /// Returns whether everything in the folder counts, including what no person has seen.
     pub fn is_whole(&self) -> bool {
         match self.basis {
             TrustBasis::Caller | TrustBasis::StateFile(_) => true,
@@ -113,7 +113,7 @@ impl FolderTrust {
         }
     }
 
-    /// How much of an item counts.
+    /// Returns how much of an item counts. All code that reads a folder must ask this.
     pub fn counts(&self, item: &ContentItem) -> Counts {
         let is_trusted = match &self.basis {
             TrustBasis::Caller | TrustBasis::StateFile(_) => true,
@@ -126,12 +126,13 @@ impl FolderTrust {
         }
     }
 
-    /// Whether a person trusted items of the folder, so that a missing one is new or has changed.
+    /// Returns whether a person trusted items of the folder one by one. Then an item without trust is new or has
+    /// changed.
     pub(crate) fn is_by_items(&self) -> bool {
         matches!(self.basis, TrustBasis::Items(_))
     }
 
-    /// What is wrong with the files that say what is trusted.
+    /// Returns what is wrong with the files that store trust.
     pub(crate) fn problems(&self) -> &[SettingsProblem] {
         &self.problems
     }

@@ -41,7 +41,7 @@ const WIDENING: &[(&str, ContentKind)] = &[
     ("worktree", ContentKind::Switches),
 ];
 
-/// The kind of a key that is cut.
+/// Returns the kind of content that a withheld key belongs to.
 pub(crate) fn kind_of_key(key: &str) -> ContentKind {
     WIDENING.iter().find(|(known, _)| *known == key).map_or(ContentKind::Switches, |(_, kind)| *kind)
 }
@@ -57,7 +57,8 @@ const SANDBOX_LIMITS: &[(&[&str], Option<bool>)] = &[
     (&["network", "strictAllowlist"], Some(true)),
 ];
 
-/// Takes out what needs trust. Returns what was taken, and its names for a message.
+/// Removes everything that needs trust from the settings. Returns the removed settings, and their names for a
+/// message.
 pub(crate) fn withhold(settings: &mut Map<String, Value>) -> (Map<String, Value>, Vec<String>) {
     let mut cut = Cut::default();
     if let Some(permissions) = settings.get_mut("permissions").and_then(Value::as_object_mut) {

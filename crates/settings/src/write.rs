@@ -55,7 +55,8 @@ pub(crate) struct ReplacementContent {
     pub mode: u32,
 }
 
-/// Changes the settings at `path` with `change`.
+/// Changes the settings file at `path` under the lock of its folder. A file with errors is not changed, because it
+/// would be written without what could not be read.
 pub(crate) fn edit(
     path: &Path,
     owner: Owner,

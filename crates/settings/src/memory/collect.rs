@@ -59,6 +59,7 @@ struct Find {
 }
 
 impl Find {
+    /// Describes a file that applies from the start, without patterns or a parent.
     fn new(path: PathBuf, kind: MemoryKind, reason: LoadReason, limit: Limit) -> Self {
         Self {
             path,
@@ -185,12 +186,13 @@ impl Memory {
         }
     }
 
-    /// Adds a file of the user or the administrator, which may reach anywhere.
+    /// Adds a file of the user or the administrator, whose imports may lead anywhere.
     fn own(&mut self, path: PathBuf, kind: MemoryKind) {
         self.add(Find::new(path, kind, self.request.reason, Limit::Anywhere));
     }
 
-    /// Adds a text that was not found by the walk, under the path it comes from.
+    /// Adds a text that has no file in the folders, such as the one in the managed settings, under the path it
+    /// comes from.
     fn tell(&mut self, path: PathBuf, kind: MemoryKind, content: String) {
         if !content.trim().is_empty() {
             let reason = self.request.reason;
@@ -364,7 +366,8 @@ impl Memory {
         self.request.outside == OutsideFiles::Approved
     }
 
-    /// Returns the text of a file, and whether its end is missing.
+    /// Returns the cleaned text of a file and whether its end was cut off; `None`, with a warning, if it cannot be
+    /// read.
     fn read(&mut self, find: &Find, real: &Path) -> Option<(String, bool)> {
         let content = match read_start(real, MAX_FILE_BYTES) {
             Ok(Some(content)) => content,

@@ -20,7 +20,8 @@ use crate::trust::{
 use crate::withhold::withhold;
 
 impl SettingsStack {
-    /// What counts of all that a file of the folder grants; `None` if everything does. Whatever does not is said.
+    /// Returns the parts of a folder's file that count although they need trust; `None` if all of them count. What
+    /// does not count is withheld with a warning. While a session runs, only grants from before count.
     pub(crate) fn kept_of_folder(
         &self,
         layer: &mut Layer,
@@ -53,13 +54,13 @@ impl SettingsStack {
         Some(kept)
     }
 
-    /// A file of the folder, as it is named to people and in hashes.
+    /// Returns the name of a file of the folder, as people and hashes see it.
     fn folder_file(&self, layer: &Layer) -> String {
         let file = layer.origin.file().map(|file| file.strip_prefix(&self.request.cwd).unwrap_or(file));
         file.unwrap_or(Path::new("settings")).display().to_string()
     }
 
-    /// The beginning of this text is what clients and users of other runtimes know.
+    /// Returns the warning about withheld settings. Its beginning must not change, because clients look for it.
     fn untrusted(&self, file: &str, withheld: &[SettingsPart]) -> String {
         let trust = self.trust();
         let mut rest = Map::new();
@@ -74,7 +75,7 @@ impl SettingsStack {
         text
     }
 
-    /// What counts of the folder. Looked up once, when it first matters.
+    /// Returns on what basis the folder is trusted. Determined once, when it is first needed.
     pub fn trust(&self) -> &FolderTrust {
         self.trust.get_or_init(|| {
             trust(TrustQuestion {
@@ -86,17 +87,17 @@ impl SettingsStack {
         })
     }
 
-    /// The real path of the folder.
+    /// Returns the real path of the working folder.
     fn folder(&self) -> PathBuf {
         self.request.cwd.canonicalize().unwrap_or_else(|_| self.request.cwd.clone())
     }
 
-    /// What the folder asks for and is not given, each ready to be shown to a person.
+    /// Returns one sentence for people per file that asks for more than it gets.
     pub fn trust_warnings(&self) -> impl Iterator<Item = &str> {
         self.layers.iter().filter_map(|layer| layer.withheld.as_deref())
     }
 
-    /// What the folder brings and the session does not use; `None` if there is nothing of that.
+    /// Returns what the folder contains and the session does not use; `None` if it uses everything.
     pub fn withheld_content(&self) -> Option<WithheldContent> {
         let dot = self.dot();
         let place = Place { folder: &self.request.cwd, dot: dot.as_deref() };
@@ -119,7 +120,7 @@ impl SettingsStack {
         report.content()
     }
 
-    /// Everything that the folder brings and that needs trust, with what of it counts.
+    /// Returns every item of the folder that needs trust, with whether it counts, for `lathe trust`.
     pub fn review(&self) -> FolderReview {
         let dot = self.dot();
         let mut items: Vec<ContentItem> = Vec::new();
@@ -142,7 +143,7 @@ impl SettingsStack {
         self.layers.iter().filter(is_folders)
     }
 
-    /// `.claude` of the folder. In the home folder it is not the project's but the user's own.
+    /// Returns the folder `.claude` of the project; `None` in the home folder, where it is the user's own.
     fn dot(&self) -> Option<PathBuf> {
         let dot = self.request.cwd.join(".claude");
         let real = dot.canonicalize().ok()?;
@@ -152,7 +153,7 @@ impl SettingsStack {
     }
 }
 
-/// How many rules of a layer forbid something or ask.
+/// Returns the number of rules in a layer that deny or ask.
 fn limits(layer: &Layer) -> usize {
     let lists = layer.permissions().map(|permissions| [&permissions.deny, &permissions.ask]);
     lists.into_iter().flatten().flatten().map(Vec::len).sum()

@@ -35,13 +35,13 @@ impl ContentItem {
         Self { kind, file: file.to_owned(), name, shown, hash }
     }
 
-    /// An item of which nothing is known but that it is there.
+    /// Makes an item for a file that cannot be read. It has no hash, so it can never be trusted.
     pub(crate) fn unreadable(kind: ContentKind, file: &str, why: &str) -> Self {
         let shown = format!("(cannot be read: {why})");
         Self { kind, file: file.to_owned(), name: file.to_owned(), shown, hash: None }
     }
 
-    /// Name and content for a warning, in one line of bounded length.
+    /// Returns name and content of the item in one line of bounded length.
     pub(crate) fn summary(&self) -> String {
         const MAX_CHARS: usize = 120;
         let text =
@@ -62,7 +62,8 @@ pub(crate) struct SettingsPart {
     pub settings: Map<String, Value>,
 }
 
-/// The parts of what [`crate::withhold::withhold`] took out of a settings file.
+/// Splits the settings that [`crate::withhold::withhold`] took out of a file into items, each trusted on its own.
+/// Together they give the same settings again.
 pub(crate) fn parts(file: &str, taken: &Map<String, Value>) -> Vec<SettingsPart> {
     let mut parts = Parts { file, found: Vec::new() };
     for (key, value) in taken {
@@ -128,7 +129,7 @@ impl Parts<'_> {
         }
     }
 
-    /// A handler is an item together with the matcher of its group: both decide when it runs.
+    /// Adds each hook handler as an item, together with the matcher of its group, because both decide when it runs.
     fn hooks(&mut self, events: &Map<String, Value>) {
         for (event, groups) in events {
             let path = ["hooks", event.as_str()];
@@ -156,7 +157,7 @@ impl Parts<'_> {
         }
     }
 
-    /// Takes a value apart down to its single values and entries.
+    /// Adds each single value and list entry below a value as an item.
     fn leaves(&mut self, kind: ContentKind, path: &[&str], value: &Value) {
         match value {
             // An empty object or list has no leaves and is a part itself; otherwise the parts would not add up to the
@@ -176,7 +177,8 @@ impl Parts<'_> {
     }
 }
 
-/// The command of a plain command hook. One that says more than its command and matcher is shown as it is written.
+/// Returns the command of a handler that has nothing but a command and a matcher; `None` for any other, which is
+/// shown as JSON.
 fn handler_text(group: &Value, handler: &Value) -> Option<String> {
     let has_only = |value: &Value, keys: [&str; 2]| {
         value.as_object().is_some_and(|object| object.keys().all(|key| keys.contains(&key.as_str())))
@@ -187,7 +189,7 @@ fn handler_text(group: &Value, handler: &Value) -> Option<String> {
     handler.get("command").and_then(Value::as_str).filter(|_| is_plain).map(str::to_owned)
 }
 
-/// A value as it is shown: texts as they are, everything else as JSON.
+/// Returns a value as it is shown: a text unchanged, anything else as JSON.
 pub(crate) fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -195,8 +197,8 @@ pub(crate) fn text_of(value: &Value) -> String {
     }
 }
 
-/// Whether a variable says where requests go or what is sent with them. A name that is missed here is withheld all the
-/// same; it is only listed among the other variables.
+/// Returns the kind of a variable: those whose names suggest addresses or headers are listed on their own. The kind
+/// changes only the listing; both are withheld.
 fn kind_of_variable(name: &str) -> ContentKind {
     const ENDS: [&str; 5] = ["_BASE_URL", "_PROXY", "_HEADERS", "_ENDPOINT", "_URL"];
     let upper = name.to_uppercase();
@@ -223,8 +225,8 @@ fn hash(kind: ContentKind, file: &str, name: &str, content: &[u8]) -> String {
     })
 }
 
-/// Text of the folder as it can be printed: what a terminal would act on, hide or reorder is written as an escape. A
-/// person who is asked about a command must see the command.
+/// Returns a text from the folder with everything escaped that a terminal would act on, hide or reorder. All text
+/// of a folder must pass here before it is printed, so that a person sees the real command.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for c in text.chars() {

@@ -90,7 +90,7 @@ impl ContentKind {
         Self::Limits,
     ];
 
-    /// Its name for programs.
+    /// Returns the name for programs; it must not change.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Hooks => "hooks",
@@ -116,7 +116,8 @@ impl ContentKind {
         }
     }
 
-    /// What counts of it in an untrusted folder.
+    /// Returns what counts of this kind in an untrusted folder. The tables in ARCHITECTURE.md and SECURITY.md say
+    /// the same.
     pub fn without_trust(self) -> WithoutTrust {
         match self {
             Self::Hooks
@@ -182,7 +183,7 @@ impl fmt::Display for KindCount {
     }
 }
 
-/// How many there are of each kind, in the order of [`ContentKind::ALL`].
+/// Counts the items of each kind, in the order of [`ContentKind::ALL`].
 pub(crate) fn count(kinds: impl Iterator<Item = ContentKind>) -> Vec<KindCount> {
     let mut counts = [0_usize; ContentKind::ALL.len()];
     for kind in kinds {

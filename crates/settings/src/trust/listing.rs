@@ -31,7 +31,7 @@ pub(crate) struct Place<'a> {
     pub dot: Option<&'a Path>,
 }
 
-/// Whether there is anything that needs trust.
+/// Returns whether the folder has files that may need trust. Cheaper than [`items`].
 pub(crate) fn has_files(place: Place<'_>) -> bool {
     let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
     let in_dot =
@@ -40,7 +40,7 @@ pub(crate) fn has_files(place: Place<'_>) -> bool {
         || place.dot.is_some_and(in_dot)
 }
 
-/// Everything that needs trust, or of which only the text counts without it.
+/// Returns the items in files other than settings that need trust, or of which only the text counts without it.
 pub(crate) fn items(place: Place<'_>) -> Vec<ContentItem> {
     let mut found = servers(place.folder, ".mcp.json", ContentKind::McpServers);
     found.extend(servers(place.folder, ".lsp.json", ContentKind::LanguageServers));
@@ -63,7 +63,7 @@ pub(crate) fn items(place: Place<'_>) -> Vec<ContentItem> {
     found
 }
 
-/// The kinds of what counts without trust, one entry for each file.
+/// Returns the kind of each file that counts without trust because it is only text.
 pub(crate) fn texts(place: Place<'_>) -> Vec<ContentKind> {
     let is_there = |path: &PathBuf| path.symlink_metadata().is_ok();
     let in_folder = ["CLAUDE.md", "AGENTS.md", "CLAUDE.local.md"].map(|name| place.folder.join(name));
@@ -75,7 +75,7 @@ pub(crate) fn texts(place: Place<'_>) -> Vec<ContentKind> {
     kinds
 }
 
-/// The servers of a file: what each would start or call.
+/// Returns the servers in a file, each with what it would start or call.
 fn servers(folder: &Path, file: &str, kind: ContentKind) -> Vec<ContentItem> {
     let text = match read_start(&folder.join(file), MAX_BYTES) {
         Ok(None) => return Vec::new(),
@@ -97,7 +97,8 @@ fn servers(folder: &Path, file: &str, kind: ContentKind) -> Vec<ContentItem> {
     items.collect()
 }
 
-/// The command line of a server that says nothing else; everything of any other.
+/// Returns the command line of a server that is nothing but a command line, and JSON for any other. A word with a
+/// blank would look like two, so such a server is shown as JSON too.
 fn server_text(server: &Value) -> String {
     let words = || {
         let object = server.as_object()?;
@@ -113,7 +114,7 @@ fn server_text(server: &Value) -> String {
     words().unwrap_or_else(|| text_of(server))
 }
 
-/// The Markdown files of a folder and of those in it.
+/// Returns the Markdown files of a folder and its subfolders as items.
 fn files(folder: &Path, dir: &Path, kind: ContentKind) -> Vec<ContentItem> {
     markdown(dir).iter().map(|path| item_of_file(folder, path, kind)).collect()
 }
@@ -145,7 +146,7 @@ fn entries(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A whole file as one item. It is known by its path; its text is not shown.
+/// Makes an item of a whole file. It is named by its path; its text is not shown.
 fn item_of_file(folder: &Path, path: &Path, kind: ContentKind) -> ContentItem {
     let file = path.strip_prefix(folder).unwrap_or(path).to_string_lossy().into_owned();
     match read_start(path, MAX_BYTES) {

@@ -49,7 +49,7 @@ pub(crate) struct Damage {
     pub hint: &'static str,
 }
 
-/// Reads a file; `None` if there is none.
+/// Reads a document of the user about folders; `None` if the file does not exist.
 pub(crate) fn read<T: DeserializeOwned>(
     path: &Path,
     damage: Damage,
@@ -57,7 +57,7 @@ pub(crate) fn read<T: DeserializeOwned>(
     parse(path, read_text(path, MAX_BYTES), damage)
 }
 
-/// Changes a file under its lock. An entry that has become empty is to be removed by `change`.
+/// Changes a document under its lock. `change` has to remove entries that it empties.
 pub(crate) fn change<T>(
     path: &Path,
     damage: Damage,
@@ -76,7 +76,8 @@ where
     .map(drop)
 }
 
-/// The name of a folder in a file: its real path. A path that is not UTF-8 gets a name that no other path has.
+/// Returns the key of a folder in a document: its real path. A path that is not UTF-8 gets a key that no other path
+/// has.
 pub(crate) fn folder_key(folder: &Path) -> io::Result<String> {
     let real = folder.canonicalize()?;
     Ok(match real.to_str() {
@@ -85,7 +86,7 @@ pub(crate) fn folder_key(folder: &Path) -> io::Result<String> {
     })
 }
 
-/// The document in a text that was read; `None` if there is no file.
+/// Parses the text of a document; `None` if the file does not exist.
 fn parse<T: DeserializeOwned>(
     path: &Path,
     text: Result<Option<Text>, ReadFailure>,
@@ -112,7 +113,7 @@ fn parse<T: DeserializeOwned>(
     }
 }
 
-/// The bytes of a document. If they are too many, folders that no longer exist are left out.
+/// Returns the bytes of a document. If it is too large, entries of folders that no longer exist are left out.
 fn content<T: Serialize>(
     mut document: FolderDocument<T>,
     path: &Path,

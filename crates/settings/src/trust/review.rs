@@ -47,7 +47,7 @@ pub enum ItemState {
 }
 
 impl ItemState {
-    /// Its name for programs.
+    /// Returns the name for programs; it must not change.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Trusted => "trusted",
@@ -67,7 +67,7 @@ impl FolderReview {
         Self { folder, basis: trust.basis().clone(), items: items.collect() }
     }
 
-    /// Whether there is something that does not count and could be trusted.
+    /// Returns whether there is an item that does not count and could be trusted.
     pub fn has_news(&self) -> bool {
         let is_news = |item: &ReviewedItem| matches!(item.state, ItemState::New | ItemState::Changed);
         self.items.iter().any(is_news)
@@ -119,7 +119,7 @@ pub(crate) struct WithheldReport<'a> {
 }
 
 impl WithheldReport<'_> {
-    /// `None` if nothing is withheld.
+    /// Returns what is withheld, for stderr, host and `doctor` alike; `None` if nothing is.
     pub fn content(self) -> Option<WithheldContent> {
         let by_items = self.trust.is_by_items();
         let (mut nothing, mut text) = (self.settings, Vec::new());
@@ -149,7 +149,8 @@ impl WithheldReport<'_> {
     }
 }
 
-/// The sentence about files that are not settings files.
+/// Returns the sentence about withheld content of files that are not settings files; those have a sentence of their
+/// own.
 fn files_warning(
     folder: &Path,
     by_items: bool,
@@ -169,7 +170,7 @@ fn files_warning(
     Some(format!("Ignoring {what}: {}", reason(folder, by_items)))
 }
 
-/// Why something is ignored, and what changes that.
+/// Returns the end of a warning: why the content is ignored, and what changes that.
 pub(crate) fn reason(folder: &Path, by_items: bool) -> String {
     let why = if by_items {
         "it is new or has changed since this workspace was trusted."
@@ -179,7 +180,8 @@ pub(crate) fn reason(folder: &Path, by_items: bool) -> String {
     format!("{why} To see it and let it count, run: {}", command(folder))
 }
 
-/// The line that changes it.
+/// Returns the command that trusts the folder, quoted so that it can be pasted into a shell. The name of the folder
+/// may come from a stranger.
 fn command(folder: &Path) -> String {
     let path = folder.to_string_lossy();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+,@%".contains(c);
@@ -198,7 +200,7 @@ fn words(counts: &[KindCount]) -> String {
 }
 
 impl WithheldContent {
-    /// The same for programs.
+    /// Returns the same content as JSON for programs.
     pub fn facts(&self) -> Value {
         let list = |counts: &[KindCount]| -> Value {
             counts.iter().map(|entry| json!({"kind": entry.kind.as_str(), "count": entry.count})).collect()

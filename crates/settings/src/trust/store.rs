@@ -49,12 +49,13 @@ pub struct TrustedItem {
 }
 
 impl TrustedFolder {
-    /// Whether an item is the one that was shown, byte for byte.
+    /// Returns whether the item was trusted with exactly this content.
     pub fn holds(&self, item: &ContentItem) -> bool {
         item.hash.as_ref().is_some_and(|hash| self.items.iter().any(|trusted| trusted.hash == *hash))
     }
 
-    /// Whether something of the same kind and place was trusted, with whatever content.
+    /// Returns whether an item of the same kind and place was trusted, with any content. If so, this one has
+    /// changed.
     pub(crate) fn knows_place(&self, item: &ContentItem) -> bool {
         let kind = item.kind.as_str();
         self.items.iter().any(|old| old.kind == kind && old.file == item.file && old.name == item.name)
@@ -62,31 +63,31 @@ impl TrustedFolder {
 }
 
 impl TrustStore {
-    /// The file of a configuration folder. It need not exist.
+    /// Opens the store of a configuration folder. Its file need not exist.
     pub fn in_config_dir(config_dir: &Path) -> Self {
         Self { path: config_dir.join(TRUST_FILE) }
     }
 
-    /// Where it lies.
+    /// Returns the path of the store's file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// All folders, by their real paths.
+    /// Reads all trusted folders, by their real paths.
     pub fn folders(&self) -> Result<BTreeMap<String, TrustedFolder>, Box<SettingsProblem>> {
         let document = remembered::read(&self.path, DAMAGE)?;
         Ok(document.map(|document| document.folders).unwrap_or_default())
     }
 
-    /// What was trusted in a folder; `None` if nothing of it was trusted.
+    /// Reads what was trusted in a folder; `None` if nothing was.
     pub fn of(&self, folder: &Path) -> Result<Option<TrustedFolder>, Box<SettingsProblem>> {
         // A folder without a real path has no key, and then nothing is remembered for it.
         let Ok(key) = folder_key(folder) else { return Ok(None) };
         Ok(self.folders()?.remove(&key))
     }
 
-    /// Remembers these items in place of all that was remembered for the folder. Fails with [`SettingsError::Busy`]
-    /// while another process writes; the same call can succeed a moment later.
+    /// Stores these items as the trusted ones of a folder, in place of the earlier ones. Fails with
+    /// [`SettingsError::Busy`] while another process writes; the same call can succeed a moment later.
     pub fn trust(&self, folder: &Path, items: &[&ContentItem]) -> Result<(), SettingsError> {
         let key = self.key(folder)?;
         let items: Vec<TrustedItem> = items
@@ -105,7 +106,7 @@ impl TrustStore {
         })
     }
 
-    /// Forgets a folder, which need not exist any more. Says whether there was something to forget.
+    /// Removes a folder, which need not exist any more, from the store. Returns whether it was there.
     pub fn forget(&self, folder: &Path) -> Result<bool, SettingsError> {
         // A deleted folder has no real path any more, so its path is taken as the caller wrote it.
         let key = folder_key(folder).unwrap_or_else(|_| folder.to_string_lossy().into_owned());
