@@ -43,7 +43,7 @@ pub(crate) struct Shell<'a> {
     pub arrivals: Vec<(usize, PathBuf)>,
 }
 
-/// Decides about a command. Rules for the whole tool that deny have been looked at.
+/// Decides about a shell command. Deny rules for the whole tool must have been checked before.
 pub(crate) fn decide(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -61,8 +61,8 @@ pub(crate) fn decide(
     shell.decide()
 }
 
-/// A command that cannot be parsed may hide anything: only a session that asks about nothing, and has no rule
-/// to keep, lets it pass.
+/// Decides about a command that cannot be parsed. It may hide anything, so it is asked about or denied, except in a
+/// session that asks about nothing and has no rule that forbids.
 fn unreadable(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -146,8 +146,8 @@ impl Shell<'_> {
         self.decide_by_parts()
     }
 
-    /// Where rules forbid commands, a command that can be told only at run time may be one of them. That is a
-    /// question even where everything else runs.
+    /// Returns a question about a command whose text is known only at run time, where rules forbid commands: it may
+    /// be one of them. Asked even in modes that allow everything else.
     fn hides_from_rules(&self) -> Option<AskedDecision> {
         let bound = !self.engine.deny.commands.is_empty() || !self.engine.ask.commands.is_empty();
         let hides = self.analysis.opaque_script
@@ -165,7 +165,7 @@ impl Shell<'_> {
         }
     }
 
-    /// Every command of the script, hidden ones included.
+    /// Returns every command of the script, including those that other commands run.
     fn invocations(&self) -> impl Iterator<Item = &Invocation> {
         self.analysis.steps.iter().filter_map(|step| match step {
             Step::Run(invocation) => Some(invocation),
@@ -174,7 +174,8 @@ impl Shell<'_> {
     }
 }
 
-/// The rule about one command, the strictest first: for those who explain.
+/// Returns the strictest rule about one command, for `permissions explain`. Not for decisions: these depend on all
+/// parts.
 pub(crate) fn rule_of_part(engine: &PermissionEngine, run: &Invocation) -> Option<MatchedRule> {
     let forbidding = [&engine.deny, &engine.ask];
     let forbidden = forbidding
@@ -192,7 +193,7 @@ pub struct ShownFile {
     pub whole: bool,
 }
 
-/// The one file that a command prints, if that is all it does: `cat`, `head` and the like, without a pipe.
+/// Returns the file that a command prints, if that is all it does: `cat`, `head` and the like, without a pipe.
 pub(crate) fn shown_file(analysis: &Analysis, cwd: &Path) -> Option<ShownFile> {
     const SHOWING: [&str; 9] = ["cat", "nl", "bat", "head", "tail", "sed", "grep", "rg", "tac"];
     let [Step::Run(run)] = analysis.steps.as_slice() else { return None };
@@ -209,14 +210,14 @@ pub(crate) fn shown_file(analysis: &Analysis, cwd: &Path) -> Option<ShownFile> {
         .then(|| ShownFile { path: located.place().to_owned(), whole: matches!(program, "cat" | "nl") })
 }
 
-/// Whether a script that evaluates what variables hold also has text that becomes a command that way. Only
-/// asked where everything else runs: arithmetic as such is too common to be asked about there.
+/// Returns whether a script contains text that becomes a command when a shell evaluates a variable. Asked only
+/// where everything else is allowed, because arithmetic as such is too common to be asked about there.
 fn plants_code(command: &str) -> bool {
     ["[$(", "[`", "@P}", "@E}", "[\\$("].iter().any(|sign| command.contains(sign))
 }
 
-/// Whether the text of a command says that it changes nothing, wherever it reads: no file, and not the directory
-/// that later calls start in.
+/// Returns whether the text of a command proves that it changes nothing: no file, and not the directory in which
+/// later commands start. Says nothing about where it reads.
 pub(crate) fn reads_only(command: &str, analysis: &Analysis, known: &Known<'_>) -> bool {
     let shaped = analysis.shape.is_none() && analysis.hidden.is_none() && command.len() <= MAX_CHARS;
     let alone = analysis.steps.len() == 1;

@@ -54,6 +54,7 @@ pub(crate) struct CommandMatch<'r> {
 }
 
 impl CommandRules {
+    /// Returns whether there are no rules.
     pub(crate) fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }

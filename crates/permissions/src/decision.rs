@@ -42,7 +42,7 @@ pub enum AllowBasis {
 }
 
 impl Allowed {
-    /// Allowed by something that vouches for the call.
+    /// Returns an allowance based on more than the text of the call, such as a rule or a person's reply.
     pub fn granted(reason: Reason) -> Self {
         Self { reason, basis: AllowBasis::Granted }
     }
@@ -127,7 +127,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// `decision_reason_type` on the wire; absent for the tool's own default.
+    /// Returns `decision_reason_type` on the wire; `None` for the tool's own default, which has no reason.
     pub fn wire_type(&self) -> Option<&'static str> {
         match self {
             Self::Default => None,
@@ -145,7 +145,7 @@ impl Reason {
         }
     }
 
-    /// `decision_reason` on the wire: a sentence for people, where the type alone does not say it.
+    /// Returns `decision_reason` on the wire: a sentence for people, if the type alone does not say it.
     pub fn text(&self) -> Option<String> {
         match self {
             Self::WorkingDir(text)
@@ -160,7 +160,7 @@ impl Reason {
         }
     }
 
-    /// The rule that decided, if one did.
+    /// Returns the rule that decided, if one did.
     pub fn rule(&self) -> Option<&MatchedRule> {
         match self {
             Self::Rule(rule) | Self::Subcommand { rule, .. } => Some(rule),
@@ -189,7 +189,7 @@ pub enum HookVerdict {
 }
 
 impl Decision {
-    /// What allowed, asked or denied.
+    /// Returns why the call is allowed, asked about or denied.
     pub fn reason(&self) -> &Reason {
         match self {
             Self::Allow(allowed) => &allowed.reason,
@@ -198,9 +198,9 @@ impl Decision {
         }
     }
 
-    /// The decision once a hook has spoken. A hook may answer a question in the user's place, but lifts
-    /// neither a deny nor an ask *rule*, and cannot be the person a question is meant for. (A hook that
-    /// denies ends the call before the engine is asked.)
+    /// Returns the decision after a hook has said allow or ask. A hook may answer a question in the user's place.
+    /// It lifts neither a deny nor an ask rule, and cannot stand in for the person that a question is meant for. A
+    /// hook that denies ends the call before the engine is asked.
     pub fn after_hook(self, verdict: HookVerdict, tool: &str) -> Self {
         match (self, verdict) {
             (Self::Ask(asked), HookVerdict::Allow)
@@ -225,7 +225,7 @@ impl Decision {
     }
 }
 
-/// The answer to a question in a session that was started with the option that none will be answered.
+/// Returns the denial that replaces a question in a session that was started with `--permission-prompts none`.
 pub fn resolve_without_surface(asked: &AskedDecision) -> Denied {
     Denied {
         reason: Reason::AsyncAgent(message::NO_SURFACE.to_owned()),
@@ -235,7 +235,7 @@ pub fn resolve_without_surface(asked: &AskedDecision) -> Denied {
     }
 }
 
-/// The answer to a question when it cannot be asked: no host, or the mode says not to.
+/// Returns the denial that replaces a question if there is no host, or if the mode forbids asking.
 pub fn resolve_without_host(asked: &AskedDecision, mode: PermissionMode) -> Denied {
     let (reason, message) = if mode == PermissionMode::DontAsk {
         (Reason::Mode(mode), message::dont_ask(&asked.tool))

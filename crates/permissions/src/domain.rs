@@ -23,6 +23,7 @@ pub(crate) struct DomainMatch {
 }
 
 impl DomainRules {
+    /// Returns whether there are no rules.
     pub(crate) fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.below.is_empty() && self.all.is_none() && self.wild.is_empty()
     }

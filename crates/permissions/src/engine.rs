@@ -146,7 +146,7 @@ impl PermissionEngine {
         }
     }
 
-    /// The folders that the file patterns of a rule are relative to.
+    /// Returns the folders that relative file patterns of a rule start from; they depend on its source.
     pub(crate) fn bases(&self, source: RuleSource, rule: &SourcedRule) -> Bases {
         let roots: Vec<PathBuf> =
             self.root.as_ref().map(|dir| vec![dir.written.clone(), dir.real.clone()]).unwrap_or_default();
@@ -169,7 +169,7 @@ impl PermissionEngine {
         Bases { roots, home, anchors }
     }
 
-    /// Every rule in force with its source.
+    /// Returns every rule in force with its behavior and source.
     pub fn rules(&self) -> impl Iterator<Item = (PermissionBehavior, RuleSource, &SourcedRule)> {
         let sets = [
             (PermissionBehavior::Allow, &self.allow),
@@ -181,8 +181,7 @@ impl PermissionEngine {
         })
     }
 
-    /// From now on no question is decided in `bypassPermissions`: an agent that is still in that mode is treated as in
-    /// `default`.
+    /// Turns off `bypassPermissions` for good: an agent in that mode is treated as in `default`.
     pub fn forbid_bypass(&mut self) {
         self.bypass_forbidden = true;
     }
@@ -198,7 +197,7 @@ impl PermissionEngine {
         Some(self.deny.matched(rule))
     }
 
-    /// Decides one call.
+    /// Decides one call. Callers that run it use [`Self::judge`], which also returns the place.
     pub fn decide(&self, question: &PermissionQuestion<'_>) -> Decision {
         self.judge(question).decision
     }
@@ -237,7 +236,7 @@ impl PermissionEngine {
         Judged { decision, place: file.map(|file| file.located.place().to_owned()) }
     }
 
-    /// Deny rules for the whole tool or for one of its inputs.
+    /// Returns the denial by a rule for the whole tool or for one input of the call.
     fn denied_by_rule(&self, question: &PermissionQuestion<'_>, tool: &str) -> Option<Denied> {
         let denied = |rule: usize, message: String| Denied {
             reason: Reason::Rule(self.deny.matched(rule)),
@@ -276,10 +275,12 @@ impl PermissionEngine {
         Known { home: self.home.as_deref(), variables: &self.config.variables }
     }
 
+    /// Returns the folder of the user's configuration, if it is known.
     pub(crate) fn config_dir(&self) -> Option<&Path> {
         self.config.config_dir.as_deref()
     }
 
+    /// Returns the user's home directory, if it is known.
     pub(crate) fn home_dir(&self) -> Option<&Path> {
         self.config.home.as_deref()
     }

@@ -22,7 +22,7 @@ pub(crate) struct FileCall {
 }
 
 impl FileCall {
-    /// Looks where the path of a call leads now.
+    /// Resolves where the path of a call leads now.
     pub(crate) fn locate(engine: &PermissionEngine, path: &str, access: &FileAccess, cwd: &Path) -> Self {
         let located = engine.locate(path, cwd);
         match access {
@@ -38,14 +38,14 @@ impl FileCall {
         }
     }
 
-    /// The path as written, made absolute: the form that messages show.
+    /// Returns the path as written, made absolute. Messages show this form.
     fn path(&self) -> &Path {
         &self.located.written
     }
 }
 
-/// Where a search by pattern starts: the directories that a pattern names before its first wildcard, which
-/// may lead elsewhere than the `path` of the call says. The last name is never followed.
+/// Returns where a search by pattern starts: in the directories that the pattern names before its first wildcard,
+/// which may lead elsewhere than the `path` of the call. The last name is not followed.
 fn searched(engine: &PermissionEngine, located: Located, pattern: &str) -> Located {
     let wild = |name: &str| name.contains(['*', '?', '[', '{', '\\', '!']);
     let directories = pattern.rsplit_once('/').map_or("", |(directories, _)| directories);
@@ -68,8 +68,8 @@ fn rejected(reason: Reason, message: String) -> Denied {
     Denied { reason, message, shown_as: ShownAs::ToolUseError, was_question: false }
 }
 
-/// What is wrong with the input itself, whatever the mode: files a `Read` rule denies, paths that lead
-/// nowhere, files that are none.
+/// Returns the denial of an input that cannot be used in any mode: a file that a `Read` rule denies, a path that
+/// leads nowhere, something that is not a file.
 pub(crate) fn input_denied(engine: &PermissionEngine, file: &FileCall) -> Option<Denied> {
     if let Some(rule) = engine.forbidden_path(&engine.deny.reads, &file.located) {
         let text = match file.access {
@@ -96,7 +96,7 @@ pub(crate) fn input_denied(engine: &PermissionEngine, file: &FileCall) -> Option
     None
 }
 
-/// Decides about a file tool. Rules for the whole tool that deny have been looked at.
+/// Decides about a file tool. Deny rules for the whole tool must have been checked before.
 pub(crate) fn decide(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,

@@ -31,7 +31,7 @@ pub(crate) enum Access {
     Write,
 }
 
-/// The question about a file tool and a path. Clients look for its opening.
+/// Returns the question about a file tool and a path. Clients look for its beginning.
 pub(crate) fn not_granted(access: Access, path: &Path) -> String {
     let verb = match access {
         Access::Read => "read from",
@@ -40,7 +40,7 @@ pub(crate) fn not_granted(access: Access, path: &Path) -> String {
     format!("Claude requested permissions to {verb} {}, but you haven't granted it yet.", path.display())
 }
 
-/// The question about a tool whose call is not about one path. Clients look for its opening.
+/// Returns the question about a tool whose call is not about one path. Clients look for its beginning.
 pub(crate) fn tool_not_granted(tool: &str) -> String {
     format!("Claude requested permissions to use {tool}, but you haven't granted it yet.")
 }

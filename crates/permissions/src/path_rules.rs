@@ -63,6 +63,8 @@ pub(crate) struct PathRules {
 }
 
 impl PathRules {
+    /// Creates an empty set. `sense` says whether it permits or forbids, which decides how patterns are read: allow
+    /// rules narrowly, others broadly.
     pub(crate) fn new(sense: Sense) -> Self {
         Self {
             sense,
@@ -75,6 +77,7 @@ impl PathRules {
         }
     }
 
+    /// Returns whether there are no rules.
     pub(crate) fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }

@@ -96,18 +96,20 @@ impl Located {
         dirs.iter().find(|dir| real.starts_with(&dir.real))
     }
 
-    /// The path to open, without following a link: the resolved path, or the written one if it cannot be resolved.
+    /// Returns the path that the tool must open without following a link: the resolved one, or the written one if
+    /// it cannot be resolved.
     pub(crate) fn place(&self) -> &Path {
         self.real.as_deref().unwrap_or(&self.written)
     }
 
-    /// Every form of the path that a rule may be written for.
+    /// Returns every form of the path that a rule may be written for. A forbidding rule has to match one of them,
+    /// an allow rule all.
     pub(crate) fn forms(&self) -> impl Iterator<Item = &Path> {
         let real = self.real.as_deref().ok().filter(|real| *real != self.written);
         std::iter::once(self.written.as_path()).chain(real)
     }
 
-    /// The resolved path, if following links changed it.
+    /// Returns the resolved path if links led elsewhere than the written one.
     pub(crate) fn through_link(&self) -> Option<&Path> {
         self.real.as_deref().ok().filter(|real| *real != self.written)
     }
@@ -145,7 +147,8 @@ impl Located {
     }
 }
 
-/// Resolves `.` and `..` as text.
+/// Removes `.` and `..` from a path as text, without looking at the disk. Wrong across links, so only for paths
+/// whose links are resolved elsewhere.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut result = PathBuf::from("/");
     for component in path.components() {

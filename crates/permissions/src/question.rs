@@ -81,7 +81,7 @@ impl DescribedCall {
         Self { subject: CallSubject::Unknown, shell: None }
     }
 
-    /// The subject of the call.
+    /// Returns the subject of the call.
     pub fn subject(&self) -> &CallSubject {
         &self.subject
     }
@@ -92,8 +92,8 @@ impl DescribedCall {
         self.shell.as_ref().is_some_and(|shell| shell.reads_only)
     }
 
-    /// The file that a shell command prints when it runs in `cwd`, if printing it is all it does: the model has then
-    /// read that file.
+    /// Returns the file that a shell command prints when it runs in `cwd`, if it does nothing else. The model has
+    /// then read that file.
     pub fn shown_file(&self, cwd: &Path) -> Option<ShownFile> {
         let analysis = self.shell.as_ref()?.analysis.as_ref().ok()?;
         bash::shown_file(analysis, cwd)
@@ -104,7 +104,7 @@ impl DescribedCall {
         self.shell.as_deref()
     }
 
-    /// The MCP server of the tool.
+    /// Returns the MCP server of the tool; `None` for a tool of another kind.
     pub(crate) fn mcp_server(&self) -> Option<&str> {
         match &self.subject {
             CallSubject::McpTool { server, .. } => Some(server),
@@ -123,10 +123,12 @@ impl DescribedCall {
 }
 
 impl PermissionQuestion<'_> {
+    /// Returns the permission mode of the agent that calls.
     pub(crate) fn mode(&self) -> PermissionMode {
         self.scope.mode()
     }
 
+    /// Returns the MCP server of the called tool, if it belongs to one.
     pub(crate) fn mcp_server(&self) -> Option<&str> {
         self.call.mcp_server()
     }

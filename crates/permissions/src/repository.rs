@@ -114,7 +114,7 @@ fn git_dir_is_inert(git: &Path, root: &Path) -> bool {
         && modules_are_inert(&common.join("modules"), 0, &mut 0)
 }
 
-/// Submodules have their own configuration, and `git status` reads it.
+/// Returns whether the submodules are inert too: each has a configuration of its own, which `git status` reads.
 fn modules_are_inert(directory: &Path, depth: u32, seen: &mut usize) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return true };
     for entry in entries.flatten() {

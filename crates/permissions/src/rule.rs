@@ -25,7 +25,7 @@ pub enum RuleSource {
 }
 
 impl RuleSource {
-    /// The name on the wire.
+    /// Returns the name of the source on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Settings(source) => source.as_str(),
@@ -200,7 +200,7 @@ pub fn rule_text(rule: &PermissionRule) -> String {
 /// The name that rules about shell commands are written for, whatever tool runs the command.
 const SHELL_RULES: &str = "Bash";
 
-/// The names whose rules cover a call: the tool's own and, for a shell command, the name that such rules use.
+/// Returns the names under which rules may cover a call: the tool's own and, for a shell command, `Bash`.
 pub(crate) fn rule_names<'t>(
     tool: &'t str,
     subject: &CallSubject,

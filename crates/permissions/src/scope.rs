@@ -41,7 +41,7 @@ pub fn mode_warning(mode: PermissionMode) -> Option<&'static str> {
     )
 }
 
-/// There is no classifier for `auto` here, so it counts as `default`.
+/// Returns the mode that a session really has: `auto` counts as `default`, because there is no classifier.
 fn effective(mode: PermissionMode) -> PermissionMode {
     match mode {
         PermissionMode::Auto => PermissionMode::Default,
@@ -54,7 +54,7 @@ fn effective(mode: PermissionMode) -> PermissionMode {
 }
 
 impl PermissionScope {
-    /// Returns a scope; a mode that is not available becomes `default`.
+    /// Creates the scope of an agent. A mode that is not available becomes `default`.
     pub fn new(config: PermissionScopeConfig) -> Self {
         let mut scope = Self {
             mode: PermissionMode::Default,
@@ -66,12 +66,12 @@ impl PermissionScope {
         scope
     }
 
-    /// The mode in force.
+    /// Returns the mode in force.
     pub fn mode(&self) -> PermissionMode {
         self.mode
     }
 
-    /// Changes the mode.
+    /// Changes the mode. The error is a mode that this session does not permit; the mode then stays.
     pub fn set_mode(&mut self, mode: PermissionMode) -> Result<(), ModeRefused> {
         if mode == PermissionMode::BypassPermissions && !self.bypass_available {
             return Err(ModeRefused);
@@ -88,12 +88,12 @@ impl PermissionScope {
         }
     }
 
-    /// The working directories, the agent's own folder first.
+    /// Returns the working directories, the agent's own folder first.
     pub fn working_dirs(&self) -> impl Iterator<Item = &Path> {
         self.dirs.iter().map(|dir| dir.written.as_path())
     }
 
-    /// Changes the working directories; the first stays, even if its removal is asked for.
+    /// Removes and adds working directories. The agent's own folder always stays.
     pub fn replace_directories(&mut self, removed: &[PathBuf], added: &[PathBuf]) {
         let root = self.root().to_owned();
         let dirs = Arc::make_mut(&mut self.dirs);
@@ -106,12 +106,12 @@ impl PermissionScope {
         }
     }
 
-    /// The directories the agent may work in; the first is its own folder.
+    /// Returns the working directories with their links resolved; the first is the agent's own folder.
     pub(crate) fn dirs(&self) -> &[WorkingDir] {
         &self.dirs
     }
 
-    /// The agent's own folder.
+    /// Returns the agent's own folder.
     pub(crate) fn root(&self) -> &Path {
         self.dirs.first().map_or(Path::new("/"), |dir| &dir.written)
     }

@@ -11,7 +11,8 @@ use crate::message;
 use crate::question::PermissionQuestion;
 use crate::suggest;
 
-/// Decides about a call. Rules for the whole tool that deny have been looked at.
+/// Decides about a call that is neither a shell command nor about a file. Deny rules for the whole tool must have
+/// been checked before.
 pub(crate) fn decide(engine: &PermissionEngine, question: &PermissionQuestion<'_>, tool: &str) -> Decision {
     let subject = question.call.subject();
     let named = RuleTarget::of(subject);
@@ -50,7 +51,7 @@ pub(crate) fn decide(engine: &PermissionEngine, question: &PermissionQuestion<'_
     by_default(question, unanswered(tool, &named))
 }
 
-/// What holds where no rule and no mode says anything.
+/// Returns the decision for a call about which no rule and no mode says anything.
 fn by_default(question: &PermissionQuestion<'_>, asked: AskedDecision) -> Decision {
     match question.call.subject() {
         // They touch nothing but the session: what an agent or a skill then does is asked about on its own.
@@ -108,7 +109,7 @@ impl<'a> RuleTarget<'a> {
         }
     }
 
-    /// A rule about it.
+    /// Returns a rule of this set about the target.
     fn find(&self, rules: &crate::ruleset::RuleSet) -> Option<usize> {
         match self {
             Self::Host(Some(host)) => rules.domains.find(host).map(|found| found.rule),

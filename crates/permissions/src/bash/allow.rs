@@ -45,7 +45,7 @@ pub(super) struct Obstacle {
 }
 
 impl Obstacle {
-    /// The command is on no list.
+    /// Returns the obstacle for a command that is on no list.
     pub(super) fn command() -> Box<Self> {
         Self::because(message::COMMAND.to_owned())
     }
@@ -62,7 +62,7 @@ impl Obstacle {
 }
 
 impl Shell<'_> {
-    /// Part by part.
+    /// Decides by the parts of the script: it is allowed only if every part is.
     pub(super) fn decide_by_parts(&self) -> Decision {
         let mut rule: Option<MatchedRule> = None;
         let mut obstacles = Vec::new();
@@ -94,13 +94,13 @@ impl Shell<'_> {
         }
     }
 
-    /// Whether rules would allow every command of the script, had none been known to be harmless.
+    /// Returns whether allow rules alone cover every command of the script.
     fn rules_allow_all(&self) -> bool {
         let mut written = self.invocations().filter(|run| run.found == Found::Written).peekable();
         written.peek().is_some() && written.all(|run| permitted(self.engine, run).is_some())
     }
 
-    /// What allowed the script: a rule that is the whole of it, or its parts.
+    /// Returns the reason for an allowed script: the rule, if one covers all of it, otherwise its parts.
     fn grounds(&self, rule: Option<MatchedRule>) -> Reason {
         match rule {
             Some(rule) if self.analysis.steps.len() == 1 && !rule.rule.text.contains('*') => {
@@ -122,12 +122,12 @@ impl Shell<'_> {
         }
     }
 
-    /// The first part that is not granted.
+    /// Returns the first thing that is not granted; `None` if the whole script is.
     pub(super) fn first_obstacle(&self, grants: Grants) -> Option<Box<Obstacle>> {
         self.whole(grants).or_else(|| self.parts(grants))
     }
 
-    /// What stands in the way of the script as a whole, whatever its parts.
+    /// Returns the obstacle that the script is as a whole, whatever its parts are.
     fn whole(&self, grants: Grants) -> Option<Box<Obstacle>> {
         if self.command.chars().count() > MAX_CHARS {
             return Some(Obstacle::contains("more text than can be checked"));
@@ -192,7 +192,7 @@ impl Shell<'_> {
     }
 }
 
-/// A rule that allows the command as written.
+/// Returns an allow rule for the command as it is written.
 pub(super) fn permitted(engine: &PermissionEngine, run: &Invocation) -> Option<usize> {
     let commands = &engine.allow.commands;
     if commands.is_empty() {
@@ -214,13 +214,14 @@ pub(super) fn permitted(engine: &PermissionEngine, run: &Invocation) -> Option<u
     })
 }
 
-/// Git runs what its configuration names; where it reads one, it has to be harmless.
+/// Returns whether git can run here without running programs that its configuration names.
 pub(super) fn git_is_inert(touches: &[Touch], standing: &Standing) -> bool {
     let reads_repository = touches.iter().any(|touch| touch.access == TouchAccess::Repository);
     !reads_repository || standing.directories.iter().all(|directory| repository::is_inert(directory))
 }
 
-/// Assignments that change nothing for commands after them. Alone on a line, no name matters.
+/// Returns whether assignments change nothing for the commands after them. With `alone`, no command follows on the
+/// line, and no name matters.
 pub(super) fn assigns_are_harmless(assigns: &[Assigns], known: &Known<'_>, alone: bool) -> bool {
     assigns.iter().all(|assigns| {
         let name = alone || (harmless_name(&assigns.name) && !known.variables.contains_key(&assigns.name));

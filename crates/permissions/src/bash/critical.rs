@@ -62,7 +62,7 @@ impl Shell<'_> {
     }
 }
 
-/// The operands that `rm`, `rmdir` and `find -delete` remove.
+/// Returns the operands that `rm`, `rmdir` and `find -delete` remove.
 fn removal_targets<'r>(program: &str, run: &'r Invocation) -> Vec<&'r Arg> {
     let words = &run.args[1..];
     match program {

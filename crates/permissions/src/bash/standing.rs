@@ -68,7 +68,7 @@ impl Standings {
     }
 }
 
-/// The possible directories after a command; `None` if it changes nothing.
+/// Returns the directories that are possible after a command; `None` if it does not change the directory.
 fn moved(run: &Invocation, standing: &Standing) -> Option<Standing> {
     let name = run.args.first().and_then(Arg::fixed).map(program_name)?;
     if !MOVERS.contains(&name) && !matches!(name, "command" | "builtin") {

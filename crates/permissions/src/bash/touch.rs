@@ -33,7 +33,8 @@ impl Shell<'_> {
         Ok(located)
     }
 
-    /// The paths that `mv` and `cp -r` create, each with its step.
+    /// Returns the paths that `mv` and `cp -r` create, each with the index of its step. They may contain links that
+    /// do not exist yet.
     pub(super) fn find_arrivals(&self) -> Vec<(usize, PathBuf)> {
         let mut arrivals = Vec::new();
         for (index, step) in self.analysis.steps.iter().enumerate() {
@@ -124,7 +125,7 @@ impl Shell<'_> {
         Ok(granted)
     }
 
-    /// Judges one path that is written or removed.
+    /// Checks one path that is written or removed. Returns what grants it, or the obstacle.
     fn change(
         &self,
         what: &str,
@@ -196,7 +197,8 @@ impl Shell<'_> {
         }
     }
 
-    /// Asks about a write to a path that no rule can approve in advance.
+    /// Returns the question about a write to a path that no rule can approve in advance; `None` if the script
+    /// writes to none.
     pub(super) fn protected_write(&self) -> Option<AskedDecision> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
             let touches = match step {

@@ -64,7 +64,7 @@ pub(crate) enum TouchAccess {
 }
 
 impl TouchAccess {
-    /// Whether the access changes something.
+    /// Returns whether the access changes the file.
     pub(crate) fn changes(self) -> bool {
         match self {
             Self::Write | Self::WriteNew | Self::Remove => true,
@@ -101,7 +101,7 @@ pub(crate) struct NotListed;
 
 type Listed = Result<Vec<Touch>, NotListed>;
 
-/// Environment variables that may stand in front of a command without changing what it does.
+/// Returns whether a variable in front of a command (`NAME=value command`) cannot change what the command does.
 pub(crate) fn safe_variable(name: &str, value: &str) -> bool {
     const SAFE: [&str; 25] = [
         "NODE_ENV",
@@ -135,7 +135,7 @@ pub(crate) fn safe_variable(name: &str, value: &str) -> bool {
     listed && value.chars().all(plain) && !value.starts_with([':', '/']) && !value.contains("..")
 }
 
-/// Shell variables that may be set without changing what later commands do.
+/// Returns whether a shell variable may be set without changing what later commands do.
 pub(crate) fn harmless_name(name: &str) -> bool {
     // Lower-case names with a meaning: proxies, and the arrays that zsh ties to the search path.
     const MEANINGFUL: [&str; 14] = [

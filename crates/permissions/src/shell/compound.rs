@@ -176,7 +176,7 @@ impl Parser<'_> {
         Ok(Compound::Coproc(Box::new(command)))
     }
 
-    /// The words between `[[` and `]]`, operators included.
+    /// Reads the words between `[[` and `]]`, operators included.
     pub(super) fn test_words(&mut self) -> Parsed<Vec<Word>> {
         let mut words = Vec::new();
         loop {

@@ -88,7 +88,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// A list up to `)`, which is consumed.
+    /// Reads the list of a substitution up to `)`, which is consumed.
     fn substituted_list(&mut self) -> Parsed<List> {
         let list = self.nested(|parser| parser.list(&[Stop::Parenthesis]))?;
         if !self.accept(")") {
@@ -149,7 +149,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `$'…'`. Escapes whose value is not plain text are refused.
+    /// Reads `$'…'` to its end. Refuses escapes whose value is not plain text.
     fn ansi_quoted(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.at += 1;
         let mut text = String::new();
@@ -224,7 +224,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The inside of `${…}`, its brace included.
+    /// Reads the inside of `${…}` and its closing brace.
     fn parameter(&mut self, quoted: Quoted) -> Parsed<Part> {
         let mut evaluates = Evaluates::Nothing;
         if self.peek() == Some(b'!') {

@@ -97,7 +97,7 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Parses one level deeper.
+    /// Runs `inner` one level deeper, and refuses a script that is nested too deep.
     pub(super) fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.pieces += 1;
         if self.depth >= MAX_DEPTH || self.pieces > MAX_PIECES {
@@ -394,7 +394,7 @@ impl<'s> Parser<'s> {
     }
 }
 
-/// Builtins whose words may be array assignments.
+/// Returns whether the command is a builtin whose words may be array assignments, such as `declare`.
 fn declares(simple: &Simple) -> bool {
     const DECLARING: [&str; 5] = ["declare", "typeset", "local", "export", "readonly"];
     simple.words.first().is_some_and(|word| DECLARING.contains(&word.source.as_str()))

@@ -104,8 +104,8 @@ pub(crate) fn program_name(text: &str) -> &str {
     base.strip_prefix('=').unwrap_or(base)
 }
 
-/// Returns the command inside a wrapper that only limits it: permitting rules look through these wrappers, and no
-/// others.
+/// Returns the command inside a wrapper that only limits it, such as `timeout`. Permitting rules look through these
+/// wrappers and no others.
 pub(crate) fn stripped(args: &[Arg]) -> Option<&[Arg]> {
     const LIMITING: [&str; 8] =
         ["timeout", "time", "nice", "nohup", "stdbuf", "command", "builtin", "noglob"];
@@ -172,7 +172,7 @@ fn joined_script(args: &[Arg]) -> Inner {
     }
 }
 
-/// `sh -c SCRIPT`, `sh <<< SCRIPT`.
+/// Returns the script that a shell runs: `sh -c SCRIPT`, `sh <<< SCRIPT`, or its input.
 fn shell_script(rest: &[Arg], input: Option<&InputText>) -> Vec<Inner> {
     let mut index = 0;
     let mut wants_script = false;
@@ -256,7 +256,7 @@ fn git_scripts(rest: &[Arg]) -> Vec<Inner> {
     found
 }
 
-/// `env -S 'command words'`.
+/// Returns the command in `env -S 'command words'`.
 fn split_string(rest: &[Arg]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (index, arg) in rest.iter().enumerate() {

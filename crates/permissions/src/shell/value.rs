@@ -52,7 +52,8 @@ impl Arg {
         }
     }
 
-    /// The value where it is fixed, else the source.
+    /// Returns the value if it is fixed, otherwise the source of the word. For rules that forbid and for messages,
+    /// not for code that permits.
     pub(crate) fn text(&self) -> &str {
         self.fixed().unwrap_or(&self.source)
     }

@@ -44,7 +44,7 @@ fn unseen(c: char) -> bool {
 }
 
 impl Parser<'_> {
-    /// The whole character at the current position.
+    /// Returns the whole character at the current position.
     pub(super) fn character(&self) -> char {
         self.source[self.at..].chars().next().unwrap_or('\0')
     }

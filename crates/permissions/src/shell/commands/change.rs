@@ -6,7 +6,7 @@ use super::{Listed, NotListed, Touch, TouchAccess, sed};
 use crate::shell::unwrap::program_name;
 use crate::shell::value::Arg;
 
-/// What a file command changes.
+/// Returns what a listed file command changes, such as `mkdir`, `rm`, `mv` and `cp`.
 pub(super) fn changes(name: &str, args: &[Arg]) -> Listed {
     let words = &args[1..];
     match name {
@@ -73,7 +73,7 @@ fn copied(taken: &Taken<'_>) -> Listed {
     Ok(touches)
 }
 
-/// The target itself, and what appears in it should it be a directory.
+/// Returns touches for the target, and for what appears inside it if it is a directory.
 fn targets(sources: &[&Arg], target: &Arg, access: TouchAccess) -> Listed {
     if sources.is_empty() {
         return Err(NotListed);
@@ -98,7 +98,8 @@ const WRITERS: [&str; 16] = [
     "unlink", "install", "sed", "patch",
 ];
 
-/// Every word that may be a path of a command we do not know in this form.
+/// Returns a touch for every word that may be a path, for a command whose form is not known. Only for rules that
+/// forbid.
 pub(super) fn generous(args: &[Arg]) -> Vec<Touch> {
     let Some(name) = args.first().and_then(Arg::fixed).map(program_name) else { return Vec::new() };
     let in_place = |arg: &Arg| {

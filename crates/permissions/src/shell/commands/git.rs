@@ -97,13 +97,15 @@ fn inert_formats(taken: &Taken<'_>) -> Result<(), NotListed> {
     if runs_gpg { Err(NotListed) } else { Ok(()) }
 }
 
-/// Accepts the log-like commands, which share their options.
+/// Accepts `log`, `show`, `diff` and their kin, which share their options. Like all functions here it returns the
+/// paths that the call may read, and refuses every form that is not listed.
 fn shown(words: &[Arg]) -> Listed {
     let taken = options(LOG_SHORT, LOG_LONG, words)?;
     inert_formats(&taken)?;
     Ok(revisions_or_paths(&taken))
 }
 
+/// Accepts `git status` with listed options.
 fn status(words: &[Arg]) -> Listed {
     let long = "short branch porcelain? untracked-files? ignored? long ahead-behind no-ahead-behind renames \
      no-renames find-renames? show-stash column? no-column ignore-submodules? null verbose";
@@ -119,14 +121,14 @@ fn reflog(words: &[Arg]) -> Listed {
     if taken.operands.iter().any(acts) { Err(NotListed) } else { Ok(Vec::new()) }
 }
 
-/// Only lists: an operand without a listing option would create a branch.
+/// Accepts lists of branches. An operand without a listing option would create a branch.
 fn branch(words: &[Arg]) -> Listed {
     let long = "all remotes list show-current verbose contains= no-contains= merged? no-merged? sort= \
      format= points-at= column? no-column color? no-color abbrev= no-abbrev ignore-case";
     listed(&options("arvqil", long, words)?, &["l", "list", "merged", "no-merged"])
 }
 
-/// Only lists: an operand without a listing option would create a tag.
+/// Accepts lists of tags. An operand without a listing option would create a tag.
 fn tag(words: &[Arg]) -> Listed {
     let long = "list sort= contains= no-contains= merged? no-merged? points-at= format= column? no-column \
      color? ignore-case";
@@ -177,24 +179,27 @@ fn rev_parse(words: &[Arg]) -> Listed {
     fixed_operands(&options("q", long, words)?)
 }
 
+/// Accepts `git ls-files` with listed options and paths.
 fn ls_files(words: &[Arg]) -> Listed {
     let long = "cached deleted modified others ignored stage unmerged killed directory no-empty-directory \
      exclude-standard exclude= error-unmatch full-name abbrev? deduplicate eol sparse format=";
     Ok(revisions_or_paths(&options("cdmoisuktvzx:", long, words)?))
 }
 
+/// Accepts `git ls-tree` with listed options, revisions and paths.
 fn ls_tree(words: &[Arg]) -> Listed {
     let long = "name-only name-status object-only long full-name full-tree abbrev? format=";
     Ok(revisions_or_paths(&options("drtlz", long, words)?))
 }
 
+/// Accepts `git blame` with listed options, revisions and paths.
 fn blame(words: &[Arg]) -> Listed {
     let long = "root show-stats since= date= porcelain line-porcelain incremental show-name show-number \
      show-email abbrev= reverse first-parent score-debug color-lines color-by-age";
     Ok(revisions_or_paths(&options("bctlfnsewpL:M?C?", long, words)?))
 }
 
-/// Reads one key. Listing everything would also show credentials of the user's own configuration.
+/// Accepts reading one key. A list of all keys would also show credentials from the user's own configuration.
 fn config(words: &[Arg]) -> Listed {
     let long = "get get-all local show-origin show-scope name-only null type= bool int path default=";
     let taken = options("z", long, words)?;
@@ -206,7 +211,8 @@ fn config(words: &[Arg]) -> Listed {
     if fixed && reads { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Leaves out `-O`, which opens a pager, and `-f`. The first operand is the pattern unless `-e` gives one.
+/// Accepts `git grep` without `-O`, which opens a pager, and `-f`. The first operand is the pattern unless `-e`
+/// gives one.
 fn grep(words: &[Arg]) -> Listed {
     let long = "cached untracked text ignore-case word-regexp invert-match full-name extended-regexp \
      basic-regexp perl-regexp fixed-strings line-number column files-with-matches name-only \
@@ -223,16 +229,19 @@ fn grep(words: &[Arg]) -> Listed {
     Ok(revisions_or_paths(&rest))
 }
 
+/// Accepts `git describe` with names in the history.
 fn describe(words: &[Arg]) -> Listed {
     let long = "all tags contains abbrev= candidates= exact-match long match= exclude= always first-parent \
      dirty? broken?";
     fixed_operands(&options("", long, words)?)
 }
 
+/// Accepts `git merge-base` with names in the history.
 fn merge_base(words: &[Arg]) -> Listed {
     fixed_operands(&options("a", "all octopus independent is-ancestor fork-point", words)?)
 }
 
+/// Accepts `git shortlog` with revisions and paths.
 fn shortlog(words: &[Arg]) -> Listed {
     let long = "numbered summary email group= all no-merges since= until= author= format=";
     let taken = options("nsec", long, words)?;

@@ -81,18 +81,18 @@ impl<'a> Taken<'a> {
         Ok(())
     }
 
-    /// What values behind an operand may be for programs that stop at the first one: further files to read. One letter
-    /// is a separator or a type far more often.
+    /// Returns option values that follow an operand as files that may be read, because programs that stop at the
+    /// first operand would open them. One letter is a separator or a type far more often, so it is left out.
     pub(super) fn read_behind(&self) -> impl Iterator<Item = Touch> {
         self.behind.iter().filter(|arg| arg.text().chars().count() > 1).map(|arg| Touch::read(arg))
     }
 
-    /// Whether any of these options was given; names are without dashes.
+    /// Returns whether any of these options was given; names are without dashes.
     pub(super) fn has(&self, names: &[&str]) -> bool {
         self.options.iter().any(|(name, _, _)| names.contains(&name.as_str()))
     }
 
-    /// The values given for any of these options.
+    /// Returns the values given for any of these options.
     pub(super) fn values<'s>(&'s self, names: &'s [&str]) -> impl Iterator<Item = &'s str> {
         self.options
             .iter()
@@ -101,7 +101,8 @@ impl<'a> Taken<'a> {
     }
 }
 
-/// A number as programs take it: with a sign, a unit, a base or a second number behind a colon.
+/// Returns whether a text is a number as programs accept it: with a sign, a unit, a base or a second number after a
+/// colon.
 fn is_number(text: &str) -> bool {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     digits.starts_with(|c: char| c.is_ascii_digit())
@@ -144,7 +145,8 @@ fn long_expects(long: &str, name: &str) -> Option<Expects> {
     })
 }
 
-/// Takes the words after the program apart. Every option must be listed, every option value fixed.
+/// Splits the words after the program into options and operands by the tables. Refuses a word list with an option
+/// that is not listed, or an option value that is not fixed.
 pub(super) fn take<'a>(
     short: &str,
     long: &str,
@@ -187,8 +189,8 @@ pub(super) fn take<'a>(
     Ok(taken)
 }
 
-/// `--include=*.rs` without quotes: it stays as it is unless a file is called like that, which is why it is
-/// also looked up as a pattern.
+/// Handles `--include=*.rs` without quotes: the word is used as it is unless a file has such a name, so it is also
+/// looked up as a pattern.
 fn pattern_option<'a>(
     long: &str,
     option: &str,
@@ -261,7 +263,7 @@ fn short_options<'a>(
     Ok(())
 }
 
-/// What a program of the table reads.
+/// Returns what a program of the table reads.
 pub(super) fn by_table(spec: &Spec, args: &[Arg]) -> Listed {
     let mut taken = take(spec.short, spec.long, spec.globs, &args[1..])?;
     // Ripgrep takes options anywhere, whatever the system and the environment.

@@ -20,7 +20,7 @@ enum Scripts {
     Editing,
 }
 
-/// `sed -n '1,40p' FILE`: prints and nothing else.
+/// Accepts `sed -n '1,40p' FILE`, which prints and does nothing else. Returns the files that it reads.
 pub(super) fn printing(args: &[Arg]) -> Listed {
     let taken = take("nErsuze:", LONG, Globs::Anchored, &args[1..])?;
     if !taken.has(&QUIET) || taken.has(&["in-place"]) {
@@ -31,7 +31,7 @@ pub(super) fn printing(args: &[Arg]) -> Listed {
     Ok(files.chain(taken.read_behind()).collect())
 }
 
-/// `sed -i s/a/b/ FILE`: changes the named files and nothing else.
+/// Accepts `sed -i s/a/b/ FILE`, which changes the named files and nothing else. Returns these files.
 pub(super) fn in_place(args: &[Arg]) -> Listed {
     let taken = take("nErsuze:i?", LONG, Globs::Anchored, &args[1..])?;
     let mut suffixes = taken.values(&["i", "in-place"]);
@@ -75,7 +75,8 @@ fn accepted(script: &str, allowed: Scripts) -> bool {
     }
 }
 
-/// Skips `N`, `$`, `/re/`, `N,M`, `N,+M`, `N~M` and a following `!`.
+/// Skips an address: `N`, `$`, `/re/`, `N,M`, `N,+M`, `N~M`, and a following `!`. Returns the rest; `None` if it is
+/// not valid.
 fn address(text: &str) -> Option<&str> {
     let mut rest = one_address(text)?;
     if let Some(second) = rest.strip_prefix(',') {
@@ -96,8 +97,8 @@ fn one_address(text: &str) -> Option<&str> {
     Some(text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '~'))
 }
 
-/// What follows the next unescaped `delimiter`. Brackets are not special here, so a delimiter inside a class
-/// ends too early and the rest is refused.
+/// Returns what follows the next unescaped `delimiter`. Brackets are not special here: a delimiter inside a class
+/// ends the text too early, and the rest is refused.
 fn delimited(text: &str, delimiter: char) -> Option<&str> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {

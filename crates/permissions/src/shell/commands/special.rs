@@ -78,8 +78,8 @@ fn fixed_words(words: &[Arg]) -> Listed {
     if words.iter().all(|word| word.fixed().is_some()) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Without `-v` and `%n`, which set variables; numbers only where numbers are converted, because zsh evaluates the
-/// operands.
+/// Accepts `printf` without `-v` and `%n`, which set variables. Where a number is converted the operand must be
+/// one, because zsh evaluates operands.
 fn printf(words: &[Arg]) -> Listed {
     fixed_words(words)?;
     let words: Vec<&str> = words.iter().filter_map(Arg::fixed).collect();
@@ -104,7 +104,8 @@ fn printf(words: &[Arg]) -> Listed {
     if converts && !rest.iter().all(number) { Err(NotListed) } else { Ok(Vec::new()) }
 }
 
-/// `test` with listed operators. `-v` and `-R` evaluate a subscript; numeric comparisons take numbers only.
+/// Accepts `test` with listed operators. `-v` and `-R` evaluate a subscript and are refused; numeric comparisons
+/// accept only numbers.
 fn test(words: &[Arg]) -> Listed {
     const FILE: [&str; 22] = [
         "-a", "-b", "-c", "-d", "-e", "-f", "-g", "-h", "-k", "-p", "-r", "-s", "-u", "-w", "-x", "-G", "-L",
@@ -137,7 +138,7 @@ fn test(words: &[Arg]) -> Listed {
     Ok(touches)
 }
 
-/// Any operand that is not a format would set the clock.
+/// Accepts `date` with a format. Any other operand would set the clock.
 fn date(words: &[Arg]) -> Listed {
     let long = "date= iso-8601? rfc-3339= rfc-email utc universal debug";
     let taken = take("d:I?Ru", long, Globs::Anchored, words)?;
@@ -163,7 +164,7 @@ fn cd(words: &[Arg]) -> Listed {
     }
 }
 
-/// Only `echo`, which does the same with any words, options included.
+/// Accepts `xargs echo` only, because `echo` is harmless with any words.
 fn xargs(words: &[Arg]) -> Listed {
     let mut index = 0;
     while let Some(word) = words.get(index) {
@@ -245,7 +246,7 @@ fn jq(words: &[Arg]) -> Listed {
     Ok(touches)
 }
 
-/// Without `e` in the BSD spelling: it shows the environment of every process.
+/// Accepts `ps` without `e` in the BSD spelling, which shows the environment of every process.
 fn ps(words: &[Arg]) -> Listed {
     const COLUMNS: [&str; 40] = [
         "pid", "ppid", "pgid", "pgrp", "sid", "tid", "lwp", "user", "uid", "ruser", "euser", "group", "gid",
@@ -293,7 +294,7 @@ fn tput(words: &[Arg]) -> Listed {
     }
 }
 
-/// Pages by name only: an operand with a slash is a file to format.
+/// Accepts pages by name. An operand with a slash is a file to format and is refused.
 fn man(words: &[Arg]) -> Listed {
     let taken = take("kf", "", Globs::Anchored, words)?;
     let pages = taken.operands.iter().all(|arg| arg.fixed().is_some_and(|text| !text.contains('/')));
@@ -311,7 +312,8 @@ fn history(words: &[Arg]) -> Listed {
     }
 }
 
-/// Left out: `-D` (a cache file), `-k`, `-m`, everything with a plus, and hosts, whose names would be looked up.
+/// Accepts `lsof` without `-D` (a cache file), `-k`, `-m`, options with a plus, and hosts, whose names would be
+/// looked up.
 fn lsof(words: &[Arg]) -> Listed {
     let taken = take("nPtali?p:u:c:", "", Globs::Anchored, words)?;
     let address = |text: &str| {
