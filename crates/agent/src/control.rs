@@ -57,7 +57,7 @@ pub(crate) use model::switch as switch_model;
 
 /// Handles one control request of the host. Requests that ask the model or the host are started in `pending` and
 /// get their reply later; all others get it before this returns.
-pub(crate) async fn answer(
+pub(crate) async fn handle(
     agent: &Arc<AgentHandle>,
     pending: &mut PendingRequests,
     request: ControlRequest,
@@ -105,7 +105,7 @@ pub(crate) async fn reply(agent: &AgentHandle, id: String, reply: Reply) {
 /// Passes a request to the code for its kind and returns the reply, which the caller sends. A handler that must send
 /// something right after its reply sends the reply itself, for which it needs `id`, and returns [`Reply::Sent`].
 ///
-/// Requests that wait for the model or the host are taken out in [`answer`] before this is called, because the host's
+/// Requests that wait for the model or the host are taken out in [`handle`] before this is called, because the host's
 /// lines are not read while a handler runs. `turn` is the turn that is running, if there is one.
 async fn dispatch(
     agent: &Arc<AgentHandle>,
@@ -115,7 +115,7 @@ async fn dispatch(
 ) -> Reply {
     use ControlRequestBody as Body;
     match body {
-        Body::Initialize(body) => initialize::answer(agent, id, &body, turn).await,
+        Body::Initialize(body) => initialize::handle(agent, id, &body, turn).await,
         Body::Interrupt(body) => change::interrupt(agent, &body, turn).await,
         Body::SetPermissionMode(body) => change::permission_mode(agent, id, &body).await,
         Body::SetMaxThinkingTokens(body) => change::thinking(agent, &body),
@@ -176,7 +176,7 @@ async fn dispatch(
         Body::SeedReadState(body) => change::read_state(agent, &body),
         Body::SetHasSubscribers(_) => Reply::Ack,
         Body::McpMessage(body) => Reply::Error(format!("Server not found: {}", body.server_name)),
-        // The model and side questions are handled in `answer`; most of the others are requests that only a session
+        // The model and side questions are handled in `handle`; most of the others are requests that only a session
         // sends.
         body @ (Body::SetColor(_)
         | Body::SetModel(_)

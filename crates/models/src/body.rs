@@ -42,7 +42,7 @@ pub(crate) struct AssembledBody {
     pub(crate) messages: Vec<Range<usize>>,
 }
 
-/// Assembles the body.
+/// Assembles the body of a request as a list of pieces: long messages are shared with the history and not copied.
 pub(crate) fn assemble(request: &ModelRequest, purpose: Purpose, policy: BetaPolicy) -> AssembledBody {
     let mut writer = BodyWriter::new(request, purpose);
     let cache_control = cache_control(request, policy);
@@ -232,8 +232,8 @@ impl<'a> BodyWriter<'a> {
         self.finish_piece();
     }
 
-    /// A long message is sent from its allocation. Short ones are copied together: sending a piece costs more than
-    /// copying a few hundred bytes, and a long session has thousands of them.
+    /// Writes one message. A long one becomes a piece that shares its bytes; short ones are copied together,
+    /// because sending a piece costs more than copying a few hundred bytes.
     fn message(&mut self, bytes: &Bytes) {
         if bytes.len() < SHORT {
             self.open.extend_from_slice(bytes);
@@ -262,12 +262,13 @@ impl<'a> BodyWriter<'a> {
         self.chunks.push(piece);
     }
 
-    /// Bytes of the body so far.
+    /// Returns the number of bytes of the body so far.
     fn written(&self) -> usize {
         self.finished + self.open.len()
     }
 }
 
+/// Returns whether the message may carry the cache breakpoint.
 fn takes_breakpoint(message: &WireMessage) -> bool {
     message.breakpoint() == Breakpoint::Possible
 }
@@ -289,12 +290,13 @@ pub(crate) struct ChunkedBody {
 }
 
 impl ChunkedBody {
+    /// Creates a body that yields these pieces in order.
     pub(crate) fn new(chunks: Vec<Bytes>) -> Self {
         Self { remaining: total_len(&chunks), chunks: chunks.into_iter() }
     }
 }
 
-/// The length of the body.
+/// Returns the length of the whole body in bytes.
 pub(crate) fn total_len(chunks: &[Bytes]) -> u64 {
     chunks.iter().map(|chunk| chunk.len() as u64).sum()
 }

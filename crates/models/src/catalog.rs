@@ -69,12 +69,13 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// A catalogue with the user's settings.
+    /// Creates a catalogue with the user's settings for aliases.
     pub fn new(overrides: ModelOverrides) -> Self {
         Self { overrides }
     }
 
-    /// Returns the model id that `name` stands for. A `[1m]` stays on it.
+    /// Returns the model id that `name` stands for: an alias is replaced, anything else is an id already. A `[1m]`
+    /// at the end stays. `phase` matters for aliases that mean different models in plan mode.
     pub fn resolve(&self, name: &str, phase: Phase) -> String {
         let (base, wants_long) = table::split_long_context(name.trim());
         let id = self.alias(&base.to_ascii_lowercase(), phase).unwrap_or(base);

@@ -64,7 +64,7 @@ impl CredentialFile {
     const KEY_FILES: [Self; 2] = [Self::ClaudeJsonApi, Self::ClaudeJson];
     const LOGIN_FILES: [Self; 2] = [Self::Credentials, Self::OauthCredentials];
 
-    /// Its path below the home directory.
+    /// Returns the path of the file below the home directory.
     pub fn path_in_home(self) -> &'static str {
         match self {
             Self::ClaudeJsonApi => ".claude.json.api",
@@ -77,7 +77,7 @@ impl CredentialFile {
 
 /// Reads the files above. Only asked when nothing better was found, or when everything is to be listed.
 pub trait ReadCredentialFile {
-    /// The content, nothing where there is no such file, or why it cannot be read.
+    /// Returns the content of the file, `None` if it does not exist, or the reason why it cannot be read.
     fn read(&self, file: CredentialFile) -> Result<Option<String>, String>;
 }
 
@@ -110,7 +110,8 @@ pub enum CredentialOrigin {
 }
 
 impl CredentialOrigin {
-    /// `apiKeySource` of the init frame. Bearer tokens are `none` there: it speaks of API keys.
+    /// Returns `apiKeySource` of the init frame. Bearer tokens are `none` there, because the field is about API
+    /// keys.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Given | Self::AnthropicApiKey | Self::ClaudeApiKey => "ANTHROPIC_API_KEY",
@@ -120,7 +121,7 @@ impl CredentialOrigin {
         }
     }
 
-    /// Name for people.
+    /// Returns the name of the origin for people.
     pub fn describe(self) -> String {
         match self {
             Self::Given => "given to lathe".to_owned(),
@@ -157,7 +158,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Whether a request can be made with it.
+    /// Returns whether requests can be made with this credential.
     pub fn is_usable(&self) -> bool {
         !matches!(self.found, Found::Unusable(_))
     }
@@ -171,7 +172,7 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    /// The one to use.
+    /// Returns the credential to use: the first usable one.
     pub fn chosen(&self) -> Option<&Candidate> {
         self.candidates.iter().find(|candidate| candidate.is_usable())
     }
@@ -179,7 +180,8 @@ impl Resolution {
 
 const FOREIGN_LOGIN: &str = "belongs to another product; not used";
 
-/// Finds the credential to use.
+/// Collects the credentials in the order in which they count: values first, then files. With
+/// [`Search::FirstUsable`] it stops at the first usable one and reads no further file.
 pub fn resolve(inputs: &CredentialInputs, files: &dyn ReadCredentialFile, search: Search) -> Resolution {
     let mut found = Resolution { candidates: from_values(inputs) };
     let done = |found: &Resolution| search == Search::FirstUsable && found.chosen().is_some();
@@ -202,6 +204,7 @@ pub fn resolve(inputs: &CredentialInputs, files: &dyn ReadCredentialFile, search
     found
 }
 
+/// Returns the credentials that come from variables and settings. The order is the order of precedence.
 fn from_values(inputs: &CredentialInputs) -> Vec<Candidate> {
     let secret = |origin, secret: &Option<Secret>, wrap: fn(Secret) -> Found| {
         let secret = secret.clone().filter(|secret| !secret.is_empty())?;
@@ -223,6 +226,8 @@ fn from_values(inputs: &CredentialInputs) -> Vec<Candidate> {
     .collect()
 }
 
+/// Reads a file and returns the credential that `look` finds in it. A file that is damaged or unreadable is
+/// returned as unusable, so that `auth status` can show it; `None` if it does not exist or has no credential.
 fn candidate(
     file: CredentialFile,
     files: &dyn ReadCredentialFile,
@@ -239,6 +244,7 @@ fn candidate(
     Some(Candidate { origin: CredentialOrigin::File(file), found })
 }
 
+/// Returns the API key in a configuration file. A key of an unexpected form is unusable.
 fn key_in(content: &Value) -> Option<Found> {
     let keys = ["primaryApiKey", "apiKey", "anthropicApiKey", "customApiKey"];
     let given = keys.into_iter().filter_map(|key| Some((key, Secret::new(content[key].as_str()?))));
@@ -250,6 +256,7 @@ fn key_in(content: &Value) -> Option<Found> {
     }
 }
 
+/// Returns the login of another product in its file, always as unusable: Lathe does not use it and says so.
 fn login_in(content: &Value, now_ms: u64) -> Option<Found> {
     let login = &content["claudeAiOauth"];
     login["accessToken"].as_str().filter(|token| !token.is_empty())?;

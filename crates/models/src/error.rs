@@ -21,7 +21,7 @@ pub struct ModelError {
 }
 
 impl ModelError {
-    /// Returns a failure of which only the kind and our own message are known.
+    /// Creates an error of which only the kind and our own message are known.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -33,8 +33,8 @@ impl ModelError {
         }
     }
 
-    /// Returns the failure in an API error object: the `error` member of an error response or event. `status` is absent
-    /// for an event inside a stream, whose HTTP status was 200.
+    /// Creates the error that an API error object describes: the `error` member of an error response or event.
+    /// `status` is absent for an event inside a stream, whose HTTP status was 200.
     pub fn from_api(status: Option<u16>, api_type: Option<&str>, message: &str) -> Self {
         let kind = match status {
             Some(status) => kind_of_status(status, api_type, message),
@@ -140,8 +140,8 @@ impl ErrorKind {
         }
     }
 
-    /// The `error` of an `api_retry` frame. The failure that ends a turn may have another name (an overloaded server is
-    /// then a `server_error`): see [`crate::failure::ApiFailure`].
+    /// Returns the `error` of an `api_retry` frame. The failure that ends a turn may have another name; see
+    /// [`crate::failure::ApiFailure`].
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::NoCredentials | Self::Authentication => "authentication_failed",

@@ -18,7 +18,7 @@ pub struct ModelEvent {
 #[derive(Debug, Clone)]
 pub enum StreamEvent {
     /// The response begins.
-    MessageStart(AnswerMessage),
+    MessageStart(ResponseMessage),
     /// Block `index` begins, with whatever fields the API gave it.
     ContentBlockStart {
         /// Which block.
@@ -55,7 +55,7 @@ pub enum StreamEvent {
 
 /// The message of a response: without content when a stream begins, whole if it was not streamed.
 #[derive(Debug, Clone, Default)]
-pub struct AnswerMessage {
+pub struct ResponseMessage {
     /// The id from the API.
     pub id: String,
     /// The model that responds.
@@ -68,8 +68,8 @@ pub struct AnswerMessage {
     pub usage: Usage,
 }
 
-impl AnswerMessage {
-    /// Reads a message out of its JSON. Missing pieces read as empty.
+impl ResponseMessage {
+    /// Reads the message in a response or in `message_start`. Missing parts read as empty.
     pub fn parse(message: &Value) -> Self {
         let text = |key: &str| message[key].as_str().map(str::to_owned);
         let blocks = message["content"].as_array().cloned().unwrap_or_default();
@@ -113,7 +113,7 @@ impl StreamEvent {
     fn parse(raw: &Value) -> Self {
         let index = || raw["index"].as_u64().unwrap_or(0) as usize;
         match raw["type"].as_str().unwrap_or("") {
-            "message_start" => Self::MessageStart(AnswerMessage::parse(&raw["message"])),
+            "message_start" => Self::MessageStart(ResponseMessage::parse(&raw["message"])),
             "content_block_start" => {
                 Self::ContentBlockStart { index: index(), block: raw["content_block"].clone().into() }
             }

@@ -27,7 +27,7 @@ pub struct ApiFailure {
 }
 
 impl ApiFailure {
-    /// The report of `error`, which ended a call to `model`.
+    /// Describes the failed request to `model` that ended a turn, in the words and names that hosts expect.
     pub fn new(error: &ModelError, model: &str) -> Self {
         Self {
             text: text(error, model),
@@ -40,6 +40,7 @@ impl ApiFailure {
     }
 }
 
+/// Returns the field `error` of the assistant message that stands for the failure. Hosts compare it.
 fn error_code(error: &ModelError) -> &'static str {
     if error.status == Some(402) || error.api_type.as_deref() == Some("billing_error") {
         return "billing_error";
@@ -62,6 +63,7 @@ fn error_code(error: &ModelError) -> &'static str {
     }
 }
 
+/// Returns the field `api_error`: set only if no response came, so that hosts can tell a broken connection.
 fn api_error(kind: ErrorKind) -> Option<&'static str> {
     match kind {
         ErrorKind::Connection | ErrorKind::StreamCut | ErrorKind::Stalled => Some("connection_failed"),
@@ -79,6 +81,7 @@ fn api_error(kind: ErrorKind) -> Option<&'static str> {
     }
 }
 
+/// Returns the field `terminal_reason` of the result. Hosts compare it.
 fn terminal_reason(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::PromptTooLong => "prompt_too_long",
@@ -98,6 +101,7 @@ fn terminal_reason(kind: ErrorKind) -> &'static str {
     }
 }
 
+/// Returns the text that hosts show. Its beginnings are those that hosts look for.
 fn text(error: &ModelError, model: &str) -> String {
     let message = &error.message;
     let api_error = match error.status {
@@ -128,6 +132,7 @@ fn text(error: &ModelError, model: &str) -> String {
     }
 }
 
+/// Returns the text for a 429, with the wait that the server asks for.
 fn rate_limit_text(message: &str, retry_after: Option<Duration>) -> String {
     let wait = retry_after
         .map(|wait| format!(" · the server asks to wait {} s", wait.as_secs()))

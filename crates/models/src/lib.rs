@@ -31,7 +31,7 @@ use futures_util::stream::BoxStream;
 
 pub use anthropic::{AnthropicClient, ClientConfig, Credential};
 pub use error::{ErrorKind, ModelError};
-pub use event::{AnswerMessage, ContentDelta, ModelEvent, StreamEvent};
+pub use event::{ContentDelta, ModelEvent, ResponseMessage, StreamEvent};
 pub use failure::ApiFailure;
 pub use outgoing::{OutgoingRequest, Purpose};
 pub use prices::{Cost, price};
@@ -71,8 +71,8 @@ pub struct CompleteMessage {
 }
 
 impl CompleteMessage {
-    /// Parses the message as far as the loop needs it.
-    pub fn read(&self) -> AnswerMessage {
-        AnswerMessage::parse(&self.message)
+    /// Parses the message into its parts.
+    pub fn read(&self) -> ResponseMessage {
+        ResponseMessage::parse(&self.message)
     }
 }

@@ -32,27 +32,27 @@ impl OutgoingRequest {
         Self { headers, body: body::assemble(request, purpose, policy) }
     }
 
-    /// `anthropic-version`, and `anthropic-beta` if there is one.
+    /// Returns `anthropic-version`, and `anthropic-beta` if any beta is sent.
     pub fn headers(&self) -> &[(String, String)] {
         &self.headers
     }
 
-    /// The pieces of the body, in order.
+    /// Returns the pieces of the body, in order.
     pub fn chunks(&self) -> &[Bytes] {
         &self.body.chunks
     }
 
-    /// The position of each message in the whole body.
+    /// Returns the byte range of each message in the whole body.
     pub fn message_spans(&self) -> &[Range<usize>] {
         &self.body.messages
     }
 
-    /// The length of the body.
+    /// Returns the length of the body in bytes.
     pub fn body_len(&self) -> u64 {
         body::total_len(&self.body.chunks)
     }
 
-    /// The body in one piece.
+    /// Returns the body in one piece, which copies it.
     pub fn body_bytes(&self) -> Vec<u8> {
         self.body.chunks.concat()
     }

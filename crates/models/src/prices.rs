@@ -22,12 +22,12 @@ impl Cost {
     /// Nothing.
     pub const ZERO: Self = Self { nano_usd: 0 };
 
-    /// The amount in billionths of a dollar.
+    /// Returns the amount in billionths of a dollar.
     pub const fn nano_usd(self) -> u128 {
         self.nano_usd
     }
 
-    /// The amount in dollars, for the wire.
+    /// Returns the amount in dollars, for the wire. Sums must be made before this conversion, which rounds.
     pub fn usd(self) -> f64 {
         self.nano_usd as f64 / 1e9
     }
@@ -63,7 +63,7 @@ pub enum CostBasis {
 }
 
 impl CostBasis {
-    /// The value on the wire.
+    /// Returns the value on the wire.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::List => "list",
@@ -81,7 +81,8 @@ pub struct Priced {
     pub basis: CostBasis,
 }
 
-/// Returns the cost of `usage` for `model`.
+/// Returns the cost of `usage` for `model`. An unknown model is counted at the price of the default one, and the
+/// result says so.
 pub fn price(usage: &Usage, model: &str) -> Priced {
     let (price, basis) = match table::facts(model) {
         Some(row) => (row.price, CostBasis::List),
@@ -117,7 +118,8 @@ pub struct CacheWrites {
 }
 
 impl CacheWrites {
-    /// The writes in `usage`. Without the `cache_creation` detail all of them are for five minutes.
+    /// Returns how many tokens were written to which cache. Without the `cache_creation` detail all of them count
+    /// as five-minute writes.
     pub fn of(usage: &Usage) -> Self {
         let detail = |key: &str| usage.extra.get("cache_creation").map_or(0, |detail| count(&detail[key]));
         let one_hour = detail("ephemeral_1h_input_tokens");
@@ -126,7 +128,7 @@ impl CacheWrites {
     }
 }
 
-/// `server_tool_use.web_search_requests`.
+/// Returns the number of web searches that the API ran, which are paid for each.
 pub fn web_searches(usage: &Usage) -> u64 {
     usage.extra.get("server_tool_use").map_or(0, |detail| count(&detail["web_search_requests"]))
 }

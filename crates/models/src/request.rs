@@ -126,12 +126,12 @@ impl WireMessage {
         self
     }
 
-    /// The role of the message.
+    /// Returns the role of the message.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// The message as JSON.
+    /// Returns the message as JSON.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -160,8 +160,8 @@ struct LastBlock<'a> {
 }
 
 impl LastBlock<'_> {
-    /// The API rejects a breakpoint on thinking and on empty text; a block that already has one keeps it as its only
-    /// one.
+    /// Returns whether a message that ends with this block may carry the cache breakpoint. The API refuses one on
+    /// thinking and on empty text; a block that has its own keeps it as the only one.
     fn breakpoint(block: &[u8]) -> Breakpoint {
         let Ok(block) = serde_json::from_slice::<LastBlock<'_>>(block) else { return Breakpoint::Never };
         let thinking = matches!(block.kind.get(), r#""thinking""# | r#""redacted_thinking""#);

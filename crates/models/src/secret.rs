@@ -16,12 +16,12 @@ impl Secret {
         Self(text.trim().into())
     }
 
-    /// The secret itself, for the one header that carries it.
+    /// Returns the secret itself. Use it only for the header that carries it; the debug and display forms hide it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is empty.
+    /// Returns whether the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -91,7 +91,7 @@ pub const ALL_EFFORTS: &[&str] = &["low", "medium", "high", "xhigh", "max"];
 /// The efforts of the first models that had one.
 const EARLY_EFFORTS: &[&str] = &["low", "medium", "high"];
 
-/// Thousandths of a dollar per million tokens, which is the same number as billionths per token.
+/// Builds a price row from thousandths of a dollar per million tokens, which are billionths of a dollar per token.
 const fn milli(
     input: u64,
     output: u64,

@@ -38,7 +38,8 @@ impl WebClient {
         Self { proxy, extra_ca_file, clients: Mutex::default() }
     }
 
-    /// Posts JSON. Dropping the future cancels the request.
+    /// Posts JSON and returns the reply, whatever its status. Redirects are not followed, because only this address
+    /// was checked. Dropping the future cancels the request.
     pub async fn post(&self, post: JsonPost<'_>) -> Result<WebReply, WebError> {
         let url =
             Url::parse(post.url).map_err(|error| WebError::Unusable(format!("the address: {error}")))?;
@@ -150,8 +151,8 @@ fn exhausted_now() -> Option<io::Error> {
     opened.err().filter(|error| error.raw_os_error().is_some_and(is_exhaustion))
 }
 
-/// Names are looked up on a thread, and the runtime panics if it cannot start its first one. So starting a thread is
-/// tried before; a numeric address needs none.
+/// Tries whether a thread can be started, because a host name is looked up on one and the runtime panics if it
+/// cannot start its first. A numeric address needs none.
 #[allow(clippy::disallowed_methods, reason = "the thread that is joined does nothing")]
 fn room_to_resolve(url: &Url) -> Result<(), WebError> {
     if url.domain().is_none() {

@@ -220,7 +220,7 @@ impl PermissionEngine {
             | CallSubject::Agent { .. }
             | CallSubject::Skill { .. }
             | CallSubject::Question(_)
-            | CallSubject::FinalAnswer
+            | CallSubject::StructuredOutput
             | CallSubject::Session(_)
             | CallSubject::Unknown => None,
         };

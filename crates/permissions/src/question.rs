@@ -59,7 +59,7 @@ impl PermissionEngine {
             | CallSubject::Agent { .. }
             | CallSubject::Skill { .. }
             | CallSubject::Question(_)
-            | CallSubject::FinalAnswer
+            | CallSubject::StructuredOutput
             | CallSubject::Session(_)
             | CallSubject::Unknown => None,
         };
@@ -115,7 +115,7 @@ impl DescribedCall {
             | CallSubject::Agent { .. }
             | CallSubject::Skill { .. }
             | CallSubject::Question(_)
-            | CallSubject::FinalAnswer
+            | CallSubject::StructuredOutput
             | CallSubject::Session(_)
             | CallSubject::Unknown => None,
         }

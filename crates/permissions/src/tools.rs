@@ -57,7 +57,7 @@ fn by_default(question: &PermissionQuestion<'_>, asked: AskedDecision) -> Decisi
         // They touch nothing but the session: what an agent or a skill then does is asked about on its own.
         CallSubject::Agent { .. }
         | CallSubject::Skill { .. }
-        | CallSubject::FinalAnswer
+        | CallSubject::StructuredOutput
         | CallSubject::Session(_) => Decision::Allow(Allowed::granted(Reason::Default)),
         // Without the hint that it only reads, plan mode is the reason; with it, that no rule allows the tool.
         CallSubject::McpTool { access: McpAccess::MayChange, .. }
@@ -101,7 +101,7 @@ impl<'a> RuleTarget<'a> {
             CallSubject::WebSearch { .. }
             | CallSubject::McpTool { .. }
             | CallSubject::Question(_)
-            | CallSubject::FinalAnswer
+            | CallSubject::StructuredOutput
             | CallSubject::Session(_)
             | CallSubject::Shell { .. }
             | CallSubject::File { .. } => Self::WholeTool,

@@ -196,22 +196,23 @@ impl ContentBlock {
         BlockView::of(&self.0)
     }
 
-    /// The kind as on the wire; empty if it has none.
+    /// Returns the `type` of the block on the wire; empty if it has none.
     pub fn tag(&self) -> &str {
         tag_of(&self.0)
     }
 
-    /// The text of a text block.
+    /// Returns the text of a text block; `None` for any other block.
     pub fn as_text(&self) -> Option<&str> {
         if let BlockView::Text(text) = self.view() { Some(text) } else { None }
     }
 
-    /// The call in a `tool_use` block. Calls that the API runs itself are not included.
+    /// Returns the call in a `tool_use` block; `None` for any other block, including calls that the API runs
+    /// itself.
     pub fn as_tool_use(&self) -> Option<ToolUseView<'_>> {
         if let BlockView::ToolUse(call) = self.view() { Some(call) } else { None }
     }
 
-    /// Whether it is thinking, readable or not.
+    /// Returns whether the block is thinking, readable or redacted.
     pub fn is_thinking(&self) -> bool {
         matches!(self.view(), BlockView::Thinking(_) | BlockView::RedactedThinking)
     }
@@ -247,7 +248,7 @@ impl ContentBlock {
         }
     }
 
-    /// The block as JSON.
+    /// Returns the block as JSON.
     pub fn as_value(&self) -> &Value {
         &self.0
     }

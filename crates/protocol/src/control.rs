@@ -5,9 +5,9 @@
 //! with a known name but malformed fields is `Unknown` like any other; [`ControlRequestBody::TAGS`] tells "unsupported"
 //! and "malformed" apart.
 
-mod answers;
 mod host;
 mod initialize;
+mod replies;
 mod requests;
 mod responses;
 
@@ -17,9 +17,9 @@ use serde_json::Value;
 use crate::Extra;
 use crate::wire::nullable;
 
-pub use answers::*;
 pub use host::*;
 pub use initialize::*;
+pub use replies::*;
 pub use requests::*;
 pub use responses::*;
 
@@ -116,7 +116,7 @@ impl ControlResponse {
         .into()
     }
 
-    /// The id of the request that this replies to, if it has one.
+    /// Returns the id of the request that this replies to; `None` for a reply of an unknown form without one.
     pub fn request_id(&self) -> Option<&str> {
         match &self.response {
             ControlResponseBody::Success(success) => Some(&success.request_id),

@@ -171,7 +171,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// The name on the wire.
+    /// Returns the name of the role on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",

@@ -40,7 +40,7 @@ impl PermissionMode {
     pub const ALL: [Self; 6] =
         [Self::Default, Self::AcceptEdits, Self::Plan, Self::BypassPermissions, Self::DontAsk, Self::Auto];
 
-    /// The name on the wire.
+    /// Returns the name of the mode on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -52,7 +52,7 @@ impl PermissionMode {
         }
     }
 
-    /// Parses a name; `manual` is another name for `default`.
+    /// Parses the name of a mode; `manual` is another name for `default`.
     pub fn parse(name: &str) -> Result<Self, UnknownMode> {
         if name == "manual" {
             return Ok(Self::Default);
@@ -85,7 +85,7 @@ pub enum PermissionBehavior {
 }
 
 impl PermissionBehavior {
-    /// The name on the wire.
+    /// Returns the name of the behavior on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -123,7 +123,7 @@ pub enum PermissionUpdateDestination {
 }
 
 impl PermissionUpdateDestination {
-    /// The settings file that stores the update beyond the session, if it names one.
+    /// Returns the settings file that the update is stored in; `None` if it is for this session only.
     pub fn settings_source(self) -> Option<SettingsSource> {
         match self {
             Self::UserSettings => Some(SettingsSource::User),

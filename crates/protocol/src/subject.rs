@@ -26,7 +26,7 @@ pub enum CallSubject {
     /// A question that only the user can answer.
     Question(UserQuestion),
     /// The final result of the turn in the shape that the user asked for. Nothing outside the session is touched.
-    FinalAnswer,
+    StructuredOutput,
     /// Nothing outside the session.
     Session(SessionAccess),
     /// The tool cannot tell.
@@ -102,7 +102,7 @@ impl CallSubject {
         })
     }
 
-    /// The one file that a call reads or changes, as it was written.
+    /// Returns the one file that a call reads or changes, as it was written; `None` for calls about anything else.
     pub fn touched_file(&self) -> Option<&str> {
         match self {
             Self::File { path, access: FileAccess::Read | FileAccess::Write } => Some(path),
@@ -114,13 +114,14 @@ impl CallSubject {
             | Self::Agent { .. }
             | Self::Skill { .. }
             | Self::Question(_)
-            | Self::FinalAnswer
+            | Self::StructuredOutput
             | Self::Session(_)
             | Self::Unknown => None,
         }
     }
 
-    /// The one file that a call changes, as it was written. `None` for calls whose changes are not known beforehand.
+    /// Returns the one file that a call changes, as it was written; `None` for calls whose changes are not known
+    /// beforehand, such as commands.
     pub fn changed_file(&self) -> Option<&str> {
         match self {
             Self::File { path, access: FileAccess::Write } => Some(path),
@@ -132,7 +133,7 @@ impl CallSubject {
             | Self::Agent { .. }
             | Self::Skill { .. }
             | Self::Question(_)
-            | Self::FinalAnswer
+            | Self::StructuredOutput
             | Self::Session(_)
             | Self::Unknown => None,
         }

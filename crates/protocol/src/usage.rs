@@ -25,7 +25,8 @@ pub struct Usage {
     pub extra: Extra,
 }
 
-/// Some compatible servers write null for counters they do not keep.
+/// Reads a counter in which null counts as 0, because some compatible servers write null for counters that they do
+/// not keep.
 fn null_is_zero<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     Ok(Option::<u64>::deserialize(deserializer)?.unwrap_or(0))
 }
@@ -62,22 +63,22 @@ impl Usage {
         merge(&mut self.extra, &other.extra);
     }
 
-    /// Tokens written to the five-minute cache.
+    /// Returns the tokens written to the five-minute cache.
     pub fn cache_creation_5m(&self) -> u64 {
         self.nested("cache_creation", "ephemeral_5m_input_tokens")
     }
 
-    /// Tokens written to the one-hour cache.
+    /// Returns the tokens written to the one-hour cache.
     pub fn cache_creation_1h(&self) -> u64 {
         self.nested("cache_creation", "ephemeral_1h_input_tokens")
     }
 
-    /// Searches that the API ran.
+    /// Returns the number of searches that the API ran.
     pub fn web_search_requests(&self) -> u64 {
         self.nested("server_tool_use", "web_search_requests")
     }
 
-    /// Tokens of the output that were thinking.
+    /// Returns how many of the output tokens were thinking.
     pub fn thinking_tokens(&self) -> u64 {
         self.nested("output_tokens_details", "thinking_tokens")
     }
@@ -88,7 +89,8 @@ impl Usage {
     }
 }
 
-/// Sums numbers, descends into objects, and otherwise takes the newer value unless it is null.
+/// Adds the counters of `from` to those of `into`: sums numbers, descends into objects, and takes any other value
+/// from `from` unless it is null.
 fn merge(into: &mut Extra, from: &Extra) {
     for (key, new) in from {
         match (into.get_mut(key), new) {

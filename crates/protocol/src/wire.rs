@@ -56,6 +56,7 @@ pub(crate) mod number {
         #[derive(Serialize, Deserialize)]
         struct Wrapped(#[serde(with = "super")] f64);
 
+        /// Writes the number as [`super::serialize`] does; `None` becomes null.
         pub fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
             value.map(Wrapped).serialize(serializer)
         }
@@ -90,7 +91,7 @@ macro_rules! open_enum {
             /// The tags that have a variant of their own.
             pub const TAGS: &'static [&'static str] = &[$($value),*];
 
-            /// The tag as on the wire; empty if an unknown value has none.
+            /// Returns the tag on the wire; empty if an unknown value has none.
             pub fn tag(&self) -> &str {
                 match self {
                     $( Self::$variant(_) => $value, )*
@@ -121,7 +122,7 @@ macro_rules! open_names {
             /// Every name that has a variant of its own.
             pub const NAMES: &'static [&'static str] = &[$($value),*];
 
-            /// The name as on the wire.
+            /// Returns the name on the wire.
             pub fn as_str(&self) -> &str {
                 match self {
                     $( Self::$variant => $value, )*

@@ -93,7 +93,7 @@ enum Choice<'a> {
 }
 
 impl ScriptEngine {
-    /// Validates the script and starts at its beginning.
+    /// Validates the script and begins at its first turn.
     pub fn new(script: Script) -> Result<Self, ScriptError> {
         validate("script", &script)?;
         let main = Line::new("", &script.at_end, &script.turns);
@@ -110,21 +110,21 @@ impl ScriptEngine {
         Ok(Self { lines, script, state: Mutex::default(), checker, refused: AtomicU64::new(0) })
     }
 
-    /// The script.
+    /// Returns the script.
     pub fn script(&self) -> &Script {
         &self.script
     }
 
-    /// How many messages were parsed and checked so far: a repeated message is recognised and not counted.
+    /// Returns how many messages were parsed and checked so far. A message that is remembered does not count again.
     pub fn messages_checked(&self) -> u64 {
         self.checker.as_ref().map_or(0, RequestChecker::messages_checked)
     }
 
     /// Responds to the body of a `POST /v1/messages`, or refuses it as the API would. Names of headers are in lower
     /// case.
-    pub fn answer_http(&self, body: Bytes, headers: Vec<(String, String)>) -> Served {
+    pub fn respond_http(&self, body: Bytes, headers: Vec<(String, String)>) -> Served {
         match self.read_http(body, headers) {
-            Ok(facts) => self.answer(facts),
+            Ok(facts) => self.respond(facts),
             Err(refusal) => self.refusal(&refusal),
         }
     }
@@ -140,7 +140,7 @@ impl ScriptEngine {
 
     /// Responds to a request that never becomes HTTP, or refuses it as the API would: the bytes and headers that the
     /// client would send are checked.
-    pub(crate) fn answer_in_process(
+    pub(crate) fn respond_in_process(
         &self,
         request: &Arc<ModelRequest>,
         delivery: Delivery,
@@ -152,7 +152,7 @@ impl ScriptEngine {
         };
         let sent = OutgoingRequest::new(request, purpose, policy);
         match self.check_outgoing(&sent) {
-            Ok(checked) => self.answer(Facts::of_outgoing(request, delivery, sent).with_check(checked)),
+            Ok(checked) => self.respond(Facts::of_outgoing(request, delivery, sent).with_check(checked)),
             Err(refusal) => self.refusal(&refusal),
         }
     }
@@ -196,8 +196,9 @@ impl ScriptEngine {
         Served { number: 0, turn: format!("refused: {refusal}"), reply: refusal.reply(count) }
     }
 
-    /// Responds to a request: numbers it, chooses the turn, checks its expectations, renders it.
-    pub fn answer(&self, mut facts: Facts) -> Served {
+    /// Responds to a request: gives it a number, chooses the turn, checks the turn's expectations and renders it. A
+    /// request with a failed expectation still uses the turn.
+    pub fn respond(&self, mut facts: Facts) -> Served {
         let (number, choice) = self.choose(&mut facts);
         let defaults = &self.script.defaults;
         let (place, rendered) = match choice {

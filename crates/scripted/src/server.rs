@@ -81,12 +81,12 @@ pub struct LoggedRequest {
 }
 
 impl LoggedRequest {
-    /// The body as JSON; null if it is not JSON.
+    /// Returns the body as JSON; null if it is not JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// A header.
+    /// Returns a header of the request; names are in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
@@ -124,22 +124,22 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// The address it listens on.
+    /// Returns the address that the server listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The base URL for clients.
+    /// Returns the base URL for clients.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// The requests so far, oldest first, as many as are remembered.
+    /// Returns the remembered requests, oldest first. The oldest ones are forgotten beyond a bound.
     pub fn requests(&self) -> Vec<LoggedRequest> {
         self.log.lock().entries.iter().cloned().collect()
     }
 
-    /// How many requests there were.
+    /// Returns how many requests there were, including forgotten ones.
     pub fn request_count(&self) -> u64 {
         self.log.lock().count
     }
@@ -152,7 +152,7 @@ impl ServerHandle {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Why the log file is incomplete, if it is.
+    /// Returns why the log file is incomplete, if it is.
     pub fn log_error(&self) -> Option<String> {
         self.log.lock().write_error.clone()
     }
@@ -170,7 +170,7 @@ impl Drop for ServerHandle {
     }
 }
 
-/// Starts a server for `script`.
+/// Starts a server for `script`, which runs until its handle is shut down or dropped.
 pub async fn serve(mut script: Script, options: ServeOptions) -> Result<ServerHandle, ScriptError> {
     script.lax |= options.strictness == RequestStrictness::Lax;
     let engine = Arc::new(ScriptEngine::new(script)?);
@@ -180,7 +180,8 @@ pub async fn serve(mut script: Script, options: ServeOptions) -> Result<ServerHa
     Ok(ServerHandle { addr, log, stop, tasks })
 }
 
-/// Opens the listener and starts accepting.
+/// Opens the listener and starts to accept connections. The token ends all of them; the tracker waits for their
+/// tasks.
 pub(crate) async fn listen<H: Handler>(
     addr: SocketAddr,
     handler: Arc<H>,
@@ -221,12 +222,12 @@ impl From<Served> for Answer {
 }
 
 impl Answer {
-    /// A response that uses no turn and has no number; `turn` is what the log shows in its place.
+    /// Returns a response that uses no turn and has no number; `turn` is what the log shows instead.
     fn other(turn: &str, reply: Reply) -> Self {
         Self { number: 0, turn: turn.to_owned(), reply }
     }
 
-    /// An error of the server itself, with an empty turn in the log.
+    /// Returns an error of the server itself.
     fn error(status: u16, kind: &str, message: &str) -> Self {
         Self::other("", render::api_error(0, status, kind, message))
     }
@@ -251,8 +252,9 @@ impl ScriptHandler {
         }
     }
 
+    /// Lets the script respond to a request for a message.
     fn messages(&self, request: &Request) -> Answer {
-        Answer::from(self.engine.answer_http(request.body.clone(), request.headers.clone()))
+        Answer::from(self.engine.respond_http(request.body.clone(), request.headers.clone()))
     }
 
     /// Returns the scripted count or an estimate, after the checks of this endpoint. Uses no turn.
@@ -304,6 +306,7 @@ impl ScriptHandler {
         Answer::other("models", Reply::json(0, 200, &body))
     }
 
+    /// Returns the entry of one model, or 404.
     fn one_model(&self, id: &str) -> Answer {
         match self.models().contains(&id) {
             true => Answer::other("models", Reply::json(0, 200, &model(id))),
@@ -346,6 +349,7 @@ impl Log {
         })
     }
 
+    /// Locks the entries, also after a panic under the lock.
     fn lock(&self) -> MutexGuard<'_, Entries> {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

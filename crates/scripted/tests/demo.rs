@@ -48,7 +48,7 @@ impl Tools<'_> {
 
 fn answer(engine: &ScriptEngine, messages: &[Value]) -> Value {
     let body = json!({"model": "m", "max_tokens": 9, "messages": messages});
-    let served = engine.answer(Facts::from_http(Bytes::from(body.to_string()), vec![]).unwrap());
+    let served = engine.respond(Facts::from_http(Bytes::from(body.to_string()), vec![]).unwrap());
     let bytes = served
         .reply
         .steps

@@ -91,7 +91,7 @@ fn requests_of_many_agents_find_the_line_and_turn_that_answered_them() {
         let requests = requests.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         for request in requests.filter(|request| request["messages"].is_array()) {
             let body = json!({"model": "m", "max_tokens": 100, "messages": request["messages"]});
-            let served = engine.answer(Facts::from_http(Bytes::from(body.to_string()), Vec::new()).unwrap());
+            let served = engine.respond(Facts::from_http(Bytes::from(body.to_string()), Vec::new()).unwrap());
             let expected = match (request["script"].as_str(), request["turn"].as_u64()) {
                 (Some(line), Some(turn)) => format!("route {line}, turn {}", turn + 1),
                 // Behind the probe, which is the first turn of the main line.
@@ -121,7 +121,7 @@ fn requests_of_the_reference_are_not_refused() {
                 continue;
             }
             compared += 1;
-            let served = engine.answer_http(body_of(&recorded).into(), headers_of(&recorded));
+            let served = engine.respond_http(body_of(&recorded).into(), headers_of(&recorded));
             if served.reply.status != 200 {
                 refused.push(format!("{}: {}", path.display(), served.turn));
             }

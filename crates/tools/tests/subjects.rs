@@ -37,7 +37,7 @@ fn every_tool_describes_its_calls() {
         ("BashOutput", json!({"bash_id": "b1"}), CallSubject::Session(SessionAccess::Reads)),
         ("TaskStop", json!({"task_id": "b1"}), CallSubject::Session(SessionAccess::Changes)),
         ("KillShell", json!({"shell_id": "b1"}), CallSubject::Session(SessionAccess::Changes)),
-        ("StructuredOutput", json!({}), CallSubject::FinalAnswer),
+        ("StructuredOutput", json!({}), CallSubject::StructuredOutput),
     ];
     for (tool, input, subject) in &cases {
         assert_eq!(tools.get(tool).unwrap().subject(input), *subject, "{tool} {input}");

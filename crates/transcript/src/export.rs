@@ -21,7 +21,8 @@ pub enum ExportFormat {
 /// The number of characters of a result that are shown in Markdown; the session file has the rest.
 const RESULT_CHARS: usize = 2000;
 
-/// Writes the conversation of the session at `path` to `out`.
+/// Writes the conversation of the session at `path` to `out` in this format. Control characters are replaced, so
+/// that the text is safe on a terminal.
 pub fn export(path: &Path, format: ExportFormat, out: &mut dyn Write) -> Result<()> {
     let failed = |error| TranscriptError::io("export", path, error);
     each_message(path, |row| {

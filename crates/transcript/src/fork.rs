@@ -197,6 +197,7 @@ impl<W: Write> Copy<'_, W> {
         self.index.read(span).map_err(|error| TranscriptError::io("read", self.source, error))
     }
 
+    /// Writes a record to the new file.
     fn write(&mut self, line: &Line) -> Result<()> {
         self.out.write_all(line.bytes()).map_err(|error| TranscriptError::io("write", self.source, error))
     }

@@ -265,7 +265,7 @@ struct AnswerCalls {
 }
 
 impl AnswerCalls {
-    /// Goes on to a record, and returns whether a response ends before it.
+    /// Moves on to the next record, and returns whether a response ends before it.
     fn next_piece(&mut self, piece: &Piece) -> bool {
         let ends = match piece.role {
             Role::User => true,

@@ -37,7 +37,9 @@ pub(crate) struct Span {
     pub length: u32,
 }
 
-/// Passes every record of `source` to `sink`, in order, with its position and its line number.
+/// Reads `source` line by line and passes every record to `sink`, in order, with its position and line number.
+/// Lines that cannot be parsed are skipped and counted in the result; a line longer than `max_line` counts as one
+/// of them.
 pub(crate) fn scan(
     source: impl Read,
     max_line: usize,
@@ -176,7 +178,7 @@ fn is_filler(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | 0)
 }
 
-/// The same as [`is_filler`] for characters.
+/// Like [`is_filler`], for a character.
 fn is_filler_char(c: char) -> bool {
     u8::try_from(c).is_ok_and(is_filler)
 }

@@ -57,7 +57,7 @@ pub fn each_message(path: &Path, sink: impl FnMut(MessageRow) -> Result<()>) -> 
     rows(&index, path, &shown, is_shown, &AgentMeta::default(), sink)
 }
 
-/// Passes the records of a chain that are shown to `sink` as rows.
+/// Passes the records of a chain for which `is_shown` is true to `sink` as rows, in the order of the chain.
 pub(crate) fn rows(
     index: &Index,
     path: &Path,

@@ -170,8 +170,8 @@ struct Loader<'a> {
 }
 
 impl Loader<'_> {
-    /// Reads the conversation up to `tip` and the state beside it. With a cut, records after it do not count, except
-    /// for side records, of which always the last one counts.
+    /// Reads the conversation up to `tip` and the state beside it. With a cut, records after it do not count; of
+    /// side records the last one counts in any case.
     fn load(mut self, tip: Option<At>, at: ResumeAt<'_>) -> io::Result<Resumed> {
         let index = self.index;
         let chain = tip.map(|tip| index.chain(tip)).unwrap_or_default();
@@ -183,7 +183,7 @@ impl Loader<'_> {
         for at in self.needed(&chain, limit)? {
             pieces.extend(self.piece(at)?);
         }
-        let open = tip.map(|tip| self.put_off(tip)).transpose()?.flatten();
+        let open = tip.map(|tip| self.deferred_call_id(tip)).transpose()?.flatten();
         let history = history::build(pieces, open);
         let deferred = history.left_open.as_ref().and_then(|call| deferred_call(call, &history.messages));
         let gaps = chain.iter().filter(|at| index.is_bridged(**at)).count();
@@ -324,8 +324,8 @@ impl Loader<'_> {
         }))
     }
 
-    /// Returns the id of the deferred call, if the record at the tip names one.
-    fn put_off(&self, tip: At) -> io::Result<Option<String>> {
+    /// Returns the id of the deferred call, if the record at `tip` is the mark of one.
+    fn deferred_call_id(&self, tip: At) -> io::Result<Option<String>> {
         let entry = &self.index.entries[tip];
         if entry.kind != Kind::Attachment {
             return Ok(None);
@@ -342,7 +342,7 @@ impl Loader<'_> {
         Ok(RawObject::parse(&text).ok().and_then(|record| record.text(key)))
     }
 
-    /// The same as `field` for a side record that may be missing.
+    /// Like `field`, for a side record that may be missing.
     fn side(&self, span: Option<Span>, key: &str) -> io::Result<Option<String>> {
         span.map_or(Ok(None), |span| self.field(span, key))
     }

@@ -31,7 +31,9 @@ pub struct Swept {
     pub is_complete: bool,
 }
 
-/// Removes the sessions under `config_dir` that were last written before `cutoff`.
+/// Deletes the sessions under `config_dir` that were last written before `cutoff`, with everything that belongs to
+/// them, and leftovers of deleted sessions. A session that is open is kept. Errors are counted and do not stop the
+/// sweep.
 pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
     let mut swept = Swept { is_complete: true, ..Swept::default() };
     let folders: Vec<PathBuf> = entries(&paths::projects_dir(config_dir)).collect();
@@ -126,7 +128,7 @@ fn remove(config_dir: &Path, transcript: &Path, cutoff: SystemTime) -> Result<()
     Ok(())
 }
 
-/// Removes the folder of a session whose file is gone.
+/// Deletes the folder of a session whose file no longer exists.
 fn remove_left(folder: &Path) -> Result<()> {
     std::fs::remove_dir_all(folder).map_err(|error| TranscriptError::io("delete", folder, error))
 }

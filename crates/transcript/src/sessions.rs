@@ -188,7 +188,7 @@ fn check_id(session_id: &str) -> Result<()> {
     if is_session_id(session_id) { Ok(()) } else { Err(TranscriptError::BadSessionId(session_id.to_owned())) }
 }
 
-/// Gives a session a title.
+/// Gives a session a title by appending a record. Works also while the session is open elsewhere.
 pub fn rename(session: &SessionPaths, title: &str) -> Result<()> {
     let title = title.trim();
     if title.is_empty() {

@@ -48,7 +48,7 @@ impl Report {
     }
 }
 
-/// Checks the session file at `path`.
+/// Checks the session file at `path` and reports what is damaged. Changes nothing.
 pub fn verify(path: &Path) -> Result<Report> {
     let index = Index::open(path)?;
     let missing = (0..index.entries.len()).filter(|at| index.is_bridged(*at)).count();

@@ -142,7 +142,8 @@ impl TranscriptWriter {
         &self.path
     }
 
-    /// Appends one record, after those that still wait.
+    /// Appends one record, after those that still wait. If the disk is full, the record waits in memory, and the
+    /// error is returned for the first such record only. Any other error switches the writer off for good.
     pub fn append(&mut self, line: &Line) -> Result<Appended> {
         if let Target::Off = self.target {
             return Ok(Appended::Off);

@@ -18,7 +18,7 @@ use crate::turn::outcome::TurnHandle;
 
 /// Applies what the host says in its handshake and returns what the session offers. Hosts may repeat the request;
 /// each one replaces what the one before said.
-pub(super) async fn answer(
+pub(super) async fn handle(
     agent: &Arc<AgentHandle>,
     id: &str,
     body: &InitializeRequest,

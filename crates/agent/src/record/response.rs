@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lathe_models::{AnswerMessage, CompleteMessage, ContentDelta, StreamEvent};
+use lathe_models::{CompleteMessage, ContentDelta, ResponseMessage, StreamEvent};
 use lathe_protocol::content::BlockView;
 use lathe_protocol::{ContentBlock, Usage};
 use serde::{Deserialize, Serialize};
@@ -114,7 +114,7 @@ impl ModelResponse {
 
     /// Builds the response from one that was not streamed.
     pub fn from_complete(whole: CompleteMessage) -> Self {
-        let AnswerMessage { id, model, blocks, stop_reason, usage } = whole.read();
+        let ResponseMessage { id, model, blocks, stop_reason, usage } = whole.read();
         Self {
             id,
             model,

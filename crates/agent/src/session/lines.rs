@@ -29,7 +29,7 @@ pub(crate) async fn take(
 ) {
     match line {
         Inbound::User(prompt) => admit(agent, prompt, turn).await,
-        Inbound::ControlRequest(request) => control::answer(agent, pending, request, turn).await,
+        Inbound::ControlRequest(request) => control::handle(agent, pending, request, turn).await,
         Inbound::ControlResponse(response) => settle(agent, response).await,
         Inbound::ControlCancelRequest(cancel) => pending.withdraw(&cancel.request_id),
         Inbound::UpdateEnvironmentVariables(update) => {

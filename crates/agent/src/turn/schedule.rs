@@ -44,7 +44,7 @@ impl CallAccess {
             | CallSubject::Question(UserQuestion::PlanApproval)
             | CallSubject::Session(SessionAccess::Changes)
             // It ends the task, so it waits for the calls before it.
-            | CallSubject::FinalAnswer
+            | CallSubject::StructuredOutput
             | CallSubject::Unknown => Self::Exclusive,
         }
     }

@@ -25,7 +25,7 @@ impl StructuredProgress {
     /// calls are ignored.
     pub fn note(&mut self, answered: &ToolCallResult) {
         // An interrupted call says nothing about the shape of the output.
-        if *answered.call.description.subject() != CallSubject::FinalAnswer || answered.interrupted {
+        if *answered.call.description.subject() != CallSubject::StructuredOutput || answered.interrupted {
             return;
         }
         if answered.block.is_error() {

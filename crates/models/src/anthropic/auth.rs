@@ -24,7 +24,8 @@ const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
 const NO_CREDENTIAL: &str = "Lathe works with API keys: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or \
      apiKeyHelper in the settings";
 
-/// What to do when the program above kept the credential.
+/// Returns the message for a program that was started by another Lathe, which did not pass the credential on: what
+/// to do in the outer one.
 fn withheld(names: &[String]) -> String {
     let flags: Vec<String> = names.iter().map(|name| format!("--tool-env {name}")).collect();
     format!(
@@ -51,6 +52,8 @@ pub(super) enum Auth {
 }
 
 impl Auth {
+    /// Prepares the headers for a credential. A missing one is an error of the first request and not of this,
+    /// because a custom header may authorise too.
     pub(super) fn new(credential: &Credential, custom: &CustomHeaders) -> Result<Self, ClientError> {
         let fixed = |headers: Vec<_>| Self::Fixed(AuthHeaders { headers, run: 0 });
         match credential {
@@ -63,7 +66,8 @@ impl Auth {
         }
     }
 
-    /// The headers to send now.
+    /// Returns the headers for a request that is sent now. May run the helper command, which several requests
+    /// share.
     pub(super) async fn current(&self) -> Result<AuthHeaders, ModelError> {
         match self {
             Self::Missing(why) => Err(ModelError::new(ErrorKind::NoCredentials, why)),
@@ -72,7 +76,8 @@ impl Auth {
         }
     }
 
-    /// Other headers than the ones that were just refused, if there can be any.
+    /// Returns other headers than the ones that the API has just refused; `None` if there can be no others. Runs
+    /// the helper again.
     pub(super) async fn refreshed(&self, refused: &AuthHeaders) -> Result<Option<AuthHeaders>, ModelError> {
         match self {
             Self::Missing(_) | Self::Fixed(_) => Ok(None),
@@ -100,10 +105,12 @@ struct Slot {
 }
 
 impl HelperCache {
+    /// Begins without a key; the helper runs at the first request.
     fn new(helper: &HelperCredential) -> Self {
         Self { source: Arc::clone(&helper.source), ttl: helper.ttl, slot: Mutex::default() }
     }
 
+    /// Returns the headers with the helper's key, from the cache if it is young enough. A failure is not cached.
     async fn get(&self) -> Result<AuthHeaders, ModelError> {
         let (run, fetch) = self.fetch();
         match fetch.await.and_then(|secret| helper_headers(&secret)) {
@@ -115,7 +122,8 @@ impl HelperCache {
         }
     }
 
-    /// The run whose key is to be used: the cached one, the one under way or a new one.
+    /// Returns the number of the run whose key is used, and the future that yields it: a cached key, a run under
+    /// way that all callers share, or a new run.
     fn fetch(&self) -> (u64, Fetch) {
         let mut slot = self.lock();
         match &slot.current {
@@ -129,7 +137,8 @@ impl HelperCache {
         }
     }
 
-    /// Throws the key of this run away, unless a newer one has taken its place.
+    /// Drops the key of this run, unless a newer one has taken its place: two requests that were refused must not
+    /// make the helper run twice.
     fn forget(&self, run: u64) {
         let mut slot = self.lock();
         if slot.run == run {
@@ -137,11 +146,13 @@ impl HelperCache {
         }
     }
 
+    /// Locks the cache, also after a panic under the lock.
     fn lock(&self) -> MutexGuard<'_, Slot> {
         self.slot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Waits for the helper, but not longer than [`HELPER_TIMEOUT`].
 async fn with_deadline(fetch: BoxFuture<'static, Result<Secret, ModelError>>) -> Result<Secret, ModelError> {
     tokio::time::timeout(HELPER_TIMEOUT, fetch).await.unwrap_or_else(|_| {
         let message = format!("the API key helper gave no key within {} s", HELPER_TIMEOUT.as_secs());
@@ -149,6 +160,7 @@ async fn with_deadline(fetch: BoxFuture<'static, Result<Secret, ModelError>>) ->
     })
 }
 
+/// Returns the headers for a helper's key. It may be an API key or a token, so it is sent as both.
 fn helper_headers(secret: &Secret) -> Result<Vec<(HeaderName, HeaderValue)>, ModelError> {
     let refuse = |reason| ModelError::new(ErrorKind::Authentication, reason);
     if secret.is_empty() {
@@ -160,14 +172,17 @@ fn helper_headers(secret: &Secret) -> Result<Vec<(HeaderName, HeaderValue)>, Mod
     }
 }
 
+/// Returns the header for an API key; `None` if the key contains characters that no header may contain.
 fn api_key(secret: &Secret) -> Option<(HeaderName, HeaderValue)> {
     Some((X_API_KEY, sensitive(secret.expose())?))
 }
 
+/// Returns the header for a token; `None` if it contains characters that no header may contain.
 fn bearer(secret: &Secret) -> Option<(HeaderName, HeaderValue)> {
     Some((header::AUTHORIZATION, sensitive(&format!("Bearer {}", secret.expose()))?))
 }
 
+/// Returns a header value that debug output hides; `None` if the text is not a valid value.
 fn sensitive(text: &str) -> Option<HeaderValue> {
     let mut value = HeaderValue::from_str(text).ok()?;
     value.set_sensitive(true);

@@ -38,7 +38,7 @@ pub struct ClientConfig {
 }
 
 impl ClientConfig {
-    /// A client of `base_url` with nothing special about it.
+    /// Creates the configuration for a client of `base_url` with default values for everything else.
     pub fn new(base_url: impl Into<String>, credential: Credential) -> Self {
         Self {
             base_url: base_url.into(),
@@ -51,6 +51,8 @@ impl ClientConfig {
         }
     }
 
+    /// Parses and checks the base URL. It must not contain a user or password, because addresses appear in
+    /// messages.
     pub(super) fn parse_base_url(&self) -> Result<Url, ClientError> {
         let refuse = |reason| Err(ClientError::BaseUrl { reason });
         let url = match Url::parse(self.base_url.trim()) {
@@ -114,7 +116,7 @@ impl fmt::Debug for HelperCredential {
 /// Fetches a credential, e.g. by running the user's `apiKeyHelper`. Running it is the caller's business:
 /// this crate starts no children.
 pub trait CredentialSource: Send + Sync {
-    /// Fetches it. Called when none is cached, when it is too old and after a 401; never twice at once.
+    /// Fetches the credential. Called when none is cached, when it is too old and after a 401; never twice at once.
     fn fetch(&self) -> BoxFuture<'static, Result<Secret, ModelError>>;
 }
 
@@ -163,13 +165,14 @@ pub struct ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// The proxy for `base`, if any is set.
+    /// Returns the proxy for requests to `base`; `None` if there is none, or the address is excluded.
     pub(super) fn for_base(&self, base: &Url) -> Option<&str> {
         let set = if base.scheme() == "https" { &self.https } else { &self.http };
         set.as_deref().map(str::trim).filter(|proxy| !proxy.is_empty() && !is_loopback(base))
     }
 
-    /// What would fail later is said at once. Proxy addresses may hold a password: they are not repeated.
+    /// Checks the proxy now, so that a mistake is reported at the start and not with the first request. Messages do
+    /// not repeat its address, which may contain a password.
     pub(super) fn check(&self, base: &Url) -> Result<(), ClientError> {
         let Some(proxy) = self.for_base(base) else { return Ok(()) };
         match reqwest::Proxy::all(proxy) {
@@ -193,7 +196,7 @@ impl fmt::Debug for ProxyConfig {
     }
 }
 
-/// No proxy can mean this machine's own loopback.
+/// Returns whether an address is this machine's own, for which no proxy is used.
 fn is_loopback(url: &Url) -> bool {
     let host = url.host_str().unwrap_or("").trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")

@@ -50,7 +50,8 @@ pub(super) fn cut(reason: &str) -> ModelError {
 }
 
 impl EventReader {
-    /// Checks that the response is a stream of events.
+    /// Checks that the response is a stream of events, and begins to read it. `idle` is how long the stream may be
+    /// silent.
     pub(super) async fn open(response: Response, idle: Duration) -> Result<Self, ModelError> {
         let request_id = response::request_id(&response);
         if !is_event_stream(&response) {
@@ -162,7 +163,8 @@ impl EventReader {
     }
 }
 
-/// A missing content type is accepted; the parser then finds out.
+/// Returns whether the response says that it is a stream of events. One without a content type is accepted, because
+/// the parser finds out.
 fn is_event_stream(response: &Response) -> bool {
     let Some(kind) = response.headers().get(header::CONTENT_TYPE) else { return true };
     let kind = kind.to_str().unwrap_or("").split(';').next().unwrap_or("").trim();

@@ -38,11 +38,12 @@ impl CustomHeaders {
         parsed
     }
 
+    /// Returns the headers in the order in which they were given.
     pub(super) fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
         self.headers.iter()
     }
 
-    /// Whether one of them is a credential.
+    /// Returns whether one of the headers carries a credential. Then none is searched elsewhere.
     pub(super) fn authorises(&self) -> bool {
         self.headers.iter().any(|(name, _)| name == header::AUTHORIZATION || name == "x-api-key")
     }

@@ -49,15 +49,15 @@ pub(crate) fn build(config: &ClientConfig, base: &Url) -> Result<Client, ModelEr
     builder.build().map_err(|error| unusable("the HTTP client", &error))
 }
 
-/// TLS for a client that never uses it: no certificate is read, because reading them all takes longer than everything
-/// else before the first request.
+/// Returns TLS settings for a client that connects without TLS. They load no certificates, because that takes
+/// longer than everything else before the first request.
 fn idle_tls() -> Result<TlsConfig, ModelError> {
     let builder = TlsConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| unusable("TLS", &error))?;
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
-/// TLS that trusts the certificates of the system, and the user's own file.
+/// Returns TLS settings that trust the system's certificates and those in the user's own file.
 fn trusting_tls(extra_ca_file: Option<&Path>) -> Result<TlsConfig, ModelError> {
     let extra = extra_ca_file.map(read_certificates).transpose()?.unwrap_or_default();
     let verifier = Verifier::new_with_extra_roots(extra, provider())
@@ -89,7 +89,7 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// An error of a kind that is not retried, because a retry would not help.
+/// Returns an error for a client that cannot be built, of a kind that is not retried.
 fn unusable(what: &str, error: &dyn std::error::Error) -> ModelError {
     let reason = super::response::describe(error);
     ModelError::new(ErrorKind::InvalidRequest, format!("{what} cannot be used: {reason}"))

@@ -17,7 +17,7 @@ const MAX_JSON_BODY: usize = 32 * 1024 * 1024;
 /// The most characters that are shown of a body that is not an API error.
 const SHOWN_CHARS: usize = 300;
 
-/// The vendor's id of the request.
+/// Returns the id that the API gave to the request, for its support.
 pub(super) fn request_id(response: &Response) -> Option<String> {
     header_text(response.headers(), "request-id").map(str::to_owned)
 }
@@ -69,7 +69,7 @@ fn redirect(status: u16, location: Option<&str>) -> ModelError {
     ModelError::from_api(Some(status), None, &message)
 }
 
-/// Returns the beginning of a text on one line.
+/// Returns the beginning of a text on one line, for messages.
 pub(super) fn shown(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(&body[..body.len().min(4 * SHOWN_CHARS)]);
     let words: Vec<_> = text.split_whitespace().collect();

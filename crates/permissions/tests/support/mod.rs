@@ -95,7 +95,7 @@ pub fn subject(tool: &str, input: &Value) -> CallSubject {
             CallSubject::Session(SessionAccess::Changes)
         }
         "CronList" => CallSubject::Session(SessionAccess::Reads),
-        "StructuredOutput" => CallSubject::FinalAnswer,
+        "StructuredOutput" => CallSubject::StructuredOutput,
         name => CallSubject::of_mcp_name(name).unwrap_or(CallSubject::Unknown),
     }
 }

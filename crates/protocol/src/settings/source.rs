@@ -25,7 +25,7 @@ impl SettingsSource {
     /// Strongest first.
     pub const ALL: [Self; 5] = [Self::Policy, Self::Flag, Self::Local, Self::Project, Self::User];
 
-    /// The name on the wire, e.g. `localSettings`.
+    /// Returns the name of the source on the wire, such as `localSettings`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Policy => "policySettings",
@@ -36,7 +36,8 @@ impl SettingsSource {
         }
     }
 
-    /// The name for a `ConfigChange` hook. `None` for flags: they are not a file that could change.
+    /// Returns the name of the source in a ConfigChange hook; `None` for flags, which are no file that could
+    /// change.
     pub fn config_change_name(self) -> Option<&'static str> {
         match self {
             Self::Policy => Some("policy_settings"),

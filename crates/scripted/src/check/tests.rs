@@ -128,7 +128,7 @@ fn ask(mut row: Map<String, Value>) -> Served {
     };
     let engine = engine(&settings);
     match endpoint {
-        None => engine.answer_http(Bytes::from(body), headers),
+        None => engine.respond_http(Bytes::from(body), headers),
         Some(_) => match engine.check_count(body.as_bytes(), &headers) {
             Ok(()) => Served {
                 number: 0,
@@ -230,7 +230,7 @@ fn a_thousand_turns_check_each_message_once() {
     let mut messages = vec![user("question 0")];
     for turn in 1..=1000 {
         let asked = request(messages.clone());
-        let served = in_process.answer_in_process(&asked, Delivery::Whole, BetaPolicy::WhenNeeded);
+        let served = in_process.respond_in_process(&asked, Delivery::Whole, BetaPolicy::WhenNeeded);
         assert_eq!(refusal(&served), None);
         if turn % 50 == 0 {
             let sent = lathe_models::OutgoingRequest::new(
@@ -238,7 +238,7 @@ fn a_thousand_turns_check_each_message_once() {
                 lathe_models::Purpose::Complete,
                 BetaPolicy::WhenNeeded,
             );
-            let served = over_http.answer_http(sent.body_bytes().into(), sent.headers().to_vec());
+            let served = over_http.respond_http(sent.body_bytes().into(), sent.headers().to_vec());
             assert_eq!(refusal(&served), None);
         }
         assert_eq!(in_process.messages_checked(), messages.len() as u64, "after turn {turn}");
@@ -253,7 +253,7 @@ fn a_remembered_message_is_still_held_against_its_neighbours() {
     let engine = engine("");
     let answer = |messages: Vec<WireMessage>| {
         let unmarked = ModelRequest { cache: CacheTtl::Off, ..ModelRequest::clone(&request(messages)) };
-        let served = engine.answer_in_process(&Arc::new(unmarked), Delivery::Whole, BetaPolicy::WhenNeeded);
+        let served = engine.respond_in_process(&Arc::new(unmarked), Delivery::Whole, BetaPolicy::WhenNeeded);
         refusal(&served)
     };
     let call = json!({"type": "tool_use", "id": "t1", "name": "T", "input": {}});
@@ -277,18 +277,18 @@ fn the_client_s_own_bytes_are_checked_in_process() {
     let mut asked = ModelRequest::clone(&request(vec![user("a")]));
     asked.extra_body.insert("made_up".to_owned(), json!(1));
     let served =
-        engine.answer_in_process(&Arc::new(asked.clone()), Delivery::Streamed, BetaPolicy::WhenNeeded);
+        engine.respond_in_process(&Arc::new(asked.clone()), Delivery::Streamed, BetaPolicy::WhenNeeded);
     assert_eq!(refusal(&served).as_deref(), Some("made_up: Extra inputs are not permitted"));
     asked.extra_body.clear();
     asked.betas = vec!["mine-1".to_owned()];
     let served =
-        engine.answer_in_process(&Arc::new(asked.clone()), Delivery::Streamed, BetaPolicy::WhenNeeded);
+        engine.respond_in_process(&Arc::new(asked.clone()), Delivery::Streamed, BetaPolicy::WhenNeeded);
     assert!(refusal(&served).unwrap().contains("`mine-1` for the `anthropic-beta` header"));
     let knowing = self::engine("betas: [mine-1]");
-    let served = knowing.answer_in_process(&Arc::new(asked), Delivery::Whole, BetaPolicy::WhenNeeded);
+    let served = knowing.respond_in_process(&Arc::new(asked), Delivery::Whole, BetaPolicy::WhenNeeded);
     assert_eq!(refusal(&served), None);
     let large = request(vec![user(&"x".repeat(33 * 1024 * 1024))]);
-    let served = engine.answer_in_process(&large, Delivery::Streamed, BetaPolicy::WhenNeeded);
+    let served = engine.respond_in_process(&large, Delivery::Streamed, BetaPolicy::WhenNeeded);
     assert_eq!(served.reply.status, 413);
 }
 
@@ -296,11 +296,11 @@ fn the_client_s_own_bytes_are_checked_in_process() {
 fn a_lax_script_answers_what_it_can_read() {
     let lax = engine("lax: true");
     let odd = json!({"model": "m", "max_tokens": 1, "x": 1, "messages": [{"role": "ai", "content": [3]}]});
-    assert_eq!(lax.answer_http(odd.to_string().into(), Vec::new()).reply.status, 200);
-    assert_eq!(lax.answer_http(Bytes::from_static(b"{"), Vec::new()).reply.status, 400);
+    assert_eq!(lax.respond_http(odd.to_string().into(), Vec::new()).reply.status, 200);
+    assert_eq!(lax.respond_http(Bytes::from_static(b"{"), Vec::new()).reply.status, 400);
     let mut asked = ModelRequest::clone(&request(vec![user("a")]));
     asked.extra_body.insert("made_up".to_owned(), json!(1));
-    let served = lax.answer_in_process(&Arc::new(asked), Delivery::Whole, BetaPolicy::WhenNeeded);
+    let served = lax.respond_in_process(&Arc::new(asked), Delivery::Whole, BetaPolicy::WhenNeeded);
     assert_eq!(served.reply.status, 200);
     assert_eq!(lax.messages_checked(), 0);
 }
@@ -324,7 +324,7 @@ impl Conversation {
             body["thinking"] = json!({"type": "enabled", "budget_tokens": 2000});
         }
         let headers = vec![("anthropic-version".to_owned(), "2023-06-01".to_owned())];
-        self.engine.answer_http(body.to_string().into(), headers)
+        self.engine.respond_http(body.to_string().into(), headers)
     }
 
     /// One turn; its calls get results.

@@ -9,7 +9,7 @@ fn engine(text: &str) -> ScriptEngine {
 fn ask_as(engine: &ScriptEngine, session: &str, messages: Value) -> Value {
     let body =
         json!({"model": "m", "max_tokens": 50, "metadata": {"user_id": session}, "messages": messages});
-    let served = engine.answer(Facts::for_test(body));
+    let served = engine.respond(Facts::for_test(body));
     let body: Vec<u8> = served
         .reply
         .steps

@@ -75,7 +75,7 @@ impl Tool for StructuredOutput {
     }
 
     fn subject(&self, _input: &Value) -> CallSubject {
-        CallSubject::FinalAnswer
+        CallSubject::StructuredOutput
     }
 
     fn fit(&self, input: Value) -> Result<Value, InvalidInput> {

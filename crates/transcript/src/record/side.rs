@@ -218,6 +218,7 @@ impl SideRecord {
         serde_json::from_value(Value::Object(fields.clone())).unwrap_or(Self::Unknown(fields))
     }
 
+    /// Returns the record as JSON, with all its fields.
     pub(super) fn to_value(&self) -> Value {
         serde_json::to_value(self).unwrap_or_default()
     }

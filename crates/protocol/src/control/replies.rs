@@ -73,7 +73,8 @@ impl PermissionResult {
     /// The most updates, rules and directories that one reply may hold, counted together.
     pub const MAX_UPDATES: usize = 4096;
 
-    /// Reads a reply that will be acted on: unlike reading the wire, this says what is wrong.
+    /// Reads a reply that the runtime is about to act on. The error says what is wrong, for the host, where reading
+    /// the wire would only yield `Unknown`.
     pub fn parse(value: &Value) -> Result<Self, PermissionResultError> {
         if !value.is_object() {
             return Err(PermissionResultError::NotAnObject);
