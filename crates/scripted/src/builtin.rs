@@ -12,7 +12,7 @@ pub const NAMES: [&str; 2] = ["demo", "echo"];
 pub const DEMO_PROMPT: &str =
     "The test in test.sh fails. Find out why, repair the program and run the test again.";
 
-/// Returns a built-in script.
+/// Returns the built-in script with this name; `None` if there is none.
 pub fn script(name: &str) -> Option<Script> {
     let text = match name {
         "demo" => include_str!("builtin/demo.yaml"),
@@ -26,7 +26,7 @@ pub fn script(name: &str) -> Option<Script> {
     )
 }
 
-/// The files that the demo works on, for an empty folder: path and content.
+/// Returns path and content of the files that the demo works on. They are meant for an empty folder.
 pub fn demo_files() -> [(&'static str, &'static str); 2] {
     [
         ("temperature.sh", include_str!("builtin/demo/temperature.sh")),

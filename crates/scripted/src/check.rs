@@ -91,7 +91,7 @@ pub(crate) struct CheckedRequest {
 }
 
 impl CheckedRequest {
-    /// Whether the conversation has a call with this id.
+    /// Returns whether the conversation contains a call with this id.
     pub(crate) fn has_call(&self, id: &str) -> bool {
         self.messages.iter().any(|message| message.summary.calls.iter().any(|call| call.id == id))
     }
@@ -126,12 +126,12 @@ impl RequestChecker {
         })
     }
 
-    /// How many messages were parsed and checked so far.
+    /// Returns how many messages were parsed and checked so far. A message that is remembered does not count again.
     pub(crate) fn messages_checked(&self) -> u64 {
         self.checked.load(Ordering::Relaxed)
     }
 
-    /// Records that the response `number` began with thinking.
+    /// Records that the response `number` began with thinking, for the rule about tool loops.
     pub(crate) fn note_thinking(&self, number: u64) {
         let mut answers = lock(&self.with_thinking);
         if answers.len() == ANSWERS_WITH_THINKING {
@@ -145,7 +145,7 @@ impl RequestChecker {
         top::check_headers(headers, &self.betas)
     }
 
-    /// Checks a body whose headers are valid.
+    /// Checks a body whose headers were found valid. Returns what later steps need of it.
     pub(crate) fn check_body(
         &self,
         fields: &BodyFields<'_>,
@@ -195,7 +195,7 @@ impl RequestChecker {
         Ok(RequestParts { model, tools, system, choice, thinking, sampling })
     }
 
-    /// Checks a field that is the same in most requests, unless it was checked before.
+    /// Checks a field that is the same in most requests, unless the same text was checked before.
     fn remembered_part<T>(
         &self,
         memory: &Mutex<RecentlyChecked<Arc<T>>>,
@@ -303,7 +303,7 @@ fn summaries(messages: &[CheckedMessage]) -> Vec<&MessageSummary> {
     messages.iter().map(|message| message.summary.as_ref()).collect()
 }
 
-/// Cache marks of the whole request.
+/// Checks number and order of the cache marks of the whole request.
 fn check_marks(parts: &RequestParts, messages: &[CheckedMessage]) -> Verdict {
     let mut order = MarkOrder::default();
     parts.tools.iter().flat_map(|tools| &tools.marks).for_each(|mark| order.add(mark, None));
@@ -314,7 +314,7 @@ fn check_marks(parts: &RequestParts, messages: &[CheckedMessage]) -> Verdict {
     order.verdict()
 }
 
-/// Whether a beta allows the `scope` of a cache mark, which is an unknown field otherwise.
+/// Returns whether a beta allows the field `scope` in a cache mark, which is unknown otherwise.
 fn allows_scope(betas: &[&str]) -> bool {
     betas.iter().any(|beta| beta.starts_with("prompt-caching-scope-"))
 }

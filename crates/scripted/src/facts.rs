@@ -91,7 +91,8 @@ pub(crate) struct RequestBrief {
 }
 
 impl RequestBrief {
-    /// Reads the fields, and refuses a body that is not a request at all. This holds for lax scripts too.
+    /// Reads the fields by which turns are chosen, and refuses a body that is not a request at all, also with a lax
+    /// script.
     pub(crate) fn read(fields: &BodyFields<'_>) -> Result<Self, RequestRefusal> {
         let missing = |name: &str| RequestRefusal::invalid(format!("{name}: Field required"));
         match &fields.messages {
@@ -157,17 +158,17 @@ impl Facts {
         Self { checked, ..self }
     }
 
-    /// Whether the conversation is known to have a call with this id.
+    /// Returns whether the conversation is known to contain a call with this id.
     pub(crate) fn has_call(&self, id: &str) -> bool {
         self.checked.as_ref().is_some_and(|checked| checked.has_call(id))
     }
 
-    /// A number for the conversation, if thinking is bound to it; 0 otherwise.
+    /// Returns a number for the conversation so far, if thinking is bound to it; otherwise 0.
     pub(crate) fn history(&self) -> u64 {
         self.checked.as_ref().map_or(0, |checked| checked.history)
     }
 
-    /// The whole body as JSON.
+    /// Returns the whole body as JSON.
     pub fn body(&self) -> &Value {
         self.body.get_or_init(|| match &self.source {
             Source::Http { body, .. } => serde_json::from_slice(body).unwrap_or(Value::Null),
@@ -175,7 +176,7 @@ impl Facts {
         })
     }
 
-    /// A request header, over HTTP.
+    /// Returns a header of a request over HTTP; `None` in-process.
     pub fn header(&self, name: &str) -> Option<&str> {
         match &self.source {
             Source::Http { headers, .. } => headers
@@ -186,33 +187,33 @@ impl Facts {
         }
     }
 
-    /// The text that the user sent with this request: `None` if it only brings tool results.
+    /// Returns the text that the user sent with this request; `None` if the request only brings tool results.
     pub fn fresh_user_text(&self) -> Option<&str> {
         let detail = self.detail();
         if detail.last_message.has_user_text { detail.users.last().map(String::as_str) } else { None }
     }
 
-    /// The newest user text of the conversation.
+    /// Returns the newest user text of the conversation.
     pub fn last_user_text(&self) -> Option<&str> {
         self.detail().users.last().map(String::as_str)
     }
 
-    /// The text the conversation began with.
+    /// Returns the text that the conversation began with.
     pub fn first_user_text(&self) -> Option<&str> {
         self.detail().users.first().map(String::as_str)
     }
 
-    /// All user texts, oldest first.
+    /// Returns all user texts, oldest first, without reminders.
     pub fn user_texts(&self) -> &[String] {
         &self.detail().users
     }
 
-    /// The name in the last `RUN<name>` a user wrote.
+    /// Returns the name in the last `RUN<name>` of a user text.
     pub fn last_marker(&self) -> Option<&str> {
         self.markers().last()
     }
 
-    /// How often a user wrote `RUN<name>` in this conversation.
+    /// Returns how often `RUN<name>` occurs in the user texts.
     pub fn marker_count(&self) -> usize {
         self.markers().count()
     }
@@ -224,18 +225,18 @@ impl Facts {
         after_run.filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
     }
 
-    /// The tool results that were sent with this request.
+    /// Returns the tool results that were sent with this request.
     pub fn fresh_results(&self) -> &[ToolResult] {
         let detail = self.detail();
         &detail.results[detail.results.len() - detail.last_message.results..]
     }
 
-    /// The newest tool result of the conversation.
+    /// Returns the text of the newest tool result.
     pub fn last_tool_result(&self) -> Option<&str> {
         self.detail().results.last().map(|result| result.text.as_str())
     }
 
-    /// The newest result of the tool `name`.
+    /// Returns the text of the newest result of the tool `name`.
     pub fn result_of(&self, name: &str) -> Option<&str> {
         let results = &self.detail().results;
         results
@@ -253,17 +254,18 @@ impl Facts {
         })
     }
 
-    /// The system prompt, and system messages inside the conversation.
+    /// Returns the system prompt, followed by the system messages of the conversation.
     pub fn system(&self) -> &str {
         &self.detail().system
     }
 
-    /// Names of the offered tools.
+    /// Returns the names of the offered tools.
     pub fn tools(&self) -> &[String] {
         &self.detail().tools
     }
 
-    /// Identifies a conversation: the session's metadata and its first user text.
+    /// Returns a number that is the same for all requests of a conversation: a hash of the user id in the metadata
+    /// and the first user text.
     pub fn conversation(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.body()["metadata"]["user_id"].as_str().hash(&mut hasher);
@@ -271,7 +273,7 @@ impl Facts {
         hasher.finish()
     }
 
-    /// A short description for error messages.
+    /// Returns a short description of the request for error messages.
     pub fn summary(&self) -> String {
         let results = self.fresh_results().len();
         match self.fresh_user_text() {
@@ -287,6 +289,7 @@ impl Facts {
         self.detail.get_or_init(|| Detail::read(self.body()))
     }
 
+    /// Returns the facts of a request with this body, as if it had come over HTTP.
     #[cfg(test)]
     pub(crate) fn for_test(body: Value) -> Self {
         let mut facts = Self::from_http(Bytes::from(body.to_string()), Vec::new()).expect("a valid request");
@@ -296,6 +299,7 @@ impl Facts {
 }
 
 impl Detail {
+    /// Collects texts, results, tools and system prompt from a body.
     fn read(body: &Value) -> Self {
         let mut detail = Self { system: text_of(&body["system"]), ..Self::default() };
         detail.tools =
@@ -320,6 +324,7 @@ impl Detail {
         detail
     }
 
+    /// Adds a user message. `calls` are the calls before it, which name the tools of its results.
     fn read_user(&mut self, content: &Value, calls: &Map<String, Value>) {
         let mut texts = Vec::new();
         let results_before = self.results.len();
@@ -352,16 +357,17 @@ impl Detail {
     }
 }
 
-/// Whether a text is a reminder: the runtime puts them into user messages, the user did not write them.
+/// Returns whether a text is a reminder. Runtimes add these to user messages, so they are not the user's words.
 fn is_reminder(text: &str) -> bool {
     text.trim_start().starts_with("<system-reminder>")
 }
 
+/// Returns the entries of a list; none for any other value.
 fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or(&[])
 }
 
-/// The text of a string or of a list of blocks.
+/// Returns the text of a string, or of a list of blocks joined.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

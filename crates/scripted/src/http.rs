@@ -82,7 +82,7 @@ impl Steps {
         }
     }
 
-    /// Whether the next step may have to be awaited.
+    /// Returns whether the next step may not be there yet.
     fn may_wait(&self) -> bool {
         matches!(self, Self::Live(_))
     }
@@ -132,7 +132,8 @@ pub(crate) async fn accept<H: Handler>(
     }
 }
 
-/// Serves one connection, request after request.
+/// Serves the requests of one connection until either side closes it. A request that cannot be read is answered and
+/// ends the connection.
 async fn converse<H: Handler>(stream: TcpStream, handler: &H) {
     // Without it the second small write of a response waits for the client's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
@@ -280,8 +281,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closing while the client still sends would reset the connection and lose the refusal, so the rest of the request
-    /// is read for a moment and discarded.
+    /// Closes the sending half, then reads and discards what the client still sends, for a moment. Closing at once
+    /// would reset the connection, and the client would lose the refusal.
     async fn let_it_be_read(&mut self) {
         let _ = self.stream.shutdown().await;
         let thrown_away = async {

@@ -88,7 +88,7 @@ impl Document<'_> {
     }
 }
 
-/// The options of every YAML parse; both parses of a text must read it alike.
+/// Returns the options of every YAML parse; both parses of a text must use the same ones.
 fn yaml_options() -> serde_saphyr::Options {
     // `with_snippet` would wrap the error; only its location is needed. Strict booleans keep `on` and `no` strings, as
     // in JSON. The file's size is bounded already, so many turns are not an attack.
@@ -280,7 +280,7 @@ fn check_status(status: u16, least: u16) -> Result<(), String> {
     }
 }
 
-/// A header with a line break would be a second header.
+/// Refuses headers with a line break, because that would start another header.
 fn check_headers(headers: &std::collections::BTreeMap<String, String>) -> Result<(), String> {
     let token = |name: &str| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))

@@ -88,8 +88,8 @@ enum Bare {
 }
 
 impl TextMatch {
-    /// Whether the text fits. `bare` says what a plain string means for this key; it also applies inside `not`, `all`,
-    /// `any`.
+    /// Returns whether the text satisfies the condition. `bare` says whether a plain string means "contains" or
+    /// "equals"; it also applies inside `not`, `all` and `any`.
     fn holds(&self, text: &str, bare: Bare) -> bool {
         match self {
             Self::Plain(wanted) => match bare {
@@ -130,12 +130,12 @@ impl Conditions {
         Self { any_user: Some(TextMatch::Plain(text.into())), ..Self::default() }
     }
 
-    /// Whether all conditions hold.
+    /// Returns whether all conditions hold.
     pub fn hold(&self, facts: &Facts) -> bool {
         self.check(facts).is_ok()
     }
 
-    /// Returns the first condition that does not hold, in words.
+    /// Checks all conditions. The error describes the first one that does not hold.
     pub fn check(&self, facts: &Facts) -> Result<(), String> {
         self.check_texts(facts)?;
         self.check_results(facts)?;
@@ -286,7 +286,7 @@ struct ValueFields {
     absent: Option<bool>,
 }
 
-/// For `when:` and `expect:` fields: a map of conditions, or a text as shorthand.
+/// Reads a `when:` or `expect:` field: a map of conditions, or a text as a shorthand for `any_user`.
 pub(crate) fn conditions_or_text<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Conditions>, D::Error> {

@@ -68,7 +68,7 @@ impl ScriptedModel {
         Self { betas, ..self }
     }
 
-    /// The script and its current position.
+    /// Returns the engine, which knows the script and the position in it.
     pub fn engine(&self) -> &ScriptEngine {
         &self.engine
     }
@@ -80,7 +80,7 @@ impl ScriptedModel {
 
     /// Lets the engine choose and render the response, without waiting: pauses and faults are steps of the reply.
     fn reply(&self, request: Arc<ModelRequest>, delivery: Delivery) -> Reply {
-        self.engine.answer_in_process(&request, delivery, self.betas).reply
+        self.engine.respond_in_process(&request, delivery, self.betas).reply
     }
 
     /// Opens a streamed response. Returns only after its first event: until then a failure is one of the request.
@@ -135,7 +135,7 @@ impl Model for ScriptedModel {
     }
 }
 
-/// The error for a response that ended too early.
+/// Returns the error for a response that ended too early.
 fn cut(reason: &str) -> ModelError {
     let message = format!("the connection closed before the answer was complete: {reason}");
     ModelError::new(ErrorKind::StreamCut, message)
@@ -258,7 +258,7 @@ impl Answer {
         error
     }
 
-    /// Returns the API error in place of an expected stream.
+    /// Returns the API's error in a body that should have been a stream; `None` if it is something else.
     fn told(&self, body: &[u8]) -> Option<ModelError> {
         let error = api_error(None, body);
         error.api_type.is_some().then(|| ModelError { request_id: self.request_id.clone(), ..error })
@@ -271,11 +271,13 @@ struct Silence {
 }
 
 impl Silence {
+    /// Begins with this much time for all pauses together.
     fn new(patience: Duration) -> Self {
         Self { left: patience }
     }
 
-    /// Waits, if the watchdog's time allows it.
+    /// Waits for a pause and returns true, or returns false at once if the pause is longer than the time that is
+    /// left.
     async fn bear(&mut self, pause: Duration) -> bool {
         let bearable = pause < self.left;
         if bearable {
@@ -304,6 +306,7 @@ struct Reader {
 }
 
 impl Reader {
+    /// Begins to read the events of a response.
     fn new(answer: Answer, idle: Duration) -> Self {
         let parser = SseParser::new();
         Self { answer, idle, parser, ready: VecDeque::new(), failure: None, ended: false, over: false }

@@ -69,22 +69,22 @@ pub struct RecorderHandle {
 }
 
 impl RecorderHandle {
-    /// The address it listens on.
+    /// Returns the address that the recorder listens on.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The base URL for clients.
+    /// Returns the base URL for clients.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// How many turns the file holds so far.
+    /// Returns how many responses the file holds so far.
     pub fn recorded(&self) -> u64 {
         self.tape.recorded.load(Ordering::Acquire)
     }
 
-    /// Descriptions of what could not be recorded.
+    /// Returns descriptions of what could not be recorded.
     pub fn problems(&self) -> Vec<String> {
         self.tape.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -102,7 +102,7 @@ impl Drop for RecorderHandle {
     }
 }
 
-/// Starts a recorder.
+/// Starts a recorder, which runs until its handle is shut down or dropped.
 pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptError> {
     let upstream = options.upstream.trim_end_matches('/').to_owned();
     let unusable = |message: String| ScriptError::Upstream { url: options.upstream.clone(), message };
@@ -200,7 +200,8 @@ impl Recorder {
     }
 }
 
-/// Passes the response to the client chunk by chunk and records it when it is complete.
+/// Passes the response to the client chunk by chunk. Records it before the client sees its end, so that a client
+/// which has read a response can rely on the recording.
 async fn pump(mut upstream: reqwest::Response, client: mpsc::Sender<Step>, mut take: Option<Take>) {
     let mut end = End::Complete;
     // The client may be gone before the first byte; the loop notices that.
@@ -357,7 +358,7 @@ fn passed_on(headers: Vec<(String, String)>) -> Vec<(String, String)> {
     headers.into_iter().filter(|(name, _)| !is_hop_header(name)).collect()
 }
 
-/// Whether a header belongs to one connection and not to the message.
+/// Returns whether a header belongs to one connection and not to the message.
 fn is_hop_header(name: &str) -> bool {
     matches!(
         name,
@@ -381,7 +382,7 @@ struct RecordedTurn {
     stall: Option<Stall>,
 }
 
-/// Whether the text of a script is a recording.
+/// Returns whether the text of a script is a recording.
 pub(crate) fn is_recording(text: &str) -> bool {
     text.starts_with(&format!("{{\"{HEADER_KEY}\""))
 }

@@ -125,7 +125,8 @@ impl Reply {
     }
 }
 
-/// Only requests for a message have a number.
+/// Returns the first headers of a response. Only responses to requests for a message have a number, and with it a
+/// request id.
 fn headers(content_type: &str, number: u64) -> Vec<(String, String)> {
     let mut headers = vec![("content-type".to_owned(), content_type.to_owned())];
     if number > 0 {
@@ -216,7 +217,7 @@ fn ending(how: CutHow) -> Step {
 }
 
 impl Body {
-    /// Returns the position of a fault.
+    /// Returns the byte at which a fault happens. Without a position it is the middle of the last content block.
     fn place(&self, after_events: Option<usize>, after_bytes: Option<usize>) -> usize {
         match (after_events, after_bytes) {
             (_, Some(bytes)) => bytes.min(self.bytes.len()),
@@ -286,7 +287,7 @@ impl Body {
     }
 }
 
-/// Splits the same bytes into pieces.
+/// Splits the bytes to be sent into pieces of `size`, with a pause after each.
 fn dripped(steps: Vec<Step>, size: usize, pause: Duration) -> Vec<Step> {
     let mut slow = Vec::new();
     for step in steps {

@@ -87,7 +87,7 @@ impl Scenario {
     }
 }
 
-/// The error for an empty list, which would otherwise fail only at the first request.
+/// Returns the error for an empty list of turns, which would otherwise fail only at the first request.
 fn no_turns(file: &str) -> ScriptError {
     ScriptError::Invalid {
         file: file.to_owned(),
@@ -96,7 +96,8 @@ fn no_turns(file: &str) -> ScriptError {
     }
 }
 
-/// Clients test a model with a one-token request; that must not shift the script.
+/// Returns the turn that responds to a request with `max_tokens: 1`. Clients test a model with one, and that must
+/// not use a turn of the script.
 fn probe() -> Turn {
     Turn { when: Some(Conditions { max_tokens: Some(1), ..Conditions::default() }), ..Turn::text("ok") }
 }

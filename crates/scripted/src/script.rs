@@ -186,7 +186,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Whether the first block of the response is thinking.
+    /// Returns whether the first block of the response is thinking.
     pub(crate) fn begins_with_thinking(&self) -> bool {
         self.thinking.is_some() || self.blocks.first().is_some_and(|block| block.thinking.is_some())
     }
@@ -273,6 +273,7 @@ pub struct RawReply {
     pub chunks: Vec<Chunk>,
 }
 
+/// Returns the default of `status`.
 fn ok_status() -> u16 {
     200
 }
@@ -374,7 +375,7 @@ impl Turn {
         Ok(Self { tools: vec![ToolCall::new(name, input)?], ..Self::default() })
     }
 
-    /// Returns a turn that fails with an HTTP status.
+    /// Creates a turn that fails with an HTTP status.
     pub fn error(status: u16) -> Self {
         Self { error: Some(ErrorReply { status, ..ErrorReply::default() }), ..Self::default() }
     }

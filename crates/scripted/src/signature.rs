@@ -29,14 +29,16 @@ pub(crate) enum ThinkingSeal {
     Foreign,
 }
 
-/// Signs the thinking block at `index` of the response `answer`.
+/// Returns the signature of the thinking block at `index` of the response `answer`. `history` binds it to the
+/// conversation before; 0 does not.
 pub(crate) fn sign(text: &str, answer: u64, index: u32, history: u64) -> String {
     let head = format!("{PREFIX}{answer}.{index}.{history:016x}.{:016x}", stable_hash(&[text]));
     let seal = stable_hash(&[&head, SEAL]);
     format!("{head}.{seal:016x}")
 }
 
-/// Examines the signature that was sent with `text`.
+/// Examines the signature that was sent with `text`: whether it is ours, and whether text and signature are
+/// unchanged.
 pub(crate) fn inspect(signature: &str, text: &str) -> ThinkingSeal {
     if signature.is_empty() {
         return ThinkingSeal::Empty;
@@ -63,7 +65,8 @@ fn parse(signature: &str, text: &str) -> Option<ThinkingSeal> {
     })
 }
 
-/// FNV-1a: the same on every machine and in every version.
+/// Returns the FNV-1a hash, which is the same on every machine and in every version. Recorded signatures depend on
+/// it.
 fn stable_hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -77,7 +77,7 @@ enum Node {
 }
 
 impl Template {
-    /// Compiles `source`.
+    /// Compiles `source`. An unknown placeholder is an error now, not when it is rendered.
     pub fn parse(source: &str) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut rest = source;
@@ -101,7 +101,7 @@ impl Template {
         Self { parts: vec![Part::Literal(text.into())] }
     }
 
-    /// Returns the text for this request.
+    /// Fills in the placeholders for this request. A placeholder that finds nothing is an error.
     pub fn render(&self, facts: &Facts) -> Result<String, TemplateError> {
         let mut text = String::new();
         for part in &self.parts {
@@ -189,7 +189,7 @@ impl TemplateValue {
         Node::parse(value).map(Self)
     }
 
-    /// Returns the value for this request.
+    /// Fills in the placeholders of all strings in the value for this request.
     pub fn render(&self, facts: &Facts) -> Result<Value, TemplateError> {
         self.0.render(facts)
     }
@@ -209,7 +209,7 @@ impl Node {
         })
     }
 
-    /// Returns the value for this request.
+    /// Fills in the placeholders of the node for this request.
     fn render(&self, facts: &Facts) -> Result<Value, TemplateError> {
         Ok(match self {
             Self::Plain(value) => value.clone(),

@@ -200,7 +200,8 @@ impl TestContext {
         running.finish()
     }
 
-    /// Starts the program for a test that writes and reads while it runs.
+    /// Starts the program for a test that writes and reads while it runs. The process is killed when the returned
+    /// value is dropped.
     pub fn start<A: AsRef<OsStr>>(&self, arguments: &[A]) -> Running {
         let arguments: Vec<&OsStr> = arguments.iter().map(AsRef::as_ref).collect();
         Running::start(&self.program(), &arguments, &self.cwd, &self.env, self.limit)

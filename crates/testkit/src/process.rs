@@ -66,14 +66,14 @@ impl Finished {
         self.lines().into_iter().filter(|line| line["type"] == kind).collect()
     }
 
-    /// Returns the only `result` line.
+    /// Returns the only `result` line. Panics if there is none or more than one.
     pub fn result(&self) -> Value {
         let mut results = self.of_type("result");
         assert_eq!(results.len(), 1, "one result expected in {self:#?}");
         results.remove(0)
     }
 
-    /// Returns itself; panics unless the exit code is 0.
+    /// Returns itself if the exit code is 0, and panics with the output otherwise.
     pub fn success(self) -> Self {
         assert_eq!(self.code, Some(0), "the run failed: {self:#?}");
         self
@@ -108,7 +108,7 @@ impl Running {
         Self { child, stdin, lines, seen: Vec::new(), stderr, stderr_done, started, deadline, what }
     }
 
-    /// Returns the process id.
+    /// Returns the process id of the program.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -134,7 +134,7 @@ impl Running {
         self.stdin = None;
     }
 
-    /// Returns the next line of stdout; `None` at its end.
+    /// Returns the next line of stdout as JSON, and `None` at its end. Panics if the deadline passes first.
     pub fn next_line(&mut self) -> Option<Value> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.lines.recv_timeout(left) {
@@ -148,7 +148,8 @@ impl Running {
         }
     }
 
-    /// Reads lines until one fits, and returns it.
+    /// Reads lines until one fits, and returns it. Lines before it are skipped here, but stay in the output. `what`
+    /// describes the line for the failure.
     pub fn wait_for(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             match self.next_line() {
@@ -169,7 +170,8 @@ impl Running {
         kill_process(self.pid(), signal).unwrap_or_else(|error| panic!("signal {}: {error}", self.what));
     }
 
-    /// Waits for the end of the process.
+    /// Waits for the end of the process, then collects its output. Does not close stdin, so a program that waits
+    /// for input needs [`Self::close_stdin`] before. Panics with the output if the deadline passes first.
     pub fn finish(mut self) -> Finished {
         let status = self.wait_exit();
         let elapsed = self.started.elapsed();
@@ -220,6 +222,7 @@ impl Running {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    /// Returns the process id in the form that signals need.
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }

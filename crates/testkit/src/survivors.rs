@@ -22,7 +22,7 @@ pub struct Survivor {
 }
 
 impl Survivor {
-    /// Kills it.
+    /// Kills the process, so that a failed test leaves nothing behind.
     pub fn kill(&self) {
         if let Some(pid) = Pid::from_raw(self.pid) {
             // The error is ignored: the process may have ended on its own in the meantime.

@@ -24,12 +24,12 @@ struct BlockKind {
     fields: Option<&'static [&'static str]>,
 }
 
-/// A kind whose fields are checked: any field but these is refused.
+/// Describes a kind of block whose fields are checked: any field but these is refused.
 const fn kind(name: &'static str, fields: &'static [&'static str]) -> BlockKind {
     BlockKind { name, fields: Some(fields) }
 }
 
-/// A kind that is known by name only; its fields are not checked.
+/// Describes a kind of block that is known by its name only; its fields are not checked.
 const fn opaque(name: &'static str) -> BlockKind {
     BlockKind { name, fields: None }
 }
@@ -60,7 +60,7 @@ const KINDS: &[BlockKind] = &[
 /// The kinds of blocks that a tool result may hold.
 const RESULT_KINDS: &[&str] = &["text", "image", "document", "search_result", "tool_reference"];
 
-/// Checks the block at `place[index]`.
+/// Checks the block at `place[index]`, and adds to `summary` what the rules about the conversation need.
 pub(crate) fn check_block(
     value: &Value,
     place: &FieldPath<'_>,

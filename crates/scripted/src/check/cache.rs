@@ -23,7 +23,7 @@ pub(crate) struct CacheMark {
 /// The most marks a request may have.
 const MOST: usize = 4;
 
-/// Checks the mark of the block at `at`, whose fields are named by `inside`.
+/// Checks the cache mark of the block at `at`; `inside` is the path that messages name.
 pub(crate) fn check_mark(
     mark: &Value,
     at: &FieldPath<'_>,
@@ -34,7 +34,7 @@ pub(crate) fn check_mark(
     Ok(CacheMark { path: behind_message(&at.to_string()), lifetime })
 }
 
-/// Checks the fields of a mark at `path`.
+/// Checks the fields of a mark at `path` and returns its lifetime.
 pub(crate) fn check_mark_fields(
     mark: &Value,
     path: &FieldPath<'_>,

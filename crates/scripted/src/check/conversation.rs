@@ -30,11 +30,12 @@ impl<'a> JoinedTurn<'a> {
             .flat_map(|(index, message)| message.results.iter().map(|result| (*index, result)))
     }
 
+    /// Returns whether the turn has any tool result.
     pub(crate) fn has_results(&self) -> bool {
         self.results().next().is_some()
     }
 
-    /// Results that follow other blocks.
+    /// Returns the ids of results that follow other blocks; results have to come first.
     fn late_results(&self) -> Vec<&'a str> {
         let mut other = false;
         let mut late = Vec::new();
@@ -71,7 +72,7 @@ pub(crate) fn joined_turns<'a>(messages: &[&'a MessageSummary]) -> Vec<JoinedTur
     turns
 }
 
-/// Checks the rules about messages and their order that do not depend on calls.
+/// Checks the roles of the messages and which of them may be empty.
 pub(crate) fn check_roles(messages: &[&MessageSummary], rules: &ModelRules) -> Verdict {
     for (index, message) in messages.iter().enumerate() {
         let is_last = index + 1 == messages.len();
@@ -123,7 +124,7 @@ fn check_system(
     }
 }
 
-/// Checks the end of the conversation.
+/// Checks the last message: its role, and that a prefilled response does not end in white space.
 pub(crate) fn check_end(messages: &[&MessageSummary], rules: &ModelRules) -> Verdict {
     let Some(last) = messages.last().filter(|last| last.role == MessageRole::Assistant) else {
         return Ok(());
@@ -140,7 +141,7 @@ pub(crate) fn check_end(messages: &[&MessageSummary], rules: &ModelRules) -> Ver
     Ok(())
 }
 
-/// Checks calls and their results.
+/// Checks that ids are unique, that each call has its result in the next turn, and that each result has its call.
 pub(crate) fn check_calls(turns: &[JoinedTurn<'_>]) -> Verdict {
     let mut ids = HashSet::new();
     let mut server_ids = HashSet::new();

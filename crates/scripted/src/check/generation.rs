@@ -105,22 +105,22 @@ impl ModelRules {
         }
     }
 
-    /// Whether only adaptive thinking is accepted.
+    /// Returns whether the model accepts only adaptive thinking.
     pub(crate) fn refuses_budget(&self) -> bool {
         self.generation >= ModelGeneration::FourSevenOrEight && !self.takes_budget
     }
 
-    /// Whether the last message must be the user's.
+    /// Returns whether the last message must be the user's.
     pub(crate) fn refuses_prefill(&self) -> bool {
         self.generation >= ModelGeneration::FourSix
     }
 
-    /// Whether sampling fields are refused.
+    /// Returns whether the model refuses `temperature`, `top_p` and `top_k`.
     pub(crate) fn refuses_sampling(&self) -> bool {
         self.generation >= ModelGeneration::FourSevenOrEight
     }
 
-    /// Whether the model is of version 4.5 or older; false for a name without a version.
+    /// Returns whether the model is of version 4.5 or older; false for a name without a version.
     pub(crate) fn is_up_to_four_five(&self) -> bool {
         self.generation == ModelGeneration::UpToFourFive
     }

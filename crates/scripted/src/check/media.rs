@@ -85,7 +85,7 @@ fn base64_edge(source: &Map<String, Value>, fields: &FieldPath<'_>) -> Verdict<u
     Ok(edge)
 }
 
-/// Returns type, width and height from the header.
+/// Returns type, width and height of an image from its first bytes; `None` for an unknown type.
 fn image_header(bytes: &[u8]) -> Option<(&'static str, u32, u32)> {
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         (bytes.get(12..16)? == b"IHDR").then_some(())?;
@@ -123,7 +123,7 @@ fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Walks the segments of a JPEG up to the frame header.
+/// Returns width and height of a JPEG, which are in its frame header behind other segments.
 fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {
@@ -192,7 +192,7 @@ pub(crate) fn check_document(
     Ok(())
 }
 
-/// Counts uncompressed page objects.
+/// Counts the pages of a PDF that are not compressed; 0 if all are.
 fn pdf_pages(bytes: &[u8]) -> usize {
     let types = memmem::find_iter(bytes, b"/Type").map(|at| bytes[at + 5..].trim_ascii_start());
     let is_page = |rest: &&[u8]| {

@@ -78,6 +78,7 @@ pub(crate) struct MessageSummary {
 }
 
 impl MessageSummary {
+    /// Begins the summary of a message without blocks.
     fn new(role: MessageRole) -> Self {
         Self {
             role,
@@ -98,13 +99,14 @@ impl MessageSummary {
         }
     }
 
-    /// The approximate size in memory.
+    /// Returns the approximate size in memory, by which old summaries are forgotten.
     pub(crate) fn weight(&self) -> usize {
         let ids = self.calls.iter().chain(&self.results).map(|seen| seen.id.len() + 48);
         let others = self.server_results.len() + self.thinking.len() + self.images.len() + self.marks.len();
         512 + ids.sum::<usize>() + 128 * others + 8 * self.block_hashes.len()
     }
 
+    /// Returns whether the first block is thinking, readable or redacted.
     pub(crate) fn starts_with_thinking(&self) -> bool {
         matches!(self.first_kind.as_str(), "thinking" | "redacted_thinking")
     }
@@ -120,13 +122,15 @@ pub(crate) struct MessageContext {
 }
 
 impl MessageContext {
-    /// Returns a number that differs where the verdicts may differ.
+    /// Returns a number that differs between contexts whose verdicts may differ, as a part of the key of a
+    /// remembered message.
     pub(crate) fn seed(self) -> u64 {
         u64::from(self.cache_scope) | u64::from(self.binds_history) << 1
     }
 }
 
-/// Checks the message at `path`, which is `messages.N`.
+/// Checks the message at `path`, which is `messages.N`, on its own. Returns its summary for the rules about the
+/// conversation.
 pub(crate) fn check_message(
     value: &Value,
     path: &FieldPath<'_>,
@@ -168,7 +172,7 @@ pub(crate) fn check_message(
     Ok(summary)
 }
 
-/// A string stands for one text block, and an empty one for no block.
+/// Adds content that is a string to the summary: it counts as one text block, or as none if it is empty.
 fn read_string(text: &str, summary: &mut MessageSummary) {
     summary.blocks = usize::from(!text.is_empty());
     summary.first_other = (!text.is_empty()).then_some(0);
@@ -177,13 +181,13 @@ fn read_string(text: &str, summary: &mut MessageSummary) {
     summary.text_bytes = text.len() as u64;
 }
 
-/// Whether the block is a text that ends with white space, which older models refuse at the end of a prefilled
-/// response.
+/// Returns whether the block is a text that ends with white space, which older models refuse at the end of a
+/// prefilled response.
 fn ends_in_blank(block: &Value) -> bool {
     block["type"] == "text" && block["text"].as_str().is_some_and(|text| text.ends_with(char::is_whitespace))
 }
 
-/// Returns a hash of each block that does not depend on its formatting.
+/// Returns a hash of each block that does not depend on the formatting of its JSON.
 fn block_hashes(role: MessageRole, message: &Map<String, Value>) -> Vec<u64> {
     let hash = |block: &Value| {
         let mut hasher = DefaultHasher::new();

@@ -84,12 +84,12 @@ impl<'a> FieldPath<'a> {
         FieldPath { parent: Some(self), step: PathStep::Name(name) }
     }
 
-    /// The path of an item of this list. Borrows this path, so no text is built yet.
+    /// Returns the path of an item of this list. Borrows this path, so no text is built yet.
     pub(crate) fn index(&self, index: usize) -> FieldPath<'_> {
         FieldPath { parent: Some(self), step: PathStep::Index(index) }
     }
 
-    /// Refuses this field.
+    /// Refuses the request because of this field. The message begins with its path, as those of the API do.
     pub(crate) fn refuse<T>(&self, message: impl fmt::Display) -> Verdict<T> {
         refuse(format!("{self}: {message}"))
     }

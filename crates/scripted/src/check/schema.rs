@@ -10,12 +10,12 @@ use super::refusal::{Verdict, refuse};
 /// How deep schemas are walked before the meta-schema is used instead.
 const MAX_DEPTH: usize = 32;
 
-/// Whether the schema is valid under draft 2020-12.
+/// Returns whether a schema is valid under draft 2020-12.
 pub(crate) fn is_draft_2020_12(schema: &Value) -> bool {
     is_plain(schema, MAX_DEPTH) || jsonschema::draft202012::meta::is_valid(schema)
 }
 
-/// Whether the schema is certainly valid.
+/// Returns whether the schema is certainly valid. A cheap test that spares most schemas the full one.
 fn is_plain(schema: &Value, depth: usize) -> bool {
     match schema {
         Value::Bool(_) => true,
@@ -55,12 +55,12 @@ fn is_plain_keyword(keyword: &str, value: &Value, depth: usize) -> bool {
     }
 }
 
-/// Whether this is one of the seven names that `type` may have.
+/// Returns whether this is one of the seven names that `type` may have.
 fn is_type(name: &str) -> bool {
     matches!(name, "array" | "boolean" | "integer" | "null" | "number" | "object" | "string")
 }
 
-/// Whether these are strings without repetition, as `required` demands.
+/// Returns whether these are strings without repetition, as `required` demands.
 fn are_distinct_texts(names: &[Value]) -> bool {
     names.iter().enumerate().all(|(at, name)| name.is_string() && !names[..at].contains(name))
 }

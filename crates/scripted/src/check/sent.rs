@@ -43,7 +43,7 @@ pub(crate) struct MessageText<'a> {
 }
 
 impl<'a> BodyFields<'a> {
-    /// Walks a body that is one text.
+    /// Splits a body into its fields without parsing their values. Refuses a body that is not a JSON object.
     pub(crate) fn split(body: &'a [u8]) -> Verdict<Self> {
         let Ok(text) = std::str::from_utf8(body) else {
             return refuse(not_json("invalid utf-8", None, 0));
@@ -77,17 +77,17 @@ impl<'a> BodyFields<'a> {
         Ok(fields)
     }
 
-    /// The names of the fields, in the order sent.
+    /// Returns the names of the fields in the order in which they were sent.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| name.as_ref())
     }
 
-    /// A field as it was sent; `None` if it is absent.
+    /// Returns the text of a field as it was sent; `None` if it is absent.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a str> {
         self.fields.iter().find(|(key, _)| key == name).map(|(_, raw)| raw.get())
     }
 
-    /// A field, parsed; `None` if it is absent or null.
+    /// Returns a field as a value; `None` if it is absent or null.
     pub(crate) fn value(&self, name: &str) -> Verdict<Option<Value>> {
         let Some(raw) = self.raw(name) else { return Ok(None) };
         let offset = self.whole.map_or(0, |whole| raw.as_ptr() as usize - whole.as_ptr() as usize);
@@ -96,7 +96,7 @@ impl<'a> BodyFields<'a> {
         Ok(Some(value).filter(|value| !value.is_null()))
     }
 
-    /// A message, parsed.
+    /// Parses one message.
     pub(crate) fn parse_message(&self, message: &MessageText<'_>) -> Verdict<Value> {
         serde_json::from_str(&message.json)
             .map_err(|error| unreadable(&error, &message.json, self.whole, message.offset))
@@ -131,7 +131,8 @@ impl<'a> Pieces<'a> {
         Self { chunks, start: 0 }
     }
 
-    /// Returns the text of a span: borrowed if it is in one piece.
+    /// Returns the text of a range of the body, borrowed if it is in one piece. Ranges must be read from front to
+    /// back.
     fn text(&mut self, span: &Range<usize>) -> Option<Cow<'a, str>> {
         while let Some((first, rest)) = self.chunks.split_first()
             && self.start + first.len() <= span.start
@@ -156,7 +157,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// The API's error text for a body that is not JSON, with the position in the whole body.
+/// Returns the API's refusal of a body that is not JSON, with the position in the whole body.
 fn unreadable(error: &serde_json::Error, parsed: &str, whole: Option<&str>, offset: usize) -> RequestRefusal {
     let said = error.to_string();
     let what = if said.contains("unexpected end of hex escape") {

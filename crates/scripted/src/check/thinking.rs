@@ -27,7 +27,7 @@ pub(crate) enum ThinkingAsked {
 }
 
 impl ThinkingAsked {
-    /// Reads the field, for any model.
+    /// Reads the field `thinking` and checks what holds for every model.
     pub(crate) fn read(field: Option<&Value>) -> Verdict<Self> {
         let path = FieldPath::root("thinking");
         let Some(field) = field else { return Ok(Self::Omitted) };
@@ -53,12 +53,12 @@ impl ThinkingAsked {
         }
     }
 
-    /// Whether the request itself turns thinking on; a default of the model does not count.
+    /// Returns whether the request itself turns thinking on; a model's default does not count.
     fn is_asked_for(self) -> bool {
         matches!(self, Self::Adaptive | Self::Enabled { .. })
     }
 
-    /// Whether the model certainly does not think.
+    /// Returns whether the model certainly does not think.
     fn is_off(self, rules: &ModelRules) -> bool {
         match self {
             Self::Disabled => true,
@@ -150,7 +150,8 @@ fn check_mode(asked: ThinkingAsked, with: &SamplingFields, rules: &ModelRules) -
 
 /// What is known of the model's own responses.
 pub(crate) trait OwnAnswers {
-    /// Whether the response with this call is known to have begun without thinking.
+    /// Returns whether the response with this call is known to have begun without thinking, because the script gave
+    /// it so.
     fn began_without_thinking(&self, call: &str) -> bool;
 }
 
@@ -219,7 +220,8 @@ impl ThinkingHistory<'_> {
         }
     }
 
-    /// Checks models that bind a block to the conversation before its response.
+    /// Checks, for models that bind thinking to the conversation before it, that the conversation before each block
+    /// is unchanged.
     fn check_bound_blocks(&self) -> Verdict {
         if !self.rules.binds_history {
             return Ok(());
@@ -252,7 +254,8 @@ impl ThinkingHistory<'_> {
         Ok(())
     }
 
-    /// With a budget, up to 4.5: the response that began a tool loop must have begun with thinking.
+    /// Checks models up to 4.5 with a thinking budget: the response that began the tool loop must begin with
+    /// thinking. A response that the script gave without thinking is excused.
     fn check_tool_loop(&self, own: &dyn OwnAnswers) -> Verdict {
         let budgeted = matches!(self.asked, ThinkingAsked::Enabled { .. });
         if !budgeted || !self.rules.is_up_to_four_five() {
@@ -286,7 +289,7 @@ impl ThinkingHistory<'_> {
         ))
     }
 
-    /// Without thinking, an unfinished response must not contain any.
+    /// Checks that an unfinished response contains no thinking if thinking is off.
     fn check_final_message(&self) -> Verdict {
         let Some(last) = self.messages.last().filter(|last| last.role == MessageRole::Assistant) else {
             return Ok(());

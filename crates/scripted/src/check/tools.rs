@@ -29,7 +29,7 @@ const TOOL_FIELDS: &[&str] = &[
     "eager_input_streaming",
 ];
 
-/// Checks the `tools` of a request.
+/// Checks the field `tools` and returns the names in it.
 pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList> {
     let path = FieldPath::root("tools");
     let Value::Array(tools) = tools else { return path.refuse("Input should be a valid list") };
@@ -103,7 +103,7 @@ pub(crate) enum ToolChoiceAsked {
     Forced,
 }
 
-/// Checks `tool_choice`.
+/// Checks the field `tool_choice` against the tools, and returns what it asks for.
 pub(crate) fn check_choice(choice: Option<&Value>, tools: &[String]) -> Verdict<ToolChoiceAsked> {
     let path = FieldPath::root("tool_choice");
     let Some(choice) = choice else { return Ok(ToolChoiceAsked::Free) };

@@ -143,7 +143,7 @@ fn is_known_beta(beta: &str) -> bool {
     is_date && BETAS.contains(&name)
 }
 
-/// Checks which fields are present.
+/// Checks that the required fields are present and the others are known.
 pub(crate) fn check_fields(fields: &BodyFields<'_>, endpoint: ApiEndpoint, betas: &[&str]) -> Verdict {
     let (known, required): (_, &[&str]) = match endpoint {
         ApiEndpoint::Messages => (MESSAGES_FIELDS, &["model", "max_tokens"]),
@@ -169,7 +169,7 @@ pub(crate) fn check_fields(fields: &BodyFields<'_>, endpoint: ApiEndpoint, betas
     }
 }
 
-/// Checks fields that depend on nothing else.
+/// Checks the fields whose rules depend on no other field.
 pub(crate) fn check_simple_fields(fields: &BodyFields<'_>) -> Verdict {
     if fields.value("temperature")?.and_then(|value| value.as_f64()).is_some_and(|value| value > 1.0) {
         return refuse("temperature: range: 0..1");

@@ -14,7 +14,7 @@ const BYTES_PER_TOKEN: u64 = 4;
 const MANY_IMAGES: usize = 20;
 const MANY_IMAGES_EDGE: u32 = 2000;
 
-/// Images and documents of all messages.
+/// Checks number and size of the images and PDF pages in all messages together.
 pub(crate) fn check_media(messages: &[&MessageSummary], rules: &ModelRules) -> Verdict {
     let count: usize = messages.iter().map(|message| message.images.len()).sum();
     let most = if rules.window > 200_000 { 600 } else { 100 };
@@ -43,12 +43,12 @@ pub(crate) fn check_media(messages: &[&MessageSummary], rules: &ModelRules) -> V
     Ok(())
 }
 
-/// Returns the estimated input tokens.
+/// Estimates the input tokens of a request with this much text.
 pub(crate) fn input_tokens(text_bytes: u64) -> u64 {
     text_bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Checks that the request fits.
+/// Checks that the input, and for some models input and output together, fit into the window.
 pub(crate) fn check_tokens(input: u64, max_tokens: Option<u64>, rules: &ModelRules) -> Verdict {
     let window = rules.window;
     if input > window {

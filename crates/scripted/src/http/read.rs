@@ -74,7 +74,7 @@ impl Connection {
         Ok(Some(Request { body, ..head.request }))
     }
 
-    /// Reads more. Returns false at the end of the input.
+    /// Reads what has arrived, waiting at most `limit`. Returns false at the end of the input.
     async fn read_more(&mut self, limit: Duration) -> Result<bool, ReadError> {
         self.input.reserve(16 * 1024);
         match tokio::time::timeout(limit, self.stream.read_buf(&mut self.input)).await {
@@ -170,7 +170,8 @@ fn take_head(input: &mut BytesMut) -> Result<Option<Head>, ReadError> {
     Ok(Some(Head { request, length, wants_continue }))
 }
 
-/// Only one length is accepted: two contradicting ones are how requests are smuggled.
+/// Returns how the length of the body is given. Two different lengths are refused, because requests are smuggled
+/// that way.
 fn length(headers: &[(String, String)]) -> Result<Length, ReadError> {
     let all = |name: &str| {
         headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()

@@ -16,7 +16,7 @@ const MIN_SECRET: usize = 8;
 static KEY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"sk-[a-zA-Z0-9]{2,}-[a-zA-Z0-9_-]{8,}").expect("the pattern is fixed"));
 
-/// Whether a header carries a credential or identifies the account.
+/// Returns whether a header carries a credential or identifies the account. Its value must never reach a file.
 pub(crate) fn is_secret_header(name: &str) -> bool {
     matches!(
         name,

@@ -91,7 +91,7 @@ impl Message {
         message
     }
 
-    /// The message as in `message_start`: without content and stop reason.
+    /// Returns the message as in `message_start`: without content and stop reason.
     fn head(&self, usage: Map<String, Value>) -> Value {
         json!({
             "id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": [],
@@ -178,7 +178,7 @@ fn usage(turn: &ScriptedUsage, defaults: &ScriptedUsage) -> Map<String, Value> {
 }
 
 impl Content {
-    /// The finished block.
+    /// Returns the complete block.
     fn whole(&self) -> Value {
         match self {
             Self::Text(text) => json!({"type": "text", "text": text}),
@@ -192,7 +192,7 @@ impl Content {
         }
     }
 
-    /// The block as at the beginning of its stream.
+    /// Returns the block as it is when its stream begins.
     fn start(&self) -> Value {
         match self {
             Self::Text(_) => json!({"type": "text", "text": ""}),
@@ -250,7 +250,7 @@ impl Body {
     }
 }
 
-/// An `error` event.
+/// Returns an `error` event.
 pub(super) fn error_event(error: &ErrorEvent) -> Bytes {
     let kind = error.kind.as_deref().unwrap_or("overloaded_error");
     let message = error.message.as_deref().unwrap_or("scripted");
@@ -259,7 +259,7 @@ pub(super) fn error_event(error: &ErrorEvent) -> Bytes {
     body.bytes.into()
 }
 
-/// An event that no JSON parser accepts.
+/// Returns an event whose data no JSON parser accepts.
 pub(super) fn broken_event() -> Bytes {
     Bytes::from_static(b"event: content_block_delta\ndata: {\"type\": \"content_block_delta\", \xff\n\n")
 }
