@@ -173,7 +173,8 @@ impl fmt::Display for ArgsError {
 impl std::error::Error for ArgsError {}
 
 impl Args {
-    /// Reads a command line (without the program's name).
+    /// Reads a command line without the program's name. Unknown flags and missing values are errors with the texts
+    /// of the reference.
     pub fn parse(words: impl IntoIterator<Item = String>) -> Result<Self, ArgsError> {
         let words: Vec<String> = words.into_iter().collect();
         let mut args = Self { words: words.clone(), ..Self::default() };
@@ -212,17 +213,17 @@ impl Args {
         Ok(args)
     }
 
-    /// Whether the flag stood there at all.
+    /// Returns whether the flag was given.
     pub fn has(&self, name: &str) -> bool {
         self.given.iter().any(|(given, _)| *given == name)
     }
 
-    /// The last value of a flag: later ones win.
+    /// Returns the last value of a flag, because a later one wins.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.given.iter().rev().find(|(given, _)| *given == name)?.1.last().map(String::as_str)
     }
 
-    /// All values of a flag, over all its appearances.
+    /// Returns all values of a flag, over all its appearances.
     pub fn values(&self, name: &str) -> Vec<&str> {
         let given = self.given.iter().filter(|(given, _)| *given == name);
         given.flat_map(|(_, values)| values.iter().map(String::as_str)).collect()
@@ -233,7 +234,7 @@ impl Args {
         self.given.iter().map(|(name, _)| *name)
     }
 
-    /// One of a fixed set of words, or the reference's complaint.
+    /// Returns the value of a flag that takes one of a fixed set of words. The error has the text of the reference.
     pub fn choice(&self, name: &str, choices: &[&str]) -> Result<Option<&str>, ArgsError> {
         match self.value(name) {
             Some(value) if !choices.contains(&value) => {
@@ -243,7 +244,7 @@ impl Args {
         }
     }
 
-    /// A number, or the reference's complaint.
+    /// Returns the value of a flag that takes a number. The error has the text of the reference.
     pub fn number(&self, name: &str) -> Result<Option<f64>, ArgsError> {
         let Some(text) = self.value(name) else { return Ok(None) };
         match text.trim().parse::<f64>() {
@@ -253,13 +254,13 @@ impl Args {
     }
 }
 
-/// The complaint about a value, in the reference's words.
+/// Returns the error about a value, in the reference's words, which programs match.
 pub fn invalid(name: &str, value: &str, why: &str) -> ArgsError {
     let usage = FLAGS.iter().find(|flag| flag.name == name).map_or(name, |flag| flag.usage);
     ArgsError(format!("error: option '{usage}' argument '{value}' is invalid. {why}"))
 }
 
-/// The flag with this spelling.
+/// Returns the flag with this spelling.
 fn find(spelling: &str) -> Option<&'static Flag> {
     FLAGS.iter().find(|flag| flag.spellings.contains(&spelling))
 }
@@ -282,7 +283,7 @@ fn unknown(spelling: &str) -> ArgsError {
     ArgsError(format!("error: unknown option '{spelling}'{hint}"))
 }
 
-/// Edit distance, for the hint.
+/// Returns the edit distance of two words, for the hint.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

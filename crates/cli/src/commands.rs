@@ -28,8 +28,8 @@ pub enum Command {
     Trust,
 }
 
-/// The command that the first word names. A prompt that happens to be such a word goes behind `-p` or
-/// `--`, where it is never looked at.
+/// Returns the command that the first word names. A prompt that happens to be such a word has to be given after
+/// `-p` or `--`.
 pub fn find(words: &[String]) -> Option<Command> {
     match words.first()?.as_str() {
         "auth" => Some(Command::Auth),
@@ -44,7 +44,7 @@ pub fn find(words: &[String]) -> Option<Command> {
     }
 }
 
-/// Runs a command with the words behind its name. What a command says about a session holds for a user who is not root:
+/// Runs a command with the words after its name, and returns the exit code. Commands never count as run by root:
 /// the one thing that root may not do is refused by the run itself.
 pub fn run(command: Command, words: &[String], env: LaunchEnvironment) -> ExitCode {
     let env = LaunchEnvironment { is_root: false, ..env };
@@ -77,7 +77,7 @@ pub fn run(command: Command, words: &[String], env: LaunchEnvironment) -> ExitCo
     }
 }
 
-/// What `--help` prints.
+/// Returns the text that `--help` prints.
 pub fn help() -> String {
     let mut text = String::from(
         "lathe — a coding agent as one small program\n\n\

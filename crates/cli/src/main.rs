@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// A run with a prompt.
+/// Runs a prompt without a terminal. Without `-p` and with a terminal on stdout it prints a hint instead.
 fn headless(args: &Args, env: LaunchEnvironment) -> ExitCode {
     if !args.has("print") && rustix::termios::isatty(rustix::stdio::stdout()) {
         print::note(
@@ -59,7 +59,8 @@ fn headless(args: &Args, env: LaunchEnvironment) -> ExitCode {
     }
 }
 
-/// Says why a run cannot start. Hosts that asked for it get the same as a result.
+/// Reports why a run cannot start: to people on stderr and, if the host asked for it, as a result on stdout.
+/// Returns the exit code.
 fn refuse(error: &StartError, run: Option<(&Args, &LaunchEnvironment)>) -> ExitCode {
     print::note(&error.message);
     if let (Some(reason), Some((args, env))) = (error.reason, run)

@@ -50,7 +50,8 @@ pub struct RunPlan {
     pub warnings: Vec<String>,
 }
 
-/// Makes the plan.
+/// Turns the flags into a plan. All checks between flags are made here, before anything is started; the order of
+/// the checks decides which of several mistakes is reported.
 pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError> {
     refuse_unready(args)?;
     let (output, input) = formats(args)?;
@@ -110,7 +111,8 @@ pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError>
     })
 }
 
-/// Names of variables; a value would stand on the command line, where every user of the machine can read it.
+/// Returns the names in `--tool-env`. A `NAME=value` is refused, because every user of the machine can read a
+/// command line.
 fn tool_env(args: &Args) -> Result<Vec<String>, StartError> {
     let names = args.values("tool-env");
     if let Some(wrong) = names.iter().find(|name| name.is_empty() || name.contains('=')) {
@@ -121,7 +123,8 @@ fn tool_env(args: &Args) -> Result<Vec<String>, StartError> {
     Ok(strings(names))
 }
 
-/// Flags that are known and not there yet are refused by name, never silently dropped.
+/// Refuses flags that Lathe knows but does not implement, because ignoring them would change the meaning of the
+/// run.
 fn refuse_unready(args: &Args) -> Result<(), StartError> {
     for name in args.names() {
         let flag = FLAGS.iter().find(|flag| flag.name == name);
@@ -235,7 +238,7 @@ fn budget(args: &Args) -> Result<Option<f64>, StartError> {
     }
 }
 
-/// The schema as JSON; whether it is a schema turns out where it is used.
+/// Returns the schema as JSON. Whether it is a valid schema is checked where it is used.
 fn json_schema(args: &Args) -> Result<Option<Value>, StartError> {
     let Some(text) = args.value("json-schema") else { return Ok(None) };
     serde_json::from_str(text)
@@ -254,7 +257,7 @@ fn system_prompt(args: &Args) -> Result<PromptChoice, StartError> {
     })
 }
 
-/// `--NAME TEXT` or `--NAME-file PATH`; the text wins where both are given.
+/// Returns the text of `--NAME TEXT`, or that of the file in `--NAME-file PATH`. The text wins if both are given.
 fn text_or_file(args: &Args, name: &str, what: &str) -> Result<Option<String>, StartError> {
     if let Some(text) = args.value(name) {
         return Ok(Some(text.to_owned()));
@@ -330,7 +333,7 @@ fn resume(args: &Args) -> Result<ResumeOption, StartError> {
     })
 }
 
-/// Returns what becomes of background tasks at the end of the run.
+/// Returns whether the run waits for tasks in the background after its last turn, or stops them.
 fn background(args: &Args) -> Result<BackgroundEnd, StartError> {
     match args.value("background") {
         None | Some("wait") => Ok(BackgroundEnd::Wait),
@@ -339,7 +342,7 @@ fn background(args: &Args) -> Result<BackgroundEnd, StartError> {
     }
 }
 
-/// What Setup hooks are to do; `--init-only` leaves the rest of the run out.
+/// Returns what Setup hooks are told to do; `None` without such a flag. `--init-only` ends the run after them.
 fn setup(args: &Args) -> Option<SetupTrigger> {
     let flags = [
         ("init-only", SetupTrigger::InitOnly),
@@ -359,12 +362,13 @@ fn session_id(args: &Args) -> Result<Option<String>, StartError> {
     }
 }
 
-/// The parts of a comma-separated list that are not empty.
+/// Splits a comma-separated list; empty parts are dropped.
 fn list(value: Option<&str>) -> Vec<String> {
     let parts = value.unwrap_or("").split(',').map(str::trim);
     parts.filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
+/// Copies words into owned strings.
 fn strings(values: Vec<&str>) -> Vec<String> {
     values.into_iter().map(str::to_owned).collect()
 }

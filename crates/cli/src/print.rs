@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write, stdout};
 
 use lathe_settings::trust::printable;
 
-/// Prints a line; ends the program quietly when the reader has closed its end.
+/// Prints a line on stdout. Ends the program at once if that fails, with success if the reader has closed the pipe.
 pub fn line(text: impl Display) {
     let mut out = stdout().lock();
     if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -17,8 +17,8 @@ pub fn line(text: impl Display) {
     }
 }
 
-/// Prints a line for a person, on stderr. Texts may quote files of an untrusted folder, so what a terminal would
-/// act on or hide is written as an escape.
+/// Prints a line for people on stderr. Characters that a terminal would act on are escaped, because the text may
+/// quote files of an untrusted folder.
 pub fn note(text: impl Display) {
     let text = text.to_string();
     let lines: Vec<String> = text.split('\n').map(printable).collect();

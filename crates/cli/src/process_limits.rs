@@ -10,12 +10,13 @@
 use lathe_exec::ChildLimits;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Sets the limits, and says what children are to get. Where one is refused, it stays as it was.
+/// Raises and lowers the limits of this process. Returns the limits that children must get back. A limit that
+/// cannot be changed stays as it was.
 pub fn set() -> ChildLimits {
     ChildLimits { open_files: raise_open_files(), core_bytes: forbid_core_files() }
 }
 
-/// The soft limit to the hard one.
+/// Raises the soft limit of open files to the hard one. Returns the old soft limit for children.
 fn raise_open_files() -> Option<u64> {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let is_set =

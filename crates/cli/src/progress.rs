@@ -35,11 +35,12 @@ impl Progress {
         Self::new(true)
     }
 
+    /// Creates a display that is on or off.
     fn new(shown: bool) -> Self {
         Self { shown, step: 0, spinning: false }
     }
 
-    /// Shows one frame.
+    /// Shows a frame as progress on stderr, if the display is on. Frames that tell a person nothing are ignored.
     pub fn show(&mut self, frame: &Outbound) {
         if !self.shown {
             return;

@@ -91,7 +91,7 @@ fn in_use(id: &str) -> String {
     format!("Error: Session ID {id} is already in use.")
 }
 
-/// Returns the text for a session that cannot be resumed.
+/// Returns the text for a session file that cannot be resumed. Programs match some of these texts.
 fn session_file(error: &TranscriptError, session: &str) -> String {
     match error {
         TranscriptError::Locked { .. } => {

@@ -9,7 +9,7 @@ use lathe_scripted::ScriptedModel;
 
 use crate::refusal::{StartError, warnings_to_stderr};
 
-/// Prepares the session.
+/// Prepares a session for a run of the program: warnings go to stderr, and `script:` names are looked up here.
 pub fn prepare(options: &SessionOptions, env: LaunchEnvironment) -> Result<PreparedSession, StartError> {
     let (model, services) = (ModelSource::Lookup(&look_up), SharedServices::default());
     Ok(lathe_launch::prepare(options, env, model, &services, &warnings_to_stderr())?)

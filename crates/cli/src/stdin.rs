@@ -36,12 +36,13 @@ pub struct FatalInput {
 }
 
 impl FatalInput {
+    /// Creates an error without a reason for programs.
     fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), reason: None }
     }
 }
 
-/// Reads the text on standard input that belongs to the prompt; empty if there is nothing.
+/// Returns the text on standard input that belongs to the prompt; empty from a terminal, or if nothing comes.
 pub async fn read_text(has_prompt: bool) -> io::Result<String> {
     if rustix::termios::isatty(rustix::stdio::stdin()) {
         return Ok(String::new());
@@ -97,7 +98,8 @@ pub fn prompt_line(text: String) -> Inbound {
     Inbound::User(InboundUser { message: UserTurn::new(text), ..InboundUser::default() })
 }
 
-/// Reads protocol lines until the end of input and sends them to the session.
+/// Reads protocol lines from standard input and sends them to the session, until the input ends. The error is a
+/// line that ends the run. Waits while the session's queue is full.
 pub async fn read_lines(lines: mpsc::Sender<Inbound>, first: FirstLine) -> Result<(), FatalInput> {
     let mut lines = Lines { to: lines, first };
     let input =

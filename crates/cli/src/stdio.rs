@@ -63,7 +63,7 @@ impl Stream {
         is_ready(self.fd.as_fd(), PollFlags::IN)
     }
 
-    /// Writes all bytes.
+    /// Writes all bytes, waiting for a slow reader without blocking the thread.
     pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             self.ready(Interest::WRITABLE, PollFlags::OUT).await?;

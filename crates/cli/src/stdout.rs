@@ -23,7 +23,8 @@ pub enum Written {
     ReaderGone,
 }
 
-/// Writes frames until the session drops its end.
+/// Writes frames until the session drops its end, or until the reader of stdout is gone. Frames that are ready are
+/// written together.
 pub async fn write_frames(
     format: OutputFormat,
     mut frames: mpsc::Receiver<Outbound>,
@@ -75,6 +76,7 @@ struct Page {
 }
 
 impl Page {
+    /// Begins an empty output in this format.
     fn new(format: OutputFormat) -> Self {
         Self { format, bytes: Vec::new(), begun: false, last_result: Vec::new() }
     }
@@ -96,7 +98,8 @@ impl Page {
         }
     }
 
-    /// The formats that show the result alone. What a person should know besides goes to stderr.
+    /// Adds a frame in the formats that show only the result: keeps a result, and prints what a person should know
+    /// besides on stderr.
     fn result_only(&mut self, frame: &Outbound) {
         if let Outbound::System(SystemMessage::Informational(note)) = frame
             && note.level == "warning"
@@ -147,7 +150,7 @@ impl Page {
     }
 }
 
-/// What `--output-format text` prints.
+/// Returns what `--output-format text` prints for a result.
 fn text_of(result: &ResultMessage) -> String {
     if let Some(text) = &result.result {
         return format!("{text}\n");

@@ -9,7 +9,7 @@ use lathe_models::credentials::{Candidate, Found, Search};
 
 use crate::print;
 
-/// Runs the command.
+/// Runs `auth status`: lists the credentials and marks the one that is used. The exit code is 1 if none is usable.
 pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["status"] | [] => {}

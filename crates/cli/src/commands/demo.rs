@@ -17,7 +17,7 @@ use crate::progress::Progress;
 use crate::session;
 use crate::stdin::prompt_line;
 
-/// Runs the command.
+/// Runs `demo`: shows a session on the embedded script, in a temporary folder and without a key.
 pub async fn run(words: &[String], env: LaunchEnvironment) -> anyhow::Result<ExitCode> {
     if !words.is_empty() {
         bail!("the demo takes no arguments\nhint: lathe demo");

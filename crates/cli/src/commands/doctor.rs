@@ -19,7 +19,8 @@ use crate::args::Args;
 use crate::refusal::StartError;
 use crate::{plan, print};
 
-/// Runs the command.
+/// Runs `doctor`: checks settings, shell, sessions, credential and model, and prints a line for each. The exit code
+/// is 1 if one fails.
 pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     if !words.is_empty() {
         bail!("doctor takes no arguments\nhint: lathe doctor");
@@ -71,7 +72,7 @@ impl Report {
         self.worst = self.worst.max(status);
     }
 
-    /// Everything that people write.
+    /// Checks the files that people write: settings, memory files, styles, hooks.
     fn files(&mut self, stack: &SettingsStack, env: &LaunchEnvironment) {
         let memory = settings::memory_of(env, stack, ReadCheck::default());
         for check in checks(stack, &memory, &Styles::load(&stack.style_request())) {
@@ -100,7 +101,7 @@ impl Report {
         self.say("hooks", CheckStatus::Ok, &format!("{count} handlers of settings files{what}"), None);
     }
 
-    /// What the machine could enforce, and that nothing does yet.
+    /// Reports what the machine could enforce, and that Lathe enforces nothing yet.
     fn sandbox(&mut self, stack: &SettingsStack, env: &LaunchEnvironment) {
         let lsm = std::fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
         let namespaces = std::fs::read_to_string("/proc/sys/user/max_user_namespaces");
@@ -141,7 +142,7 @@ impl Report {
         }
     }
 
-    /// Whether sessions can be kept.
+    /// Checks whether sessions can be saved.
     fn sessions(&mut self, env: &LaunchEnvironment) {
         let Some(config) = env.config_dir() else {
             let hint = "set HOME or CLAUDE_CONFIG_DIR, or use --no-session-persistence";
@@ -202,7 +203,7 @@ impl Report {
     }
 }
 
-/// What helps against a model that does not answer.
+/// Returns the advice for an error of the model.
 fn what_to_do(kind: ErrorKind, origin: &str) -> String {
     match kind {
         ErrorKind::Authentication => format!("the API refuses the credential ({origin}): replace it"),
@@ -225,7 +226,7 @@ fn what_to_do(kind: ErrorKind, origin: &str) -> String {
     }
 }
 
-/// A program of the search path.
+/// Returns the path of a program on the search path.
 fn in_path(name: &str, env: &LaunchEnvironment) -> Option<PathBuf> {
     let path = env.get("PATH").unwrap_or("");
     path.split(':').map(|folder| Path::new(folder).join(name)).find(|program| program.is_file())

@@ -16,7 +16,7 @@ usage: lathe model serve FILE [--port N] [--log FILE] [--lax]
 FILE is a script, or script:echo / script:demo; port 0 takes a free one (the default).
 --lax answers also what the Messages API would refuse.";
 
-/// Runs the command.
+/// Runs `model serve` or `model record`, until a signal ends it.
 pub async fn run(words: &[String]) -> anyhow::Result<ExitCode> {
     match words.first().map(String::as_str) {
         Some("serve") => run_server(Options::read(&words[1..])?).await,
@@ -115,7 +115,7 @@ async fn run_recorder(options: Options) -> anyhow::Result<ExitCode> {
     Ok(if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Waits for Ctrl-C or the terminating signal.
+/// Waits for Ctrl-C or the terminate signal.
 async fn until_interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) =

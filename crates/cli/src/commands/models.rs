@@ -11,7 +11,7 @@ use lathe_models::credentials::{Found, Search};
 use crate::print;
 use crate::refusal::StartError;
 
-/// Runs the command.
+/// Runs `models`: prints the models that the credential may use, or the known ones if the API cannot be asked.
 pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let json = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => false,
@@ -31,7 +31,7 @@ pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// The list and where it comes from.
+/// Returns the models and a text that says where the list comes from.
 async fn list(env: &LaunchEnvironment) -> (Vec<ModelInfo>, String) {
     let found = client::credentials(env, None, Search::FirstUsable);
     let credential = match found.chosen().map(|candidate| &candidate.found) {

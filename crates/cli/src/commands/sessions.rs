@@ -32,7 +32,7 @@ show    the conversation, to read
 verify  whether the file is whole and what a resume would make of it; exit code 1 if anything is wrong
 export  the conversation as JSON lines, or as Markdown";
 
-/// Runs the command.
+/// Runs `sessions`: lists, shows, exports or verifies sessions. Changes none of them.
 pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let (flags, names): (Vec<&str>, Vec<&str>) =
         words.iter().map(String::as_str).partition(|word| word.starts_with("--"));

@@ -38,7 +38,8 @@ shall take effect there. What changes later has to be trusted again, item by ite
 const LOCK_WAIT: Duration = Duration::from_secs(5);
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
-/// Runs the command.
+/// Runs `trust`: shows what a folder contains, asks, and remembers the answer; or lists or removes what was
+/// remembered.
 pub async fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let (flags, names): (Vec<&str>, Vec<&str>) =
         words.iter().map(String::as_str).partition(|word| word.starts_with('-'));
@@ -74,14 +75,14 @@ enum Format {
     Json,
 }
 
-/// The folder that was named, or the one we stand in.
+/// Returns the folder that was named, or the working directory.
 fn named(names: &[&str], env: &LaunchEnvironment) -> anyhow::Result<PathBuf> {
     let cwd = env.cwd.clone().context("the working directory is gone")?;
     Ok(names.first().map_or(cwd.clone(), |name| cwd.join(name)))
 }
 
-/// What the folder brings, by its own word. That a caller vouches for folders in general is left out: the question here
-/// is what a person has seen.
+/// Returns what the folder contains that needs trust. Ignores `LATHE_TRUST_WORKSPACE`, because the question here is
+/// what a person has seen.
 fn review(folder: &Path, env: &LaunchEnvironment) -> anyhow::Result<FolderReview> {
     let folder = folder.canonicalize().with_context(|| format!("failed to open {}", folder.display()))?;
     if !folder.is_dir() {
@@ -139,13 +140,13 @@ async fn show_and_ask(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Remembers what was shown, in place of what was remembered for the folder.
+/// Stores the items that were shown, in place of those that were stored for the folder.
 async fn remember(store: &TrustStore, review: &FolderReview) -> anyhow::Result<()> {
     let items: Vec<&ContentItem> = review.items.iter().map(|reviewed| &reviewed.item).collect();
     patiently(|| store.trust(&review.folder, &items)).await
 }
 
-/// Tries again while another process writes the same file.
+/// Tries again, for a bounded time, while another process writes the same file.
 async fn patiently<T>(mut attempt: impl FnMut() -> Result<T, SettingsError>) -> anyhow::Result<T> {
     let started = Instant::now();
     loop {
