@@ -44,7 +44,7 @@ enum Print {
     Json,
 }
 
-/// Builds, measures and prints.
+/// Builds the release program, measures it and prints the table. `--check` fails if a budget is missed.
 pub fn run(args: &[String]) -> Result<Outcome> {
     let options = parse(args)?;
     let repo = Repo::open()?;
@@ -74,6 +74,7 @@ pub fn run(args: &[String]) -> Result<Outcome> {
     Ok(if options.check && !missed.is_empty() { Outcome::Bad } else { Outcome::Good })
 }
 
+/// Reads the options of the command line. An unknown one is an error.
 fn parse(args: &[String]) -> Result<Options> {
     let mut options = Options {
         effort: Effort::FULL,
@@ -110,6 +111,7 @@ fn parse(args: &[String]) -> Result<Options> {
     Ok(options)
 }
 
+/// Builds the release program and returns its path.
 fn build(repo: &Repo) -> Result<PathBuf> {
     let status = repo
         .cargo(&["build", "--release", "--package", "lathe-cli"])

@@ -48,7 +48,7 @@ pub struct Loop {
     pub binary: PathBuf,
 }
 
-/// Runs the command.
+/// Reads the options, runs the loop and prints its summary.
 pub fn run(args: &[String]) -> Result<Outcome> {
     let options = parse(args)?;
     let binary = match options.binary {
@@ -69,11 +69,12 @@ pub fn fresh_seed() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_nanos() as u64 % 1_000_000_000)
 }
 
-/// The default number of sessions that run at the same time.
+/// Returns the default number of sessions that run at the same time.
 pub fn cores() -> usize {
     thread::available_parallelism().map_or(2, usize::from)
 }
 
+/// Reads the options of the command line. The number of sessions is required.
 fn parse(args: &[String]) -> Result<Options> {
     let mut options = Options { sessions: 0, seed: None, jobs: None, binary: None };
     let mut rest = args.iter();
@@ -132,6 +133,8 @@ impl Loop {
         Ok(if broken.into_inner() { Outcome::Bad } else { Outcome::Good })
     }
 
+    /// Runs the session number `nth`. A session that ended before its planned kill does not count and is repeated
+    /// with other dice.
     fn one(&self, nth: usize, calm: Duration) -> Result<Tally> {
         let mut dice = Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(nth as u64));
         loop {
@@ -143,6 +146,7 @@ impl Loop {
         }
     }
 
+    /// Adds the result of a session to the sum, and prints the progress now and then.
     fn note(&self, sum: &Mutex<(usize, Tally)>, tally: Tally, started: Instant) {
         let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
         sum.0 += 1;

@@ -47,12 +47,12 @@ pub struct SourceFile {
 }
 
 impl SourceFile {
-    /// Whether the file is Rust code that is part of a crate or its tests.
+    /// Returns whether the file is Rust code.
     fn is_rust(&self) -> bool {
         Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
     }
 
-    /// Whether the whole file is a test: size and header rules leave it alone.
+    /// Returns whether the whole file is a test. The rules about sizes and headers do not apply to tests.
     fn is_test(&self) -> bool {
         let mut parts = self.path.rsplit('/');
         let name = parts.next().unwrap_or_default();
@@ -98,7 +98,7 @@ pub fn run(repo: &Repo) -> Result<Totals> {
     Ok(totals)
 }
 
-/// Every file of the repository that is text.
+/// Returns every file of the repository that is text.
 fn text_files(repo: &Repo) -> Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for path in repo.files()? {

@@ -38,6 +38,7 @@ usage: cargo xtask <command>
     --bin PATH           this binary instead of a debug build
 ";
 
+/// Runs the command that the first word names, and turns its outcome into an exit code.
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     let command = args.next();

@@ -32,7 +32,7 @@ impl Repo {
         Ok(Self { root, metadata })
     }
 
-    /// The folder for build output of cargo.
+    /// Returns the folder for cargo's build output.
     pub fn target_dir(&self) -> PathBuf {
         self.metadata["target_directory"].as_str().map_or_else(|| self.root.join("target"), PathBuf::from)
     }
@@ -63,11 +63,12 @@ impl Repo {
     }
 }
 
+/// Returns the cargo that runs this program, or the one on the search path.
 fn cargo() -> String {
     std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Runs a command and returns what it printed.
+/// Runs a command and returns what it printed. Fails if the command fails.
 fn capture(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let output = command.output().with_context(|| format!("failed to start {name}"))?;

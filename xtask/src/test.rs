@@ -36,6 +36,7 @@ impl Step {
     const ALL: [Self; 6] =
         [Self::Fmt, Self::Clippy, Self::House, Self::Test, Self::Crashloop, Self::Conformance];
 
+    /// Returns the name of the step on the command line.
     fn name(self) -> &'static str {
         match self {
             Self::Fmt => "fmt",
@@ -47,6 +48,7 @@ impl Step {
         }
     }
 
+    /// Runs the step and returns what it counted. A step without tests of its own counts as one.
     fn run(self, repo: &Repo) -> Result<Totals> {
         match self {
             Self::Fmt => one(&mut repo.cargo(&["fmt", "--all", "--check"])),
@@ -67,7 +69,8 @@ impl Step {
     }
 }
 
-/// Runs the chosen steps and prints the closing line.
+/// Runs the chosen steps in their order and prints the closing line. A step that cannot run counts as a failed
+/// test.
 pub fn run(args: &[String]) -> Result<Outcome> {
     let steps = parse_args(args)?;
     let repo = Repo::open()?;
@@ -87,6 +90,7 @@ pub fn run(args: &[String]) -> Result<Outcome> {
     Ok(if sum.failed > 0 { Outcome::Bad } else { Outcome::Good })
 }
 
+/// Reads which steps to run; all of them without an option.
 fn parse_args(args: &[String]) -> Result<Vec<Step>> {
     let names = match args {
         [] => return Ok(Step::ALL.to_vec()),
@@ -103,7 +107,7 @@ fn parse_args(args: &[String]) -> Result<Vec<Step>> {
     Ok(Step::ALL.into_iter().filter(|step| chosen.contains(step)).collect())
 }
 
-/// Runs a command that passes or fails as a whole.
+/// Runs a command that passes or fails as a whole, and counts it as one test.
 fn one(command: &mut Command) -> Result<Totals> {
     let status = command.status().context("failed to start cargo")?;
     Ok(if status.success() { Totals::PASSED } else { Totals::FAILED })
@@ -132,15 +136,15 @@ fn cargo_test(repo: &Repo) -> Result<Totals> {
     Ok(totals)
 }
 
-/// `cargo test` on the program at `binary`. A snapshot that differs fails and is not written, whatever the
-/// caller's environment says: a check leaves the repository as it is.
+/// Returns the `cargo test` command for the program at `binary`. A snapshot that differs fails and is not written,
+/// whatever the environment says, because a check must not change the repository.
 fn test_command(repo: &Repo, binary: &Path) -> Command {
     let mut command = repo.cargo(&["test", "--workspace", "--no-fail-fast"]);
     command.env("LATHE_BIN", binary).env("INSTA_UPDATE", "no").env_remove("INSTA_FORCE_PASS");
     command
 }
 
-/// Kills and resumes sessions of the built program.
+/// Runs the crash loop with the number of sessions that CI uses.
 fn crashed_sessions(repo: &Repo) -> Result<Totals> {
     let all = crashloop::Loop {
         sessions: CRASHED_SESSIONS,

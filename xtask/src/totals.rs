@@ -29,7 +29,7 @@ impl Totals {
         Self { passed: self.passed.saturating_sub(skipped), skipped: self.skipped + skipped, ..self }
     }
 
-    /// The last line of a run. Programs read it: do not change its form.
+    /// Returns the last line of a run. Programs read it, so its form must not change.
     pub fn closing_line(self) -> String {
         format!("tests: {} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
     }
@@ -60,7 +60,7 @@ pub fn of_libtest_line(line: &str) -> Option<Totals> {
 /// `crates/testkit/src/recordings.rs`.
 const SKIPPED_LINE: &str = "skipped: the recordings are not beside the repository";
 
-/// Whether a line says that a test had nothing to work on. The harness may have begun the line already.
+/// Returns whether a line says that a test had nothing to work on. It may follow other text on the same line.
 pub fn says_skipped(line: &str) -> bool {
     line.ends_with(SKIPPED_LINE)
 }

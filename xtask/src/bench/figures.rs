@@ -63,6 +63,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
+    /// Returns the word in the last column of the table; empty if there is no budget.
     fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -73,6 +74,7 @@ impl Verdict {
 }
 
 impl Unit {
+    /// Formats a figure with its unit, for people.
     fn show(self, figure: f64) -> String {
         match self {
             Self::Milliseconds => format!("{figure:.1} ms"),
@@ -82,6 +84,7 @@ impl Unit {
         }
     }
 
+    /// Returns the name of the unit for programs.
     fn name(self) -> &'static str {
         match self {
             Self::Milliseconds => "ms",
@@ -93,7 +96,7 @@ impl Unit {
 }
 
 impl Row {
-    /// Lathe's figure as a multiple of the floor.
+    /// Returns Lathe's figure as a multiple of the floor; `None` if there is no floor.
     fn ratio(&self) -> Option<f64> {
         Some(self.lathe? / self.floor.filter(|floor| *floor > 0.0)?)
     }
@@ -112,6 +115,7 @@ impl Row {
         }
     }
 
+    /// Returns the budget as it stands in the table; empty if there is none.
     fn budget_text(&self) -> String {
         match self.budget {
             Budget::Open => String::new(),
@@ -120,6 +124,7 @@ impl Row {
         }
     }
 
+    /// Returns the cells of the row in the order of [`Figures::heads`].
     fn cells(&self) -> Vec<String> {
         let show =
             |figure: Option<f64>| figure.map_or_else(|| "–".to_owned(), |figure| self.unit.show(figure));
@@ -133,11 +138,12 @@ impl Row {
 }
 
 impl Figures {
-    /// The names of the rows whose budget is missed.
+    /// Returns the names of the rows that miss their budget.
     pub fn missed(&self) -> Vec<String> {
         self.rows.iter().filter(|row| row.verdict() == Verdict::Fail).map(|row| row.what.clone()).collect()
     }
 
+    /// Returns the headings of the columns.
     fn heads(&self) -> Vec<String> {
         let mut heads: Vec<String> = ["what", "lathe", "floor", "ratio"].map(str::to_owned).into();
         heads.extend(self.peers.iter().cloned());
@@ -145,7 +151,7 @@ impl Figures {
         heads
     }
 
-    /// A table in aligned columns.
+    /// Returns the table with aligned columns, for a terminal.
     pub fn as_text(&self) -> String {
         let mut table = vec![self.heads()];
         table.extend(self.rows.iter().map(Row::cells));
@@ -166,7 +172,7 @@ impl Figures {
         text
     }
 
-    /// The same table for README.md.
+    /// Returns the table for README.md.
     pub fn as_markdown(&self) -> String {
         let heads = self.heads();
         let mut text = format!("| {} |\n|", heads.join(" | "));
@@ -180,7 +186,7 @@ impl Figures {
         text
     }
 
-    /// The figures for programs.
+    /// Returns the figures for programs.
     pub fn as_json(&self) -> Value {
         let rows = self.rows.iter().map(|row| {
             let peers: serde_json::Map<String, Value> =

@@ -20,7 +20,7 @@ const SIZES: [(usize, &str); 3] = [(100, "100 MB"), (1024, "1 GB"), (4096, "4 GB
 /// Commands behind each median.
 const COMMANDS: usize = 50;
 
-/// Builds the measured program.
+/// Builds the program that holds a given amount of memory and starts commands, and returns its path.
 pub fn build(repo: &Repo) -> Result<PathBuf> {
     let args = ["build", "--release", "--package", "lathe-exec", "--example", "host_size"];
     let status = repo.cargo(&args).status().context("failed to start cargo")?;
@@ -31,7 +31,7 @@ pub fn build(repo: &Repo) -> Result<PathBuf> {
 }
 
 impl Bench<'_> {
-    /// One row for each size. A size that does not fit into the memory of the machine has no figures.
+    /// Returns one row for each size. A size that does not fit into the machine's memory has no figures.
     pub(super) fn host_sizes(&self) -> Result<Vec<Row>> {
         let available = available_megabytes(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
         let mut rows = vec![];
@@ -61,7 +61,7 @@ struct Medians {
     plain: Option<f64>,
 }
 
-/// Reads the medians from the lines of the program.
+/// Reads the medians from the output of the program.
 fn medians(printed: &str) -> Medians {
     let of = |way: &str| {
         let lines = printed.lines().filter_map(|line| line.strip_prefix(way)?.strip_prefix(' '));
@@ -71,7 +71,7 @@ fn medians(printed: &str) -> Medians {
     Medians { ledger: of("ledger"), plain: of("plain") }
 }
 
-/// The memory that new programs may use without swapping.
+/// Returns how much memory new programs may use without swapping, from the text of `/proc/meminfo`.
 fn available_megabytes(meminfo: &str) -> Option<usize> {
     let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kilobytes: usize = line.split_whitespace().next()?.parse().ok()?;

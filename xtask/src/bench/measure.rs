@@ -44,7 +44,7 @@ pub(super) const SESSIONS: usize = 3;
 /// How much slower the last turns may be than the first. They send a longer request, but must not do more work.
 pub(super) const FLAT: f64 = 1.5;
 
-/// Runs everything and returns the table. `host_size` is the program that `host_size.rs` builds.
+/// Runs every measurement and returns the table. `host_size` is the program that `host_size.rs` builds.
 pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort, host_size: PathBuf) -> Result<Figures> {
     let server = Server::start()?;
     let place = Place::new(server.base_url().to_owned())?;
@@ -85,16 +85,18 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Returns the time from the start of the program to its first request.
     pub(super) fn first_request(&self) -> Result<Duration> {
         let arrived = self.seen.arrivals.first().context("the server saw no request")?;
         Ok(arrived.duration_since(self.finished.started))
     }
 
+    /// Returns the time from the start of the program to its end.
     pub(super) fn total(&self) -> Duration {
         self.finished.ended.duration_since(self.finished.started)
     }
 
-    /// Lines on stdout per second, from the request, which gets its response at once, to the last line.
+    /// Returns the lines on stdout per second, counted from the first to the last line.
     #[allow(clippy::cast_precision_loss, reason = "a count of lines, shown without digits")]
     fn lines_per_second(&self) -> Option<f64> {
         let arrived = *self.seen.arrivals.first()?;
@@ -103,13 +105,14 @@ impl Run {
         Some(lines as f64 / last.duration_since(arrived).as_secs_f64())
     }
 
-    /// The time from each request to the next.
+    /// Returns the times between consecutive requests, each of which is one turn.
     pub(super) fn turns(&self) -> Vec<Duration> {
         self.seen.arrivals.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect()
     }
 }
 
 impl Bench<'_> {
+    /// Returns the measured programs, Lathe first. All figures are in this order.
     pub(super) fn subjects(&self) -> impl Iterator<Item = &Subject> {
         std::iter::once(self.lathe).chain(self.peers)
     }
@@ -122,6 +125,8 @@ impl Bench<'_> {
         Ok(Run { finished, seen: self.server.end() })
     }
 
+    /// Runs one session to its end. Fails if it sent fewer requests than planned or a command of it was refused,
+    /// because such a run would be fast and prove nothing.
     pub(super) fn session(&self, subject: &Subject, plan: Plan) -> Result<Run> {
         let detail = match plan {
             Plan::Text | Plan::ToolTurns(_) | Plan::Writes { .. } | Plan::Calls { .. } => Detail::Messages,
@@ -151,6 +156,7 @@ impl Bench<'_> {
         Ok(Curl { request, body: format!("@{}", body.display()) })
     }
 
+    /// Measures `--version`.
     fn version(&self) -> Result<Row> {
         let mut times = vec![vec![]; 1 + self.peers.len()];
         for _ in 0..self.effort.runs {
@@ -163,6 +169,8 @@ impl Bench<'_> {
         Ok(row("`--version`", Unit::Milliseconds, figures, None, Budget::AtMost(5.0)))
     }
 
+    /// Measures a session with one response: the time to its request, and the time to its end. The programs take
+    /// turns, so that a change of the machine's load meets all of them.
     fn one_answer(&self, curl: &Curl) -> Result<[Row; 2]> {
         let count = 1 + self.peers.len();
         let (mut first, mut total) = (vec![vec![]; count], vec![vec![]; count]);
@@ -196,17 +204,20 @@ impl Bench<'_> {
         ])
     }
 
+    /// Measures the peak memory of a session with one response.
     fn memory_of_one_answer(&self, curl: &Curl) -> Result<Row> {
         let floor = self.peak(1, &Plan::Text, || curl.command(&self.place))?;
         let what = "peak memory, one answer (floor: curl)";
         self.memory(what, Plan::Text, SESSIONS, floor)
     }
 
+    /// Measures the peak memory of a session with many tool calls.
     fn memory_of_tool_turns(&self) -> Result<Row> {
         let turns = self.effort.turns;
         self.memory(&format!("peak memory, {turns} tool turns"), Plan::ToolTurns(turns), 1, None)
     }
 
+    /// Measures the peak memory of every program, as the median of `runs` sessions.
     fn memory(&self, what: &str, plan: Plan, runs: usize, floor: Option<f64>) -> Result<Row> {
         let mut figures = vec![];
         for subject in self.subjects() {
@@ -216,7 +227,7 @@ impl Bench<'_> {
         Ok(row(what, Unit::Megabytes, figures, floor, Budget::AtMost(20.0)))
     }
 
-    /// The median of peaks, in megabytes.
+    /// Returns the median peak memory of `runs` children in megabytes; `None` if the machine does not report it.
     fn peak(&self, runs: usize, plan: &Plan, command: impl Fn() -> Command) -> Result<Option<f64>> {
         let mut peaks = vec![];
         for _ in 0..runs {
@@ -227,6 +238,7 @@ impl Bench<'_> {
         Ok(median(peaks))
     }
 
+    /// Measures a turn with one tool call. The floor is the same command run by `bash`.
     fn tool_turns(&self) -> Result<Row> {
         let turns = self.effort.turns;
         let mut times = vec![vec![]; 1 + self.peers.len()];
@@ -246,6 +258,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Milliseconds, figures, median_ms(bash), Budget::AtMost(5.0)))
     }
 
+    /// Measures how much longer late turns of a long session take than early ones.
     fn growth(&self) -> Result<Row> {
         let turns = self.effort.long_turns;
         let mut figures = vec![];
@@ -256,6 +269,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(FLAT)))
     }
 
+    /// Measures how many lines per second a session writes with partial messages.
     fn streaming(&self) -> Result<Row> {
         let mut rates = vec![vec![]; 1 + self.peers.len()];
         for _ in 0..SESSIONS {
@@ -276,6 +290,7 @@ struct Curl {
 }
 
 impl Curl {
+    /// Returns the command that sends the recorded request with `curl`.
     fn command(&self, place: &Place) -> Command {
         let mut command = place.command("curl");
         command.args(["-q", "-sS", "-o", "/dev/null", "--data-binary", &self.body, "-H", "expect:"]);
@@ -324,11 +339,12 @@ fn growth_of(turns: &[Duration]) -> Option<f64> {
     Some(last / first)
 }
 
+/// Returns the median of some times in milliseconds; `None` of an empty list.
 pub(super) fn median_ms(times: Vec<Duration>) -> Option<f64> {
     median(times.into_iter().map(|time| time.as_secs_f64() * 1000.0).collect())
 }
 
-/// Returns the median of a list.
+/// Returns the median of a list; `None` of an empty one.
 pub(super) fn median(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let middle = figures.len() / 2;
@@ -339,6 +355,7 @@ pub(super) fn median(mut figures: Vec<f64>) -> Option<f64> {
     }
 }
 
+/// Converts bytes to megabytes of 1024 × 1024 bytes.
 #[allow(clippy::cast_precision_loss, reason = "a size in bytes, shown with one digit")]
 pub(super) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / (1024.0 * 1024.0)

@@ -26,7 +26,7 @@ const ANSWER_BUDGET: f64 = 2.0;
 const RULES: [usize; 2] = [10, 1000];
 
 impl Bench<'_> {
-    /// The time from a permission reply to the result of the call it permits.
+    /// Measures the time from a permission reply to the result of the call that it permits.
     pub(super) fn permission_answer(&self) -> Result<Row> {
         let turns = self.effort.turns;
         let mut figures = vec![];
@@ -46,7 +46,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Milliseconds, figures, None, Budget::AtMost(ANSWER_BUDGET)))
     }
 
-    /// The time of a turn with 1,000 rules, as a multiple of one with 10.
+    /// Measures a turn with 1,000 rules as a multiple of one with 10.
     pub(super) fn many_rules(&self) -> Result<Row> {
         let mut figures = vec![];
         for subject in self.subjects() {
@@ -65,6 +65,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(2.0)))
     }
 
+    /// Runs a session whose calls a rule denies and returns the times of its turns. Fails if a call was not denied.
     fn denied_turns(&self, subject: &Subject, settings: &str) -> Result<Vec<Duration>> {
         let mut command = subject.denied(&self.place);
         command.args(["--settings", settings]);
@@ -111,6 +112,7 @@ fn answered(mut command: Command, name: &str) -> Result<Vec<Duration>> {
     times
 }
 
+/// Sends one prompt, allows every call, and returns the time from each reply to the result of its call.
 fn talk(mut stdin: ChildStdin, stdout: impl BufRead) -> Result<Vec<Duration>> {
     let prompt = json!({ "type": "user", "message": { "role": "user", "content": "go" } });
     writeln!(stdin, "{prompt}")?;
@@ -140,6 +142,7 @@ fn talk(mut stdin: ChildStdin, stdout: impl BufRead) -> Result<Vec<Duration>> {
     Ok(times)
 }
 
+/// Returns the reply that allows a call.
 fn yes(request_id: &Value) -> Value {
     json!({ "type": "control_response", "response": {
         "subtype": "success", "request_id": request_id, "response": { "behavior": "allow" },

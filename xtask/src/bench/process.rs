@@ -87,6 +87,8 @@ pub fn run_watched(command: &mut Command, when_started: impl FnOnce(u32)) -> Res
     Ok(Finished { started, ended, status, stdout, stderr })
 }
 
+/// Reads a pipe to its end on a thread, so that the child never waits for a reader. Notes when the first and the
+/// last bytes came.
 fn drain(mut pipe: impl Read + Send + 'static) -> thread::JoinHandle<Output> {
     thread::spawn(move || {
         let mut output = Output::default();
@@ -136,10 +138,12 @@ pub fn processor_time(process: u32) -> Option<Duration> {
     Some(used.sum())
 }
 
+/// Returns the peak memory of a child so far in bytes; `None` if `/proc` does not have it.
 fn high_water_mark(child: &Child) -> Option<u64> {
     parse_high_water_mark(&fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?)
 }
 
+/// Reads the peak memory from the text of `/proc/PID/status`, in bytes.
 fn parse_high_water_mark(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;

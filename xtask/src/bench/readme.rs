@@ -10,7 +10,7 @@ use super::measure::Effort;
 const START: &str = "<!-- bench:start -->";
 const END: &str = "<!-- bench:end -->";
 
-/// The text between the marks.
+/// Returns the text that stands between the marks in README.md.
 pub fn section(figures: &Figures, effort: Effort) -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let system = std::env::consts::OS;
@@ -21,7 +21,7 @@ pub fn section(figures: &Figures, effort: Effort) -> String {
     )
 }
 
-/// The text with a new table between the marks.
+/// Returns the README with this text between its marks. Fails if the marks are missing.
 pub fn replaced(text: &str, section: &str) -> Result<String> {
     let (before, rest) = text.split_once(START).with_context(|| format!("README.md has no {START}"))?;
     let (_, after) = rest.split_once(END).with_context(|| format!("README.md has no {END}"))?;

@@ -28,7 +28,7 @@ struct Search {
 }
 
 impl Bench<'_> {
-    /// Grep, then Glob.
+    /// Measures Grep, then Glob, in a tree of many files.
     pub(super) fn searches(&self) -> Result<Vec<Row>> {
         plant(&self.place.path("work/tree"))?;
         let grep = Search {
@@ -46,6 +46,7 @@ impl Bench<'_> {
         rows
     }
 
+    /// Measures one search. The floor is `rg` with the same search, if it is installed.
     fn search(&self, search: &Search) -> Result<Row> {
         let turns = self.effort.runs;
         let mut times = vec![vec![]; self.subjects().count()];
@@ -68,7 +69,7 @@ impl Bench<'_> {
     }
 }
 
-/// Writes the tree.
+/// Writes the tree in which the searches run.
 fn plant(root: &Path) -> Result<()> {
     let line = "    let mut total = values.iter().map(|value| value.weight()).sum::<f64>(); // and so on\n";
     let plain = line.repeat(LINES);

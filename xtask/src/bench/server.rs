@@ -93,7 +93,7 @@ impl State {
 }
 
 impl Server {
-    /// Listens on a free port of this machine.
+    /// Starts the server on a free port of this machine.
     pub fn start() -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("failed to listen")?;
         let base_url = format!("http://{}", listener.local_addr().context("failed to listen")?);
@@ -109,12 +109,12 @@ impl Server {
         Ok(Self { base_url, state })
     }
 
-    /// The address it listens on.
+    /// Returns the address of the server for clients.
     pub fn base_url(&self) -> &str {
         &self.base_url
     }
 
-    /// Starts a run and forgets the one before.
+    /// Begins a run with this plan, and forgets what was recorded before.
     pub fn begin(&self, plan: Plan) {
         let answers = match plan {
             Plan::Text => vec![sse::text()],
@@ -131,17 +131,18 @@ impl Server {
         *lock(&self.state) = State { answers, seen: Seen::default(), watched: None };
     }
 
-    /// From now on, records the processor time of this process with each request.
+    /// Records the processor time of this process with each request from now on.
     pub fn watch(&self, process: u32) {
         lock(&self.state).watched = Some(process);
     }
 
-    /// Ends a run and returns what was recorded.
+    /// Ends a run and returns what the server recorded.
     pub fn end(&self) -> Seen {
         std::mem::take(&mut lock(&self.state).seen)
     }
 }
 
+/// Locks the state, also after a panic under the lock.
 fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -168,6 +169,7 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
     Ok(())
 }
 
+/// Returns the bytes of a complete HTTP response.
 fn reply(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes =
         format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len())
@@ -199,6 +201,7 @@ fn read_request(reader: &mut impl BufRead) -> Result<Option<Request>> {
     Ok(Some(request))
 }
 
+/// Reads a chunked body to its end.
 fn read_chunks(reader: &mut impl BufRead) -> Result<Vec<u8>> {
     let mut body = Vec::new();
     loop {

@@ -27,7 +27,8 @@ const RECENT: usize = 200;
 const EARLY: usize = 10;
 
 impl Bench<'_> {
-    /// Own processor time of the last turns of a long session, compared with early ones.
+    /// Measures the processor time of late turns of a long session as a multiple of early ones. Children do not
+    /// count.
     pub(super) fn own_growth(&self) -> Result<Row> {
         let turns = self.effort.long_turns;
         let mut figures = vec![];
@@ -42,7 +43,7 @@ impl Bench<'_> {
         Ok(row(&what, Unit::Times, figures, None, Budget::AtMost(FLAT)))
     }
 
-    /// Time to the first request, and memory, of a session that resumes 100 MB.
+    /// Measures a session that resumes a file of 100 MB: the time to its first request, and its memory.
     pub(super) fn large_resume(&self) -> Result<[Row; 2]> {
         let lathe = self.subjects().next().context("there is always Lathe")?;
         let others = self.subjects().count() - 1;
@@ -78,7 +79,7 @@ impl Bench<'_> {
         ])
     }
 
-    /// The path of the transcript of a session in the working folder.
+    /// Returns the path for a session file of the working folder.
     fn transcript(&self) -> Result<std::path::PathBuf> {
         let work = self.place.path("work").canonicalize().context("the working folder is gone")?;
         let key: String =
@@ -89,7 +90,7 @@ impl Bench<'_> {
     }
 }
 
-/// How many times more processor time a late turn takes than an early one.
+/// Returns how many times more processor time a late turn takes than an early one.
 fn growth_of(readings: &[Duration]) -> Option<f64> {
     if readings.len() < EARLY + 2 * ENDS {
         return None;
@@ -99,7 +100,7 @@ fn growth_of(readings: &[Duration]) -> Option<f64> {
     (early > 0.0).then(|| used(readings.len() - 1 - ENDS) / early)
 }
 
-/// Writes turns up to the size, a compaction, and some more turns.
+/// Writes a session file: turns up to the size, a compaction, and more turns.
 fn write_large(path: &std::path::Path) -> Result<()> {
     let mut out = BufWriter::new(File::create(path).context("failed to write the large transcript")?);
     let mut log = Log { last: None, records: 0 };
@@ -143,6 +144,7 @@ impl Log {
         Ok(bytes)
     }
 
+    /// Writes a record of one block of a response. Returns its number of bytes.
     fn answer(&mut self, out: &mut impl Write, block: Value) -> Result<usize> {
         let id = format!("msg_{}", self.records);
         let message =
@@ -150,6 +152,7 @@ impl Log {
         self.add(out, json!({ "type": "assistant", "message": message, "apiBlockIndex": 0 }))
     }
 
+    /// Writes a compaction boundary and its summary. The conversation continues after them.
     fn compaction(&mut self, out: &mut impl Write) -> Result<()> {
         self.last = None;
         let metadata = json!({ "trigger": "auto", "preTokens": 150_000 });
@@ -161,6 +164,7 @@ impl Log {
         Ok(())
     }
 
+    /// Writes a record with the fields that link it to the one before. Returns its number of bytes.
     fn add(&mut self, out: &mut impl Write, mut record: Value) -> Result<usize> {
         self.records += 1;
         let uuid = format!("{:08x}-0000-4000-8000-{:012x}", self.records, self.records);

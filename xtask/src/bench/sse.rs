@@ -10,38 +10,39 @@ use serde_json::{Value, json};
 /// The model that subjects are told to use.
 pub const MODEL: &str = "claude-sonnet-5";
 
-/// A short text.
+/// Returns a response with a short text.
 pub fn text() -> Vec<u8> {
     let block = json!({ "type": "text", "text": "" });
     let delta = json!({ "type": "text_delta", "text": "Done." });
     message("msg_text", &block, &[delta], "end_turn")
 }
 
-/// One call of the shell, the `number`th of the session.
+/// Returns a response with a call of the shell, the `number`th of the session.
 pub fn echo(number: usize) -> Vec<u8> {
     call(number, "Bash", &json!({ "command": "echo hi", "description": "Print a word" }))
 }
 
-/// One call that writes a new file.
+/// Returns a response with a call that writes a new file.
 pub fn write(number: usize, folder: &Path) -> Vec<u8> {
     let file = folder.join(format!("{number:06}"));
     call(number, "Write", &json!({ "file_path": file, "content": "x" }))
 }
 
-/// One call of any tool.
+/// Returns a response with a call of any tool.
 pub fn call(number: usize, tool: &str, input: &Value) -> Vec<u8> {
     let block = json!({ "type": "tool_use", "id": format!("toolu_{number:06}"), "name": tool, "input": {} });
     let delta = json!({ "type": "input_json_delta", "partial_json": input.to_string() });
     message(&format!("msg_{number:06}"), &block, &[delta], "tool_use")
 }
 
-/// A text that arrives in `count` pieces.
+/// Returns a response with a text that arrives in `count` pieces.
 pub fn pieces(count: usize) -> Vec<u8> {
     let block = json!({ "type": "text", "text": "" });
     let delta = json!({ "type": "text_delta", "text": "some words " });
     message("msg_pieces", &block, &vec![delta; count], "end_turn")
 }
 
+/// Returns the event stream of a message with one block.
 fn message(id: &str, block: &Value, deltas: &[Value], stop_reason: &str) -> Vec<u8> {
     let mut stream = String::new();
     let mut event = |name: &str, mut data: Value| {

@@ -26,7 +26,7 @@ pub enum Detail {
 }
 
 impl Subject {
-    /// Returns a subject that is started with these words.
+    /// Creates a program to be measured, which is started with these words.
     pub fn new(name: &str, words: Vec<String>) -> Self {
         Self { name: name.to_owned(), words }
     }
@@ -40,7 +40,7 @@ impl Subject {
         Ok(Self { name, words })
     }
 
-    /// One headless session with the prompt `prompt`.
+    /// Returns the command for a session with one prompt.
     pub fn session(&self, place: &Place, prompt: &str, detail: Detail) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", prompt, "--output-format", "stream-json", "--verbose"]);
@@ -54,14 +54,14 @@ impl Subject {
         command
     }
 
-    /// A session that is resumed.
+    /// Returns the command for a session that is resumed.
     pub fn resumed(&self, place: &Place, session: &str) -> Command {
         let mut command = self.session(place, "go", Detail::Messages);
         command.args(["--resume", session]);
         command
     }
 
-    /// A session on pipes that asks its host before files are written.
+    /// Returns the command for a session on pipes that asks its host before files are written.
     pub fn asked(&self, place: &Place, folder: &Path) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
@@ -70,7 +70,7 @@ impl Subject {
         command
     }
 
-    /// A session whose permission rules come from a settings file.
+    /// Returns the command for a session whose permission rules come from a settings file.
     pub fn denied(&self, place: &Place) -> Command {
         let mut command = self.bare(place);
         command.args(["-p", "go", "--output-format", "stream-json", "--verbose"]);
@@ -78,13 +78,14 @@ impl Subject {
         command
     }
 
-    /// `--version`.
+    /// Returns the command for `--version`.
     pub fn version(&self, place: &Place) -> Command {
         let mut command = self.bare(place);
         command.arg("--version");
         command
     }
 
+    /// Returns the command with the program's own words and nothing else.
     fn bare(&self, place: &Place) -> Command {
         let mut command = place.command(&self.words[0]);
         command.args(&self.words[1..]);
@@ -99,7 +100,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Creates the folders.
+    /// Creates the folders of a run; the programs will use the server at `base_url`.
     pub fn new(base_url: String) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("bench-").tempdir().context("failed to make a folder")?;
         for folder in ["home", "work"] {
@@ -108,7 +109,7 @@ impl Place {
         Ok(Self { dir, base_url })
     }
 
-    /// A file in the folder.
+    /// Returns a path inside the folder of the run.
     pub fn path(&self, name: &str) -> std::path::PathBuf {
         self.dir.path().join(name)
     }
@@ -118,7 +119,7 @@ impl Place {
         &self.base_url
     }
 
-    /// A command with the environment of a run.
+    /// Returns a command with the environment of a run, and nothing of the caller's.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.path("work")).env_clear();

@@ -4,12 +4,12 @@
 pub struct Dice(u64);
 
 impl Dice {
-    /// Returns a generator; any seed will do.
+    /// Creates a generator of numbers that depend only on the seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -18,12 +18,12 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number from 0 up to, not including, `bound`.
+    /// Returns a number from 0 up to but not including `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound.max(1)
     }
 
-    /// An id of the form that sessions have.
+    /// Returns an id of the form that sessions have.
     pub fn uuid(&mut self) -> String {
         let (a, b) = (self.next(), self.next());
         format!(

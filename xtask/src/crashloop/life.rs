@@ -64,7 +64,8 @@ pub struct Life<'a> {
 }
 
 impl<'a> Life<'a> {
-    /// Starts a process that begins with `prompt`.
+    /// Starts a process of the session that begins with the prompt number `prompt`. Its output is also written to
+    /// `tee`, as evidence.
     pub fn start(
         command: &mut Command,
         tee: &Path,
@@ -81,7 +82,7 @@ impl<'a> Life<'a> {
         Ok(Self { child, stdin, tee, told: Told::default(), prompt, new_uuid })
     }
 
-    /// Runs the life to its end.
+    /// Runs this process until it ends or is killed. Returns what it told its host.
     pub fn live(mut self, kill: Kill) -> Result<(Told, End)> {
         let outcome = self.talk(kill);
         // Whatever went wrong, the process must not stay.
@@ -94,6 +95,7 @@ impl<'a> Life<'a> {
         Ok((self.told, end))
     }
 
+    /// Sends prompts and reads frames until the process ends, or until the planned moment, at which it is killed.
     fn talk(&mut self, kill: Kill) -> Result<End> {
         let mut deadline = match kill {
             Kill::After(time) => Some(Instant::now() + time),
@@ -128,6 +130,7 @@ impl<'a> Life<'a> {
         }
     }
 
+    /// Takes the complete lines out of `waiting` and handles each.
     fn take_lines(&mut self, waiting: &mut Vec<u8>) -> Result<()> {
         while let Some(end) = waiting.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = waiting.drain(..=end).collect();
@@ -139,6 +142,7 @@ impl<'a> Life<'a> {
         Ok(())
     }
 
+    /// Checks a frame and notes what it tells. A result is followed by the next prompt.
     fn take(&mut self, frame: &Value) -> Result<()> {
         let session = frame["session_id"].as_str().unwrap_or_default();
         let known = self.told.session.get_or_insert_with(|| session.to_owned());

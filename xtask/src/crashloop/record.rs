@@ -39,6 +39,7 @@ impl Transcript {
         Ok(transcript)
     }
 
+    /// Checks a record against those before it, and notes its calls and results.
     fn add(&mut self, record: &Value) -> Result<()> {
         if record["type"] == "cost-state" {
             self.cost = record["totalCostUSD"].as_f64().unwrap_or(0.0);
@@ -92,7 +93,7 @@ impl Transcript {
         Ok(())
     }
 
-    /// Whether a call of this life has no result.
+    /// Returns whether a call of this process has no result, because a kill lost it.
     pub fn has_lost_call(&self, life: u32) -> bool {
         let prefix = format!("toolu_{life}_");
         self.calls.iter().any(|call| call.starts_with(&prefix) && !self.results.contains_key(call))

@@ -23,7 +23,8 @@ pub enum Lost {
     Call,
 }
 
-/// The script of a life that begins with prompt `first`.
+/// Returns the model's script for a process that begins with the prompt `first`. `lost` says whether an earlier
+/// call lacks its result, which the first request then has to mention.
 pub fn of_life(life: u32, first: u32, lost: Lost) -> Value {
     let mut turns: Vec<Value> = (first..PROMPTS).flat_map(|prompt| of_prompt(life, prompt)).collect();
     if lost == Lost::Call
@@ -34,6 +35,7 @@ pub fn of_life(life: u32, first: u32, lost: Lost) -> Value {
     json!({ "turns": turns, "at_end": "error" })
 }
 
+/// Returns the three responses to one prompt. Every call has an effect on disk by which it can be recognised.
 fn of_prompt(life: u32, prompt: u32) -> [Value; 3] {
     let id = |call: &str| format!("toolu_{life}_{prompt}_{call}");
     let (command, file, edit) = (id("bash"), id("write"), id("edit"));
@@ -61,7 +63,7 @@ fn of_prompt(life: u32, prompt: u32) -> [Value; 3] {
     ]
 }
 
-/// The content of a call's file, before and after its change.
+/// Returns the content of a call's file, before (`old`) or after (`new`) its change.
 pub fn content(file_call: &str, age: &str) -> String {
     format!("{file_call} is {age}\n").repeat(40)
 }

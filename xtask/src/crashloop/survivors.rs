@@ -23,6 +23,7 @@ pub fn wait_until_gone(cookie: &str) -> Vec<String> {
     }
 }
 
+/// Returns the command lines of the processes whose environment has the cookie, except this one.
 fn scan(cookie: &str) -> Vec<String> {
     let wanted = format!("{COOKIE}={cookie}");
     let own = std::process::id();

@@ -64,7 +64,7 @@ pub struct Trial<'a> {
     tally: Tally,
 }
 
-/// Runs an undisturbed session, and returns how long it took.
+/// Runs a session without a kill and returns how long it took, from which the moments of kills are chosen.
 pub fn calm_session(binary: &Path) -> Result<Duration> {
     let mut trial = Trial::new(binary, Dice::new(1), Duration::ZERO)?;
     let started = Instant::now();
@@ -74,7 +74,7 @@ pub fn calm_session(binary: &Path) -> Result<Duration> {
 }
 
 impl<'a> Trial<'a> {
-    /// A session that has not begun.
+    /// Prepares the folders of a session that has not begun.
     pub fn new(binary: &'a Path, mut dice: Dice, calm: Duration) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lathe-crashloop-").tempdir()?;
         for folder in ["work", "home/.claude"] {
@@ -102,6 +102,7 @@ impl<'a> Trial<'a> {
         self.finish(outcome).map(|()| tally)
     }
 
+    /// Starts the session again after every kill, and checks its files each time, until all prompts are done.
     fn lives(&mut self) -> Result<()> {
         loop {
             let kill = self.next_kill();
@@ -115,7 +116,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Half of the kills happen after a time, half after a number of lines.
+    /// Chooses the next kill: half of them after a time, half after a number of lines.
     fn next_kill(&mut self) -> Kill {
         let rest = u64::from(PROMPTS - self.prompt);
         match self.tally.kills {
@@ -133,6 +134,7 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// Runs one process of the session, and checks that it left no child behind.
     fn live(&mut self, kill: Kill) -> Result<End> {
         let script = self.evidence("script.json");
         fs::write(&script, script::of_life(self.life, self.prompt, self.lost).to_string())?;
@@ -153,6 +155,7 @@ impl<'a> Trial<'a> {
         Ok(end)
     }
 
+    /// Adds what a process told its host to what the session file must contain.
     fn note(&mut self, told: Told) -> Result<()> {
         if let Some(session) = &told.session {
             ensure!(*session == self.session, "the session became {session}");
@@ -166,6 +169,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
+    /// Checks the files after a kill, and counts it.
     fn check_after_kill(&mut self) -> Result<()> {
         self.tally.kills += 1;
         let transcript = self.check_files()?;
@@ -174,6 +178,8 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
+    /// Checks the session file: everything that was shown is in it, no more lines are torn than processes were
+    /// killed, and every effect happened once.
     fn check_files(&mut self) -> Result<Transcript> {
         let transcript = Transcript::read(&self.transcript())?;
         if let Some(lost) = self.told_uuids.iter().find(|uuid| !transcript.uuids.contains(*uuid)) {
@@ -216,6 +222,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
+    /// Returns the command for the program with a clean environment; stderr goes to the evidence.
     fn command(&self, words: &[&str]) -> Result<Command> {
         let stderr = File::options().create(true).append(true).open(self.evidence("stderr.txt"))?;
         let mut command = Command::new(self.binary);
@@ -230,11 +237,12 @@ impl<'a> Trial<'a> {
         Ok(command)
     }
 
+    /// Returns the path of a file with evidence about the current process.
     fn evidence(&self, name: &str) -> PathBuf {
         self.dir.path().join(format!("life-{}.{name}", self.life))
     }
 
-    /// The session file: the only one there is.
+    /// Returns the path of the session file, which is the only one in the home folder.
     fn transcript(&self) -> PathBuf {
         let projects = self.dir.path().join("home/.claude/projects");
         let name = format!("{}.jsonl", self.session);
@@ -242,6 +250,7 @@ impl<'a> Trial<'a> {
         found.map_or(projects, |project| project.path()).join(name)
     }
 
+    /// Keeps the folder if the session failed, and adds its path to the error.
     fn finish(self, outcome: Result<()>) -> Result<()> {
         outcome.map_err(|error| {
             let last_words =

@@ -30,11 +30,13 @@ pub fn check(files: &[SourceFile], binary_bytes: Option<u64>) -> Findings {
 }
 
 impl Findings {
+    /// Adds a line, as a note if it is within the budget, otherwise as a complaint.
     fn put(&mut self, line: String, is_within: bool) {
         if is_within { self.notes.push(line) } else { self.complaints.push(line) }
     }
 }
 
+/// Converts bytes to megabytes of 1024 × 1024 bytes.
 #[allow(clippy::cast_precision_loss, reason = "a size in bytes, printed with one digit")]
 fn mega(bytes: u64) -> f64 {
     bytes as f64 / (1024.0 * 1024.0)

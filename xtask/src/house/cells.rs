@@ -39,6 +39,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
+/// Returns whether a file is code of `agent`, without its tests.
 fn is_agent_source(file: &SourceFile) -> bool {
     file.path.starts_with("crates/agent/src/") && file.is_rust() && !file.is_test()
 }

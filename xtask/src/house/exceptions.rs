@@ -33,12 +33,12 @@ pub struct Exceptions {
 }
 
 impl Exceptions {
-    /// Names of types that several crates may export.
+    /// Returns the names of types that several crates may export.
     pub fn shared_names(&self) -> impl Iterator<Item = &str> {
         self.shared_names.iter().map(String::as_str)
     }
 
-    /// Whether several crates may export a type of this name.
+    /// Returns whether several crates may export a type of this name.
     pub fn allows_shared_name(&self, name: &str) -> bool {
         self.shared_names().any(|allowed| allowed == name)
     }
@@ -61,6 +61,7 @@ pub fn parse(text: &str) -> Result<Exceptions> {
     Ok(entries)
 }
 
+/// Reads an entry about the name of a type. The reason is required.
 fn shared_name(line: &str) -> Result<String> {
     let (name, reason) = line.trim().split_once(' ').context("the reason is missing")?;
     if reason.trim().is_empty() {
@@ -69,6 +70,7 @@ fn shared_name(line: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
+/// Reads an entry about a file or function. The reason is required.
 fn entry(line: &str) -> Result<Exception> {
     let mut words = line.split_whitespace();
     let kind = match words.next() {

@@ -45,12 +45,14 @@ pub fn check(files: &[SourceFile], exceptions: &Exceptions) -> Findings {
     findings
 }
 
+/// Returns the names of the crates whose exports are compared.
 fn crates(files: &[SourceFile]) -> impl Iterator<Item = &str> {
     let roots =
         files.iter().filter_map(|file| file.path.strip_prefix("crates/")?.strip_suffix("/src/lib.rs"));
     roots.filter(|name| !NOT_COUNTED.contains(name))
 }
 
+/// Returns the types that a crate exports: those declared in public modules, and those that `pub use` names.
 fn exported_types(files: &[SourceFile], name: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let src = format!("crates/{name}/src");

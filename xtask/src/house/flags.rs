@@ -17,7 +17,7 @@ const LISTS: &[(&str, &str)] = &[
     ("NotYet", "### Flags that are refused"),
 ];
 
-/// Compares the two.
+/// Compares the two lists and complains about each difference.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let text = |path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.as_str());

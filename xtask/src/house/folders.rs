@@ -14,7 +14,7 @@ const MAX_SIDE_BY_SIDE: usize = 24;
 /// The crate whose folders have an order.
 const ORDERED: &str = "crates/agent/src/";
 
-/// Checks both.
+/// Checks the number of files in each folder, and the order of the folders of `agent`.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     side_by_side(files, &mut findings);
@@ -30,6 +30,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
+/// Complains about folders with too many source files.
 fn side_by_side(files: &[SourceFile], findings: &mut Findings) {
     let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test()) {

@@ -8,7 +8,7 @@ const DOCUMENT: &str = "ARCHITECTURE.md";
 /// What holds an invariant besides a test file.
 const CHECKS: [&str; 3] = ["xtask house", "clippy fence", "cargo xtask bench"];
 
-/// Looks at every invariant and every path.
+/// Checks that each invariant names what holds it, and that every path in the document exists.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let Some(document) = files.iter().find(|file| file.path == DOCUMENT) else {
@@ -37,7 +37,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// Each paragraph from `**Invariant:**` to its end, with the line it starts on.
+/// Returns each paragraph from `**Invariant:**` to its end, with the line it starts on.
 fn invariants(text: &str) -> Vec<(usize, String)> {
     const MARK: &str = "**Invariant:**";
     let mut found: Vec<(usize, String)> = Vec::new();
@@ -56,7 +56,7 @@ fn invariants(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// What stands between backquotes.
+/// Returns the texts between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

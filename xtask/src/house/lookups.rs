@@ -15,7 +15,7 @@ const MAX_LOOKUPS: usize = 12;
 const METHODS: [&str; 6] =
     [".get(\"", ".get_mut(\"", ".contains_key(\"", ".remove(\"", ".pointer(\"", ".pointer_mut(\""];
 
-/// Counts the look-ups.
+/// Counts look-ups of JSON fields by name in `agent`, and complains if there are too many.
 pub fn check(files: &[SourceFile]) -> Findings {
     let sources = files.iter().filter(|file| is_agent_source(file));
     let found: Vec<String> = sources
@@ -34,6 +34,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
+/// Returns whether a file is code of `agent`, without its tests.
 fn is_agent_source(file: &SourceFile) -> bool {
     file.path.starts_with("crates/agent/src/") && file.is_rust() && !file.is_test()
 }

@@ -10,7 +10,7 @@ use super::{Findings, SourceFile};
 /// The crates that are checked.
 const CHECKED: [&str; 2] = ["crates/agent/src/", "crates/launch/src/"];
 
-/// Finds one-word types that the glossary does not have.
+/// Finds one-word types that other files can see and the glossary does not contain.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let document = files.iter().find(|file| file.path == "ARCHITECTURE.md");
@@ -30,7 +30,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// The words of the glossary: the first cells of its table.
+/// Returns the words of the glossary, which are the first cells of its table.
 fn glossary(document: &str) -> BTreeSet<String> {
     let section = document.split("\n## Glossary").nth(1).unwrap_or_default();
     let section = section.split("\n## ").next().unwrap_or_default();
@@ -38,7 +38,7 @@ fn glossary(document: &str) -> BTreeSet<String> {
     cells.map(|cell| cell.trim().to_lowercase()).collect()
 }
 
-/// The types that other files can see.
+/// Returns the types that other files can see.
 fn visible_types(source: &str) -> Vec<String> {
     let code = Code::new(source);
     let tests = code.test_modules();

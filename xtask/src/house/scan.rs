@@ -131,6 +131,7 @@ impl Code {
         found
     }
 
+    /// Returns the name after the position, white space skipped, and where it ends.
     fn name_from(&self, at: usize) -> (String, usize) {
         let start = at + self.0[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         let end = start + self.0[start..].iter().take_while(|byte| is_name_byte(**byte)).count();
@@ -168,6 +169,7 @@ impl Code {
         self.0.len().saturating_sub(1)
     }
 
+    /// Returns the number of the line at a position, from 1.
     fn line(&self, at: usize) -> usize {
         1 + self.0[..at].iter().filter(|byte| **byte == b'\n').count()
     }
@@ -221,10 +223,12 @@ pub fn literals(source: &str) -> Vec<Literal> {
     found
 }
 
+/// Returns whether a byte can be part of a Rust name.
 fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
+/// Returns the position of `what` in `bytes`, searched from a position.
 fn find(bytes: &[u8], what: &[u8], from: usize) -> Option<usize> {
     bytes.get(from..)?.windows(what.len()).position(|window| window == what).map(|at| at + from)
 }
@@ -248,11 +252,13 @@ fn literal_end(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// `br"…"` and `cr"…"`: the letter before the `r` is a prefix and not the end of a name.
+/// Returns whether the byte before an `r` makes it a raw literal, as in `br"…"` and `cr"…"`, and is not the end of
+/// a name.
 fn is_raw_prefix(bytes: &[u8], at: usize) -> bool {
     matches!(bytes[at - 1], b'b' | b'c') && (at == 1 || !is_name_byte(bytes[at - 2]))
 }
 
+/// Returns the end of a block comment. Comments inside it are counted, because Rust nests them.
 fn block_comment_end(bytes: &[u8], at: usize) -> usize {
     let mut depth = 0_usize;
     let mut here = at;
@@ -273,6 +279,7 @@ fn block_comment_end(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
+/// Returns the end of a string literal, with escapes skipped.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut here = at + 1;
     while here < bytes.len() {
@@ -285,6 +292,7 @@ fn string_end(bytes: &[u8], at: usize) -> usize {
     bytes.len()
 }
 
+/// Returns the end of a raw string literal; `None` if none begins here.
 fn raw_string_end(bytes: &[u8], at: usize) -> Option<usize> {
     let hashes = bytes[at + 1..].iter().take_while(|byte| **byte == b'#').count();
     if bytes.get(at + 1 + hashes) != Some(&b'"') {

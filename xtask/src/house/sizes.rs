@@ -15,7 +15,7 @@ struct Limits {
 const FILE: Limits = Limits { soft: 500, hard: 700 };
 const FUNCTION: Limits = Limits { soft: 60, hard: 120 };
 
-/// Measures every Rust file and function.
+/// Measures every Rust file and function, and complains about those over their limit or their exception.
 pub fn check(files: &[SourceFile], exceptions: &[Exception]) -> Findings {
     let mut judge = Judge { findings: Findings::default(), exceptions, used: vec![] };
     for file in files.iter().filter(|file| file.is_rust() && !file.is_test()) {
@@ -43,6 +43,7 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
+    /// Compares the size of one file or function with the limits and its exception.
     fn weigh(&mut self, kind: Kind, subject: &str, lines: usize, limits: &Limits) {
         if lines > limits.hard {
             let exception =
@@ -69,6 +70,7 @@ impl Judge<'_> {
         }
     }
 
+    /// Complains about exceptions that are not needed any more, and returns all findings.
     fn finish(mut self) -> Findings {
         for entry in self.exceptions {
             if !self.used.contains(&entry) {

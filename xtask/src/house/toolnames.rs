@@ -73,6 +73,7 @@ pub fn parse(text: &str) -> Result<Vec<AllowedPlace>> {
     Ok(places)
 }
 
+/// Reads one entry of the list. The reason is required.
 fn place(line: &str) -> Result<AllowedPlace> {
     let mut words = line.split_whitespace();
     let path = words.next().context("the path is missing")?.to_owned();
@@ -120,7 +121,7 @@ pub fn check(files: &[SourceFile], allowed: &[AllowedPlace]) -> Findings {
     findings
 }
 
-/// Whether a file is code of a shipped crate other than `tools`.
+/// Returns whether a file is code of a shipped crate other than `tools`.
 fn is_looked_at(file: &SourceFile) -> bool {
     let mut parts = file.path.split('/');
     let (folder, name, part) = (parts.next(), parts.next(), parts.next());
@@ -155,8 +156,8 @@ fn value_of(expression: &str, source: &str) -> Option<String> {
     defined.split('"').nth(1).map(str::to_owned)
 }
 
-/// Whether a literal names the tool: it is the name, a rule about it, or, for a name that is not an ordinary word, it
-/// contains the name.
+/// Returns whether a literal names the tool: it is the name or a rule about it, or contains the name, if that is
+/// not an ordinary word.
 fn stands_for(name: &str, text: &str) -> bool {
     let is_compound = name.chars().filter(char::is_ascii_uppercase).count() > 1;
     let is_word_byte = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';

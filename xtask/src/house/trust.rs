@@ -31,7 +31,8 @@ const PLACES: &[(&str, &str)] = &[
     ("crates/models/src/credentials.rs", "the user's own credentials"),
 ];
 
-/// Compares enum, tables and places.
+/// Compares the enum with the tables of both documents, and complains about code that names a file of a folder
+/// without being listed.
 pub fn check(files: &[SourceFile]) -> Findings {
     let mut findings = Findings::default();
     let text = |path: &str| files.iter().find(|file| file.path == path).map(|file| file.text.as_str());
@@ -64,7 +65,7 @@ pub fn check(files: &[SourceFile]) -> Findings {
     findings
 }
 
-/// The variants of the enum.
+/// Returns the variants of the enum.
 fn variants(text: &str) -> Vec<String> {
     let body = text.split_once("pub enum ContentKind {").and_then(|(_, rest)| rest.split_once('}'));
     let lines = body.map(|(body, _)| body).unwrap_or_default().lines().map(str::trim);
@@ -72,14 +73,14 @@ fn variants(text: &str) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The first cells of the table behind the heading or sentence that names the enum.
+/// Returns the first cells of the table that follows the text naming the enum.
 fn rows(text: &str) -> Vec<String> {
     let lines = text.lines().skip_while(|line| !line.starts_with("| kind |"));
     let rows = lines.take_while(|line| line.starts_with('|'));
     rows.filter_map(|row| Some(row.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect()
 }
 
-/// Whether code outside of tests and comments names one.
+/// Returns whether code outside of tests and comments names a file of a folder.
 fn names_a_file(text: &str) -> bool {
     let tests = Code::new(text).test_modules();
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));

@@ -34,7 +34,7 @@ enum Kind {
     Rust,
 }
 
-/// Runs every folder below `conformance/`.
+/// Runs the tests of every folder below `conformance/`.
 pub fn run(repo: &Repo, binary: &Path) -> Result<Totals> {
     let folders = folders(&repo.root.join("conformance"))?;
     if folders.is_empty() {
@@ -69,6 +69,7 @@ pub fn run(repo: &Repo, binary: &Path) -> Result<Totals> {
     Ok(sum)
 }
 
+/// Returns the folders with tests, and what runs each, by the file that lists its dependencies.
 fn folders(parent: &Path) -> Result<Vec<(PathBuf, Kind)>> {
     let mut found = Vec::new();
     if !parent.is_dir() {
@@ -88,6 +89,7 @@ fn folders(parent: &Path) -> Result<Vec<(PathBuf, Kind)>> {
     Ok(found)
 }
 
+/// Reports a folder that cannot run because a program is missing: as skipped, or as failed in CI.
 fn left_out(name: &str, program: &str, missing: Missing) -> Totals {
     match missing {
         Missing::Skips => {
@@ -103,6 +105,7 @@ fn left_out(name: &str, program: &str, missing: Missing) -> Totals {
     }
 }
 
+/// Returns whether a program can be started.
 fn starts(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
@@ -112,6 +115,7 @@ fn starts(program: &str) -> bool {
         .is_ok_and(|status| status.success())
 }
 
+/// Installs what the folder requires, if that has changed, and runs its tests with node.
 fn node(folder: &Path, binary: &Path) -> Result<Totals> {
     let lists = [folder.join("package.json"), folder.join("package-lock.json")];
     let stamp = folder.join("node_modules").join(".installed-for");
@@ -127,6 +131,7 @@ fn node(folder: &Path, binary: &Path) -> Result<Totals> {
     Ok(checked(totals::of_tap(&text), end))
 }
 
+/// Installs what the folder requires into `venv`, if that has changed, and runs its tests with Python.
 fn python(folder: &Path, binary: &Path, venv: &Path) -> Result<Totals> {
     let lists = [folder.join("requirements.txt")];
     let stamp = venv.join(".installed-for");
@@ -143,7 +148,8 @@ fn python(folder: &Path, binary: &Path, venv: &Path) -> Result<Totals> {
     Ok(checked(totals::of_unittest(&text), end))
 }
 
-/// A runner without a summary, or with a bad exit code and no failed test, has failed as a whole.
+/// Returns the counts of a runner. One without a summary, or with a bad exit code and no failed test, counts as
+/// failed.
 fn checked(read: Option<Totals>, end: Outcome) -> Totals {
     match read {
         Some(totals) if end == Outcome::Good || totals.failed > 0 => totals,
@@ -155,6 +161,7 @@ fn checked(read: Option<Totals>, end: Outcome) -> Totals {
     }
 }
 
+/// Runs a command that has to succeed.
 fn must(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("failed to start {name}"))?;
@@ -173,11 +180,12 @@ fn run_and_show(command: &mut Command) -> Result<(String, Outcome)> {
     Ok((text, if output.status.success() { Outcome::Good } else { Outcome::Bad }))
 }
 
-/// Whether the last installation was made for exactly these lists.
+/// Returns whether the last installation was made for exactly these lists of dependencies.
 fn is_fresh(stamp: &Path, lists: &[PathBuf]) -> bool {
     fs::read(stamp).is_ok_and(|found| found == joined(lists))
 }
 
+/// Records for which lists of dependencies the installation was made.
 fn write_stamp(stamp: &Path, lists: &[PathBuf]) -> Result<()> {
     // npm creates no folder if nothing is required.
     if let Some(folder) = stamp.parent() {
@@ -186,6 +194,7 @@ fn write_stamp(stamp: &Path, lists: &[PathBuf]) -> Result<()> {
     fs::write(stamp, joined(lists)).with_context(|| format!("failed to write {}", stamp.display()))
 }
 
+/// Returns the content of the lists as one sequence of bytes.
 fn joined(lists: &[PathBuf]) -> Vec<u8> {
     lists.iter().flat_map(|list| fs::read(list).unwrap_or_default()).collect()
 }
