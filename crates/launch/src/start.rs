@@ -115,7 +115,7 @@ pub fn prepare(
     let children = ChildEnvironments::new(project.process.clone(), &session_id, &options.tool_env);
     let child_env = children.env(&project.settings.stack());
     let (own_dir, scratch) = own_dir(&session, &project.process, host.as_ref());
-    let mut workspace = workspace(&project, &session_id, &model_id, ledger);
+    let mut workspace = workspace(options, &project, &session_id, &model_id, ledger);
     workspace.output_dir = own_dir.join("tool-results");
     workspace.env = Arc::new(ChildEnvironment::new(child_env.tools));
     // The model is pointed to long outputs in this folder, and must not need a permission to read them back.
@@ -310,11 +310,20 @@ fn background(options: &SessionOptions, project: &ProjectContext, session_id: &s
 
 /// Creates the workspace of the tools with the limits from the environment. Zero and unreadable numbers leave the
 /// default; the maximal timeout is never below the default one.
-fn workspace(project: &ProjectContext, session_id: &str, model: &str, ledger: Ledger) -> Workspace {
+fn workspace(
+    options: &SessionOptions,
+    project: &ProjectContext,
+    session_id: &str,
+    model: &str,
+    ledger: Ledger,
+) -> Workspace {
     let env = &project.env;
     let mut workspace = Workspace::new(project.cwd.clone(), ledger);
     workspace.change_dirs(&[], &project.extra_dirs());
-    workspace.plan_file = plan_dir(project).map(|dir| dir.join(format!("{session_id}.md")));
+    // The calls of that generation hold the plan.
+    if client_generation(options, env) != ClientGeneration::Cli10 {
+        workspace.plan_file = plan_dir(project).map(|dir| dir.join(format!("{session_id}.md")));
+    }
     if let Some(shell) = env.get("CLAUDE_CODE_SHELL") {
         workspace.shell = PathBuf::from(shell);
     }

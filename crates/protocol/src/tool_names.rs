@@ -28,6 +28,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_names_that_the_sdks_publish_are_known() {
+        for (former, current) in [
+            ("Task", "Agent"),
+            ("KillShell", "TaskStop"),
+            ("KillBash", "TaskStop"),
+            ("ListMcpResources", "ListMcpResourcesTool"),
+            ("ReadMcpResource", "ReadMcpResourceTool"),
+            ("ReadMcpResourceDir", "ReadMcpResourceDirTool"),
+        ] {
+            assert_eq!(current_name(former), current);
+        }
+        assert_eq!(FORMER_NAMES.len(), 6);
+    }
+
+    #[test]
     fn each_name_of_a_tool_stands_for_all() {
         for (former, current) in FORMER_NAMES {
             assert_eq!(current_name(former), current);

@@ -2,4 +2,6 @@
 
 pub mod ask_user;
 pub mod plan;
+pub(crate) mod plan_in_call;
+pub(crate) mod report_findings;
 pub(crate) mod structured;

@@ -36,6 +36,7 @@ pub use background::{
 };
 pub use child_env::{ChildEnvironment, ChildVariables, CommandEnvironment};
 pub use file_tools::edit::Edit;
+use file_tools::multi_edit::MultiEdit;
 pub use file_tools::notebook_edit::NotebookEdit;
 pub use file_tools::read::Read;
 pub use file_tools::write::Write;
@@ -44,6 +45,7 @@ pub use files::open::open_file;
 pub use files::seen::{Excerpt, FilesRead, Shown, current_text};
 pub use host_tools::structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
 pub use host_tools::{ask_user, plan};
+use host_tools::{plan_in_call, report_findings};
 pub use offered::{Loading, Offered, SessionKind, ToolChoice, ToolDeclaration, WorkList};
 pub use schema::{InvalidInput, validate};
 pub use search_tools::glob::Glob;
@@ -68,13 +70,16 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(Glob),
         Arc::new(Grep),
         Arc::new(plan::ExitPlanMode),
+        Arc::new(plan_in_call::ExitWithPlan),
         Arc::new(Read),
         Arc::new(Edit),
+        Arc::new(MultiEdit),
         Arc::new(Write),
         Arc::new(NotebookEdit),
         Arc::new(TaskStop),
         Arc::new(KillShell),
         Arc::new(ask_user::AskUserQuestion),
         Arc::new(plan::EnterPlanMode),
+        Arc::new(report_findings::ReportFindings),
     ]
 }

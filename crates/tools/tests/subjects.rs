@@ -37,6 +37,8 @@ fn every_tool_describes_its_calls() {
         ("BashOutput", json!({"bash_id": "b1"}), CallSubject::Session(SessionAccess::Reads)),
         ("TaskStop", json!({"task_id": "b1"}), CallSubject::Session(SessionAccess::Changes)),
         ("KillShell", json!({"shell_id": "b1"}), CallSubject::Session(SessionAccess::Changes)),
+        ("MultiEdit", json!({"file_path": "a"}), CallSubject::write(Some("a"))),
+        ("ReportFindings", json!({}), CallSubject::Session(SessionAccess::Reads)),
         ("StructuredOutput", json!({}), CallSubject::StructuredOutput),
     ];
     for (tool, input, subject) in &cases {
@@ -56,6 +58,7 @@ fn an_input_that_does_not_say_is_unknown() {
         ("Read", json!({"path": "a"})),
         ("Write", json!({"file_path": 7})),
         ("Edit", json!(null)),
+        ("MultiEdit", json!({"edits": []})),
         ("NotebookEdit", json!({"file_path": "a"})),
         ("Grep", json!({"path": ["a"]})),
         ("Glob", json!({"path": "a"})),

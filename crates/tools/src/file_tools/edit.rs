@@ -1,4 +1,5 @@
-//! Edit: replaces one string of a file by another.
+//! Edit: replaces one string of a file by another. What it does is done here for MultiEdit, too, which has several
+//! strings: all of them are found and replaced in memory, one after the other, and the file is written once or not at all.
 //!
 //! Matching works on the text as the model sees it (see `files::text`), writing works on the bytes, so the rest of the
 //! file stays as it is. Surprising: a file that changed since it was read may still be edited if the old string occurs
@@ -51,24 +52,78 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-/// The input of the call.
-struct Request<'a> {
+/// What a call asks for. Missing parts read as empty: the schema has been checked before.
+pub(super) struct Request<'a> {
     path: &'a str,
+    /// At least one. Each is made in what the one before has left.
+    steps: Vec<Step<'a>>,
+}
+
+/// One string to replace.
+struct Step<'a> {
     /// With LF line ends.
     old: String,
     new: &'a str,
     replace_all: bool,
 }
 
-impl<'a> Request<'a> {
-    /// Reads the input. Missing parts read as empty: the schema has been checked before.
-    fn of(input: &'a Value) -> Self {
-        Self {
-            path: input["file_path"].as_str().unwrap_or_default(),
-            old: input["old_string"].as_str().unwrap_or_default().replace("\r\n", "\n"),
-            new: input["new_string"].as_str().unwrap_or_default(),
-            replace_all: input["replace_all"] == json!(true),
+/// Reads the input of Edit.
+fn one_edit(input: &Value) -> Request<'_> {
+    Request { path: path_of(input), steps: vec![Step::of(input)] }
+}
+
+/// Reads the input of MultiEdit.
+pub(super) fn several_edits(input: &Value) -> Request<'_> {
+    let steps = input["edits"].as_array().into_iter().flatten().map(Step::of);
+    Request { path: path_of(input), steps: steps.collect() }
+}
+
+impl Request<'_> {
+    /// Returns how many bytes the strings have together.
+    fn bytes(&self) -> usize {
+        self.steps.iter().map(|step| step.old.len() + step.new.len()).sum()
+    }
+
+    /// Names the step that failed, if there are several.
+    fn of_step(&self, at: usize, failure: ToolFailure) -> ToolFailure {
+        match failure {
+            ToolFailure::Rejected(text) if self.steps.len() > 1 => rejected(format!(
+                "Edit {} of {}: {text}\nNo edit of this call was made.",
+                at + 1,
+                self.steps.len()
+            )),
+            failure => failure,
         }
+    }
+}
+
+impl<'a> Step<'a> {
+    fn of(edit: &'a Value) -> Self {
+        Self {
+            old: edit["old_string"].as_str().unwrap_or_default().replace("\r\n", "\n"),
+            new: edit["new_string"].as_str().unwrap_or_default(),
+            replace_all: edit["replace_all"] == json!(true),
+        }
+    }
+}
+
+fn path_of(input: &Value) -> &str {
+    input["file_path"].as_str().unwrap_or_default()
+}
+
+/// Returns the failure of an edit that would change nothing.
+pub(super) fn check_difference(edit: &Value) -> Result<(), ToolFailure> {
+    match edit["old_string"] == edit["new_string"] {
+        true => Err(rejected("No changes to make: old_string and new_string are exactly the same.")),
+        false => Ok(()),
+    }
+}
+
+/// Returns the failure of an edit of a notebook.
+pub(super) fn check_kind(input: &Value) -> Result<(), ToolFailure> {
+    match is_notebook(path_of(input)) {
+        true => Err(rejected("File is a Jupyter Notebook. Use the NotebookEdit to edit this file.")),
+        false => Ok(()),
     }
 }
 
@@ -95,13 +150,8 @@ impl Tool for Edit {
     }
 
     fn check(&self, input: &Value) -> Result<(), ToolFailure> {
-        if input["old_string"] == input["new_string"] {
-            return Err(rejected("No changes to make: old_string and new_string are exactly the same."));
-        }
-        if is_notebook(input["file_path"].as_str().unwrap_or_default()) {
-            return Err(rejected("File is a Jupyter Notebook. Use the NotebookEdit to edit this file."));
-        }
-        Ok(())
+        check_difference(input)?;
+        check_kind(input)
     }
 
     fn result_limits(&self, limits: &Limits) -> ResultLimits {
@@ -115,25 +165,35 @@ impl Tool for Edit {
     ) -> BoxFuture<'a, Result<ToolOutput, ToolFailure>> {
         Box::pin(async move {
             self.check(input)?;
-            let request = Request::of(input);
-            if context.is_quick_change(request.path, request.old.len() + request.new.len()) {
-                return edit(&request, context, &Stop::default());
-            }
-            let (input, for_work) = (input.clone(), context.clone());
-            let work = move |stop: &Stop| edit(&Request::of(&input), &for_work, stop);
-            stoppable::change(&context.cancel, work).await
+            let change = make(input, context, one_edit).await?;
+            Ok(change.output(input))
         })
     }
 }
 
+/// Makes the edits of a call: at once if they are quick, on the blocking pool otherwise.
+pub(super) async fn make(
+    input: &Value,
+    context: &ToolContext,
+    request: fn(&Value) -> Request<'_>,
+) -> Result<ChangedFile, ToolFailure> {
+    let asked = request(input);
+    if context.is_quick_change(asked.path, asked.bytes()) {
+        return edit(&asked, context, &Stop::default());
+    }
+    let (input, for_work) = (input.clone(), context.clone());
+    let work = move |stop: &Stop| edit(&request(&input), &for_work, stop);
+    stoppable::change(&context.cancel, work).await
+}
+
 /// Returns the failure of a call that made no sense as it was; only for places where nothing has been changed yet.
-fn rejected(text: impl Into<String>) -> ToolFailure {
+pub(super) fn rejected(text: impl Into<String>) -> ToolFailure {
     ToolFailure::Rejected(text.into())
 }
 
 /// Makes the edit, and starts over with the new content if another program changes the file in between. The stop is
 /// checked right before each write, so that a cancelled call changes nothing.
-fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ToolOutput, ToolFailure> {
+fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<ChangedFile, ToolFailure> {
     let failed = |error: FileError| match error {
         FileError::Missing => rejected(missing_text(context)),
         FileError::Directory => {
@@ -141,7 +201,8 @@ fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<Too
         }
         error => ToolFailure::Failed(error.in_words(Path::new(request.path))),
     };
-    let parents = if request.old.is_empty() { Parents::Create } else { Parents::MustExist };
+    let creates = request.steps.first().is_some_and(|step| step.old.is_empty());
+    let parents = if creates { Parents::Create } else { Parents::MustExist };
     let path = context.real(request.path).map_err(failed)?;
     let mut last = FileError::Changed;
     for _ in 0..ATTEMPTS {
@@ -150,7 +211,7 @@ fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<Too
         let plan = Plan::make(request, original, &target, context)?;
         stop.check()?;
         match plan.carry_out(&target, context) {
-            Ok(()) => return Ok(plan.output(request)),
+            Ok(()) => return Ok(plan.change),
             Err(FileError::Changed) => last = FileError::Changed,
             Err(error) => return Err(failed(error)),
         }
@@ -162,13 +223,18 @@ fn edit(request: &Request<'_>, context: &ToolContext, stop: &Stop) -> Result<Too
 struct Plan {
     /// The current content; `None` for a file that is created.
     original: Option<Original>,
+    new_bytes: Vec<u8>,
+    change: ChangedFile,
+    view_after: View,
+}
+
+/// What edits made of a file.
+pub(super) struct ChangedFile {
     old_text: String,
     new_text: String,
-    new_bytes: Vec<u8>,
-    /// The old string as it is in the file.
-    actual_old: String,
+    /// The old string of each edit as it was in the file.
+    actual_old: Vec<String>,
     knowledge: Knowledge,
-    view_after: View,
 }
 
 /// What the model knows of the file apart from this edit.
@@ -181,60 +247,38 @@ enum Knowledge {
 }
 
 impl Plan {
-    /// Computes the change without touching the file. The checks come before the new content is built, because that may
-    /// need a lot of memory.
+    /// Computes the change without touching the file.
     fn make(
         request: &Request<'_>,
         original: Option<Original>,
         target: &Target,
         context: &ToolContext,
     ) -> Result<Self, ToolFailure> {
-        if request.old.is_empty() {
-            return Self::create(request, original);
-        }
-        let Some(original) = original else {
-            return Err(rejected(missing_text(context)));
+        let text_of = |original: &Original| FileText::new(original.bytes.clone());
+        let mut steps = request.steps.iter().enumerate();
+        let (file, old_text, known) = match request.steps.first().filter(|step| step.old.is_empty()) {
+            Some(first) => {
+                steps.next();
+                let old_text = original.as_ref().map(|original| text_of(original).text().into_owned());
+                let known = (Knowledge::Current, View::Whole);
+                (first.begin(original.as_ref())?, old_text.unwrap_or_default(), known)
+            }
+            None => {
+                let Some(original) = &original else { return Err(rejected(missing_text(context))) };
+                let (known, file) = (knowledge(original, target, context)?, text_of(original));
+                let old_text = file.text().into_owned();
+                (file, old_text, known)
+            }
         };
-        let (knowledge, view_after) = knowledge(&original, target, context)?;
-        let file = FileText::new(original.bytes.clone());
-        let found = matching::find(&file.lf, &request.old);
-        check_matches(request, &found, knowledge)?;
-        let new = found.restyle(request.new);
-        check_growth(&file, &found, &new, context)?;
-        let mut new_lf = Vec::with_capacity(file.lf.len() + new.len());
-        let mut copied = 0;
-        for range in &found.ranges {
-            new_lf.extend_from_slice(&file.lf[copied..range.start]);
-            new_lf.extend_from_slice(new.replace("\r\n", "\n").as_bytes());
-            copied = range.end;
+        let (mut file, mut actual_old) = (file, vec![String::new(); request.steps.len()]);
+        for (at, step) in steps {
+            let (changed, found) =
+                step.make(&file, known.0, context).map_err(|failure| request.of_step(at, failure))?;
+            (file, actual_old[at]) = (changed, found);
         }
-        new_lf.extend_from_slice(&file.lf[copied..]);
-        Ok(Self {
-            old_text: file.text().into_owned(),
-            new_text: String::from_utf8_lossy(&new_lf).into_owned(),
-            new_bytes: file.replaced(&found.ranges, &new),
-            actual_old: found.actual,
-            original: Some(original),
-            knowledge,
-            view_after,
-        })
-    }
-
-    /// Plans the creation of a file, which an empty old string asks for. An existing file must be empty.
-    fn create(request: &Request<'_>, original: Option<Original>) -> Result<Self, ToolFailure> {
-        if original.as_ref().is_some_and(|original| !original.bytes.trim_ascii().is_empty()) {
-            return Err(rejected("Cannot create new file - file already exists."));
-        }
-        let bytes = original.as_ref().map(|original| original.bytes.clone()).unwrap_or_default();
-        Ok(Self {
-            old_text: FileText::new(bytes).text().into_owned(),
-            new_text: request.new.replace("\r\n", "\n"),
-            new_bytes: request.new.as_bytes().to_owned(),
-            actual_old: String::new(),
-            original,
-            knowledge: Knowledge::Current,
-            view_after: View::Whole,
-        })
+        let change =
+            ChangedFile { old_text, new_text: file.text().into_owned(), actual_old, knowledge: known.0 };
+        Ok(Self { original, new_bytes: file.into_raw(), change, view_after: known.1 })
     }
 
     /// Writes the new content, and records it as seen only after the write. [`FileError::Changed`] means that the file
@@ -249,16 +293,36 @@ impl Plan {
         context.workspace.record_file(target.path.clone(), seen);
         Ok(())
     }
+}
 
-    /// Returns the result. The text for the model says whether it has to read the file before the next edit; the value
-    /// for programs contains the old content and the patch.
-    fn output(&self, request: &Request<'_>) -> ToolOutput {
-        let path = request.path;
-        let said = if request.replace_all {
-            format!("The file {path} has been updated. All occurrences were successfully replaced.")
-        } else {
-            format!("The file {path} has been updated successfully.")
-        };
+impl Step<'_> {
+    /// An empty old string creates the file, or fills an empty one.
+    fn begin(&self, original: Option<&Original>) -> Result<FileText, ToolFailure> {
+        if original.is_some_and(|original| !original.bytes.trim_ascii().is_empty()) {
+            return Err(rejected("Cannot create new file - file already exists."));
+        }
+        Ok(FileText::new(self.new.as_bytes().to_owned()))
+    }
+
+    /// Replaces the string; returns the file and the string as it was in it. The checks come before the new content is
+    /// built, because that may need a lot of memory.
+    fn make(
+        &self,
+        file: &FileText,
+        knowledge: Knowledge,
+        context: &ToolContext,
+    ) -> Result<(FileText, String), ToolFailure> {
+        let found = matching::find(&file.lf, &self.old);
+        check_matches(self, &found, knowledge)?;
+        let new = found.restyle(self.new);
+        check_growth(file, &found, &new, context)?;
+        Ok((FileText::new(file.replaced(&found.ranges, &new)), found.actual))
+    }
+}
+
+impl ChangedFile {
+    /// The text for the model: what was done, and whether it has to read the file before the next edit.
+    pub(super) fn telling(&self, done: String) -> Content {
         let remark = match self.knowledge {
             Knowledge::Current => STATE_IS_CURRENT,
             Knowledge::Stale => {
@@ -267,23 +331,42 @@ impl Plan {
             }
             Knowledge::Unread => "",
         };
+        Content::Text(done + remark)
+    }
+
+    /// The output with these fields for programs, to which the old content and the patch are added.
+    pub(super) fn described(&self, content: Content, mut result: Value) -> ToolOutput {
         let patch = structured_patch(&self.old_text, &self.new_text);
-        let mut result = json!({
-            "filePath": path,
-            "oldString": self.actual_old,
-            "newString": request.new,
-            "originalFile": self.old_text,
-            "structuredPatch": patch,
-            "userModified": false,
-            "replaceAll": request.replace_all,
-        });
+        result["originalFile"] = json!(self.old_text);
+        result["structuredPatch"] = json!(patch);
+        result["userModified"] = json!(false);
         if self.knowledge == Knowledge::Stale {
             result["staleRecovered"] = json!(true);
         }
         if self.knowledge != Knowledge::Current {
             result["contentNotInModelContext"] = json!(true);
         }
-        ToolOutput::new(Content::Text(said + remark), result).changing(changed_lines(&patch))
+        ToolOutput::new(content, result).changing(changed_lines(&patch))
+    }
+
+    /// The output of Edit.
+    fn output(&self, input: &Value) -> ToolOutput {
+        let (path, step) = (path_of(input), Step::of(input));
+        let done = if step.replace_all {
+            format!("The file {path} has been updated. All occurrences were successfully replaced.")
+        } else {
+            format!("The file {path} has been updated successfully.")
+        };
+        let result = json!({
+            "filePath": path,
+            "oldString": self.actual_old.concat(),
+            "newString": step.new,
+            "originalFile": null,
+            "structuredPatch": null,
+            "userModified": null,
+            "replaceAll": step.replace_all,
+        });
+        self.described(self.telling(done), result)
     }
 }
 
@@ -322,7 +405,7 @@ fn check_growth(file: &FileText, found: &Found, new: &str, context: &ToolContext
 
 /// Checks that the old string marks one place, or that all places are meant. A file that changed since it was read
 /// needs exactly one exact match, even with `replace_all`: the model has not seen the other places.
-fn check_matches(request: &Request<'_>, found: &Found, knowledge: Knowledge) -> Result<(), ToolFailure> {
+fn check_matches(step: &Step<'_>, found: &Found, knowledge: Knowledge) -> Result<(), ToolFailure> {
     let count = found.ranges.len();
     if knowledge == Knowledge::Stale && (count != 1 || !found.exact) {
         return Err(rejected(
@@ -331,13 +414,13 @@ fn check_matches(request: &Request<'_>, found: &Found, knowledge: Knowledge) -> 
         ));
     }
     match count {
-        0 => Err(rejected(format!("String to replace not found in file.\nString: {}", request.old))),
+        0 => Err(rejected(format!("String to replace not found in file.\nString: {}", step.old))),
         1 => Ok(()),
-        _ if request.replace_all => Ok(()),
+        _ if step.replace_all => Ok(()),
         _ => Err(rejected(format!(
             "Found {count} matches of the string to replace, but replace_all is false. Set replace_all to \
              true for all of them, or add lines around the one you mean.\nString: {}",
-            request.old
+            step.old
         ))),
     }
 }

@@ -44,6 +44,11 @@ impl FileText {
         String::from_utf8_lossy(&self.lf)
     }
 
+    /// Returns the bytes of the file.
+    pub fn into_raw(self) -> Vec<u8> {
+        self.raw
+    }
+
     /// Returns the bytes of the file after the parts of `lf` at `ranges` (in order, without overlap) are replaced by
     /// `new`.
     pub fn replaced(&self, ranges: &[Range<usize>], new: &str) -> Vec<u8> {

@@ -119,6 +119,7 @@ impl Tool for ExitPlanMode {
     fn declaration(&self) -> ToolDeclaration {
         ToolDeclaration {
             current: Offered::WithHost,
+            cli_1_0: Offered::Never,
             for_subagents: false,
             for_background_agents: false,
             ..ToolDeclaration::EVERYWHERE

@@ -65,7 +65,7 @@ impl Tool for TaskOutput {
 
     fn declaration(&self) -> ToolDeclaration {
         ToolDeclaration {
-            current: Offered::ByName,
+            current: Offered::Never,
             cli_1_0: Offered::Never,
             for_subagents: false,
             for_background_agents: false,
