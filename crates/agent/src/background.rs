@@ -5,7 +5,8 @@
 //! that the notice starts.
 
 pub mod files;
-mod notice;
+pub(crate) mod notice;
+pub(crate) mod records;
 mod requests;
 
 use std::path::PathBuf;
@@ -18,8 +19,9 @@ use lathe_tools::{
     TaskReport, TaskStatus, exit_code, exit_line,
 };
 
+use crate::background::records::NoticeRecord;
 use crate::state::agent::AgentHandle;
-use crate::state::background_tasks::SessionTask;
+use crate::state::background_tasks::{NoticeUrgency, SessionTask};
 use crate::state::services::SessionServices;
 
 /// The most commands of one session that run in the background at the same time.
@@ -107,11 +109,14 @@ impl TaskActions for AgentHandle {
     }
 
     fn note_end_seen(&self, id: &str) {
-        let mut list = self.session.tasks.list();
-        if let Some(task) = list.get_mut(id) {
-            task.end_is_seen = true;
-        }
-        list.drop_notice(id);
+        let withdrawn = {
+            let mut list = self.session.tasks.list();
+            if let Some(task) = list.get_mut(id) {
+                task.end_is_seen = true;
+            }
+            list.withdraw_notice(id)
+        };
+        withdrawn.iter().for_each(|notice| self.session.record_notice(NoticeRecord::Withdrawn, notice));
     }
 }
 
@@ -147,10 +152,15 @@ impl SessionServices {
         let ended = self.tasks.list().end(id, status, Some(code));
         let Some(task) = ended else { return };
         let summary = notice::summary(&task, finished.ended);
+        let notice = notice::notice(&task, &summary, NoticeUrgency::WakesSession);
+        // Recorded before the host is told, so that it never knows of an end that a later run takes for missing.
+        self.record_notice(NoticeRecord::Queued, &notice);
         self.tell_end(&task, &summary).await;
         let is_seen = self.tasks.list().get(id).is_some_and(|task| task.end_is_seen);
-        let notice = (!is_seen).then(|| notice::notice(&task, &summary));
-        self.tasks.list().end_is_told(notice);
+        if is_seen {
+            self.record_notice(NoticeRecord::Withdrawn, &notice);
+        }
+        self.tasks.list().end_is_told((!is_seen).then_some(notice));
         self.tasks.tell_loop();
     }
 
@@ -194,8 +204,14 @@ impl SessionServices {
         true
     }
 
-    /// Ends a task with all its processes, and tells the host; the model gets no notice.
+    /// Ends a task with all its processes, and tells the host; the model gets no notice, because it has asked for this
+    /// itself or a person has.
     pub(crate) async fn stop_task(&self, id: &str) -> Result<TaskReport, NotStopped> {
+        self.stop(id, NoticeRecord::Withdrawn).await
+    }
+
+    /// Ends a task with all its processes. `model` says whether a later run is to tell the model.
+    async fn stop(&self, id: &str, model: NoticeRecord) -> Result<TaskReport, NotStopped> {
         let claimed = {
             let mut list = self.tasks.list();
             let status = list.get(id).ok_or(NotStopped::Unknown)?.status;
@@ -204,7 +220,11 @@ impl SessionServices {
         claimed.job.kill().await;
         let _telling = self.tasks.tell().await;
         match claimed.ground {
-            TaskGround::Background => self.tell_end(&claimed, &claimed.description).await,
+            TaskGround::Background => {
+                let summary = notice::summary(&claimed, Ended::Stopped);
+                self.record_notice(model, &notice::notice(&claimed, &summary, NoticeUrgency::RidesAlong));
+                self.tell_end(&claimed, &claimed.description).await;
+            }
             TaskGround::Foreground => {
                 self.emit(self.frames.task_notification(&claimed, &claimed.description)).await;
             }
@@ -214,9 +234,9 @@ impl SessionServices {
         Ok(claimed.report())
     }
 
-    /// Stops every task in the background.
+    /// Stops every task in the background, because the session ends. A later run of it tells the model.
     pub(crate) async fn stop_all_tasks(&self) {
         let ids: Vec<String> = self.tasks.list().in_background().map(|task| task.id.clone()).collect();
-        join_all(ids.iter().map(|id| self.stop_task(id))).await;
+        join_all(ids.iter().map(|id| self.stop(id, NoticeRecord::Queued))).await;
     }
 }

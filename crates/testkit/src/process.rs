@@ -184,7 +184,7 @@ impl Running {
             code: status.code(),
             signal: status.signal(),
             stdout: self.seen.concat(),
-            stderr: self.stderr_text(),
+            stderr: self.stderr_so_far(),
             elapsed,
         }
     }
@@ -212,12 +212,12 @@ impl Running {
             self.what,
             self.started.elapsed(),
             self.seen.concat(),
-            self.stderr_text()
+            self.stderr_so_far()
         );
     }
 
     /// Returns what has arrived on stderr so far; more may follow while the process runs.
-    fn stderr_text(&self) -> String {
+    pub fn stderr_so_far(&self) -> String {
         let bytes = self.stderr.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         String::from_utf8_lossy(&bytes).into_owned()
     }

@@ -123,10 +123,23 @@ impl<W: Write> Copy<'_, W> {
             record.set("sessionId", &self.to)?;
             self.write(&Line::of(&record)?)?;
         }
+        self.add_task_marks()?;
         // Those of dropped records too: the files on the disk are in the state that the dropped turns left.
         for span in &self.index.sides.file_history {
             let text = self.read(*span)?;
             self.write(&Line::of(&RawObject::parse(&text)?)?)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the ends of background tasks that are no part of the conversation: a copy must not take these tasks for
+    /// lost.
+    fn add_task_marks(&mut self) -> Result<()> {
+        for mark in self.index.task_marks.iter().filter(|mark| !mark.is_link) {
+            let text = self.read(mark.span)?;
+            let mut record = RawObject::parse(&text)?;
+            record.set("sessionId", &self.to)?;
+            self.write(&Line::of(&record)?)?;
         }
         Ok(())
     }
@@ -160,6 +173,7 @@ impl<W: Write> Copy<'_, W> {
 
     /// Adds the side records of a fork: all content replacements joined into one record, and last the title.
     fn add_sides(&mut self, title: Option<&str>) -> Result<()> {
+        self.add_task_marks()?;
         let mut replacements: Vec<Value> = Vec::new();
         for span in &self.index.sides.content_replacements {
             let text = self.read(*span)?;

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use crate::tasks::NOTICE_TAG;
+
 /// The fields of a record that the index needs.
 #[derive(Debug, Default)]
 pub(crate) struct Head<'a> {
@@ -29,6 +31,12 @@ pub(crate) struct Head<'a> {
     pub is_queued_prompt: bool,
     /// `attachment.source_uuid`: the uuid of that prompt, if the host gave it one.
     pub queued_uuid: Option<Cow<'a, str>>,
+    /// `toolUseResult` names a background task: the call started or stopped it.
+    pub has_task_result: bool,
+    /// `origin` or `attachment` names the run of a task (`runId`), whose end the record tells.
+    pub names_task_run: bool,
+    /// `content` is a text with a notice of a task.
+    pub holds_notice: bool,
 }
 
 /// The link of a record to the one before it.
@@ -85,6 +93,17 @@ impl<'de> Visitor<'de> for HeadVisitor {
                     let body = map.next_value::<Loose>()?;
                     head.is_queued_prompt = body.member("type").is_some_and(|kind| kind == "queued_command");
                     head.queued_uuid = body.member("source_uuid");
+                    head.names_task_run |= body.member("runId").is_some();
+                }
+                "origin" => head.names_task_run |= map.next_value::<Loose>()?.member("runId").is_some(),
+                "toolUseResult" => {
+                    let result = map.next_value::<Loose>()?;
+                    let named = ["backgroundTaskId", "task_id"].map(|name| result.member(name).is_some());
+                    head.has_task_result = named.contains(&true);
+                }
+                "content" => {
+                    let text = map.next_value::<Loose>()?.text();
+                    head.holds_notice = text.is_some_and(|text| text.contains(NOTICE_TAG));
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
@@ -117,7 +136,7 @@ pub(crate) enum Loose<'a> {
 }
 
 /// The members of nested objects that are kept.
-const MEMBERS: [&str; 3] = ["id", "source_uuid", "type"];
+const MEMBERS: [&str; 6] = ["backgroundTaskId", "id", "runId", "source_uuid", "task_id", "type"];
 
 impl<'a> Loose<'a> {
     /// Returns the string; `None` for any other value, so that a field of the wrong type counts as absent.

@@ -24,6 +24,7 @@ use crate::head::{Head, Parent};
 use crate::lines::{self, Damage, MAX_LINE_BYTES, Span};
 use crate::message;
 use crate::raw::RawObject;
+use crate::tasks::TaskMark;
 
 /// A record id in sixteen bytes: the value of a UUID, or a hash of any other text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -143,6 +144,8 @@ pub(crate) struct Index {
     pub damage: Damage,
     /// Prompts that were delivered by an attachment instead of a user record, with the position of the attachment.
     pub queued: Vec<(At, Id)>,
+    /// The records that say something about background tasks.
+    pub task_marks: Vec<TaskMark>,
     /// The number of records of all kinds.
     pub records: u64,
     /// The number of records whose uuid occurred before; the last record with a uuid counts.
@@ -169,6 +172,7 @@ impl Index {
             sides: Sides::default(),
             damage: Damage::default(),
             queued: Vec::new(),
+            task_marks: Vec::new(),
             records: 0,
             duplicates: 0,
             by_id: HashMap::new(),
@@ -195,7 +199,9 @@ impl Index {
         };
         // Some programs give side records a uuid, but only chain records have a parent.
         let is_link = kind != Kind::Other || head.parent != Parent::Unknown;
-        let Some(uuid) = head.uuid.as_ref().filter(|_| is_link) else {
+        let uuid = head.uuid.as_ref().filter(|_| is_link);
+        self.task_marks.extend(TaskMark::of(head, span, self.entries.len(), uuid.is_some()));
+        let Some(uuid) = uuid else {
             self.sides.note(name, span, head);
             return;
         };

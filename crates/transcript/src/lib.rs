@@ -27,6 +27,7 @@ pub mod resume;
 pub mod retention;
 pub mod sessions;
 pub mod subagents;
+pub mod tasks;
 pub mod verify;
 pub mod writer;
 
@@ -43,5 +44,6 @@ pub use resume::{PromptIds, ResumeAt, Resumed, Warning, load_for_resume};
 pub use retention::{Swept, sweep};
 pub use sessions::{Page, SessionScope, Sessions};
 pub use subagents::{AgentMeta, list_subagents, read_agent_meta, subagent_messages, write_agent_meta};
+pub use tasks::{RecordedTask, RecordedTasks, UntoldEnd, recorded_tasks};
 pub use verify::{Report, verify};
 pub use writer::{Appended, Durability, TranscriptWriter};

@@ -23,6 +23,7 @@ use crate::message::{self, Block, BlockKind, MessageRecord};
 use crate::raw::RawObject;
 use crate::record::side::CostState;
 use crate::record::{Record, SideRecord};
+use crate::tasks::{self, RecordedTasks};
 
 /// The record after which a session is resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,6 +71,8 @@ pub struct Resumed {
     pub deferred: Option<DeferredCall>,
     /// Calls whose results were missing and were added.
     pub dangling: Vec<DanglingCall>,
+    /// The background tasks of the session.
+    pub tasks: RecordedTasks,
     /// The damage found in the file, each kind once.
     pub warnings: Vec<Warning>,
 }
@@ -216,6 +219,7 @@ impl Loader<'_> {
             todos: state.todos,
             deferred,
             dangling: history.dangling,
+            tasks: tasks::collect(index, limit)?,
             warnings: warnings.into_iter().flatten().collect(),
         })
     }

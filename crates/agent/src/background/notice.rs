@@ -4,9 +4,10 @@ use lathe_exec::Ended;
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{InboundUser, MessageContent};
 use lathe_tools::TaskStatus;
+use lathe_transcript::RecordedTask;
 use serde_json::json;
 
-use crate::state::background_tasks::{SessionTask, TaskNotice};
+use crate::state::background_tasks::{NoticeUrgency, SessionTask, TaskNotice};
 use crate::state::services::SessionServices;
 
 /// Stands in front of notices, so that the model does not take them for a person's words.
@@ -31,7 +32,7 @@ pub fn summary(task: &SessionTask, ended: Ended) -> String {
 
 /// Returns the notice about the end of a task that the model gets: its ids, output file, status and `summary` as
 /// elements.
-pub fn notice(task: &SessionTask, summary: &str) -> TaskNotice {
+pub fn notice(task: &SessionTask, summary: &str, urgency: NoticeUrgency) -> TaskNotice {
     let text = format!(
         "<task-notification>\n<task-id>{}</task-id>\n<tool-use-id>{}</tool-use-id>\n<output-file>{}</output-file>\n\
          <status>{}</status>\n<summary>{}</summary>\n</task-notification>",
@@ -41,7 +42,25 @@ pub fn notice(task: &SessionTask, summary: &str) -> TaskNotice {
         task.status.wire_name(),
         escaped(summary),
     );
-    TaskNotice { task_id: task.id.clone(), run_id: task.run_id.clone(), text }
+    TaskNotice { task_id: task.id.clone(), run_id: task.run_id.clone(), text, urgency }
+}
+
+/// Returns what hosts are told of a task of an earlier run that has a start and no end.
+pub fn lost_summary(task: &RecordedTask) -> String {
+    format!("Background command \"{}\" did not end before the last run of the session did", task.description)
+}
+
+/// Returns the notice for such a task. Its output file may be gone, so none is named.
+pub fn lost_notice(task: &RecordedTask, run_id: String) -> TaskNotice {
+    let text = format!(
+        "<task-notification>\n<task-id>{}</task-id>\n<tool-use-id>{}</tool-use-id>\n<status>stopped</status>\n\
+         <summary>{}</summary>\n<note>The process that ran it is gone, and the command with it. Start it again if \
+         its result is still needed.</note>\n</task-notification>",
+        escaped(&task.id),
+        escaped(&task.tool_use_id),
+        escaped(&lost_summary(task)),
+    );
+    TaskNotice { task_id: task.id.clone(), run_id, text, urgency: NoticeUrgency::RidesAlong }
 }
 
 /// Returns a text that cannot end the element it stands in.
@@ -57,16 +76,18 @@ impl SessionServices {
         notices.into_iter().map(|notice| format!("{BANNER}\n{}", notice.text)).collect()
     }
 
-    /// Takes the notices that wait, as the synthetic prompt of a turn of their own, for a session in which no turn
-    /// runs. `None` if no notice waits.
+    /// Takes the notices that wait, as the prompt of a turn; `None` unless one of them starts a turn.
     pub(crate) fn task_prompt(&self) -> Option<InboundUser> {
-        let notices = self.tasks.list().take_notices();
+        let notices = self.tasks.list().take_wake_up();
         let first = notices.first()?;
-        let origin = json!({
+        let mut origin = json!({
             "kind": "task-notification",
             "producer": "session-task",
             "runId": first.run_id,
         });
+        if notices.len() > 1 {
+            origin["runIds"] = notices.iter().map(|notice| notice.run_id.as_str()).collect();
+        }
         let texts: Vec<&str> = notices.iter().map(|notice| notice.text.as_str()).collect();
         let text = system_reminder(&format!("{BANNER}\n{}", texts.join("\n")));
         let mut prompt =
@@ -75,4 +96,12 @@ impl SessionServices {
         prompt.message.content = MessageContent::Text(text);
         Some(prompt)
     }
+}
+
+/// Returns the elements of a wake-up prompt without the words around them, which is what hooks are asked about.
+pub(crate) fn notices_in(prompt: &str) -> Option<&str> {
+    let from = prompt.find("<task-notification>")?;
+    const END: &str = "</task-notification>";
+    let to = prompt.rfind(END)? + END.len();
+    prompt.get(from..to)
 }

@@ -34,6 +34,8 @@ pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOu
         })
         .await;
     agent.session.tell_background_set().await;
+    agent.session.leave_tasks_behind();
+    agent.session.mirror_records().await;
     turn.agent.begin_anew(&agent.frames.uuid());
     if let Some(preamble) = turn.agent.instructions.preamble() {
         turn.agent.history.add_user_text(&preamble);

@@ -8,6 +8,7 @@ use lathe_protocol::InboundUser;
 use lathe_protocol::hooks::{HookEventInput, UserPromptSubmitInput};
 use tokio_util::sync::CancellationToken;
 
+use crate::background::notice::notices_in;
 use crate::record::journal::PromptWords;
 use crate::state::agent::AgentHandle;
 use crate::state::refused_prompt::{RefusalKind, RefusedPrompt};
@@ -42,13 +43,24 @@ impl AgentHandle {
             return SubmittedPrompt::UNTOUCHED;
         }
         let input = UserPromptSubmitInput {
-            prompt: prompt.message.content.text(),
+            prompt: words_for_hooks(prompt),
             session_title: self.session.files.current_title(),
             ..UserPromptSubmitInput::default()
         };
         let outcome = self.fire(HookEventInput::UserPromptSubmit(input), None, cancel).await;
         self.session.take_title(outcome.prompt.session_title.as_deref()).await;
         read_outcome(&outcome)
+    }
+}
+
+/// Returns the words that hooks are asked about: what the user wrote, or of a turn that ends of tasks start, the notices
+/// without what the runtime wrote around them.
+fn words_for_hooks(prompt: &InboundUser) -> String {
+    let text = prompt.message.content.text();
+    let is_notice = prompt.origin.as_ref().is_some_and(|origin| origin["producer"] == "session-task");
+    match notices_in(&text) {
+        Some(notices) if is_notice => notices.to_owned(),
+        Some(_) | None => text,
     }
 }
 

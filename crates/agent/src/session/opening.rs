@@ -23,6 +23,7 @@ impl SessionLoop {
         handle: &TurnHandle,
     ) -> (InboundUser, TurnKind) {
         agent.deferral.turn_began();
+        self.session.tell_of_earlier_tasks().await;
         self.session.emit_state(SessionState::Running).await;
         let prompt = match due {
             Due::DeferredCall => {
@@ -133,13 +134,17 @@ impl SessionLoop {
                 agent.write_notes(contexts);
             }
             SubmittedPrompt::Refused(refusal) => {
+                agent.write_notes(notes);
                 if refusal.kind.keeps_prompt() {
                     agent.history.add_user(prompt_blocks(&prompt.message.content));
                     agent.write_prompt(prompt, PromptStarts::Turn, PromptWords::Shown).await;
                 }
                 self.session.emit(self.main.frames.prompt_refused(refusal)).await;
             }
-            SubmittedPrompt::Cancelled => {}
+            SubmittedPrompt::Cancelled => {
+                agent.write_notes(notes);
+                self.session.tasks.list().put_back(&prompt.message.content.text());
+            }
         }
         self.report_troubles().await;
     }

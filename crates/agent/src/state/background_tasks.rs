@@ -9,6 +9,7 @@ use std::time::Duration;
 use lathe_exec::CommandJob;
 use lathe_protocol::system::BackgroundTask;
 use lathe_tools::{BackgroundPolicy, TaskGround, TaskReport, TaskStatus};
+use lathe_transcript::RecordedTasks;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
@@ -47,8 +48,12 @@ pub struct TaskList {
     tasks: Vec<SessionTask>,
     /// Notices in the order of the ends; taken by the next request.
     notices: VecDeque<TaskNotice>,
+    /// Notices that were taken for a request and are not recorded yet.
+    in_delivery: Vec<TaskNotice>,
     /// Tasks that have ended and whose frames are being sent.
     being_told: usize,
+    /// What an earlier run of the session left behind, until its first turn.
+    earlier: Option<RecordedTasks>,
 }
 
 /// One task.
@@ -78,6 +83,16 @@ pub struct TaskNotice {
     pub run_id: String,
     /// The `<task-notification>` element.
     pub text: String,
+    pub urgency: NoticeUrgency,
+}
+
+/// Whether a notice starts a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoticeUrgency {
+    /// It does, if no turn runs.
+    WakesSession,
+    /// It waits for the next request.
+    RidesAlong,
 }
 
 impl BackgroundTasks {
@@ -112,6 +127,16 @@ impl TaskList {
         self.tasks.push(task);
     }
 
+    /// Notes what an earlier run of the session left behind.
+    pub fn resume(&mut self, earlier: RecordedTasks) {
+        self.earlier = Some(earlier);
+    }
+
+    /// Takes what an earlier run left behind.
+    pub fn take_earlier(&mut self) -> Option<RecordedTasks> {
+        self.earlier.take()
+    }
+
     /// Returns the task with this id, running or ended.
     pub fn get(&self, id: &str) -> Option<&SessionTask> {
         self.tasks.iter().find(|task| task.id == id)
@@ -134,22 +159,48 @@ impl TaskList {
 
     /// Returns whether something is left that will start a turn: a command in the background, or a notice.
     pub fn can_wake(&self) -> bool {
-        self.has_notices() || self.being_told > 0 || self.in_background().next().is_some()
+        self.notice_wakes() || self.being_told > 0 || self.in_background().next().is_some()
     }
 
-    /// Returns whether a notice waits.
-    pub fn has_notices(&self) -> bool {
-        !self.notices.is_empty()
+    /// Returns whether a notice waits that starts a turn.
+    fn notice_wakes(&self) -> bool {
+        self.notices.iter().any(|notice| notice.urgency == NoticeUrgency::WakesSession)
     }
 
-    /// Returns the ids of the tasks whose notices wait.
+    /// Returns the ids of the tasks whose notices wait to start a turn.
     pub fn untold(&self) -> impl Iterator<Item = &str> {
-        self.notices.iter().map(|notice| notice.task_id.as_str())
+        let waking = |notice: &&TaskNotice| notice.urgency == NoticeUrgency::WakesSession;
+        self.notices.iter().filter(waking).map(|notice| notice.task_id.as_str())
     }
 
-    /// Takes the notices, in the order of the ends.
+    /// Takes the notices for a request that is sent anyway, in the order of the ends.
     pub fn take_notices(&mut self) -> Vec<TaskNotice> {
-        std::mem::take(&mut self.notices).into()
+        let taken: Vec<TaskNotice> = std::mem::take(&mut self.notices).into();
+        self.in_delivery.extend(taken.iter().cloned());
+        taken
+    }
+
+    /// Takes the notices for a turn of their own; none unless one of them starts a turn.
+    pub fn take_wake_up(&mut self) -> Vec<TaskNotice> {
+        if self.notice_wakes() { self.take_notices() } else { Vec::new() }
+    }
+
+    /// Takes the notices that a text tells, because it is recorded now.
+    pub fn delivered_with(&mut self, text: &str) -> Vec<TaskNotice> {
+        self.in_delivery.extract_if(.., |notice| text.contains(&notice.text)).collect()
+    }
+
+    /// Puts back the notices whose prompt was cancelled before the model could read it: they wait for the next request.
+    pub fn put_back(&mut self, text: &str) {
+        for mut notice in self.delivered_with(text) {
+            notice.urgency = NoticeUrgency::RidesAlong;
+            self.notices.push_back(notice);
+        }
+    }
+
+    /// Adds a notice from an earlier run of the session.
+    pub fn add_notice(&mut self, notice: TaskNotice) {
+        self.notices.push_back(notice);
     }
 
     /// Notes the end of a running task, once: `None` for a task that has ended before or is not known. The caller sends
@@ -173,9 +224,10 @@ impl TaskList {
         self.notices.extend(notice);
     }
 
-    /// Drops the notice of a task whose end the model has seen otherwise.
-    pub fn drop_notice(&mut self, id: &str) {
-        self.notices.retain(|notice| notice.task_id != id);
+    /// Takes the notice of a task whose end the model has seen otherwise.
+    pub fn withdraw_notice(&mut self, id: &str) -> Option<TaskNotice> {
+        let at = self.notices.iter().position(|notice| notice.task_id == id)?;
+        self.notices.remove(at)
     }
 
     /// Forgets the oldest tasks that have ended, so that a long session does not grow.

@@ -6,6 +6,7 @@ use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
 use lathe_transcript::Resumed;
 
+use crate::background::records::NoticeRecord;
 use crate::record::history::ConversationHistory;
 use crate::record::journal::{PromptRecord, PromptStarts, PromptWords};
 use crate::state::agent::{Agent, AgentHandle};
@@ -22,6 +23,7 @@ impl Agent {
         if let Some(cost) = &resumed.cost_state {
             session.totals().start_from(cost);
         }
+        session.tasks.list().resume(resumed.tasks);
         session.files.report(damage_note(&resumed.warnings).into_iter());
         session.files.known_as(resumed.title, resumed.tag);
         let records = resumed.messages.iter().flat_map(|message| message.uuids.iter().cloned());
@@ -50,6 +52,7 @@ impl Agent {
         let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| handle.frames.uuid());
         let (mode, now) = (handle.view().scope.mode().as_str(), handle.frames.now());
         self.journal.prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
+        session.notices_delivered(&prompt.message.content.text());
         self.publish_prompt_id();
         // Before the turn goes on, because its calls may change files.
         session.checkpoint_prompt(&uuid).await;
@@ -75,7 +78,12 @@ impl Agent {
     pub(crate) fn write_notes(&mut self, notes: &[String]) {
         for note in notes {
             let (uuid, now) = (self.handle.frames.uuid(), self.handle.frames.now());
-            self.journal.told(note, &system_reminder(note), &uuid, &now);
+            let delivered = self.handle.session.tasks.list().delivered_with(note);
+            let runs: Vec<&str> = delivered.iter().map(|notice| notice.run_id.as_str()).collect();
+            self.journal.told(note, &system_reminder(note), &runs, (&uuid, &now));
+            for notice in &delivered {
+                self.handle.session.record_notice(NoticeRecord::Delivered, notice);
+            }
         }
     }
 }

@@ -188,6 +188,24 @@ impl SideRecord {
         }
     }
 
+    /// Creates a record of the queue about the notice of a task's end: `enqueue`, `dequeue` or `remove`. `run_id` names
+    /// the run that ended.
+    pub fn task_notice(
+        operation: &str,
+        session_id: &str,
+        now: &str,
+        run_id: &str,
+        notice: Option<&str>,
+    ) -> Self {
+        Self::QueueOperation {
+            operation: operation.to_owned(),
+            timestamp: now.to_owned(),
+            session_id: session_id.to_owned(),
+            content: notice.map(Value::from),
+            extra: Map::from_iter([("runId".to_owned(), Value::from(run_id))]),
+        }
+    }
+
     /// Creates a `custom-title` record.
     pub fn custom_title(session_id: &str, title: &str) -> Self {
         Self::CustomTitle {

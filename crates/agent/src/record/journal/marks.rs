@@ -77,10 +77,14 @@ impl AgentJournal {
         self.follow(uuid);
     }
 
-    /// Records a note that the model was given: `note` is its text, `rendered` the exact form that was sent. A
-    /// resumed session sends it again at the same place.
-    pub fn told(&mut self, note: &str, rendered: &str, uuid: &str, now: &str) {
-        let attachment = json!({"type": "hook_additional_context", "content": [note]});
+    /// Records what the runtime told the model after the last record, in the same words. A later run tells it again at
+    /// the same place. `task_runs` are the runs of tasks whose ends the note tells, so that none tells them again.
+    pub fn told(&mut self, note: &str, rendered: &str, task_runs: &[&str], (uuid, now): (&str, &str)) {
+        let mut attachment = json!({"type": "hook_additional_context", "content": [note]});
+        if let Some(first) = task_runs.first() {
+            attachment["runId"] = json!(first);
+            attachment["runIds"] = json!(task_runs);
+        }
         let body =
             AttachmentBody { attachment: &attachment, rendered: Some(rendered), rendered_role: Some("user") };
         let link = Link { uuid, parent: self.last.as_deref(), timestamp: now };
@@ -207,7 +211,7 @@ mod tests {
             let frame =
                 json!({"type": "user", "message": message, "uuid": format!("r{id}"), "session_id": "s"});
             journal.tool_result(&serde_json::from_value(frame).unwrap(), &uuid);
-            journal.told("note", "<note>", &format!("n{id}"), "T");
+            journal.told("note", "<note>", &[], (&format!("n{id}"), "T"));
         }
         let resumed = load_for_resume(&path, ResumeAt::Latest).unwrap();
         let uuids: Vec<&[String]> = resumed.messages.iter().map(|message| &message.uuids[..]).collect();
