@@ -1,6 +1,6 @@
 //! Commands that run beside the turn: how they become tasks, and how hosts and the model get to know of their ends.
 //!
-//! A task ends once. Whoever finds the end (the watcher of its command, or a request to stop it) claims it in the list,
+//! A task ends once. The first to find the end (the watcher of its command, or a request to stop it) claims it in the list,
 //! sends the frames, and then leaves the notice for the model, in this order: a host knows of the end before the turn
 //! that the notice starts.
 
@@ -172,7 +172,7 @@ impl SessionServices {
         self.tell_background_set().await;
     }
 
-    /// Detaches the command of a foreground task from its call, and tells the host. False if there is no such task, or
+    /// Detaches the command of a foreground task from its call, and tells the host. False if no task has this id, or
     /// its command has ended.
     pub(crate) async fn move_to_background(self: &Arc<Self>, id: &str) -> bool {
         let BackgroundPolicy::For(lifetime) = self.tasks.config.policy else { return false };

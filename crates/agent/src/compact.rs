@@ -143,7 +143,7 @@ impl Turn<'_> {
     }
 
     /// Resets the count of compactions in a row at the beginning of a turn. The count detects a window that fills up
-    /// again at once, and what happened before a new prompt is no such loop.
+    /// again at once, and what happened before a new prompt does not count.
     pub(crate) fn forget_refills(&mut self) {
         self.agent.compaction.memory.begin_turn();
     }

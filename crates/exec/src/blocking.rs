@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 /// Runs `work` on the blocking pool, or, when the machine has no thread left, in a task of the event loop, where it
 /// blocks other tasks. Must be called inside a tokio runtime. The work continues if the handle is dropped.
 pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
-    match is_thread_to_be_had() {
+    match can_start_thread() {
         true => tokio::task::spawn_blocking(work),
         // In a separate task, so that a panic of the work ends only that task.
         false => tokio::spawn(async move { work() }),
@@ -20,7 +20,7 @@ pub fn spawn_blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stat
 /// Starts and joins a thread that does nothing, and returns whether that worked. The result is a snapshot: another
 /// process may take the last thread afterwards.
 #[allow(clippy::disallowed_methods, reason = "the thread that is joined does nothing")]
-fn is_thread_to_be_had() -> bool {
+fn can_start_thread() -> bool {
     // The thread has ended before the pool starts its own.
     std::thread::Builder::new().spawn(|| {}).is_ok_and(|thread| thread.join().is_ok())
 }

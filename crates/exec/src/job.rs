@@ -116,6 +116,7 @@ pub(crate) struct EndFacts {
 }
 
 impl ForegroundCommand {
+    /// Creates the handle that kills the command when it is dropped. There must be only one of it for a command.
     pub(crate) fn new(shared: Arc<JobShared>) -> Self {
         Self { job: CommandJob { shared } }
     }
@@ -172,6 +173,8 @@ impl Drop for ForegroundCommand {
 }
 
 impl CommandJob {
+    /// Creates a handle that watches the command and can detach or stop it. Dropping it has no effect on the
+    /// command.
     pub(crate) fn new(shared: Arc<JobShared>) -> Self {
         Self { shared }
     }
@@ -254,7 +257,7 @@ impl CommandJob {
             return DetachOutcome::AlreadyEnded;
         }
         *lock(&shared.deadline) = Some(Instant::now() + lifetime.min(LONGEST_LIFETIME));
-        shared.give_place_back();
+        shared.release_place();
         // Wakes the pump, which reads the new deadline.
         shared.entry.told.notify_one();
         for collector in output.each() {
@@ -369,7 +372,7 @@ impl JobShared {
     }
 
     /// Releases the place of the command in its limit, so that a waiting command can start. Later calls do nothing.
-    fn give_place_back(&self) {
+    fn release_place(&self) {
         drop(lock(&self.place).take());
     }
 
@@ -403,7 +406,7 @@ impl JobShared {
             collector.write_exit_line(facts.exit);
             collector.file_with_next_byte();
         }
-        self.give_place_back();
+        self.release_place();
         if self.end.set(facts).is_ok() {
             self.state.send_modify(|state| state.phase = JobPhase::Ended);
         }

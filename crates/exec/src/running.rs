@@ -52,6 +52,7 @@ pub(crate) struct Output {
 }
 
 impl Running {
+    /// Creates the handle of a command whose pipes the caller reads. Dropping it kills the tree.
     pub(crate) fn new(entry: Arc<Entry>, stdin: Option<InputPipe>, output: Output) -> Self {
         Self { stdin, stdout: Some(output.stdout), stderr: output.stderr, entry }
     }

@@ -46,7 +46,7 @@ impl Cutter {
         format!("{}{note}", first_chars(&text, room))
     }
 
-    /// Writes the whole text to a new file and returns its path; `None` if there is no folder for it.
+    /// Writes the whole text to a new file and returns its path; `None` without a folder.
     fn keep(&mut self, text: &str) -> Option<io::Result<PathBuf>> {
         let dir = self.dir.as_deref()?;
         let path = dir.join(format!("hook-{}-{}.txt", self.hook_id, self.files));

@@ -110,7 +110,7 @@ pub(crate) fn choose(
 /// `apiKeyHelper` of the settings.
 #[derive(Default)]
 pub struct KeyHelper {
-    /// Its command; none if there is no helper.
+    /// Its command; none without a helper.
     pub command: Option<String>,
     /// What it finds in its environment, and how long its keys are used.
     pub env: LaunchEnvironment,

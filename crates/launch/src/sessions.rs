@@ -70,7 +70,7 @@ pub fn open(
     match &options.resume {
         ResumeOption::No => opening.new_session(config_dir),
         ResumeOption::Newest => match sessions.newest_for_cwd(cwd) {
-            Some(info) => opening.go_on(&info.path, ResumeAt::Latest),
+            Some(info) => opening.resume(&info.path, ResumeAt::Latest),
             None => opening.new_session(config_dir),
         },
         ResumeOption::Named { name, at, drops_turn } => {
@@ -78,7 +78,7 @@ pub fn open(
                 Some(uuid) => ResumeAt::Message { uuid, drops_turn: drops_turn.as_deref() },
                 None => ResumeAt::Latest,
             };
-            opening.go_on(&opening.find(&sessions, name)?, at)
+            opening.resume(&opening.find(&sessions, name)?, at)
         }
     }
 }
@@ -120,12 +120,12 @@ impl Opening<'_> {
 
     /// Resumes a session, in its own file or in a copy (`--fork-session`). The own file is locked before it is loaded,
     /// so that no other process can append records in between; a lock that is held elsewhere is an error.
-    fn go_on(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, LaunchError> {
+    fn resume(&self, source: &Path, at: ResumeAt<'_>) -> Result<OpenSession, LaunchError> {
         let paths = SessionPaths::of_transcript(source);
         let failed = |error| refusal(error, paths.session_id());
         if self.options.fork {
             let resumed = self.load(source, at)?;
-            return self.go_on_in_a_copy(source, resumed, at);
+            return self.resume_in_copy(source, resumed, at);
         }
         let id = paths.session_id().to_owned();
         // The lock is taken before loading, so that no other process can append records in between.
@@ -153,7 +153,7 @@ impl Opening<'_> {
 
     /// Resumes a session in a new file and leaves the original unchanged. If the copy cannot be written, the session
     /// runs without being saved, with a warning.
-    fn go_on_in_a_copy(
+    fn resume_in_copy(
         &self,
         source: &Path,
         resumed: Resumed,
@@ -225,7 +225,7 @@ impl Opening<'_> {
         id: &str,
         open: impl Fn(&Path, Durability) -> Result<TranscriptWriter, TranscriptError>,
     ) -> Result<Option<AgentJournal>, TranscriptError> {
-        let opened = once_the_dead_let_go(|| open(path, Durability::ProcessCrash));
+        let opened = retry_if_holder_died(|| open(path, Durability::ProcessCrash));
         let writer = self.unless_unwritable(opened)?;
         Ok(writer.map(|writer| AgentJournal::new(writer, self.envelope(id))))
     }
@@ -282,7 +282,7 @@ impl Opening<'_> {
 /// killed, the next run may resume its session at once, while a child that the process was just starting still has the
 /// lock. Usually the first try succeeds.
 #[allow(clippy::disallowed_methods, reason = "`prepare` is called on a thread that may wait")]
-fn once_the_dead_let_go<T>(open: impl Fn() -> Result<T, TranscriptError>) -> Result<T, TranscriptError> {
+fn retry_if_holder_died<T>(open: impl Fn() -> Result<T, TranscriptError>) -> Result<T, TranscriptError> {
     for _ in 0..DYING_TRIES {
         match open() {
             Err(TranscriptError::Locked { holder: None, .. }) => std::thread::sleep(DYING_PAUSE),
@@ -328,7 +328,7 @@ mod tests {
     /// Returns how often a file is opened whose lock has this holder and is released after `free_after` tries.
     fn tries(holder: Option<u32>, free_after: u32) -> (u32, Result<(), TranscriptError>) {
         let tried = Cell::new(0);
-        let outcome = once_the_dead_let_go(|| {
+        let outcome = retry_if_holder_died(|| {
             tried.set(tried.get() + 1);
             if tried.get() > free_after {
                 return Ok(());

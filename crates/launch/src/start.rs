@@ -123,7 +123,7 @@ pub fn prepare(
     // After the rules, because a deny rule for reading also keeps memory files out.
     let mut instructions = settings::instructions(env, &project.settings.stack(), read_check(&permissions));
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
-    entitle(&session, options);
+    record_title(&session, options);
     let retention = RetentionSweep::of(options, env, project.wanted.cleanup_period_days, warnings);
     let kind = session_kind(options, env, &model_id);
     let background = background(options, &project, &session_id);
@@ -190,7 +190,7 @@ fn process_services(
 }
 
 /// Writes the title of `--name` into the session's file; does nothing without a name or with a blank one.
-fn entitle(session: &OpenSession, options: &SessionOptions) {
+fn record_title(session: &OpenSession, options: &SessionOptions) {
     if let Some(name) = options.name.as_deref().map(str::trim).filter(|name| !name.is_empty()) {
         session.journal.files().title(&session.id, name);
     }

@@ -235,7 +235,7 @@ pub fn resolve_without_surface(asked: &AskedDecision) -> Denied {
     }
 }
 
-/// Returns the denial that replaces a question if there is no host, or if the mode forbids asking.
+/// Returns the denial that replaces a question without a host, or if the mode forbids asking.
 pub fn resolve_without_host(asked: &AskedDecision, mode: PermissionMode) -> Denied {
     let (reason, message) = if mode == PermissionMode::DontAsk {
         (Reason::Mode(mode), message::dont_ask(&asked.tool))

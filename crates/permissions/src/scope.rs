@@ -41,7 +41,7 @@ pub fn mode_warning(mode: PermissionMode) -> Option<&'static str> {
     )
 }
 
-/// Returns the mode that a session really has: `auto` counts as `default`, because there is no classifier.
+/// Returns the mode that a session really has: `auto` counts as `default`, because Lathe has no classifier.
 fn effective(mode: PermissionMode) -> PermissionMode {
     match mode {
         PermissionMode::Auto => PermissionMode::Default,

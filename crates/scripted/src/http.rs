@@ -2,7 +2,7 @@
 //!
 //! Written by hand because a fault is the product here: half a chunk and then a reset, headers and then silence. A
 //! framework's whole purpose is to prevent that. It is strict in what it reads (one length, no folding, bounded head
-//! and body) and knows nothing of models; [`crate::server`] and [`crate::record`] are its two handlers.
+//! and body) and knows nothing of models; [`crate::server`] and [`crate::record`](mod@crate::record) are its two handlers.
 
 mod read;
 

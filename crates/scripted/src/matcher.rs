@@ -228,7 +228,7 @@ fn check_text(key: &str, wanted: Option<&TextMatch>, got: Option<&str>, bare: Ba
     }
 }
 
-/// Checks a condition on a yes-or-no fact. `None` is no condition and always holds; the error names the key, the wanted
+/// Checks a condition on a yes-or-no fact. `None` stands for no condition and always holds; the error names the key, the wanted
 /// and the actual value.
 fn check_flag(key: &str, wanted: Option<bool>, got: bool) -> Result<(), String> {
     match wanted {

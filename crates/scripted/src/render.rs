@@ -64,7 +64,7 @@ struct Body {
     event_ends: Vec<usize>,
     /// The middle of the last content block, where faults happen by default.
     middle: Option<usize>,
-    /// Where a new `Send` begins although there is no fault.
+    /// Where a new `Send` begins without a fault.
     pieces: Vec<usize>,
     pauses: Vec<(usize, Duration)>,
 }

@@ -50,7 +50,7 @@ impl SettingsStack {
         self.layers_of_user().filter_map(|layer| layer.settings().tool_env.clone()).flatten().collect()
     }
 
-    /// Returns who wrote the `apiKeyHelper` in force; `None` if there is no helper. A project's helper does not get
+    /// Returns who wrote the `apiKeyHelper` in force; `None` without a helper. A project's helper does not get
     /// the credentials.
     pub fn key_helper_writer(&self) -> Option<Writer> {
         // Strongest first, so that this is the layer whose helper the merged settings name.

@@ -84,7 +84,7 @@ pub struct TaskReport {
     pub command: String,
     /// How it stands.
     pub status: TaskStatus,
-    /// The exit code, once it has ended by itself.
+    /// The exit code, once it has ended on its own.
     pub exit_code: Option<i32>,
     /// The command, for its output.
     pub job: CommandJob,
@@ -93,7 +93,7 @@ pub struct TaskReport {
 /// Why a task was not stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotStopped {
-    /// There is no task with this id.
+    /// No task has this id.
     Unknown,
     /// It has ended, in this way.
     Ended(TaskStatus),

@@ -55,7 +55,7 @@ pub trait Tool: Send + Sync {
     }
 
     /// Checks what a schema cannot express, without looking at any file. Runs before hooks and permissions, so that
-    /// nobody is asked about a call that must fail.
+    /// no one is asked about a call that must fail.
     fn check(&self, _input: &Value) -> Result<(), ToolFailure> {
         Ok(())
     }

@@ -63,7 +63,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Returns the word in the last column of the table; empty if there is no budget.
+    /// Returns the word in the last column of the table; empty without a budget.
     fn word(self) -> &'static str {
         match self {
             Self::Pass => "pass",
@@ -96,7 +96,7 @@ impl Unit {
 }
 
 impl Row {
-    /// Returns Lathe's figure as a multiple of the floor; `None` if there is no floor.
+    /// Returns Lathe's figure as a multiple of the floor; `None` without a floor.
     fn ratio(&self) -> Option<f64> {
         Some(self.lathe? / self.floor.filter(|floor| *floor > 0.0)?)
     }

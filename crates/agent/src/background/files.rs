@@ -37,7 +37,7 @@ pub fn folder(base: &Path, project_slug: &str, session_id: &str) -> PathBuf {
 }
 
 /// Creates the folder of output files. Its parent in the base, which others can write to, has to belong to this user and
-/// is closed to others: what commands print may be secret, and somebody else's folder could be swapped for a link.
+/// is closed to others: what commands print may be secret, and another user's folder could be swapped for a link.
 pub fn ensure_folder(folder: &Path) -> Result<(), String> {
     let failed = |path: &Path, error: io::Error| format!("{} cannot be used: {error}", path.display());
     let Some(of_user) = folder.ancestors().nth(3) else {

@@ -35,7 +35,7 @@ impl SessionServices {
         moved
     }
 
-    /// Returns the end of what a task has printed; `None` if there is no such task.
+    /// Returns the end of what a task has printed; `None` if no task has this id.
     pub(crate) fn output_for_host(&self, id: &str) -> Option<GetTaskOutputResponse> {
         let job = self.tasks.list().get(id)?.job.clone();
         let total_bytes = job.total_bytes(OutputStream::Stdout);

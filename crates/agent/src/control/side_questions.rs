@@ -48,7 +48,7 @@ enum Progress {
     Quiet,
 }
 
-/// Why there is no response.
+/// Why a response is missing.
 enum Failed {
     Withdrawn,
     Model(ModelError),

@@ -45,7 +45,7 @@ impl SessionServices {
     }
 
     /// Waits until a hook in the background wants to wake the model, and returns the prompt that starts a turn.
-    /// Output that wakes nobody is kept for the next request. Nothing is lost when the future is dropped.
+    /// Output without that wish is kept for the next request. Nothing is lost when the future is dropped.
     pub(crate) async fn until_woken(&self) -> InboundUser {
         loop {
             self.show_late().await;

@@ -29,7 +29,7 @@ the pattern of Glob.
 /// The number of decisions that are timed.
 const TIMED: usize = 501;
 
-/// Runs `permissions explain`: prints what would happen to a call, and why. Runs nothing and asks nobody.
+/// Runs `permissions explain`: prints what would happen to a call, and why. Runs nothing and asks no question.
 pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode> {
     let [explain, rest @ ..] = words else { bail!("a command is missing\n{USAGE}") };
     if explain != "explain" {

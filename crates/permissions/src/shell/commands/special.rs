@@ -274,7 +274,7 @@ fn ps(words: &[Arg]) -> Listed {
     let taken = take("AaefFjlLHwTNu:U:p:C:G:g:t:s:o:", long, Globs::Anchored, rest)?;
     let mut columns = taken.values(&["o", "format"]).flat_map(|list| list.split([',', ' ']));
     let listed = columns.all(|column| COLUMNS.contains(&column.split(['=', ':']).next().unwrap_or("")));
-    // `-uxe` is read as `uxe`, in the BSD spelling, when there is no user `xe`.
+    // `-uxe` is read as `uxe`, in the BSD spelling, when no user is named `xe`.
     let glued =
         taken.options.iter().any(|(name, next, _)| matches!(name.as_str(), "u" | "U") && next.is_none());
     if listed && !glued && taken.operands.is_empty() { Ok(Vec::new()) } else { Err(NotListed) }
