@@ -121,7 +121,8 @@ impl TaskActions for AgentHandle {
 }
 
 impl SessionServices {
-    /// Tells the host which tasks run in the background now.
+    /// Sends the host the whole list of tasks that run in the background now. To be called after every change of
+    /// it.
     pub(crate) async fn tell_background_set(&self) {
         let set = self.tasks.list().frame();
         self.emit(self.frames.background_tasks(set)).await;

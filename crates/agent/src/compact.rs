@@ -269,7 +269,8 @@ impl Turn<'_> {
         Ok(self.commit(ConversationReplacement { cause, head, tail, notes, before, began }))
     }
 
-    /// Runs the PreCompact hooks, which may block the compaction.
+    /// Runs the PreCompact hooks before a compaction. The error says that a hook blocks it, or that the turn was
+    /// interrupted.
     async fn ask_hooks_before(
         &mut self,
         cause: CompactCause,
@@ -316,7 +317,7 @@ impl Turn<'_> {
 }
 
 impl AgentHandle {
-    /// Estimates what every request holds besides the messages.
+    /// Estimates the tokens that every request contains besides the messages: system prompt and tools.
     pub(crate) fn overhead_tokens(&self) -> u64 {
         let system: usize = self.system_prompt().parts().iter().map(|part| part.text.len()).sum();
         text_tokens(system) + text_tokens(self.tools().api_json().len())

@@ -7,7 +7,7 @@ pub mod request;
 
 use lathe_models::{ErrorKind, ModelError};
 
-/// The error of a stream that ended before its response did.
+/// Returns the error of a stream that ended before its response was complete.
 pub(crate) fn cut_short() -> ModelError {
     ModelError {
         kind: ErrorKind::StreamCut,

@@ -215,7 +215,8 @@ impl SessionLoop {
         }
     }
 
-    /// Handles a line of the host; `None` is the end of its input.
+    /// Handles one line of the host, or the end of its input (`None`). `turn` is the running turn, which the line
+    /// may interrupt.
     async fn take_in(&mut self, line: Option<Inbound>, turn: Option<&TurnHandle>) {
         match line {
             Some(line) => lines::take(&self.main, &mut self.pending, line, turn).await,

@@ -65,7 +65,7 @@ impl Progress {
         }
     }
 
-    /// Removes the spinner.
+    /// Removes the spinner, so that the next output begins on an empty line.
     pub fn end(&mut self) {
         if self.spinning {
             eprint!("\r\x1b[K");

@@ -42,7 +42,7 @@ enum RunEnd {
     Killed(u8),
 }
 
-/// Runs a plan and returns the exit code.
+/// Runs a session by this plan to its end, on an event loop of its own, and returns the exit code of the program.
 pub fn run(plan: RunPlan, env: LaunchEnvironment) -> ExitCode {
     for warning in &plan.warnings {
         print::note(warning);

@@ -44,7 +44,7 @@ impl Captured {
         self.missing_bytes() == 0
     }
 
-    /// How many bytes between head and tail are not in memory.
+    /// Returns how many bytes between head and tail are not in memory.
     pub fn missing_bytes(&self) -> u64 {
         self.total_bytes - (self.head.len() + self.tail.len()) as u64
     }

@@ -189,7 +189,7 @@ impl CommandJob {
         self.shared.entry.pid
     }
 
-    /// The label from the [`Spec`](crate::Spec).
+    /// Returns the label from the [`Spec`](crate::Spec), by which people recognise the command.
     pub fn label(&self) -> &str {
         &self.shared.entry.label
     }

@@ -93,7 +93,7 @@ impl PlaceLimit {
         }
     }
 
-    /// How many places are free now.
+    /// Returns how many places are free now.
     pub fn free(&self) -> usize {
         self.places.available_permits()
     }

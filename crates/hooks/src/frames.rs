@@ -81,7 +81,7 @@ impl FrameWriter {
         self.send(HookFrame::Started(frame), cancel).await;
     }
 
-    /// Reports all output so far, and not only the new part.
+    /// Reports the output so far: all of it, and not only what is new since the last report.
     pub async fn progress(&self, printed: &Printed, cancel: &CancellationToken) {
         let frame = HookProgress {
             hook_id: self.hook_id.clone(),

@@ -35,7 +35,7 @@ pub(crate) struct Speaker {
 }
 
 impl Speaker {
-    /// Attaches the identity of the hook to a problem.
+    /// Returns a problem with the identity of the hook that has it.
     pub fn problem(&self, kind: ProblemKind) -> HookProblem {
         HookProblem {
             hook_name: self.hook_name.clone(),
@@ -183,7 +183,8 @@ impl Merger<'_> {
         });
     }
 
-    /// Adds the output that has an effect on some events only.
+    /// Adds the output that only this event can use, such as a changed input or a title. Where hooks disagree, the
+    /// first one counts.
     fn effects(&mut self, answer: &Answer, specific: HookSpecificOutput) {
         let outcome = &mut *self.outcome;
         match self.speaker.event {

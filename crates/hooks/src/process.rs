@@ -192,7 +192,7 @@ impl Process {
         async_marker(&line).map(Box::new)
     }
 
-    /// Kills the tree and waits for its end.
+    /// Kills the process tree of the hook and waits until it has ended.
     pub async fn kill(&self) {
         self.command.kill().await;
     }
@@ -215,7 +215,8 @@ enum Complete {
     AtEnd,
 }
 
-/// Parses a line as the marker `{"async": true, …}`.
+/// Parses a line of output as `{"async": true, …}`, by which a hook asks to continue in the background; `None` for
+/// any other line.
 pub(crate) fn async_marker(line: &str) -> Option<HookOutput> {
     let line = line.trim();
     // Saves parsing the JSON output of most hooks, which can be large, a second time.

@@ -271,7 +271,8 @@ pub fn check(source: &HookSource, settings: &HooksSettings) -> Vec<HookWarning> 
     compile(source, settings).1
 }
 
-/// Compiles the hooks of settings.
+/// Compiles the hooks of a source into entries of the registry. Returns them with warnings; a hook that cannot run
+/// is left out or reports a problem when it is due.
 pub(crate) fn compile(
     source: &HookSource,
     settings: &HooksSettings,
@@ -289,7 +290,7 @@ pub(crate) fn compile(
     compiler.finish()
 }
 
-/// Compiles the host's callbacks into hooks.
+/// Compiles the host's callbacks into entries of the registry, and returns them with warnings.
 pub(crate) fn compile_callbacks(matchers: &CallbackMatchers) -> (Vec<Arc<Registered>>, Vec<HookWarning>) {
     let mut compiler = Compiler::new(&HookSource::Callbacks);
     for (name, groups) in matchers {
@@ -327,7 +328,7 @@ impl<'a> Compiler<'a> {
         (self.hooks, self.warnings)
     }
 
-    /// Records a warning once.
+    /// Adds a warning, unless the same one is there already: several handlers may share one matcher.
     fn warn(&mut self, event: &str, kind: WarningKind) {
         // Several handlers share one matcher, which would be reported for each of them.
         let warning = HookWarning { source: self.source.clone(), event: event.to_owned(), kind };

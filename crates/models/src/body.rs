@@ -162,7 +162,7 @@ impl<'a> BodyWriter<'a> {
         Self { request, purpose, chunks, finished: 0, open, spans, has_fields: false }
     }
 
-    /// Writes one of our fields, unless the user gave their own.
+    /// Writes one of our fields, unless the user's `extra_body` has one of the same name.
     fn field(&mut self, key: &str, value: &impl Serialize) {
         if !self.is_replaced(key) {
             self.own_field(key, value);

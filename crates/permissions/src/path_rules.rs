@@ -82,7 +82,8 @@ impl PathRules {
         self.patterns.is_empty()
     }
 
-    /// Adds a rule; [`Self::find`] returns its number.
+    /// Adds the pattern of a rule. `rule` is the number that [`Self::find`] returns for it. The error says what is
+    /// wrong with the pattern.
     pub(crate) fn add(&mut self, content: &str, bases: &Bases, rule: usize) -> Result<(), &'static str> {
         let content = content.trim();
         if content.starts_with('!') {

@@ -72,7 +72,7 @@ pub(crate) enum Kind {
 }
 
 impl Located {
-    /// Locates a path that is relative to `cwd`.
+    /// Locates a path as it was written, relative to `cwd`, with its links resolved as they are now.
     pub(crate) fn new(path: &str, cwd: &Path) -> Self {
         let mut located = Self::of(&cwd.join(path), cwd);
         if path.contains('\0') {
@@ -81,7 +81,7 @@ impl Located {
         located
     }
 
-    /// Locates a path; `cwd` is the value of `/proc/self/cwd`.
+    /// Locates a path that is absolute already. `cwd` is needed for `/proc/self/cwd`.
     pub(crate) fn of(path: &Path, cwd: &Path) -> Self {
         let written = normal(path);
         match follow(path, cwd) {

@@ -140,7 +140,7 @@ impl RequestChecker {
         answers.push_back(number);
     }
 
-    /// Checks the headers and returns the requested betas.
+    /// Checks the headers and returns the betas that they ask for.
     pub(crate) fn check_headers<'h>(&self, headers: &'h [(String, String)]) -> Verdict<Vec<&'h str>> {
         top::check_headers(headers, &self.betas)
     }

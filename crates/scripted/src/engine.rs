@@ -170,7 +170,7 @@ impl ScriptEngine {
         checker.check_body(&fields, ApiEndpoint::Messages, &betas).map(Some)
     }
 
-    /// Checks the body of a request to count tokens.
+    /// Checks a request to count tokens, which may have fewer fields than one for a message. Uses no turn.
     pub(crate) fn check_count(&self, body: &[u8], headers: &[(String, String)]) -> Verdict {
         let betas = self.checker.as_ref().map(|checker| checker.check_headers(headers)).transpose()?;
         let fields = BodyFields::split(body)?;

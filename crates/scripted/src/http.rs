@@ -272,7 +272,8 @@ impl Connection {
         }
     }
 
-    /// Writes the collected output to the socket.
+    /// Writes the collected output to the socket. Must come before every pause and fault, so that the client sees
+    /// what precedes them.
     async fn flush(&mut self) -> io::Result<()> {
         if !self.output.is_empty() {
             self.stream.write_all(&self.output).await?;

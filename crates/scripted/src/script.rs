@@ -416,7 +416,7 @@ impl<'de> Deserialize<'de> for AtEnd {
     }
 }
 
-/// For `error:` fields: the status alone, or the whole map.
+/// Reads an `error:` field: a status alone, or the whole map.
 pub(crate) fn error_reply<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ErrorReply>, D::Error> {

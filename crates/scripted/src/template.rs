@@ -184,7 +184,7 @@ impl Slot {
 }
 
 impl TemplateValue {
-    /// Compiles the strings inside `value`.
+    /// Compiles the placeholders in all strings of `value`.
     pub fn parse(value: Value) -> Result<Self, TemplateError> {
         Node::parse(value).map(Self)
     }

@@ -349,7 +349,7 @@ fn directories(update: &DirectoriesUpdate) -> Vec<Value> {
     update.directories.iter().cloned().map(Value::from).collect()
 }
 
-/// Adds rules to the list of their behavior, without duplicates.
+/// Adds the rules of an update to the list of its behavior. Rules that are there already are not repeated.
 fn add_rules(file: &mut Map<String, Value>, update: &RulesUpdate) {
     add(list(file, update.behavior.as_str()), texts(update));
 }

@@ -72,7 +72,7 @@ fn same_file(left: &Path, right: &Path) -> bool {
 }
 
 impl Loaded {
-    /// Watches a path without reading it, from its state now.
+    /// Notes the current state of a path, so that a later change of it is noticed. Reads nothing.
     fn watch(&mut self, path: &Path) {
         self.watched.push(Watched { path: path.to_owned(), stamp: Stamp::at(path) });
     }

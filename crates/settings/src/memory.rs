@@ -213,7 +213,7 @@ pub(crate) enum Limit {
     Below(PathBuf),
 }
 
-/// Collects the memory of a session.
+/// Reads the memory files of a session that apply from the start.
 pub fn load(request: MemoryRequest) -> Memory {
     Memory::load(request)
 }

@@ -23,7 +23,8 @@ enum Lists {
     Replace,
 }
 
-/// Merges a stronger layer into a weaker one.
+/// Merges a stronger layer into a weaker one: its values replace those of the weaker one, but lists below the keys
+/// in [`JOINED`] are joined.
 pub(crate) fn lay_over(weak: &mut Map<String, Value>, strong: &Map<String, Value>) {
     for (key, value) in strong {
         let lists = if JOINED.contains(&key.as_str()) { Lists::Join } else { Lists::Replace };

@@ -29,7 +29,8 @@ impl Sources {
     /// No source, as with `--setting-sources ""`.
     pub const NONE: Self = Self { user: false, project: false, local: false };
 
-    /// Parses a list of names.
+    /// Reads the names in `--setting-sources`. An unknown name is an error; policy and flag settings count in any
+    /// case.
     pub fn parse<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<Self, SettingsError> {
         let mut sources = Self::NONE;
         for name in names.into_iter().map(str::trim).filter(|name| !name.is_empty()) {

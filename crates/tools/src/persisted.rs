@@ -44,7 +44,7 @@ pub struct SavedResult {
 }
 
 impl SavedResult {
-    /// Says where the result is, as the end of a sentence.
+    /// Returns the words that say where the result is and how much of it, for the end of a sentence.
     pub fn whereabouts(&self) -> String {
         let path = self.path.display();
         if self.bytes < self.total_bytes {

@@ -94,7 +94,8 @@ struct Found {
     is_bad: bool,
 }
 
-/// Finds the records in one line.
+/// Finds the records in one line, which usually has one, and passes each to `sink`. A damaged line may contain
+/// more, or parts of one.
 fn records_in(line: &[u8], mut sink: impl FnMut(Range<usize>, Head<'_>)) -> Found {
     let mut found = Found { records: 0, is_bad: false };
     let mut at = 0;

@@ -50,7 +50,7 @@ impl<'a> RawObject<'a> {
         serde_json::from_str(self.get(key)?.get()).ok()
     }
 
-    /// Sets a member in its position, or adds it at the end.
+    /// Sets a member. An existing one keeps its position; a new one is added at the end.
     pub(crate) fn set(&mut self, key: &str, value: &impl Serialize) -> serde_json::Result<()> {
         let raw = Part::Set(serde_json::value::to_raw_value(value)?);
         match self.0.iter_mut().rev().find(|(name, _)| name == key) {

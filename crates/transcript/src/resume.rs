@@ -131,7 +131,8 @@ impl Warning {
     }
 }
 
-/// Loads the session at `path`.
+/// Loads the conversation and the state of the session at `path` for a new run. Damage is skipped and reported as
+/// warnings.
 pub fn load_for_resume(path: &Path, at: ResumeAt<'_>) -> Result<Resumed> {
     load(&Index::open(path)?, path, at)
 }

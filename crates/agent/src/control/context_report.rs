@@ -279,7 +279,7 @@ fn counted(usage: &Usage) -> [(&'static str, u64); 4] {
     ]
 }
 
-/// Converts a counter into a member of a JSON object.
+/// Converts a token count into a member of a JSON object.
 fn named((name, tokens): (&str, u64)) -> (String, Value) {
     (name.to_owned(), tokens.into())
 }

@@ -89,7 +89,7 @@ fn directories(agent: &AgentHandle, listed: Vec<WorkspaceDirectory>) -> Vec<Work
     listed.iter().cloned().chain(added).collect()
 }
 
-/// Replies to `get_hooks_listing`.
+/// Replies to `get_hooks_listing` with every registered hook, its source, and whether hooks are switched off.
 pub(super) fn hooks(agent: &Arc<AgentHandle>) -> Reply {
     let hooks = agent.session.hooks.listing();
     let mut events: Vec<&str> = Vec::new();

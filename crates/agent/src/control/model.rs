@@ -57,7 +57,7 @@ pub(super) async fn set(
     None
 }
 
-/// Changes the model because a setting did. Hooks are not asked.
+/// Changes the model because a setting changed. Hooks are not asked, because the host or user has decided already.
 pub(super) async fn follow_setting(agent: &Arc<AgentHandle>, wanted: Option<&str>) {
     apply(agent, &switch_to(agent, wanted)).await;
 }

@@ -98,7 +98,7 @@ impl PendingRequests {
         }
     }
 
-    /// Waits until every pending request has its reply.
+    /// Waits until every pending request has its reply, first those that change the session. Does not cancel them.
     pub(crate) async fn answer_all(&mut self) {
         while self.changes.join_next().await.is_some() {}
         while self.tasks.join_next().await.is_some() {}

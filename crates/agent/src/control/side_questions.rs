@@ -54,7 +54,8 @@ enum Failed {
     Model(ModelError),
 }
 
-/// Replies to `side_question`.
+/// Asks the model a question beside the turn and returns the response as the reply. The conversation does not
+/// change, but the usage counts.
 pub(super) async fn question(
     agent: Arc<AgentHandle>,
     id: String,

@@ -105,7 +105,7 @@ impl AgentHandle {
 }
 
 impl SessionServices {
-    /// Sets the title that a hook gives to the session.
+    /// Gives the session the title that a hook returned; does nothing if it is blank or missing.
     pub(crate) async fn take_title(&self, title: Option<&str>) {
         let Some(title) = title.map(str::trim).filter(|title| !title.is_empty()) else { return };
         self.set_title(title).await;

@@ -270,7 +270,8 @@ impl State {
         self.save(name, &path, backup.version, now)
     }
 
-    /// Saves a file as it is now, as the version after `version`.
+    /// Saves the current content of a file as the version after `version`. A file that does not exist is saved as
+    /// such, without a copy.
     fn save(&mut self, name: &str, path: &Path, version: u32, now: &str) -> Result<Backup, String> {
         let mut backup = Backup {
             backup_file_name: None,

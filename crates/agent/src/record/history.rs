@@ -102,7 +102,7 @@ impl ConversationHistory {
         history
     }
 
-    /// Adds blocks to the user message that goes out next.
+    /// Adds blocks to the user message that is sent next. Blocks that the API would refuse are left out.
     pub fn add_user(&mut self, blocks: impl IntoIterator<Item = ContentBlock>) {
         for block in blocks.into_iter().filter(is_sendable) {
             self.tokens += block_tokens(&block);
@@ -305,7 +305,7 @@ pub fn blocks_of(message: &WireMessage) -> Vec<ContentBlock> {
     serde_json::from_slice::<Sent>(message.bytes()).map(|sent| sent.content).unwrap_or_default()
 }
 
-/// Keeps only the beginning of a text that is too long.
+/// Cuts a text that is longer than `most` tokens to its first `keep_chars` characters.
 fn shorten(block: &mut ContentBlock, most: u64, keep_chars: usize) {
     let Some(text) = block.as_text() else { return };
     if block_tokens(block) > most {

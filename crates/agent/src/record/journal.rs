@@ -282,7 +282,7 @@ impl AgentJournal {
         (!self.prompt_id.is_empty()).then(|| self.prompt_id.clone())
     }
 
-    /// Makes this the record that the next one follows.
+    /// Notes that this record was written last, so that the next record names it as its parent.
     fn follow(&mut self, uuid: &str) {
         self.last = Some(uuid.to_owned());
         self.recent.push_back(uuid.to_owned());

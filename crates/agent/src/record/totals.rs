@@ -111,7 +111,7 @@ impl SessionTotals {
         self.api_ms
     }
 
-    /// Adds what earlier runs of the session have cost.
+    /// Takes over the totals of earlier runs of the session, which later totals include.
     pub fn start_from(&mut self, state: &CostState) {
         let usage = |(model, value): (&String, &Value)| {
             Some((model.clone(), serde_json::from_value(value.clone()).ok()?))

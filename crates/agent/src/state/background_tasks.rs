@@ -122,7 +122,7 @@ impl BackgroundTasks {
 }
 
 impl TaskList {
-    /// Adds a task.
+    /// Adds a task that has just started.
     pub fn add(&mut self, task: SessionTask) {
         self.tasks.push(task);
     }

@@ -126,7 +126,8 @@ impl HostQuestions {
 }
 
 impl State {
-    /// Removes a question, and remembers that it existed.
+    /// Removes a question and returns where its reply goes; `None` if it is not open. Its id is remembered, so that
+    /// a late reply is recognised as late.
     fn end(&mut self, id: &str) -> Option<oneshot::Sender<Result<Value, String>>> {
         let asker = self.waiting.remove(id)?.asker;
         if self.over.len() == MAX_REMEMBERED {

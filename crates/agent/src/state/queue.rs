@@ -96,14 +96,14 @@ impl PromptQueue {
         joining
     }
 
-    /// Cancels a prompt that has not started.
+    /// Removes a prompt that has not started. Returns whether it was in the queue.
     pub fn cancel(&mut self, uuid: &str) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|prompt| prompt.uuid.as_deref() != Some(uuid));
         self.waiting.len() < before
     }
 
-    /// Cancels everything; returns the ids of what was cancelled.
+    /// Removes all prompts and returns the ids of those that have one.
     pub fn cancel_all(&mut self) -> Vec<String> {
         self.waiting.drain(..).filter_map(|prompt| prompt.uuid).collect()
     }
@@ -113,7 +113,7 @@ impl PromptQueue {
         self.waiting.iter().filter_map(|prompt| prompt.uuid.clone()).collect()
     }
 
-    /// The number of queued prompts.
+    /// Returns the number of queued prompts.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }

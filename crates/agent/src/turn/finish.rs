@@ -269,7 +269,7 @@ fn out_of_room(why: OutOfRoom) -> ApiFailure {
     }
 }
 
-/// The failure of a turn that the model refused to continue.
+/// Returns the failure of a turn that the model refused to continue, for the result and the hooks.
 fn refused(model: &str) -> ApiFailure {
     ApiFailure {
         text: format!(

@@ -31,7 +31,8 @@ pub(crate) struct ParseError {
 
 pub(crate) type Parsed<T> = Result<T, ParseError>;
 
-/// Parses a whole script.
+/// Parses a whole script. What is not understood is an error and never skipped, because a skipped part could run
+/// anything.
 pub(crate) fn parse(source: &str) -> Parsed<Script> {
     if source.len() > MAX_BYTES {
         return Err(ParseError { what: "the command is too long to analyse", at: MAX_BYTES });
@@ -86,7 +87,7 @@ impl<'s> Parser<'s> {
         Err(ParseError { what, at: self.at })
     }
 
-    /// Requires that the script ends here.
+    /// Requires that the script ends here, with no here-document left open.
     pub(super) fn finish(&mut self) -> Parsed<()> {
         if self.peek().is_some() {
             return self.error("an unexpected character");

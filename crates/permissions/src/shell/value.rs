@@ -33,7 +33,7 @@ pub(crate) struct Arg {
 }
 
 impl Arg {
-    /// Evaluates a word with what is known about the environment.
+    /// Evaluates a word as far as its value is known before the script runs. An unknown value is never guessed.
     pub(crate) fn new(word: &Word, known: &Known<'_>) -> Self {
         Self { value: value(word, known), source: word.source.clone() }
     }

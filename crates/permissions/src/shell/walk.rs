@@ -116,7 +116,8 @@ pub(crate) enum Opens {
     Unusual,
 }
 
-/// Parses a script and lists everything it would run.
+/// Parses a script and lists every command it could run and every file the shell could open, also in branches that
+/// may not be taken.
 pub(crate) fn analyse(source: &str, known: &Known<'_>) -> Result<Analysis, ParseError> {
     let script = parse(source)?;
     let mut analysis = Analysis::default();
@@ -253,7 +254,7 @@ impl Walker<'_> {
         self.invocation(Invocation { args, assigns, found: Found::Written, place, input });
     }
 
-    /// Records an invocation and everything it runs in turn.
+    /// Adds a command to the steps, followed by the commands that it runs itself.
     fn invocation(&mut self, invocation: Invocation) {
         let inner = inner_commands(&invocation.args, invocation.input.as_ref());
         let place = invocation.place;
@@ -364,7 +365,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Adds a redirection of a form that is not on the list.
+    /// Adds a redirection of a form that is not on the list of harmless ones, so that it leads to a question.
     fn unusual(&mut self, target: Arg) {
         self.analysis.steps.push(Step::Redirect(Redirection { kind: Opens::Unusual, target }));
     }

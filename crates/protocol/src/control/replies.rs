@@ -99,7 +99,7 @@ impl PermissionResult {
     }
 }
 
-/// Counts an update and the rules or directories in it.
+/// Returns how much an update adds to the rules: itself, and each rule or directory in it. Used to bound a reply.
 fn weight(update: &PermissionUpdate) -> usize {
     1 + match update {
         PermissionUpdate::AddRules(update)

@@ -55,7 +55,7 @@ impl RequestRefusal {
     }
 }
 
-/// Refuses with a text.
+/// Returns the refusal of a request with status 400 and this message.
 pub(crate) fn refuse<T>(message: impl Into<String>) -> Verdict<T> {
     Err(RequestRefusal::invalid(message))
 }
@@ -74,7 +74,7 @@ enum PathStep<'a> {
 }
 
 impl<'a> FieldPath<'a> {
-    /// The path of a top-level field.
+    /// Returns the path of a top-level field.
     pub(crate) fn root(name: &'a str) -> Self {
         Self { parent: None, step: PathStep::Name(name) }
     }
@@ -111,7 +111,7 @@ impl<'a> FieldPath<'a> {
         }
     }
 
-    /// Refuses the first key that is not one of `known`.
+    /// Refuses an object that has a key other than the known ones, by the first such key.
     pub(crate) fn only(&self, object: &Map<String, Value>, known: &[&str]) -> Verdict {
         match object.keys().find(|key| !known.contains(&key.as_str())) {
             Some(key) => self.key(key).refuse(EXTRA),

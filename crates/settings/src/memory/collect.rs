@@ -210,7 +210,8 @@ impl Memory {
         }
     }
 
-    /// Adds the files of one folder of the project, or above it.
+    /// Adds the memory files of one folder. `reason` and `trigger` (the file whose reading led here) are passed on
+    /// to hooks.
     fn folder(&mut self, folder: &Path, reason: LoadReason, trigger: Option<&Path>) {
         let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
         let is_inside = real.starts_with(&self.root);
@@ -411,7 +412,7 @@ impl Memory {
         text.into_owned()
     }
 
-    /// Adds the index of what the agent noted in earlier sessions.
+    /// Adds the index of the notes that the model made in earlier sessions, if the request names their folder.
     fn automatic(&mut self) {
         let Some(path) = self.request.auto_dir.as_ref().map(|dir| dir.join("MEMORY.md")) else { return };
         let bytes = match read_start(&path, MAX_AUTO_BYTES) {

@@ -98,7 +98,7 @@ impl Parts<'_> {
         self.push(kind, path, path.join("."), text_of(value), value.clone());
     }
 
-    /// Adds a part that has `value` at `path`.
+    /// Adds an item together with the settings it stands for: an object that has only `value` at `path`.
     fn push(&mut self, kind: ContentKind, path: &[&str], name: String, shown: String, value: Value) {
         // Cannot fail: a `Value` has only string keys.
         let content = serde_json::to_vec(&value).unwrap_or_default();

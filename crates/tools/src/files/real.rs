@@ -25,7 +25,8 @@ pub(crate) enum Parents {
     MustExist,
 }
 
-/// Opens an absolute path that must not go through a link.
+/// Opens an absolute path and fails if any part of it is a link. Uses one system call if there is one for it,
+/// otherwise opens name by name.
 pub(crate) fn open(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     match open_in_one(path, flags) {
         // Old kernels, and containers whose filter does not allow the call.

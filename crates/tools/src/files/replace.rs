@@ -106,7 +106,7 @@ impl Target {
         Ok(stat.st_nlink as u64)
     }
 
-    /// Sets the mode of the current file.
+    /// Sets the permission bits of the file that is there now.
     pub fn set_mode(&self, mode: u32) -> Result<(), FileError> {
         rustix::fs::chmodat(&self.dir, &self.name, Mode::from_raw_mode(mode & 0o7777), AtFlags::empty())
             .map_err(|errno| FileError::from_errno(errno, "chmod"))

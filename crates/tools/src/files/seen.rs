@@ -64,7 +64,7 @@ impl Seen {
         }
     }
 
-    /// Like [`Self::is_current`], without the bytes.
+    /// Like [`Self::is_current`], judged by the stamp alone, for files whose bytes are not at hand.
     pub fn is_current_by_stamp(&self, stamp: &Stamp) -> bool {
         self.stamp.same_content(stamp)
     }

@@ -105,7 +105,7 @@ struct Search {
 type Newest = Best<(std::cmp::Reverse<SystemTime>, PathBuf), ()>;
 
 impl Search {
-    /// Compiles the pattern, anchored at the root of `place`.
+    /// Compiles a pattern, which is relative to the root of `place`. The error is a text for the model.
     fn new(pattern: &str, place: &Place, vcs: Vcs, scope: GlobScope) -> Result<Self, ToolFailure> {
         let bad = |error: ignore::Error| ToolFailure::Failed(format!("Invalid glob: {error}"));
         let mut builder = OverrideBuilder::new(&place.root);

@@ -334,7 +334,8 @@ impl Cut {
     }
 }
 
-/// Adds the limit and the offset to the value, only where they had an effect.
+/// Builds the output of a search: `text` for the model, and for programs `result` with the limit and the offset, if
+/// they had an effect.
 fn finish(text: String, mut result: Value, cut: Cut) -> ToolOutput {
     let empty = &mut Map::new();
     let fields = result.as_object_mut().unwrap_or(empty);

@@ -123,7 +123,8 @@ fn shortened_text(text: &str, chars: usize) -> String {
     format!("{start}… [{} left out here]", human_size((text.len() - start.len()) as u64))
 }
 
-/// Adds a note to the value that says where all of it is.
+/// Adds to a cut value where the complete one is, or why it could not be saved: as members of an object, as the
+/// last entry of a list, or at the end of a text.
 fn with_note(value: Value, kept: &Kept) -> Value {
     let note = || match kept {
         Ok(saved) => format!("[cut: {}]", saved.whereabouts()),

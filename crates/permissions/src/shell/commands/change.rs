@@ -31,7 +31,7 @@ fn all(operands: &[&Arg], access: TouchAccess) -> Vec<Touch> {
     operands.iter().map(|arg| Touch::new(arg, access)).collect()
 }
 
-/// Accepts operands that are all created or changed.
+/// Accepts operands that are all created or changed, and returns a touch for each.
 fn written(taken: &Taken<'_>) -> Listed {
     // Where options end at the first operand, `touch FILE -d X` makes X.
     if taken.operands.is_empty() || !taken.behind.is_empty() {
@@ -40,7 +40,7 @@ fn written(taken: &Taken<'_>) -> Listed {
     Ok(all(&taken.operands, TouchAccess::Write))
 }
 
-/// Accepts operands that are all removed.
+/// Accepts operands that are all removed, and returns a touch for each.
 fn removed(taken: &Taken<'_>) -> Listed {
     if taken.operands.is_empty() { Err(NotListed) } else { Ok(all(&taken.operands, TouchAccess::Remove)) }
 }

@@ -71,7 +71,8 @@ impl BashCall<'_> {
         Some(asked.map_or(default, |asked| asked.min(LONGEST)))
     }
 
-    /// Starts the command in the background and returns at once.
+    /// Starts the command as a background task and returns at once with its id and output file. The task outlives
+    /// the call.
     pub async fn start_in_background(&self) -> Result<ToolOutput, ToolFailure> {
         let (workspace, session) = (&*self.context.workspace, &self.context.session);
         let place = session.new_task().map_err(|why| ToolFailure::Failed(format!("Not started: {why}")))?;
