@@ -1,9 +1,10 @@
 //! One tool call, from the block that asks for it to its result. `toolrun.rs` is the only way to a tool and sets the
 //! order of the steps; `permit.rs` decides whether the call may run, `decision.rs` names the decision; `planning.rs`
-//! holds what tools may do to the session.
+//! and `work_lists.rs` hold what tools may do to the session.
 
 pub mod decision;
 pub mod permit;
 pub mod planning;
 pub mod siblings;
 pub mod toolrun;
+pub mod work_lists;

@@ -249,9 +249,6 @@ impl Turn<'_> {
             prompt: limits.threshold / 2,
         });
         let mut messages = self.agent.history.messages();
-        if let Some(todos) = restore::last_todos(&messages) {
-            self.agent.compaction.todos = todos.for_model();
-        }
         // The tail stays word for word, so the summary does not cover it.
         messages.truncate(tail.start);
         let instructions: Vec<String> = instructions.map(str::to_owned).into_iter().collect();

@@ -51,7 +51,7 @@ pub use state::commands::{AddedCommand, CommandAction, CommandNameTaken, Command
 pub use state::compact_policy::{CompactPolicy, CompactSwitch};
 pub use state::config::{
     AgentConfig, AgentModel, FrameOptions, HooksConfig, PromptSurface, SessionBeginning, SessionConfig,
-    SetupTrigger, StateFrames, TurnLimits,
+    SetupTrigger, StateFrames, TaskListConfig, TaskListName, TurnLimits,
 };
 pub use state::host::{ProcessHost, iso_time};
 pub use state::process::ProcessServices;

@@ -9,7 +9,8 @@ use lathe_agent::CheckpointsConfig;
 use lathe_agent::ProcessServices;
 use lathe_agent::{
     AgentConfig, AgentModel, BackgroundConfig, FrameOptions, HooksConfig, PromptSurface, SessionBeginning,
-    SessionConfig, SessionEnd, SessionSignals, SlashCommands, StateFrames, TurnLimits,
+    SessionConfig, SessionEnd, SessionSignals, SlashCommands, StateFrames, TaskListConfig, TaskListName,
+    TurnLimits,
 };
 use lathe_agent::{ProcessHost, iso_time};
 use lathe_agent::{PromptEnvironment, SystemPrompt, environment_text};
@@ -127,6 +128,7 @@ pub fn prepare(
     let retention = RetentionSweep::of(options, env, project.wanted.cleanup_period_days, warnings);
     let kind = session_kind(options, env, &model_id);
     let background = background(options, &project, &session_id);
+    let task_lists = task_lists(options, env, &own_dir);
     // The model is pointed to these files, too.
     permissions.add_readable(&background.folder);
     let config = SessionConfig {
@@ -160,6 +162,7 @@ pub fn prepare(
         permissions,
         setup: options.setup,
         background,
+        task_lists,
         max_budget_usd: options.max_budget_usd,
         frames: frame_options(options, env),
         surface: options.surface.clone(),
@@ -281,7 +284,8 @@ fn session_kind(options: &SessionOptions, env: &LaunchEnvironment, model: &str) 
         generation,
         has_host: options.surface == PromptSurface::Host,
         work_list: match (keeps_list, are_tasks) {
-            (false, _) => WorkList::None,
+            (false, true) => WorkList::TasksByName,
+            (false, false) => WorkList::TodosByName,
             (true, true) => WorkList::Tasks,
             (true, false) => WorkList::Todos,
         },
@@ -306,6 +310,19 @@ fn background(options: &SessionOptions, project: &ProjectContext, session_id: &s
             BackgroundEnd::Wait => (ceiling > 0).then(|| Duration::from_millis(ceiling)),
         },
     }
+}
+
+/// Returns where the task list is: among those of the user, by the name in `CLAUDE_CODE_TASK_LIST_ID`, which agents and
+/// sessions share, or else by the session's id. The own list of a session that is not saved goes with the session, and
+/// so does every list where no config folder is known.
+fn task_lists(options: &SessionOptions, env: &LaunchEnvironment, own_dir: &Path) -> TaskListConfig {
+    let name = match env.get("CLAUDE_CODE_TASK_LIST_ID") {
+        Some(name) => TaskListName::Shared(name.to_owned()),
+        None => TaskListName::OfSession,
+    };
+    let is_kept = options.persist || name != TaskListName::OfSession;
+    let base = env.config_dir().filter(|_| is_kept).unwrap_or_else(|| own_dir.to_owned());
+    TaskListConfig { folder: base.join("tasks"), name }
 }
 
 /// Creates the workspace of the tools with the limits from the environment. Zero and unreadable numbers leave the

@@ -16,6 +16,7 @@ mod child_env;
 mod file_tools;
 mod files;
 mod host_tools;
+mod list_tools;
 mod offered;
 pub mod persisted;
 mod schema;
@@ -26,6 +27,7 @@ mod shell_tools;
 mod stoppable;
 mod tool;
 mod toolset;
+mod work_list;
 mod workspace;
 
 use std::sync::Arc;
@@ -46,6 +48,8 @@ pub use files::seen::{Excerpt, FilesRead, Shown, current_text};
 pub use host_tools::structured::{BadSchema, CALL_STRUCTURED_OUTPUT, STRUCTURED_OUTPUT, StructuredOutput};
 pub use host_tools::{ask_user, plan};
 use host_tools::{plan_in_call, report_findings};
+pub use list_tools::store::TaskListStore;
+use list_tools::{task_create, task_get, task_list, task_update, todo_write};
 pub use offered::{Loading, Offered, SessionKind, ToolChoice, ToolDeclaration, WorkList};
 pub use schema::{InvalidInput, validate};
 pub use search_tools::glob::Glob;
@@ -58,7 +62,8 @@ pub use shell_tools::task_stop::{KillShell, TaskStop};
 pub use tool::{
     CallEffects, ChangedLines, Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput,
 };
-pub use toolset::{Selection, TODO_LIST_TOOL, ToolSet};
+pub use toolset::{Selection, ToolSet};
+pub use work_list::{AfterCall, TaskFacts, TaskStep, TaskVerdict, TodoItem, WorkListActions};
 pub use workspace::{AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace};
 
 /// Every built-in tool, in the order in which clients of the generation `Sdk02` get them.
@@ -76,10 +81,15 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(MultiEdit),
         Arc::new(Write),
         Arc::new(NotebookEdit),
+        Arc::new(todo_write::TodoWrite),
         Arc::new(TaskStop),
         Arc::new(KillShell),
         Arc::new(ask_user::AskUserQuestion),
         Arc::new(plan::EnterPlanMode),
+        Arc::new(task_create::TaskCreate),
+        Arc::new(task_get::TaskGet),
+        Arc::new(task_update::TaskUpdate),
+        Arc::new(task_list::TaskList),
         Arc::new(report_findings::ReportFindings),
     ]
 }

@@ -40,7 +40,7 @@ pub enum Offered {
     WithoutBash,
     /// Those that keep a list of tasks in files.
     WithTaskList,
-    /// Those that keep a list of to-dos in the conversation.
+    /// Those that keep a list of to-dos.
     WithTodoList,
     /// None, but it can be chosen by name.
     ByName,
@@ -82,12 +82,14 @@ impl ToolDeclaration {
 /// Which list of its own work the model keeps.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WorkList {
-    /// None.
+    /// None, unless tools for tasks are chosen by name.
     #[default]
-    None,
+    TasksByName,
     /// Tasks, in files that agents share.
     Tasks,
-    /// To-dos, in the conversation.
+    /// None, unless the tool for to-dos is chosen by name.
+    TodosByName,
+    /// To-dos, which one agent holds.
     Todos,
 }
 
@@ -167,8 +169,10 @@ impl SessionKind {
     fn can_have(&self, offered: Offered) -> bool {
         match offered {
             Offered::WithHost => self.has_host,
+            Offered::WithTaskList => matches!(self.work_list, WorkList::Tasks | WorkList::TasksByName),
+            Offered::WithTodoList => matches!(self.work_list, WorkList::Todos | WorkList::TodosByName),
             Offered::Never => false,
-            _ => true,
+            Offered::Always | Offered::WithBash | Offered::WithoutBash | Offered::ByName => true,
         }
     }
 }

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::files::{FileError, real, replace};
 use crate::{
-    CommandEnvironment, InvalidInput, Limits, PathFilter, SessionActions, Shown, ToolDeclaration, Workspace,
-    validate,
+    AfterCall, CommandEnvironment, InvalidInput, Limits, PathFilter, SessionActions, Shown, ToolDeclaration,
+    Workspace, validate,
 };
 
 /// One tool that the model can call. Inputs reach it already found to [`Tool::fit`].
@@ -215,6 +215,8 @@ pub struct CallEffects {
     pub changed_lines: ChangedLines,
     /// Whether the model reads everything that came out, or the rest is in a file.
     pub shown: Shown,
+    /// Whether the turn goes on.
+    pub after: AfterCall,
 }
 
 /// How many lines a change added and removed.
@@ -228,7 +230,7 @@ pub struct ChangedLines {
 
 impl Default for CallEffects {
     fn default() -> Self {
-        Self { changed_lines: ChangedLines::default(), shown: Shown::Whole }
+        Self { changed_lines: ChangedLines::default(), shown: Shown::Whole, after: AfterCall::GoesOn }
     }
 }
 
@@ -241,6 +243,11 @@ impl ToolOutput {
     /// Returns the output with the number of lines that the call has changed, which the session counts.
     pub(crate) fn changing(self, changed_lines: ChangedLines) -> Self {
         Self { effects: CallEffects { changed_lines, ..self.effects }, ..self }
+    }
+
+    /// The same of a call whose hooks have said whether the turn goes on.
+    pub(crate) fn then(self, after: AfterCall) -> Self {
+        Self { effects: CallEffects { after, ..self.effects }, ..self }
     }
 }
 

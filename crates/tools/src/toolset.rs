@@ -9,10 +9,6 @@ use serde_json::{Value, json};
 
 use crate::Tool;
 
-/// The name of the calls that hold a to-do list in a conversation. Lathe does not have this tool yet, but sessions
-/// begun by other programs contain its calls.
-pub const TODO_LIST_TOOL: &str = "TodoWrite";
-
 /// A set of tools in a fixed order.
 #[derive(Clone, Default)]
 pub struct ToolSet {

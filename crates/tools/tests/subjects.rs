@@ -39,6 +39,11 @@ fn every_tool_describes_its_calls() {
         ("KillShell", json!({"shell_id": "b1"}), CallSubject::Session(SessionAccess::Changes)),
         ("MultiEdit", json!({"file_path": "a"}), CallSubject::write(Some("a"))),
         ("ReportFindings", json!({}), CallSubject::Session(SessionAccess::Reads)),
+        ("TodoWrite", json!({}), CallSubject::Session(SessionAccess::Changes)),
+        ("TaskCreate", json!({}), CallSubject::Session(SessionAccess::Changes)),
+        ("TaskGet", json!({}), CallSubject::Session(SessionAccess::Reads)),
+        ("TaskList", json!({}), CallSubject::Session(SessionAccess::Reads)),
+        ("TaskUpdate", json!({}), CallSubject::Session(SessionAccess::Changes)),
         ("StructuredOutput", json!({}), CallSubject::StructuredOutput),
     ];
     for (tool, input, subject) in &cases {

@@ -13,7 +13,8 @@ use futures_util::future::BoxFuture;
 use lathe_permissions::{AllowBasis, DescribedCall};
 use lathe_protocol::{ContentBlock, PermissionDenial, ToolResultMeta};
 use lathe_tools::{
-    CommandEnvironment, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure, ToolOutput,
+    AfterCall, CommandEnvironment, InvalidInput, PathFilter, Shown, Tool, ToolContext, ToolFailure,
+    ToolOutput,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -289,6 +290,7 @@ pub async fn execute(
         // Counted here because a bounded result may lack lines.
         agent.session.totals().add_changes(output.effects.changed_lines);
     }
+    let ends = matches!(&outcome, Ok(output) if output.effects.after == AfterCall::Ends);
     agent.session.totals().add_tool_time(duration_ms);
     let bounds = ResultBounds::of_call(tool.as_ref(), &context);
     let answered = match bounds.outcome(outcome).await {
@@ -296,7 +298,9 @@ pub async fn execute(
         Err(ToolFailure::Interrupted) => interrupted_while_running(call),
         Err(failure) => failed(call, failure, Some(meta)),
     };
-    said.added_to(hooks::tools::after(agent, answered, &bounds, duration_ms, cancel).await)
+    let mut answered = hooks::tools::after(agent, answered, &bounds, duration_ms, cancel).await;
+    answered.stops |= ends;
+    said.added_to(answered)
 }
 
 /// Waits for a tool, and shows the host meanwhile that it still runs.

@@ -64,12 +64,8 @@ impl Turn<'_> {
         before: u64,
     ) -> Result<CompactedHead, Trouble> {
         let trigger = cause.trigger();
-        let todos = self.agent.compaction.todos.clone();
-        let restored = RestoredContext::collect(
-            &self.agent.handle,
-            todos,
-            RESTORED_TOKENS.min(self.limits().threshold / 10),
-        );
+        let room = RESTORED_TOKENS.min(self.limits().threshold / 10);
+        let restored = RestoredContext::collect(&self.agent.handle, room);
         let memory =
             self.agent.instructions.read_again(LoadReason::Compact, self.agent.handle.session.read_check());
         let preamble = memory.as_ref().and_then(preamble_of);

@@ -1,14 +1,10 @@
 //! What is restored behind a summary, within bounds: the files that were read or changed last, as they are now, and the
 //! to-do list. A file that may no longer be read is left out.
 
-use lathe_models::WireMessage;
-use lathe_protocol::ContentBlock;
 use lathe_protocol::reminder::system_reminder;
-use lathe_tools::{Shown, TODO_LIST_TOOL};
+use lathe_tools::{Shown, TodoItem};
 
-use super::summary::TodoList;
 use crate::record::estimate::{BYTES_PER_TOKEN, text_tokens};
-use crate::record::history::blocks_of;
 use crate::state::agent::AgentHandle;
 
 /// The largest number of restored files.
@@ -25,11 +21,11 @@ pub(super) struct RestoredContext {
 }
 
 impl RestoredContext {
-    /// Reads the files that the model read last, within `max_tokens`, and puts them behind `todos` into one
+    /// Reads the files that the model read last, within `max_tokens`, and puts them behind the to-dos into one
     /// reminder. Files that the rules deny by now are left out.
-    pub fn collect(agent: &AgentHandle, todos: Option<String>, max_tokens: u64) -> Self {
+    pub fn collect(agent: &AgentHandle, max_tokens: u64) -> Self {
         let mut restored = Self::default();
-        let mut parts: Vec<String> = todos.into_iter().collect();
+        let mut parts: Vec<String> = told(&agent.view().todos).into_iter().collect();
         let mut left = max_tokens;
         for path in agent.workspace.place().files_read.recent(MAX_FILES) {
             let bytes = left.min(FILE_TOKENS) * BYTES_PER_TOKEN;
@@ -63,34 +59,25 @@ impl RestoredContext {
     }
 }
 
-/// Returns the to-do list that was written last, if there is one.
-pub(super) fn last_todos(messages: &[WireMessage]) -> Option<TodoList> {
-    // Found by its bytes first, because parsing every message of a long conversation would be slow.
-    let mark = format!("\"{TODO_LIST_TOOL}\"").into_bytes();
-    let holds = |message: &&WireMessage| message.bytes().windows(mark.len()).any(|window| window == mark);
-    let message = messages.iter().rev().find(holds)?;
-    let blocks = blocks_of(message);
-    let mut calls = blocks.iter().rev().filter_map(ContentBlock::as_tool_use);
-    let call = calls.find(|call| call.name == TODO_LIST_TOOL)?;
-    Some(TodoList::of_call(call.input))
+/// Returns the to-do list as text for the model, one item a line under a heading; `None` if it is empty. The call that
+/// wrote it is gone after a compaction, so the model is given it again.
+fn told(todos: &[TodoItem]) -> Option<String> {
+    let lines: Vec<String> =
+        todos.iter().map(|todo| format!("- [{}] {}", todo.status, todo.content)).collect();
+    (!lines.is_empty()).then(|| format!("The to-do list as it stands:\n{}", lines.join("\n")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lathe_protocol::Role;
     use serde_json::json;
 
     #[test]
-    fn the_last_list_counts() {
-        let list = |what: &str| {
-            let call = json!({"type": "tool_use", "id": "t", "name": "TodoWrite", "input": {"todos": [{"content": what}]}});
-            WireMessage::new(Role::Assistant, &[call]).unwrap()
-        };
-        let talk = WireMessage::new(Role::User, &[json!({"type": "text", "text": "TodoWrite?"})]).unwrap();
-        let messages = [list("old"), talk.clone(), list("new"), talk.clone()];
-        let text = last_todos(&messages).unwrap().for_model().unwrap();
-        assert!(text.ends_with("- [pending] new"), "{text}");
-        assert!(last_todos(&[talk]).is_none());
+    fn todos_are_listed() {
+        let todos = json!([{"content": "wash", "status": "completed"}, {"content": "dry"}, {"odd": 1}]);
+        let text = told(&TodoItem::list(&todos)).unwrap();
+        assert!(text.ends_with("- [completed] wash\n- [pending] dry"), "{text}");
+        assert_eq!(told(&TodoItem::list(&json!([]))), None);
+        assert_eq!(told(&TodoItem::list(&json!("no list"))), None);
     }
 }

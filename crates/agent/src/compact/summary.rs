@@ -1,9 +1,6 @@
 //! The texts around a summary: what the model is asked for, which part of its response counts, and what takes the place
 //! of the conversation.
 
-use serde::Deserialize;
-use serde_json::Value;
-
 /// The request for a summary. It follows the conversation as a user message.
 const REQUEST: &str = "\
 Stop working for a moment: this conversation is about to be replaced by a summary, and you write it. You will \
@@ -104,41 +101,9 @@ pub(super) fn replacement(summary: &str, wording: SummaryWording, transcript: Op
     text
 }
 
-/// A to-do list, as the model wrote it in the input of a call.
-#[derive(Debug, Default, Deserialize)]
-pub(super) struct TodoList {
-    #[serde(default)]
-    todos: Vec<TodoItem>,
-}
-
-#[derive(Debug, Deserialize)]
-struct TodoItem {
-    content: Option<String>,
-    status: Option<String>,
-}
-
-impl TodoList {
-    /// Reads the list in an input; an input that holds none is an empty list.
-    pub fn of_call(input: &Value) -> Self {
-        Self::deserialize(input).unwrap_or_default()
-    }
-
-    /// Returns the to-do list as text for the model, one item a line under a heading; `None` if no item has any content.
-    /// The call that wrote the list is gone after a compaction, so the model is given the list again.
-    pub fn for_model(&self) -> Option<String> {
-        let line = |item: &TodoItem| {
-            let status = item.status.as_deref().unwrap_or("pending");
-            Some(format!("- [{status}] {}", item.content.as_deref()?))
-        };
-        let lines: Vec<String> = self.todos.iter().filter_map(line).collect();
-        (!lines.is_empty()).then(|| format!("The to-do list as it stands:\n{}", lines.join("\n")))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn only_the_summary_counts() {
@@ -171,14 +136,5 @@ mod tests {
         assert!(manual.ends_with("speak next."));
         assert!(replacement("S", SummaryWording::WorkGoesOn, None).contains("Go on with the work"));
         assert_eq!(replacement("S", SummaryWording::Bare, Some("/t.jsonl")), "Summary:\nS");
-    }
-
-    #[test]
-    fn todos_are_listed() {
-        let todos = json!([{"content": "wash", "status": "completed"}, {"content": "dry"}, {"odd": 1}]);
-        let text = TodoList::of_call(&json!({ "todos": todos })).for_model().unwrap();
-        assert!(text.ends_with("- [completed] wash\n- [pending] dry"), "{text}");
-        assert_eq!(TodoList::of_call(&json!({"todos": []})).for_model(), None);
-        assert_eq!(TodoList::of_call(&json!("no list")).for_model(), None);
     }
 }

@@ -14,7 +14,7 @@ use lathe_models::{ModelRequest, WireMessage};
 use lathe_permissions::PermissionScope;
 use lathe_protocol::PermissionMode;
 use lathe_settings::memory::{Memory, MemoryFile};
-use lathe_tools::{AgentPlace, PlaceHolder, Tool, ToolSet, Workspace};
+use lathe_tools::{AgentPlace, PlaceHolder, TodoItem, Tool, ToolSet, Workspace};
 
 use crate::record::history::{ConversationHistory, ConversationSize};
 use crate::record::journal::AgentJournal;
@@ -119,6 +119,8 @@ pub struct AgentView {
     pub progress: ConversationProgress,
     /// Memory files that the model was given.
     pub memory_files: Arc<[MemoryFile]>,
+    /// Its list of things to do, as the model wrote it last.
+    pub todos: Arc<[TodoItem]>,
 }
 
 /// How far a conversation has come, for readers outside of its turn.
@@ -146,6 +148,7 @@ impl AgentView {
             prompt_id: None,
             progress: ConversationProgress::default(),
             memory_files: config.memory.as_ref().map(Memory::files).unwrap_or_default().into(),
+            todos: Arc::default(),
         }
     }
 }
@@ -322,6 +325,7 @@ impl Agent {
             }
             view.progress = ConversationProgress::default();
             view.prompt_id = None;
+            view.todos = Arc::default();
         });
         session.frames.set_session_id(session_id.to_owned());
         self.journal.begin_anew(session_id);

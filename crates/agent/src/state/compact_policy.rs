@@ -195,8 +195,6 @@ impl RequestSize {
 #[derive(Default)]
 pub struct CompactionState {
     pub memory: CompactionMemory,
-    /// The to-do list, which may be older than the last summary.
-    pub todos: Option<String>,
 }
 
 /// When a conversation is compacted: the settings, and what a command has changed since.

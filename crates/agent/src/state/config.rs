@@ -53,6 +53,8 @@ pub struct SessionConfig {
     pub checkpoints: Option<CheckpointsConfig>,
     /// How commands run in the background.
     pub background: BackgroundConfig,
+    /// Where the task list of the session is.
+    pub task_lists: TaskListConfig,
     /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
     /// Whether it is new or resumed.
@@ -79,6 +81,24 @@ pub struct AgentConfig {
     pub journal: AgentJournal,
     /// Memory files: those that stand in front of the first prompt, and what may still become due.
     pub memory: Option<Memory>,
+}
+
+/// Where the task list of a session is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskListConfig {
+    /// The folder of all lists.
+    pub folder: PathBuf,
+    /// Which of them it is.
+    pub name: TaskListName,
+}
+
+/// Which task list a session uses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskListName {
+    /// Its own, with its id as the name.
+    OfSession,
+    /// One with this name, which other sessions may use at the same time.
+    Shared(String),
 }
 
 /// What a session begins with.

@@ -24,7 +24,9 @@ use crate::state::agent::{AgentCell, AgentView};
 use crate::state::async_hook_output::AsyncHookOutput;
 use crate::state::background_tasks::BackgroundTasks;
 use crate::state::commands::SlashCommands;
-use crate::state::config::{AgentConfig, FrameOptions, HooksConfig, PromptSurface, SessionConfig};
+use crate::state::config::{
+    AgentConfig, FrameOptions, HooksConfig, PromptSurface, SessionConfig, TaskListConfig,
+};
 use crate::state::env_files::EnvFiles;
 use crate::state::file_watch::FileWatch;
 use crate::state::frames::FrameBuilder;
@@ -76,6 +78,8 @@ pub struct SessionServices {
     pub(crate) late: AsyncHookOutput,
     /// The commands that run beside the turn.
     pub tasks: BackgroundTasks,
+    /// Where the task list is.
+    pub task_lists: TaskListConfig,
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
@@ -118,7 +122,7 @@ impl SessionServices {
     ) -> (Arc<Self>, AgentConfig) {
         let SessionConfig { session_id, process, model, main, known_tools, permissions, .. } = config;
         let SessionConfig { max_budget_usd, frames, surface, settings, hooks, init, .. } = config;
-        let SessionConfig { output_styles, checkpoints, slash_commands, background, .. } = config;
+        let SessionConfig { output_styles, checkpoints, slash_commands, background, task_lists, .. } = config;
         let cell = Arc::new(AgentCell::new(AgentView::of(&main)));
         let session = Arc::new_cyclic(|this| Self {
             started_ms: process.host.now_ms(),
@@ -136,6 +140,7 @@ impl SessionServices {
             env_files: EnvFiles::new(hooks.env_dir.clone()),
             late: AsyncHookOutput::default(),
             tasks: BackgroundTasks::new(background),
+            task_lists,
             hook_env: Mutex::new(Arc::new(hooks.env.clone())),
             if_rules: IfRules {
                 root: main.workspace.root.clone(),

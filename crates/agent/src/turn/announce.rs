@@ -4,6 +4,7 @@
 use lathe_protocol::event::CommandLifecycle;
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{ContentBlock, InboundUser, MessageContent, Outbound};
+use lathe_tools::TodoItem;
 use lathe_transcript::Resumed;
 
 use crate::background::records::NoticeRecord;
@@ -29,6 +30,8 @@ impl Agent {
         let records = resumed.messages.iter().flat_map(|message| message.uuids.iter().cloned());
         self.journal.go_on_after(resumed.last_uuid, resumed.turn_index, records);
         self.history = ConversationHistory::restore(resumed.messages);
+        let todos = resumed.todos.as_ref().map(TodoItem::list).unwrap_or_default();
+        self.handle.change(|view| view.todos = todos.into());
     }
 
     /// Chooses the id of the turn's prompt and announces it, because hooks see it before the prompt is recorded.

@@ -209,6 +209,10 @@ impl Setup {
                 policy: lathe_tools::BackgroundPolicy::For(Duration::from_secs(1800)),
                 ceiling: Some(Duration::from_secs(600)),
             },
+            task_lists: lathe_agent::TaskListConfig {
+                folder: self.cwd.join(".tasks"),
+                name: lathe_agent::TaskListName::OfSession,
+            },
             process: Arc::new(ProcessServices {
                 host: Arc::new(CountingHost(AtomicU64::default(), self.log)),
                 catalog: lathe_models::catalog::Catalog::default(),
