@@ -41,8 +41,8 @@ pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
         folders.iter().flat_map(|folder| entries(folder)).filter(|path| is_transcript(path)).collect();
     let known: HashSet<&OsStr> = transcripts.iter().filter_map(|path| path.file_stem()).collect();
     let is_left = |path: &PathBuf| path.file_name().is_some_and(|name| is_id(name) && !known.contains(name));
-    let histories = file_histories(config_dir);
-    let left = folders.iter().chain([&histories]).flat_map(|folder| entries(folder)).filter(is_left);
+    let beside = folders_beside(config_dir);
+    let left = folders.iter().chain(&beside).flat_map(|folder| entries(folder)).filter(is_left);
     let files = transcripts.iter().cloned().map(|path| (path, Kind::File));
     let all = files.chain(left.map(|path| (path, Kind::Left)));
     for (path, kind) in all.filter(|(path, kind)| kind.is_at(path) && is_older(path, cutoff)) {
@@ -87,9 +87,10 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Returns the folder with the saved files of all sessions.
-fn file_histories(config_dir: &Path) -> PathBuf {
-    config_dir.join("file-history")
+/// Returns the folders that hold a folder for each session besides `projects`: with saved files, and with task lists.
+/// Lists with a name of their own stay.
+fn folders_beside(config_dir: &Path) -> [PathBuf; 2] {
+    ["file-history", "tasks"].map(|name| config_dir.join(name))
 }
 
 /// Returns whether the path has the name of a session file.
@@ -124,7 +125,9 @@ fn remove(config_dir: &Path, transcript: &Path, cutoff: SystemTime) -> Result<()
     let session = SessionPaths::of_transcript(transcript);
     // Errors are ignored: a folder that remains has no session file, and a later sweep removes it.
     drop(std::fs::remove_dir_all(session.dir()));
-    drop(std::fs::remove_dir_all(file_histories(config_dir).join(session.session_id())));
+    for folder in folders_beside(config_dir) {
+        drop(std::fs::remove_dir_all(folder.join(session.session_id())));
+    }
     Ok(())
 }
 

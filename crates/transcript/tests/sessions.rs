@@ -395,13 +395,14 @@ fn old_sessions_are_removed_and_open_or_used_ones_stay() {
     File::options().append(true).open(&foreign).unwrap().set_modified(old_time).unwrap();
     let parts = old.with_extension("").join("subagents");
     let history = place.config.join("file-history").join(id(1));
-    for folder in [&parts, &history] {
+    let tasks = place.config.join("tasks").join(id(1));
+    for folder in [&parts, &history, &tasks] {
         std::fs::create_dir_all(folder).unwrap();
     }
     let writer = TranscriptWriter::open_existing(&open, Durability::ProcessCrash).unwrap();
     let swept = sweep(&place.config, cutoff);
     assert_eq!((swept.removed, swept.kept, swept.is_complete), (1, 1, true));
-    assert!(!old.exists() && !parts.exists() && !history.exists());
+    assert!(!old.exists() && !parts.exists() && !history.exists() && !tasks.exists());
     assert!(used.exists() && open.exists() && foreign.exists());
     drop(writer);
     assert_eq!(sweep(&place.config, cutoff).removed, 1);
@@ -420,8 +421,11 @@ fn what_is_left_of_sessions_that_are_gone_goes_too_and_links_stay() {
     let there = place.session("/p", &id(1), 2000, &[prompt("there")]);
     let project = there.parent().unwrap();
     let history = place.config.join("file-history");
+    let tasks = place.config.join("tasks");
     let kept = [there.with_extension(""), history.join(id(1)), project.join("memory"), history.join(id(3))];
-    let left = [project.join(id(2)), history.join(id(2))];
+    // A task list with a name of its own belongs to no session.
+    let kept = [&kept[..], &[tasks.join("team"), tasks.join(id(1))]].concat();
+    let left = [project.join(id(2)), history.join(id(2)), tasks.join(id(2))];
     for folder in kept.iter().chain(&left) {
         std::fs::create_dir_all(folder).unwrap();
         std::fs::write(folder.join("x"), "").unwrap();
@@ -435,7 +439,7 @@ fn what_is_left_of_sessions_that_are_gone_goes_too_and_links_stay() {
     let link = project.join(format!("{}.jsonl", id(5)));
     std::os::unix::fs::symlink(&target, &link).unwrap();
     let swept = sweep(&place.config, cutoff);
-    assert_eq!((swept.removed, swept.is_complete), (2, true));
+    assert_eq!((swept.removed, swept.is_complete), (3, true));
     assert!(left.iter().all(|folder| !folder.exists()));
     assert!(kept.iter().all(|folder| folder.exists()));
     // However old they are: a pipe would hold whoever opens it, and a link is somebody's wish.
