@@ -280,7 +280,10 @@ impl RequestChecker {
         let (asked, foreign) = (parts.thinking, self.foreign);
         ThinkingHistory { messages: &seen, turns: &turns, asked, rules, foreign }.check(self)?;
         totals::check_media(&seen, rules)?;
-        let fixed = parts.tools.as_ref().map_or(0, |tools| tools.text_bytes)
+        let none = ToolList::default();
+        let tools = parts.tools.as_deref().unwrap_or(&none);
+        let fixed = tools.text_bytes
+            + tools.check_references(&seen, rules)?
             + parts.system.as_ref().map_or(0, |system| system.text_bytes);
         let text_bytes = fixed + seen.iter().map(|message| message.text_bytes).sum::<u64>();
         totals::check_tokens(totals::input_tokens(text_bytes), parts.sampling.max_tokens, rules)

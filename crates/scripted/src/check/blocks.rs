@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 
 use super::cache::check_mark;
 use super::media;
-use super::message::{BlockId, MessageContext, MessageRole, MessageSummary, ServerResult, ThinkingBlock};
+use super::message::{
+    BlockId, MessageContext, MessageRole, MessageSummary, ServerResult, ThinkingBlock, ToolReference,
+};
 use super::refusal::{FieldPath, REQUIRED, Verdict, given, refuse};
 use crate::signature;
 
@@ -57,6 +59,9 @@ const KINDS: &[BlockKind] = &[
     opaque("compaction"),
 ];
 
+/// The fields of a reference to a tool, which only a tool result may hold.
+const REFERENCE_FIELDS: &[&str] = &["type", "tool_name", "cache_control"];
+
 /// The kinds of blocks that a tool result may hold.
 const RESULT_KINDS: &[&str] = &["text", "image", "document", "search_result", "tool_reference"];
 
@@ -81,6 +86,7 @@ pub(crate) fn check_block(
         (BlockHolder::ToolResult, _) if !RESULT_KINDS.contains(&name) => {
             return at.tag(name, RESULT_KINDS);
         }
+        (BlockHolder::ToolResult, _) if name == "tool_reference" => inside.only(block, REFERENCE_FIELDS)?,
         (_, Some(BlockKind { fields: Some(fields), .. })) => inside.only(block, fields)?,
         (_, Some(BlockKind { fields: None, .. })) | (BlockHolder::ToolResult, None) => {}
         (BlockHolder::Message, None) => return at.tag(name, &known_names(holder)),
@@ -131,6 +137,7 @@ impl BlockInMessage<'_> {
             "thinking" => self.thinking(summary),
             "tool_use" => self.tool_use(summary),
             "tool_result" => self.tool_result(summary),
+            "tool_reference" => self.tool_reference(summary),
             "server_tool_use" => {
                 summary.server_calls.push(self.inside.text(self.block, "id")?.to_owned());
                 Ok(())
@@ -211,6 +218,16 @@ impl BlockInMessage<'_> {
             }
             Some(_) => self.inside.key("content").refuse("Input should be a valid list"),
         }
+    }
+
+    /// Records a reference to a tool; whether the request holds the tool is checked with all of its messages.
+    fn tool_reference(&self, summary: &mut MessageSummary) -> Verdict {
+        let name = self.inside.text(self.block, "tool_name")?.to_owned();
+        let path = self.at.to_string();
+        // Remembered without the position of the message, which may be another in the next request.
+        let path = path.find(".content").map_or("", |start| &path[start..]).to_owned();
+        summary.tool_references.push(ToolReference { path, name });
+        Ok(())
     }
 
     /// Returns the id in the field `name`, which must consist of ASCII letters, digits, `_` and `-`.

@@ -42,6 +42,8 @@ pub(crate) struct ModelRules {
     /// Budgets are accepted although the generation has none (Mythos Preview).
     pub(crate) takes_budget: bool,
     pub(crate) takes_effort: bool,
+    /// Results may refer to tools.
+    pub(crate) takes_tool_references: bool,
     /// `temperature` and `top_p` exclude each other.
     pub(crate) one_sampling_field: bool,
     /// Input and `max_tokens` together must fit into the window.
@@ -79,6 +81,8 @@ impl ModelRules {
             disabled_thinking,
             takes_budget: false,
             takes_effort: !old || (family, version) == ("opus", ModelVersion(4, 5)),
+            // From Sonnet 4 and Opus 4 on, and no earlier Haiku than the fifth.
+            takes_tool_references: version >= ModelVersion(if family == "haiku" { 5 } else { 4 }, 0),
             one_sampling_field: (ModelVersion(4, 1)..=ModelVersion(4, 6)).contains(&version),
             counts_answer: version <= ModelVersion(4, 1),
             overlooks_edits: (family, version) == ("sonnet", ModelVersion(5, 0)),
@@ -98,6 +102,7 @@ impl ModelRules {
             disabled_thinking: if preview { DisabledThinking::Refused } else { DisabledThinking::Accepted },
             takes_budget: preview,
             takes_effort: true,
+            takes_tool_references: true,
             one_sampling_field: false,
             counts_answer: false,
             overlooks_edits: false,
@@ -188,6 +193,15 @@ mod tests {
         assert_eq!(ModelRules::of("claude-sonnet-4-5", &["context-1m-2025-08-07"]).window, 1_000_000);
         assert!(ModelRules::of("claude-opus-4-5", &[]).takes_effort);
         assert!(!ModelRules::of("claude-haiku-4-5", &[]).takes_effort);
+        for (model, takes) in [
+            ("claude-haiku-4-5", false),
+            ("claude-3-5-haiku", false),
+            ("claude-haiku-5-5", true),
+            ("claude-sonnet-4", true),
+            ("m", true),
+        ] {
+            assert_eq!(ModelRules::of(model, &[]).takes_tool_references, takes, "{model}");
+        }
         assert!(ModelRules::of("claude-fable-5-1", &[]).binds_history);
         assert!(!ModelRules::of("claude-fable-5-2", &[]).binds_history);
     }

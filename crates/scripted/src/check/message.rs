@@ -50,6 +50,13 @@ pub(crate) struct ImageSeen {
     pub(crate) edge: u32,
 }
 
+/// A reference to a tool: its path after `messages.N`, and the name of the tool.
+#[derive(Debug, Clone)]
+pub(crate) struct ToolReference {
+    pub(crate) path: String,
+    pub(crate) name: String,
+}
+
 /// What the rules about the conversation need to know of a message.
 #[derive(Debug)]
 pub(crate) struct MessageSummary {
@@ -69,6 +76,7 @@ pub(crate) struct MessageSummary {
     /// Whether the last block is a text that ends in white space.
     pub(crate) ends_in_blank: bool,
     pub(crate) images: Vec<ImageSeen>,
+    pub(crate) tool_references: Vec<ToolReference>,
     /// PDF documents: path after `messages.N`, and pages.
     pub(crate) pdfs: Vec<(String, usize)>,
     /// Bytes of text that the model reads.
@@ -93,6 +101,7 @@ impl MessageSummary {
             first_kind: String::new(),
             ends_in_blank: false,
             images: Vec::new(),
+            tool_references: Vec::new(),
             pdfs: Vec::new(),
             text_bytes: 0,
             block_hashes: Vec::new(),
@@ -102,7 +111,11 @@ impl MessageSummary {
     /// Returns the approximate size in memory, by which old summaries are forgotten.
     pub(crate) fn weight(&self) -> usize {
         let ids = self.calls.iter().chain(&self.results).map(|seen| seen.id.len() + 48);
-        let others = self.server_results.len() + self.thinking.len() + self.images.len() + self.marks.len();
+        let others = self.server_results.len()
+            + self.thinking.len()
+            + self.images.len()
+            + self.tool_references.len()
+            + self.marks.len();
         512 + ids.sum::<usize>() + 128 * others + 8 * self.block_hashes.len()
     }
 

@@ -2,9 +2,13 @@
 //!
 //! Tools that run in the API have their own `type`; only their name is checked.
 
+use std::collections::{HashMap, HashSet};
+
 use serde_json::{Map, Value};
 
 use super::cache::{CacheMark, check_mark};
+use super::generation::ModelRules;
+use super::message::MessageSummary;
 use super::refusal::{FieldPath, REQUIRED, Verdict, given, refuse};
 use super::schema;
 
@@ -13,7 +17,10 @@ use super::schema;
 pub(crate) struct ToolList {
     pub(crate) names: Vec<String>,
     pub(crate) marks: Vec<CacheMark>,
+    /// Bytes of text of the tools that the model is shown in any case.
     pub(crate) text_bytes: u64,
+    /// Deferred tools, which the model is shown where a result refers to them, with their bytes of text.
+    deferred: HashMap<String, u64>,
 }
 
 const TOOL_FIELDS: &[&str] = &[
@@ -42,7 +49,19 @@ pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList>
         if kind == "custom" {
             check_custom(tool, &inside)?;
         }
+        let is_deferred = match given(tool, "defer_loading") {
+            None => false,
+            Some(Value::Bool(deferred)) => *deferred,
+            Some(_) => return inside.key("defer_loading").refuse("Input should be a valid boolean"),
+        };
         if let Some(mark) = given(tool, "cache_control") {
+            if is_deferred {
+                let name = tool.get("name").and_then(Value::as_str).unwrap_or_default();
+                return at.refuse(format!(
+                    "Tool '{name}' cannot have both defer_loading=true and cache_control set. Tools with \
+                     defer_loading cannot use prompt caching."
+                ));
+            }
             list.marks.push(check_mark(mark, &at, &inside, cache_scope)?);
         }
         if let Some(name) = tool.get("name").and_then(Value::as_str) {
@@ -52,7 +71,14 @@ pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList>
             list.names.push(name.to_owned());
         }
         let length = |key: &str| tool.get(key).map_or(0, |value| value.to_string().len() as u64);
-        list.text_bytes += length("description") + length("input_schema");
+        let text_bytes = length("description") + length("input_schema");
+        match list.names.last() {
+            Some(name) if is_deferred => drop(list.deferred.insert(name.clone(), text_bytes)),
+            Some(_) | None => list.text_bytes += text_bytes,
+        }
+    }
+    if !list.names.is_empty() && list.deferred.len() == list.names.len() {
+        return refuse("All tools have defer_loading set. At least one tool must be non-deferred.");
     }
     Ok(list)
 }
@@ -92,6 +118,33 @@ fn check_input_schema(schema: &Value, path: &FieldPath<'_>) -> Verdict {
         );
     }
     Ok(())
+}
+
+impl ToolList {
+    /// Checks that the results of the conversation refer only to tools of this list, and only for models that
+    /// understand it. Returns the bytes of text that the model is shown in the places of the references; a tool that
+    /// several results refer to counts once.
+    pub(crate) fn check_references(&self, messages: &[&MessageSummary], rules: &ModelRules) -> Verdict<u64> {
+        let (mut shown, mut text_bytes) = (HashSet::new(), 0);
+        for (index, message) in messages.iter().enumerate() {
+            for reference in &message.tool_references {
+                if !rules.takes_tool_references {
+                    return refuse(format!(
+                        "messages.{index}{}: tool references are not supported on this model",
+                        reference.path
+                    ));
+                }
+                let name = &reference.name;
+                if !self.names.contains(name) {
+                    return refuse(format!("Tool reference '{name}' has no corresponding tool definition"));
+                }
+                if shown.insert(name) {
+                    text_bytes += self.deferred.get(name).copied().unwrap_or(0);
+                }
+            }
+        }
+        Ok(text_bytes)
+    }
 }
 
 /// What `tool_choice` asks for.
