@@ -316,8 +316,9 @@ impl Turn<'_> {
 impl AgentHandle {
     /// Estimates the tokens that every request contains besides the messages: system prompt and tools.
     pub(crate) fn overhead_tokens(&self) -> u64 {
-        let system: usize = self.system_prompt().parts().iter().map(|part| part.text.len()).sum();
-        text_tokens(system) + text_tokens(self.tools().api_json().len())
+        let offer = self.offer(&self.choice().id);
+        let system: usize = offer.system.iter().map(|part| part.text.len()).sum();
+        text_tokens(system) + text_tokens(offer.tools.len())
     }
 }
 

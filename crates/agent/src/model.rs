@@ -2,6 +2,7 @@
 //! conversation.
 
 pub mod attempts;
+pub mod offer;
 pub mod one_question;
 pub mod request;
 

@@ -20,9 +20,11 @@ use lathe_models::retry::{DEFAULT_MAX_RETRIES, RetryPolicy};
 use lathe_models::web::WebClient;
 use lathe_models::{ErrorKind, Model, ModelError, Secret};
 use lathe_settings::SettingsStack;
+use lathe_tools::ToolDeferral;
 use tokio_util::sync::CancellationToken;
 
 use crate::children::{helper_environment, kept_by_parent};
+use crate::deferral::tool_deferral;
 use crate::env::LaunchEnvironment;
 use crate::error::LaunchError;
 use crate::host;
@@ -43,6 +45,8 @@ pub(crate) struct ChosenModel {
     /// `apiKeySource` of the init frame.
     pub key_source: String,
     pub warnings: Vec<LaunchWarning>,
+    /// Whether requests to it may leave tools out.
+    pub deferral: ToolDeferral,
 }
 
 /// Who answers the requests of a session.
@@ -75,7 +79,8 @@ impl ModelSource<'_> {
             },
         };
         let (name, key_source) = (name.to_owned(), "none".to_owned());
-        Ok(Some(ChosenModel { model, name, key_source, warnings: Vec::new() }))
+        let deferral = tool_deferral(env, None);
+        Ok(Some(ChosenModel { model, name, key_source, warnings: Vec::new(), deferral }))
     }
 }
 
@@ -103,8 +108,9 @@ pub(crate) fn choose(
         },
     };
     let config = api_config(env, credential);
-    let warnings = header_warnings(&config);
-    Ok(ChosenModel { model: services.api_client(config)?, name, key_source: key_source.to_owned(), warnings })
+    let (warnings, deferral) = (header_warnings(&config), tool_deferral(env, Some(config.server())));
+    let (model, key_source) = (services.api_client(config)?, key_source.to_owned());
+    Ok(ChosenModel { model, name, key_source, warnings, deferral })
 }
 
 /// `apiKeyHelper` of the settings.

@@ -7,6 +7,7 @@
 
 mod children;
 pub mod client;
+mod deferral;
 mod env;
 mod error;
 pub mod host;

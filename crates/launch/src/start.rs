@@ -126,7 +126,7 @@ pub fn prepare(
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
     record_title(&session, options);
     let retention = RetentionSweep::of(options, env, project.wanted.cleanup_period_days, warnings);
-    let kind = session_kind(options, env, &model_id);
+    let kind = SessionKind { deferral: chosen.deferral, ..session_kind(options, env, &model_id) };
     let background = background(options, &project, &session_id);
     let task_lists = task_lists(options, env, &own_dir);
     // The model is pointed to these files, too.
@@ -289,6 +289,7 @@ fn session_kind(options: &SessionOptions, env: &LaunchEnvironment, model: &str) 
             (true, true) => WorkList::Tasks,
             (true, false) => WorkList::Todos,
         },
+        ..SessionKind::default()
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{CompleteMessage, Model, ModelStream, betas};
 
 use auth::{Auth, AuthHeaders};
 pub use config::{
-    ClientConfig, ClientError, Credential, CredentialSource, DEFAULT_BASE_URL, DEFAULT_HELPER_TTL,
+    ApiServer, ClientConfig, ClientError, Credential, CredentialSource, DEFAULT_BASE_URL, DEFAULT_HELPER_TTL,
     HelperCredential, ProxyConfig, Timeouts,
 };
 use events::EventReader;

@@ -7,6 +7,7 @@ use crate::table::{self, LONG_WINDOW};
 
 pub(crate) const EFFORT: &str = "effort-2025-11-24";
 pub(crate) const EXTENDED_CACHE_TTL: &str = "extended-cache-ttl-2025-04-11";
+const ADVANCED_TOOL_USE: &str = "advanced-tool-use-2025-11-20";
 const INTERLEAVED_THINKING: &str = "interleaved-thinking-2025-05-14";
 pub(crate) const LONG_CONTEXT: &str = "context-1m-2025-08-07";
 
@@ -62,6 +63,7 @@ fn needed_by(request: &ModelRequest) -> Vec<&'static str> {
         (EFFORT, request.effort.is_some()),
         (EXTENDED_CACHE_TTL, request.cache == CacheTtl::OneHour),
         (LONG_CONTEXT, wants_long && !native_long),
+        (ADVANCED_TOOL_USE, request.defers_tools),
     ];
     rows.into_iter().filter(|(_, needed)| *needed).map(|(beta, _)| beta).collect()
 }
@@ -84,10 +86,11 @@ mod tests {
         asked.tools = r#"[{"name":"Bash"}]"#.into();
         asked.effort = Some("high".into());
         asked.cache = CacheTtl::OneHour;
+        asked.defers_tools = true;
         asked.betas = vec!["mine-1".into(), EFFORT.into(), " ".into()];
         assert_eq!(
             betas_of(&asked, BetaPolicy::WhenNeeded),
-            ["mine-1", EFFORT, INTERLEAVED_THINKING, EXTENDED_CACHE_TTL, LONG_CONTEXT]
+            ["mine-1", EFFORT, INTERLEAVED_THINKING, EXTENDED_CACHE_TTL, LONG_CONTEXT, ADVANCED_TOOL_USE]
         );
         assert_eq!(betas_of(&asked, BetaPolicy::OnlyGiven), ["mine-1", EFFORT]);
     }

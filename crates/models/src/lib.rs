@@ -15,6 +15,7 @@ pub mod event;
 pub mod failure;
 pub mod outgoing;
 pub mod prices;
+pub mod references;
 pub mod request;
 pub mod retry;
 pub mod secret;

@@ -10,6 +10,8 @@ use serde::ser::Error as _;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::references;
+
 /// Everything that one attempt needs. Built by the loop, shared by its retries.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
@@ -21,6 +23,8 @@ pub struct ModelRequest {
     pub system: Vec<SystemPart>,
     /// The `tools` array, serialised.
     pub tools: Arc<str>,
+    /// Whether entries of it are marked with `defer_loading`.
+    pub defers_tools: bool,
     /// The conversation, oldest first.
     pub messages: Vec<WireMessage>,
     /// How it may think.
@@ -82,6 +86,7 @@ pub struct WireMessage {
     /// The same bytes with a comma before them, so that a list of messages needs no separators in between.
     with_comma: Bytes,
     breakpoint: Breakpoint,
+    refers_to_tools: bool,
 }
 
 /// Whether a message may carry the cache breakpoint after its last block.
@@ -115,8 +120,9 @@ impl WireMessage {
         }
         let breakpoint = LastBlock::breakpoint(&bytes[last_block..]);
         bytes.extend_from_slice(b"]}");
+        let refers_to_tools = role == Role::User && references::may_occur(&bytes);
         let with_comma = Bytes::from(bytes);
-        Ok(Self { role, bytes: with_comma.slice(1..), with_comma, breakpoint })
+        Ok(Self { role, bytes: with_comma.slice(1..), with_comma, breakpoint, refers_to_tools })
     }
 
     /// Returns the same message, excluded from the cache breakpoint: an instruction after a history that will be sent
@@ -129,6 +135,11 @@ impl WireMessage {
     /// Returns the role of the message.
     pub fn role(&self) -> Role {
         self.role
+    }
+
+    /// Whether a result in it may refer to a tool. Found out once, so that asking costs nothing.
+    pub(crate) fn refers_to_tools(&self) -> bool {
+        self.refers_to_tools
     }
 
     /// Returns the message as JSON.

@@ -49,6 +49,8 @@ pub struct Capabilities {
     pub efforts: &'static [&'static str],
     /// The default effort.
     pub default_effort: Option<&'static str>,
+    /// Whether results may refer to tools (`tool_reference`), so that requests can leave out what is not used.
+    pub tool_references: bool,
 }
 
 /// How a model's thinking is requested.
@@ -110,6 +112,7 @@ const fn adaptive(context_window: u64, max_output_tokens: u32) -> Capabilities {
         thinking: ThinkingStyle::Adaptive,
         efforts: ALL_EFFORTS,
         default_effort: Some("medium"),
+        tool_references: true,
     }
 }
 
@@ -121,6 +124,7 @@ const fn budgeted(context_window: u64, max_output_tokens: u32) -> Capabilities {
         thinking: ThinkingStyle::Budget,
         efforts: &[],
         default_effort: None,
+        tool_references: true,
     }
 }
 
@@ -141,6 +145,7 @@ pub const UNKNOWN_FOREIGN: Capabilities = Capabilities {
     thinking: ThinkingStyle::None,
     efforts: &[],
     default_effort: None,
+    tool_references: false,
 };
 
 /// The table. The first row is the default model.
@@ -259,14 +264,18 @@ pub static MODELS: &[ModelFacts] = &[
         also: &[],
         name: "Haiku 4.5",
         price: milli(1000, 5000, 100, 1250, 2000),
-        capabilities: budgeted(SHORT_WINDOW, 32_000),
+        capabilities: Capabilities { tool_references: false, ..budgeted(SHORT_WINDOW, 32_000) },
     },
     ModelFacts {
         id: "claude-3-5-haiku",
         also: &[],
         name: "Haiku 3.5",
         price: milli(800, 4000, 80, 1000, 1600),
-        capabilities: Capabilities { thinking: ThinkingStyle::None, ..budgeted(SHORT_WINDOW, 8192) },
+        capabilities: Capabilities {
+            thinking: ThinkingStyle::None,
+            tool_references: false,
+            ..budgeted(SHORT_WINDOW, 8192)
+        },
     },
 ];
 

@@ -12,6 +12,7 @@ pub(crate) fn request() -> ModelRequest {
         max_tokens: 1000,
         system: Vec::new(),
         tools: "[]".into(),
+        defers_tools: false,
         messages: vec![message(Role::User, "hi")],
         thinking: Thinking::Disabled,
         effort: None,

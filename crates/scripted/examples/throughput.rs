@@ -67,6 +67,7 @@ async fn in_process(model: &ScriptedModel, requests: usize) {
         max_tokens: 10,
         system: Vec::new(),
         tools: "[]".into(),
+        defers_tools: false,
         messages: vec![
             WireMessage::new(Role::User, &[json!({"type": "text", "text": "hi"})]).expect("plain JSON"),
         ],

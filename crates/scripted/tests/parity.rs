@@ -24,6 +24,7 @@ fn request() -> Arc<ModelRequest> {
         max_tokens: 1000,
         system: Vec::new(),
         tools: "[]".into(),
+        defers_tools: false,
         messages: vec![message],
         thinking: Thinking::Disabled,
         effort: None,

@@ -43,6 +43,7 @@ fn request() -> Arc<ModelRequest> {
         max_tokens: 1000,
         system: Vec::new(),
         tools: "[]".into(),
+        defers_tools: false,
         messages: vec![WireMessage::new(Role::User, &[json!({"type": "text", "text": "go"})]).unwrap()],
         thinking: Thinking::Disabled,
         effort: None,

@@ -50,10 +50,11 @@ pub use host_tools::{ask_user, plan};
 use host_tools::{plan_in_call, report_findings};
 pub use list_tools::store::TaskListStore;
 use list_tools::{task_create, task_get, task_list, task_update, todo_write};
-pub use offered::{Loading, Offered, SessionKind, ToolChoice, ToolDeclaration, WorkList};
+pub use offered::{Loading, Offered, SessionKind, ToolChoice, ToolDeclaration, ToolDeferral, WorkList};
 pub use schema::{InvalidInput, validate};
 pub use search_tools::glob::Glob;
 pub use search_tools::grep::Grep;
+pub use search_tools::tool_search::ToolSearch;
 pub use session::{AgentEnd, AgentReport, AgentRequest, DetachedSession, SessionActions};
 pub use shape::{content_of_result, telling_text};
 pub use shell_tools::bash::Bash;
@@ -62,7 +63,7 @@ pub use shell_tools::task_stop::{KillShell, TaskStop};
 pub use tool::{
     CallEffects, ChangedLines, Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput,
 };
-pub use toolset::{Selection, ToolSet};
+pub use toolset::{Selection, ToolDescriptions, ToolListing, ToolLoading, ToolSet};
 pub use work_list::{AfterCall, TaskFacts, TaskStep, TaskVerdict, TodoItem, WorkListActions};
 pub use workspace::{AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace};
 
@@ -91,5 +92,6 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(task_update::TaskUpdate),
         Arc::new(task_list::TaskList),
         Arc::new(report_findings::ReportFindings),
+        Arc::new(ToolSearch),
     ]
 }

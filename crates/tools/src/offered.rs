@@ -38,6 +38,8 @@ pub enum Offered {
     WithBash,
     /// Those without Bash: with it, the model searches by commands.
     WithoutBash,
+    /// Those whose model searches for deferred tools.
+    WithToolSearch,
     /// Those that keep a list of tasks in files.
     WithTaskList,
     /// Those that keep a list of to-dos.
@@ -102,6 +104,18 @@ pub struct SessionKind {
     pub has_host: bool,
     /// The list that the model keeps.
     pub work_list: WorkList,
+    /// Whether tools may be deferred.
+    pub deferral: ToolDeferral,
+}
+
+/// Whether requests may leave deferred tools out until the model has searched for them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ToolDeferral {
+    /// Every tool is described: the server or the user does not want it otherwise.
+    #[default]
+    Off,
+    /// Deferred tools are left out, for models that can do without.
+    On,
 }
 
 /// The tools that the caller of a session wants.
@@ -148,7 +162,13 @@ impl SessionKind {
         if self.generation == ClientGeneration::Current {
             tools.sort_by(|a, b| a.name().cmp(b.name()));
         }
-        ToolSet::new(tools)
+        let set = ToolSet::new(tools);
+        // Earlier clients were given every built-in tool in full.
+        match (self.generation, self.deferral) {
+            (ClientGeneration::Current, ToolDeferral::On) => set.deferring(),
+            (ClientGeneration::Current, ToolDeferral::Off)
+            | (ClientGeneration::Sdk02 | ClientGeneration::Cli10, _) => set,
+        }
     }
 
     /// Returns whether the session has a tool when no tools are chosen by name. `has_bash` matters because the
@@ -159,6 +179,7 @@ impl SessionKind {
             Offered::WithHost => self.has_host,
             Offered::WithBash => has_bash,
             Offered::WithoutBash => !has_bash,
+            Offered::WithToolSearch => self.deferral == ToolDeferral::On,
             Offered::WithTaskList => self.work_list == WorkList::Tasks,
             Offered::WithTodoList => self.work_list == WorkList::Todos,
             Offered::ByName | Offered::Never => false,
@@ -171,6 +192,7 @@ impl SessionKind {
             Offered::WithHost => self.has_host,
             Offered::WithTaskList => matches!(self.work_list, WorkList::Tasks | WorkList::TasksByName),
             Offered::WithTodoList => matches!(self.work_list, WorkList::Todos | WorkList::TodosByName),
+            Offered::WithToolSearch => self.deferral == ToolDeferral::On,
             Offered::Never => false,
             Offered::Always | Offered::WithBash | Offered::WithoutBash | Offered::ByName => true,
         }

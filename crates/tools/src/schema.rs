@@ -30,6 +30,11 @@ impl InvalidInput {
         format!("InputValidationError: {}", self.issues_json)
     }
 
+    /// Adds advice to what the model reads.
+    pub fn with_advice(self, advice: &str) -> Self {
+        Self { message: format!("{}\n\n{advice}", self.message), ..self }
+    }
+
     /// Returns one issue in the shape of schema issues, for checks that a schema cannot express.
     pub fn custom(parameter: &str, problem: &str) -> Self {
         let issues = json!([{ "code": "custom", "path": [parameter], "message": problem }]);

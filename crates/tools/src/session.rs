@@ -7,10 +7,10 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::{TaskActions, ToolSet, WorkListActions};
+use crate::{TaskActions, ToolLoading, ToolSet, WorkListActions};
 
 /// The session, as its tools can change it.
-pub trait SessionActions: TaskActions + WorkListActions {
+pub trait SessionActions: TaskActions + WorkListActions + ToolLoading {
     /// Enters plan mode: nothing may be changed until a plan is approved. No effect in plan mode.
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()>;
 

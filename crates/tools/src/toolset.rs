@@ -1,19 +1,29 @@
-//! The tools of one session: looked up by name, filtered, and written once as the API's `tools` array.
+//! The tools of one agent: looked up by name, filtered, and written once as the API's `tools` array.
 //!
-//! The array is kept as text, because it goes into every request unchanged.
+//! The arrays are kept as text, because they go into every request unchanged. There are two: one describes all tools,
+//! the other leaves deferred ones out until they are loaded ([`deferral`]).
 
+mod deferral;
+
+use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
+pub use deferral::{ToolDescriptions, ToolListing, ToolLoading};
 use lathe_protocol::tool_names::current_name;
 use serde_json::{Value, json};
 
-use crate::Tool;
+use self::deferral::Deferral;
+use crate::search_tools::tool_search::ToolSearch;
+use crate::{Loading, Tool};
 
 /// A set of tools in a fixed order.
 #[derive(Clone, Default)]
 pub struct ToolSet {
     tools: Vec<Arc<dyn Tool>>,
-    api_json: OnceLock<Arc<str>>,
+    /// The `tools` array with all of them.
+    whole: OnceLock<Arc<str>>,
+    /// What of them was loaded; `None` if requests describe all of them.
+    deferral: Option<Deferral>,
 }
 
 /// Which tools of a set are kept.
@@ -28,13 +38,9 @@ pub enum Selection<'a> {
 impl ToolSet {
     /// Returns a set of these tools; of two with the same name the first is kept.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        let mut set = Self::default();
-        for tool in tools {
-            if set.tools.iter().all(|known| known.name() != tool.name()) {
-                set.tools.push(tool);
-            }
-        }
-        set
+        let mut names = HashSet::new();
+        let tools = tools.into_iter().filter(|tool| names.insert(tool.name().to_owned())).collect();
+        Self { tools, ..Self::default() }
     }
 
     /// Returns the tool with this name, or else the one of which this is an alias or former name.
@@ -65,35 +71,56 @@ impl ToolSet {
             Selection::Only(names) => listed(names, tool),
             Selection::Except(names) => !listed(names, tool),
         });
-        Self { tools: tools.cloned().collect(), api_json: OnceLock::new() }
+        let part = Self { tools: tools.cloned().collect(), ..Self::default() };
+        if self.deferral.is_some() { part.deferring() } else { part }
     }
 
-    /// Returns this set with one more tool, which replaces one with the same name.
+    /// Returns this set with one more tool, which replaces one with the same name. What was loaded stays loaded.
     pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
         let others = self.tools.iter().filter(|known| known.name() != tool.name()).cloned();
-        Self { tools: others.chain([tool.clone()]).collect(), api_json: OnceLock::new() }
+        self.of_tools(others.chain([tool.clone()]).collect())
     }
 
-    /// Returns the `tools` array of a request. Built once per set, so that its bytes stay the same and the API's
-    /// cache stays valid.
-    pub fn api_json(&self) -> Arc<str> {
-        self.api_json
+    /// Returns this set without the tools with these names. What was loaded of them stays in the array of requests,
+    /// because results in the conversation may refer to it.
+    pub fn without(&self, names: &HashSet<String>) -> Self {
+        self.of_tools(self.tools.iter().filter(|tool| !names.contains(tool.name())).cloned().collect())
+    }
+
+    /// Returns other tools in the place of these; what was loaded stays loaded.
+    fn of_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Self {
+        Self {
+            tools,
+            whole: OnceLock::new(),
+            deferral: self.deferral.as_ref().map(Deferral::for_other_tools),
+        }
+    }
+
+    /// The `tools` array of a request that describes all of them: name, description and schema of each. Built when
+    /// first needed.
+    fn whole_json(&self) -> Arc<str> {
+        self.whole
             .get_or_init(|| {
-                let tools: Vec<Value> = self
-                    .tools
-                    .iter()
-                    .map(|tool| {
-                        json!({
-                            "name": tool.name(),
-                            "description": tool.description(),
-                            "input_schema": tool.input_schema(),
-                        })
-                    })
-                    .collect();
-                Value::Array(tools).to_string().into()
+                // With every tool described there is nothing to search for.
+                let described = self.tools.iter().filter(|tool| tool.name() != ToolSearch::NAME);
+                Value::Array(described.map(|tool| description(tool.as_ref())).collect()).to_string().into()
             })
             .clone()
     }
+
+    /// Whether requests leave this tool out until it is loaded.
+    fn leaves_out(&self, tool: &dyn Tool) -> bool {
+        self.deferral.is_some() && tool.declaration().loading == Loading::Deferred
+    }
+}
+
+/// Returns the entry of a tool in the array of a request.
+fn description(tool: &dyn Tool) -> Value {
+    json!({
+        "name": tool.name(),
+        "description": tool.description(),
+        "input_schema": tool.input_schema(),
+    })
 }
 
 #[cfg(test)]
@@ -159,7 +186,7 @@ mod tests {
     #[test]
     fn the_builtin_tools_fit_their_budget() {
         let set = SessionKind::default().tools(builtin_tools(), &ToolChoice::Default, |_| false);
-        let json = set.api_json();
+        let json = set.api_json(ToolDescriptions::All);
         let tools: Value = serde_json::from_str(&json).unwrap();
         for tool in tools.as_array().unwrap() {
             assert_eq!(tool["input_schema"]["type"], "object", "{}", tool["name"]);

@@ -44,6 +44,7 @@ fn every_tool_describes_its_calls() {
         ("TaskGet", json!({}), CallSubject::Session(SessionAccess::Reads)),
         ("TaskList", json!({}), CallSubject::Session(SessionAccess::Reads)),
         ("TaskUpdate", json!({}), CallSubject::Session(SessionAccess::Changes)),
+        ("ToolSearch", json!({"query": "a"}), CallSubject::Session(SessionAccess::Reads)),
         ("StructuredOutput", json!({}), CallSubject::StructuredOutput),
     ];
     for (tool, input, subject) in &cases {

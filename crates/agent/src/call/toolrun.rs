@@ -54,7 +54,7 @@ impl PreparedCall {
     /// wrong is kept as the error of `tool` and becomes the result of the call when it is its turn to run.
     pub fn new(agent: &AgentHandle, mut call: ToolCall) -> Self {
         let Some(tool) = agent.tool(&call.name) else { return Self { call, tool: Err(RefusedCall::NoTool) } };
-        let fitted = fitting_input(tool.as_ref(), &call.input).map(|input| call.input = input);
+        let fitted = fitting_input(agent, tool.as_ref(), &call.input).map(|input| call.input = input);
         call.description = agent.describe(tool.as_ref(), &call.input);
         let checked = fitted.and_then(|()| tool.check(&call.input).map_err(RefusedCall::Tool));
         Self { tool: checked.map(|()| tool), call }
@@ -63,11 +63,11 @@ impl PreparedCall {
 
 /// Returns the input in the tool's own form, with numbers parsed from strings and defaults filled in. An input that
 /// is not JSON, or does not fit the schema, is an error.
-fn fitting_input(tool: &dyn Tool, input: &Value) -> Result<Value, RefusedCall> {
+fn fitting_input(agent: &AgentHandle, tool: &dyn Tool, input: &Value) -> Result<Value, RefusedCall> {
     if let Some(raw) = UnparsedInput::raw(input) {
         return Err(RefusedCall::Schema(InvalidInput::unparsable(tool.name(), &raw)));
     }
-    tool.fit(input.clone()).map_err(RefusedCall::Schema)
+    tool.fit(input.clone()).map_err(|invalid| RefusedCall::Schema(agent.explained(tool, invalid)))
 }
 
 /// A finished block of a response. If it is a call, the call has been validated and described.

@@ -87,9 +87,10 @@ impl Turn<'_> {
     fn summary_request(&mut self, messages: &[WireMessage], instruction: &str) -> ModelRequest {
         let block = ContentBlock::text(instruction);
         let instruction = WireMessage::new(Role::User, &[block]).expect("a text block is an object");
-        let mut all = messages.to_vec();
-        all.push(instruction.without_breakpoint());
-        ModelRequest { messages: all, agent: "compact".into(), ..request::build(self.agent, &self.model_id) }
+        let mut request = request::build(self.agent, &self.model_id);
+        request.messages = self.agent.handle.offer(&self.model_id).readable(messages.to_vec());
+        request.messages.push(instruction.without_breakpoint());
+        ModelRequest { agent: "compact".into(), ..request }
     }
 
     /// Reads the stream of a response into `answer` without showing any of it. An error leaves in `answer` what

@@ -103,6 +103,21 @@ impl Turn<'_> {
         )))
     }
 
+    /// Forgets the loaded tools that the tail does not refer to, because their descriptions are gone with what was
+    /// summarised. Returns a note that tells the model how to get them back.
+    fn forget_loaded_tools(&self, tail: &ConversationTail) -> Option<String> {
+        let referenced = self.agent.history.tools_referenced_from(tail);
+        let forgotten = self.agent.handle.change(|view| view.forget_loaded_tools(&referenced));
+        let search = lathe_tools::ToolSearch::NAME;
+        (!forgotten.is_empty()).then(|| {
+            system_reminder(&format!(
+                "Tools that were loaded before this summary have to be loaded again before they are used: {search} \
+                 with the query \"select:{}\".",
+                forgotten.join(",")
+            ))
+        })
+    }
+
     /// Replaces the conversation: writes the boundary and the summary to the session's file, then changes the
     /// history, the files that the model knows, and the memory files. Returns the frames for the host. This is the
     /// only step of a compaction that changes anything.
@@ -113,6 +128,10 @@ impl Turn<'_> {
         let mut notes: Vec<String> = new.head.restored.text.iter().cloned().collect();
         if !new.notes.is_empty() {
             let note = system_reminder(&new.notes.join("\n"));
+            blocks.push(ContentBlock::text(note.as_str()));
+            notes.push(note);
+        }
+        if let Some(note) = self.forget_loaded_tools(&new.tail) {
             blocks.push(ContentBlock::text(note.as_str()));
             notes.push(note);
         }

@@ -95,14 +95,15 @@ impl ContextReport {
         };
         // A window to compact for means nothing if nothing is compacted.
         let window = if automatic { limits.window } else { model_window };
-        let system: usize = agent.system_prompt().parts().iter().map(|part| part.text.len()).sum();
+        let offer = agent.offer(&model);
+        let system: usize = offer.system.iter().map(|part| part.text.len()).sum();
         let size = agent.view().progress.size;
         let memory_files: Vec<MemoryUse> = agent.view().memory_files.iter().map(MemoryUse::of).collect();
         let memory = memory_files.iter().map(|file| file.tokens).sum();
         let used = |id, name, color, tokens| Category { id, name, color, kind: Kind::Used, tokens };
         let mut categories = vec![
             used("system_prompt", "System prompt", "promptBorder", text_tokens(system)),
-            used("system_tools", "System tools", "inactive", text_tokens(agent.tools().api_json().len())),
+            used("system_tools", "System tools", "inactive", text_tokens(offer.tools.len())),
             used("memory_files", "Memory files", "claude", memory),
             // Memory files are part of the first message and are counted above.
             used("messages", "Messages", "purple_FOR_SUBAGENTS_ONLY", size.messages.saturating_sub(memory)),

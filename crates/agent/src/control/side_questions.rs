@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use lathe_models::references::referenced_tools;
 use lathe_models::{ModelError, ModelRequest, WireMessage};
 use lathe_protocol::control::{GenerateSessionTitleRequest, SideQuestionRequest};
 use lathe_protocol::reminder::system_reminder;
@@ -102,20 +103,23 @@ pub(super) async fn title(
 /// declared, because the conversation refers to them, but the model may not call them.
 fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
     let choice = agent.choice();
-    let mut messages = agent.conversation();
+    let conversation = agent.conversation();
+    agent.load_referenced(&referenced_tools(&conversation));
+    let offer = agent.offer(&choice.id);
+    let mut messages = offer.readable(conversation);
     messages.extend(user_message(&[&system_reminder(SIDE_NOTE), question]));
-    let tools = agent.tools().api_json();
     let mut request = ModelRequest {
-        system: agent.system_prompt().parts(),
+        system: offer.system,
         messages,
+        defers_tools: offer.defers_tools,
         cache: choice.cache,
         ..request::side_request(&choice, &choice.id, "side_question")
     };
     // The API refuses `tool_choice` in a request without tools.
-    if tools.trim() != "[]" {
+    if offer.tools.trim() != "[]" {
         request.extra_body.insert("tool_choice".to_owned(), json!({"type": "none"}));
     }
-    request.tools = tools;
+    request.tools = offer.tools;
     request
 }
 

@@ -100,6 +100,7 @@ impl AgentHandle {
         if matches!(self.identity, AgentIdentity::Main) {
             notes.extend(self.session.take_task_notes());
         }
+        notes.extend(self.tool_changes());
         notes
     }
 }

@@ -10,6 +10,9 @@ use crate::state::config::AgentModel;
 /// Builds the next request of an agent to this model.
 pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
     let messages = agent.history.messages();
+    agent.handle.load_referenced(agent.history.referenced_tools());
+    agent.handle.begin_telling_of_tools();
+    let offer = agent.handle.offer(model_id);
     let choice = agent.handle.choice().as_ref().clone();
     let model = catalog::capabilities(model_id);
     let max_tokens = choice.max_output_tokens.unwrap_or(model.max_output_tokens);
@@ -17,9 +20,10 @@ pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
     ModelRequest {
         model: model_id.to_owned(),
         max_tokens,
-        system: agent.handle.system_prompt().parts(),
-        tools: agent.handle.tools().api_json(),
-        messages,
+        messages: offer.readable(messages),
+        system: offer.system,
+        tools: offer.tools,
+        defers_tools: offer.defers_tools,
         thinking: thinking(choice.thinking, &model, max_tokens),
         effort: effort.and_then(|effort| model.clamp_effort(effort)).map(str::to_owned),
         user_id: choice.user_id,
@@ -38,6 +42,7 @@ pub fn side_request(choice: &AgentModel, model_id: &str, purpose: &'static str) 
         max_tokens: choice.max_output_tokens.unwrap_or(model.max_output_tokens),
         system: Vec::new(),
         tools: "[]".into(),
+        defers_tools: false,
         messages: Vec::new(),
         thinking: Thinking::Disabled,
         effort: None,

@@ -9,6 +9,7 @@
 mod golden_tests;
 
 use lathe_models::WireMessage;
+use lathe_models::references::referenced_tools;
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::text::first_chars;
 use lathe_protocol::{BlockView, ContentBlock, Role, Usage};
@@ -27,6 +28,8 @@ pub struct ConversationHistory {
     open: Vec<ContentBlock>,
     /// The record of the first prompt among them.
     open_record: Option<String>,
+    /// The tools that results in sealed messages refer to, each once, in the order of the references.
+    references: Vec<String>,
     /// Estimate of everything, open blocks included.
     tokens: u64,
     measured: Option<Measured>,
@@ -230,6 +233,7 @@ impl ConversationHistory {
         if !kept.is_empty() {
             self.seal();
             self.tokens += kept_facts.iter().map(|facts| facts.tokens).sum::<u64>();
+            self.note_references(&kept);
             self.sealed.extend(kept);
             self.facts.extend(kept_facts);
         }
@@ -261,6 +265,16 @@ impl ConversationHistory {
         self.sealed.clone()
     }
 
+    /// Returns the tools that results refer to, as of the last call of [`Self::messages`].
+    pub fn referenced_tools(&self) -> &[String] {
+        &self.references
+    }
+
+    /// Returns the tools that a tail refers to.
+    pub fn tools_referenced_from(&self, tail: &ConversationTail) -> Vec<String> {
+        referenced_tools(&self.sealed[tail.start.min(self.sealed.len())..])
+    }
+
     /// Returns the messages so far, with the open blocks as the last one.
     pub fn so_far(&self) -> Vec<WireMessage> {
         let open = (!self.open.is_empty()).then(|| WireMessage::new(Role::User, &self.open).ok()).flatten();
@@ -283,9 +297,17 @@ impl ConversationHistory {
     fn push<B: Serialize>(&mut self, role: Role, blocks: &[B], facts: MessageFacts) {
         // Blocks that are not objects were left out before; a message without any is left out here.
         if let Ok(message) = WireMessage::new(role, blocks) {
+            self.note_references(std::slice::from_ref(&message));
             self.sealed.push(message);
             self.facts.push(facts);
         }
+    }
+
+    /// Notes the tools that results in these messages refer to.
+    fn note_references(&mut self, messages: &[WireMessage]) {
+        let new = referenced_tools(messages).into_iter().filter(|name| !self.references.contains(name));
+        let new: Vec<String> = new.collect();
+        self.references.extend(new);
     }
 }
 

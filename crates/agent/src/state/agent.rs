@@ -14,7 +14,7 @@ use lathe_models::{ModelRequest, WireMessage};
 use lathe_permissions::PermissionScope;
 use lathe_protocol::PermissionMode;
 use lathe_settings::memory::{Memory, MemoryFile};
-use lathe_tools::{AgentPlace, PlaceHolder, TodoItem, Tool, ToolSet, Workspace};
+use lathe_tools::{AgentPlace, PlaceHolder, TodoItem, Tool, ToolListing, ToolSet, Workspace};
 
 use crate::record::history::{ConversationHistory, ConversationSize};
 use crate::record::journal::AgentJournal;
@@ -102,6 +102,8 @@ pub struct AgentCell {
 #[derive(Clone)]
 pub struct AgentView {
     pub tools: Arc<ToolSet>,
+    /// What the model knows of deferred tools; none before the first request of a conversation.
+    pub told_tools: Option<ToldTools>,
     /// The model, and how it is asked.
     pub choice: Arc<AgentModel>,
     pub system: Arc<SystemPrompt>,
@@ -123,6 +125,22 @@ pub struct AgentView {
     pub todos: Arc<[TodoItem]>,
 }
 
+/// What the model was told of deferred tools.
+#[derive(Debug, Clone)]
+pub struct ToldTools {
+    /// At the beginning of the conversation, in the system prompt; it stays the same, so that caches stay valid.
+    pub beginning: Option<Arc<str>>,
+    /// The names that it knows by now.
+    pub listing: Arc<ToolListing>,
+}
+
+impl ToldTools {
+    /// What a conversation begins with.
+    pub fn at_beginning(listing: Arc<ToolListing>) -> Self {
+        Self { beginning: listing.text().map(Arc::from), listing }
+    }
+}
+
 /// How far a conversation has come, for readers outside of its turn.
 #[derive(Clone, Default)]
 pub struct ConversationProgress {
@@ -139,6 +157,7 @@ impl AgentView {
     pub(crate) fn of(config: &AgentConfig) -> Self {
         Self {
             tools: Arc::new(config.tools.clone()),
+            told_tools: None,
             choice: Arc::new(config.choice.clone()),
             system: Arc::new(config.system.clone()),
             place: config.workspace.place(),
@@ -150,6 +169,17 @@ impl AgentView {
             memory_files: config.memory.as_ref().map(Memory::files).unwrap_or_default().into(),
             todos: Arc::default(),
         }
+    }
+}
+
+impl AgentView {
+    /// Begins another conversation about the tools: only those stay loaded that `referenced` names. Returns the others
+    /// that were loaded.
+    pub(crate) fn forget_loaded_tools(&mut self, referenced: &[String]) -> Vec<String> {
+        self.told_tools = None;
+        let (tools, forgotten) = self.tools.unloading_all_but(referenced);
+        self.tools = Arc::new(tools);
+        forgotten
     }
 }
 
@@ -231,11 +261,6 @@ impl AgentHandle {
     /// Changes the model choice; it takes effect with the next request.
     pub fn change_choice(&self, change: impl FnOnce(&mut AgentModel)) {
         self.change(|view| change(Arc::make_mut(&mut view.choice)));
-    }
-
-    /// Returns the system prompt, which a host may change before the first request.
-    pub fn system_prompt(&self) -> Arc<SystemPrompt> {
-        self.view().system.clone()
     }
 
     /// Returns the effort that the model is asked for: the chosen one, or else its default.
@@ -326,6 +351,7 @@ impl Agent {
             view.progress = ConversationProgress::default();
             view.prompt_id = None;
             view.todos = Arc::default();
+            view.forget_loaded_tools(&[]);
         });
         session.frames.set_session_id(session_id.to_owned());
         self.journal.begin_anew(session_id);

@@ -68,7 +68,8 @@ impl AgentHandle {
         let config = AgentConfig {
             choice: self.choice_of_child(request.model.as_deref()),
             workspace: self.workspace_of_child(request.folder),
-            tools: request.tools,
+            // It has its own conversation, in which nothing is loaded yet.
+            tools: request.tools.unloading_all_but(&[]).0,
             // The child may do what its parent may do; later changes of one do not affect the other.
             scope: self.view().scope.clone(),
             system: SystemPrompt {

@@ -53,6 +53,17 @@ impl ClientConfig {
 
     /// Parses and checks the base URL. It must not contain a user or password, because addresses appear in
     /// messages.
+    pub fn server(&self) -> ApiServer {
+        let Ok(url) = self.parse_base_url() else { return ApiServer::Foreign };
+        if is_loopback(&url) {
+            ApiServer::OnThisMachine
+        } else if url.host_str() == Some("api.anthropic.com") {
+            ApiServer::FirstParty
+        } else {
+            ApiServer::Foreign
+        }
+    }
+
     pub(super) fn parse_base_url(&self) -> Result<Url, ClientError> {
         let refuse = |reason| Err(ClientError::BaseUrl { reason });
         let url = match Url::parse(self.base_url.trim()) {
@@ -70,6 +81,17 @@ impl ClientConfig {
         }
         Ok(url)
     }
+}
+
+/// Whose server a client asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApiServer {
+    /// The vendor's own.
+    FirstParty,
+    /// One on this machine, such as a scripted model.
+    OnThisMachine,
+    /// Any other: a gateway, or another vendor's.
+    Foreign,
 }
 
 /// Who pays for a request.
@@ -241,6 +263,23 @@ mod tests {
         }
         let error = ClientConfig::new("https://u:hunter2@x", Credential::None).parse_base_url().unwrap_err();
         assert!(!error.to_string().contains("hunter2"));
+    }
+
+    #[test]
+    fn an_address_says_whose_server_it_is() {
+        use ApiServer::{FirstParty, Foreign, OnThisMachine};
+        for (base, server) in [
+            (DEFAULT_BASE_URL, FirstParty),
+            ("https://API.anthropic.com/", FirstParty),
+            ("http://127.0.0.1:8080", OnThisMachine),
+            ("http://localhost", OnThisMachine),
+            ("http://[::1]:80", OnThisMachine),
+            ("https://api.anthropic.com.evil.example", Foreign),
+            ("https://gate.example", Foreign),
+            ("nonsense", Foreign),
+        ] {
+            assert_eq!(ClientConfig::new(base, Credential::None).server(), server, "{base}");
+        }
     }
 
     #[test]

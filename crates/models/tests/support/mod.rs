@@ -252,6 +252,7 @@ pub fn request() -> ModelRequest {
         max_tokens: 1000,
         system: Vec::new(),
         tools: "[]".into(),
+        defers_tools: false,
         messages: vec![message(Role::User, "hi")],
         thinking: Thinking::Disabled,
         effort: None,

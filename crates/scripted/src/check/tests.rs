@@ -211,6 +211,7 @@ fn request(messages: Vec<WireMessage>) -> Arc<ModelRequest> {
         max_tokens: 1000,
         system: Vec::new(),
         tools: r#"[{"name":"T","input_schema":{"type":"object"}}]"#.into(),
+        defers_tools: false,
         messages,
         thinking: Thinking::Adaptive,
         effort: Some("medium".to_owned()),

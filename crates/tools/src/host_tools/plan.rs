@@ -9,7 +9,9 @@ use futures_util::future::BoxFuture;
 use lathe_protocol::{CallSubject, SessionAccess, UserQuestion};
 use serde_json::{Value, json};
 
-use crate::{Content, Offered, Tool, ToolContext, ToolDeclaration, ToolFailure, ToolOutput, Workspace};
+use crate::{
+    Content, Loading, Offered, Tool, ToolContext, ToolDeclaration, ToolFailure, ToolOutput, Workspace,
+};
 
 /// A longer plan is cut when it is shown.
 const MAX_PLAN_BYTES: u64 = 1 << 20;
@@ -58,6 +60,7 @@ impl Tool for EnterPlanMode {
     fn declaration(&self) -> ToolDeclaration {
         ToolDeclaration {
             current: Offered::WithHost,
+            loading: Loading::Deferred,
             for_subagents: false,
             for_background_agents: false,
             ..ToolDeclaration::EVERYWHERE
@@ -120,6 +123,7 @@ impl Tool for ExitPlanMode {
         ToolDeclaration {
             current: Offered::WithHost,
             cli_1_0: Offered::Never,
+            loading: Loading::Deferred,
             for_subagents: false,
             for_background_agents: false,
             ..ToolDeclaration::EVERYWHERE

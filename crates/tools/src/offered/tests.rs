@@ -13,7 +13,6 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("ExitWorktree", "not yet"),
     ("Monitor", "not yet"),
     ("ScheduleWakeup", "not yet"),
-    ("ToolSearch", "not yet"),
     ("WebFetch", "not yet"),
     ("WebSearch", "not yet"),
     ("Agent", "subagents are not there yet"),
@@ -97,11 +96,19 @@ const CLI_1_0: [&str; 19] = [
     "ToolSearch",
 ];
 
-const CURRENT: SessionKind =
-    SessionKind { generation: ClientGeneration::Current, has_host: false, work_list: WorkList::TasksByName };
+const CURRENT: SessionKind = SessionKind {
+    generation: ClientGeneration::Current,
+    has_host: false,
+    work_list: WorkList::TasksByName,
+    deferral: ToolDeferral::On,
+};
 
-const OLD: SessionKind =
-    SessionKind { generation: ClientGeneration::Sdk02, has_host: false, work_list: WorkList::Todos };
+const OLD: SessionKind = SessionKind {
+    generation: ClientGeneration::Sdk02,
+    has_host: false,
+    work_list: WorkList::Todos,
+    deferral: ToolDeferral::On,
+};
 
 fn tools(kind: SessionKind, choice: &ToolChoice, removed: &[&str]) -> ToolSet {
     kind.tools(builtin_tools(), choice, |name| removed.contains(&name))
@@ -224,5 +231,25 @@ fn a_former_name_chooses_finds_and_removes_its_tool_in_every_set() {
         assert_eq!(set.get(former).unwrap().name(), own, "{former}");
         let without = set.select(crate::Selection::Except(&[former.to_owned()]));
         assert!(without.get(own).is_none(), "{former}");
+    }
+}
+
+#[test]
+fn tools_are_deferred_where_the_model_can_search_for_them() {
+    let set = |kind: SessionKind, choice: &ToolChoice| kind.tools(builtin_tools(), choice, |_| false);
+    let deferred = |set: &ToolSet| set.deferred().map(|tool| tool.name().to_owned()).collect::<Vec<_>>();
+    let hosted = set(SessionKind { has_host: true, ..CURRENT }, &ToolChoice::Default);
+    for name in ["EnterPlanMode", "ExitPlanMode", "NotebookEdit", "TaskStop"] {
+        assert!(deferred(&hosted).contains(&name.to_owned()), "{name}");
+    }
+    assert!(!deferred(&hosted).contains(&"AskUserQuestion".to_owned()));
+    // Without the search, and for earlier clients, everything is described.
+    let off = set(SessionKind { deferral: ToolDeferral::Off, ..CURRENT }, &ToolChoice::Default);
+    assert!(deferred(&off).is_empty() && off.get("ToolSearch").is_none());
+    assert!(deferred(&set(CURRENT, &only(&["Bash", "Read"]))).is_empty());
+    assert_eq!(deferred(&set(CURRENT, &only(&["Bash", "ToolSearch"]))), ["TaskStop"]);
+    for generation in [ClientGeneration::Sdk02, ClientGeneration::Cli10] {
+        let earlier = set(SessionKind { generation, ..CURRENT }, &ToolChoice::Default);
+        assert!(deferred(&earlier).is_empty() && earlier.get("ToolSearch").is_some());
     }
 }

@@ -1,0 +1,35 @@
+//! What ToolSearch does to the agent that calls it, and what the model reads that calls a tool without having loaded it.
+
+use std::sync::Arc;
+
+use lathe_tools::{InvalidInput, Tool, ToolDescriptions, ToolLoading, ToolSearch, ToolSet};
+
+use crate::model::offer;
+use crate::state::agent::AgentHandle;
+
+impl ToolLoading for AgentHandle {
+    fn agent_tools(&self) -> Arc<ToolSet> {
+        self.tools()
+    }
+
+    fn load_tools(&self, names: &[String]) {
+        self.change(|view| view.tools = Arc::new(view.tools.loading(names)));
+    }
+}
+
+impl AgentHandle {
+    /// Returns the complaint about an input. Of a tool whose description the model has not seen, it holds the schema.
+    pub(crate) fn explained(&self, tool: &dyn Tool, invalid: InvalidInput) -> InvalidInput {
+        let guessed = offer::descriptions(&self.choice().id) == ToolDescriptions::Loaded
+            && self.tools().is_unloaded(tool.name());
+        if !guessed {
+            return invalid;
+        }
+        let (name, search) = (tool.name(), ToolSearch::NAME);
+        invalid.with_advice(&format!(
+            "{name} was called without its description, which {search} loads with the query \"select:{name}\". The \
+             schema of its input is {}",
+            tool.input_schema()
+        ))
+    }
+}

@@ -1,0 +1,257 @@
+//! Deferred tools: requests only name them, and describe one after the model has searched for it.
+//!
+//! On the wire, the array of tools holds those that are always described, one inert entry, and at the end, in the order
+//! in which they were loaded, the others, marked with `defer_loading`. The API shows such an entry to the model where a
+//! result refers to it (`tool_reference`), so what it has cached of the request stays valid. The API is not asked about
+//! a reference to a tool that the array does not hold: an entry stays when its tool goes, until nothing refers to it.
+
+use std::collections::HashSet;
+use std::sync::{Arc, OnceLock};
+
+use serde_json::{Value, json};
+
+use super::{ToolSet, description};
+use crate::Tool;
+use crate::search_tools::tool_search::ToolSearch;
+
+/// The entry that is in the array before anything is loaded, so that each request of a session uses the same features
+/// of the API.
+const PLACEHOLDER: &str = "DeferredToolPlaceholder";
+
+/// Which tools a request describes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolDescriptions {
+    /// All: the model does not understand references to tools.
+    All,
+    /// Those that are not deferred, and those that were loaded.
+    Loaded,
+}
+
+/// What of a set was loaded, and the texts that follow from it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Deferral {
+    /// The entries of loaded tools, in the order of loading.
+    loaded: Vec<LoadedTool>,
+    /// The array up to the loaded tools, without its end.
+    beginning: OnceLock<Arc<str>>,
+    /// The whole array.
+    array: OnceLock<Arc<str>>,
+    listing: OnceLock<Arc<ToolListing>>,
+}
+
+/// A tool that was loaded.
+#[derive(Debug, Clone)]
+struct LoadedTool {
+    name: String,
+    /// Its entry in the array.
+    entry: Arc<str>,
+}
+
+impl Deferral {
+    /// Returns what stays when the set gets other tools.
+    pub(super) fn for_other_tools(&self) -> Self {
+        Self { loaded: self.loaded.clone(), ..Self::default() }
+    }
+}
+
+/// The names of deferred tools, and how the model is told of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ToolListing {
+    /// Sorted.
+    names: Vec<String>,
+}
+
+impl ToolListing {
+    /// Returns what the model is told at the beginning; `None` if no tool is deferred.
+    pub fn text(&self) -> Option<String> {
+        let search = ToolSearch::NAME;
+        (!self.names.is_empty()).then(|| {
+            format!(
+                "More tools\nThe tools below exist too; to keep requests small, only their names are given. Before the \
+                 first use of one, load it with {search}: the query \"select:NAME\" (several names with commas between \
+                 them), or words that describe what you need. From then on you can call it like any other.\n{}",
+                self.names.join("\n")
+            )
+        })
+    }
+
+    /// Returns what the model is told when `now` is the case in place of this; `None` if there is no difference.
+    pub fn changes(&self, now: &Self) -> Option<String> {
+        let missing_in = |other: &Self, from: &Self| -> Vec<String> {
+            let known: HashSet<&String> = other.names.iter().collect();
+            from.names.iter().filter(|name| !known.contains(name)).cloned().collect()
+        };
+        let (added, gone) = (missing_in(self, now), missing_in(now, self));
+        let mut parts = Vec::new();
+        if !added.is_empty() {
+            parts.push(format!("{} finds these tools, too:\n{}", ToolSearch::NAME, added.join("\n")));
+        }
+        if !gone.is_empty() {
+            parts.push(format!("These tools are not available any more:\n{}", gone.join("\n")));
+        }
+        (!parts.is_empty()).then(|| parts.join("\n"))
+    }
+}
+
+/// What ToolSearch does to the agent that calls it.
+pub trait ToolLoading: Send + Sync {
+    /// Returns the tools of the agent.
+    fn agent_tools(&self) -> Arc<ToolSet>;
+
+    /// Makes the requests of the agent describe these tools from now on.
+    fn load_tools(&self, names: &[String]);
+}
+
+/// A tool that is called alone, as in tests, is the only one.
+impl ToolLoading for crate::DetachedSession {
+    fn agent_tools(&self) -> Arc<ToolSet> {
+        Arc::default()
+    }
+
+    fn load_tools(&self, _: &[String]) {}
+}
+
+impl ToolSet {
+    /// Returns this set with its deferred tools left out of requests until they are loaded. Nothing is deferred if the
+    /// model could not search for it.
+    pub fn deferring(self) -> Self {
+        let has_search = self.tools.iter().any(|tool| tool.name() == ToolSearch::NAME);
+        Self { deferral: has_search.then(Deferral::default), ..self }
+    }
+
+    /// The tools that are deferred, loaded or not, in order.
+    pub fn deferred(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.tools.iter().filter(|tool| self.leaves_out(tool.as_ref()))
+    }
+
+    /// Whether the tool with this name is deferred and was not loaded.
+    pub fn is_unloaded(&self, name: &str) -> bool {
+        let loaded = self.deferral.iter().flat_map(|deferral| &deferral.loaded);
+        self.get(name).is_some_and(|tool| {
+            self.leaves_out(tool.as_ref()) && !loaded.into_iter().any(|loaded| loaded.name == tool.name())
+        })
+    }
+
+    /// Returns those of these names that the array of requests has no entry for, if it has deferred ones at all.
+    pub fn lacking(&self, names: &[String]) -> Vec<String> {
+        let Some(deferral) = &self.deferral else { return Vec::new() };
+        let has_entry = |name: &String| {
+            deferral.loaded.iter().any(|loaded| loaded.name == *name)
+                || self.tools.iter().any(|tool| tool.name() == name && !self.leaves_out(tool.as_ref()))
+        };
+        names.iter().filter(|name| !has_entry(name)).cloned().collect()
+    }
+
+    /// Whether there are deferred tools, or entries of them that results may refer to.
+    fn defers(&self) -> bool {
+        self.deferral.as_ref().is_some_and(|deferral| !deferral.loaded.is_empty())
+            || self.deferred().next().is_some()
+    }
+
+    /// The `tools` array of a request. Its text is built when first needed.
+    pub fn api_json(&self, descriptions: ToolDescriptions) -> Arc<str> {
+        match &self.deferral {
+            Some(deferral) if descriptions == ToolDescriptions::Loaded && self.defers() => {
+                deferral.array.get_or_init(|| self.array(deferral)).clone()
+            }
+            Some(_) | None => self.whole_json(),
+        }
+    }
+
+    /// Whether the array of a request with these descriptions holds deferred entries.
+    pub fn marks_deferred(&self, descriptions: ToolDescriptions) -> bool {
+        descriptions == ToolDescriptions::Loaded && self.defers()
+    }
+
+    /// Writes the array of a request that describes loaded tools only.
+    fn array(&self, deferral: &Deferral) -> Arc<str> {
+        let beginning = deferral.beginning.get_or_init(|| {
+            let described = self.tools.iter().filter(|tool| !self.leaves_out(tool.as_ref()));
+            let entries = described.map(|tool| description(tool.as_ref())).chain([placeholder()]);
+            let entries: Vec<String> = entries.map(|entry| entry.to_string()).collect();
+            format!("[{}", entries.join(",")).into()
+        });
+        let mut array = String::from(beginning.as_ref());
+        for loaded in &deferral.loaded {
+            // A tool that is always described now has its entry already, and names are unique.
+            if self.get(&loaded.name).is_none_or(|tool| self.leaves_out(tool.as_ref())) {
+                array.push(',');
+                array.push_str(&loaded.entry);
+            }
+        }
+        array.push(']');
+        array.into()
+    }
+
+    /// The names of deferred tools. The same value is returned until the tools change.
+    pub fn listing(&self) -> Option<Arc<ToolListing>> {
+        let deferral = self.deferral.as_ref()?;
+        let listing = deferral.listing.get_or_init(|| {
+            let mut names: Vec<String> = self.deferred().map(|tool| tool.name().to_owned()).collect();
+            names.sort_unstable();
+            Arc::new(ToolListing { names })
+        });
+        Some(listing.clone())
+    }
+
+    /// Returns this set with these tools loaded. A name without a deferred tool gets an entry that says so, because the
+    /// conversation refers to it.
+    pub fn loading(&self, names: &[String]) -> Self {
+        let mut set = self.clone();
+        let Some(deferral) = &mut set.deferral else { return set };
+        for name in names {
+            let entry: Arc<str> = self.entry_of(name).to_string().into();
+            match deferral.loaded.iter_mut().find(|loaded| loaded.name == *name) {
+                // Its description may be another than when it was loaded first.
+                Some(known) => known.entry = entry,
+                None => deferral.loaded.push(LoadedTool { name: name.clone(), entry }),
+            }
+        }
+        deferral.array = OnceLock::new();
+        set
+    }
+
+    /// Returns this set with only those tools loaded that `names` holds, and the names of the others.
+    pub fn unloading_all_but(&self, names: &[String]) -> (Self, Vec<String>) {
+        let mut set = self.clone();
+        let Some(deferral) = &mut set.deferral else { return (set, Vec::new()) };
+        let (kept, dropped) =
+            std::mem::take(&mut deferral.loaded).into_iter().partition(|loaded| names.contains(&loaded.name));
+        deferral.loaded = kept;
+        deferral.array = OnceLock::new();
+        let dropped: Vec<LoadedTool> = dropped;
+        (set, dropped.into_iter().map(|loaded| loaded.name).collect())
+    }
+
+    /// Returns the entry of a loaded tool.
+    fn entry_of(&self, name: &str) -> Value {
+        let tool = self.tools.iter().find(|tool| tool.name() == name);
+        match tool {
+            Some(tool) => deferred_entry(description(tool.as_ref())),
+            None => inert_entry(name, "This tool is not available any more."),
+        }
+    }
+}
+
+/// Marks an entry as deferred.
+fn deferred_entry(mut entry: Value) -> Value {
+    entry["defer_loading"] = Value::Bool(true);
+    entry
+}
+
+/// Returns an entry for a name that stands for no tool.
+fn inert_entry(name: &str, description: &str) -> Value {
+    deferred_entry(json!({
+        "name": name,
+        "description": description,
+        "input_schema": { "type": "object", "properties": {}, "additionalProperties": false },
+    }))
+}
+
+/// Returns the inert entry that every request has.
+fn placeholder() -> Value {
+    inert_entry(PLACEHOLDER, "Stands for the tools that are not loaded. Not a tool itself.")
+}
+
+#[cfg(test)]
+mod tests;
