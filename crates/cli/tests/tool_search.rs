@@ -220,6 +220,35 @@ fn a_resumed_session_has_loaded_what_its_conversation_refers_to() {
 }
 
 #[test]
+fn what_is_only_named_is_reported_and_not_counted() {
+    let context = context(json!([search("select:TaskStop"), {"text": "Found."}]));
+    let mut running = context.start(&words(&DIALOGUE));
+    let report = |running: &mut Running| {
+        let request = json!({"subtype": "get_context_usage"});
+        running.send(&json!({"type": "control_request", "request_id": "c", "request": request}));
+        let reply = running.wait_for_type("control_response");
+        let usage = reply["response"]["response"].clone();
+        let categories = usage["categories"].as_array().unwrap().clone();
+        let tokens = |id: &str| {
+            categories
+                .iter()
+                .find(|category| category["id"] == id)
+                .map_or(0, |c| c["tokens"].as_u64().unwrap())
+        };
+        let used: u64 =
+            categories.iter().filter(|c| c["kind"] == "used").map(|c| c["tokens"].as_u64().unwrap()).sum();
+        assert_eq!(usage["totalTokens"], used);
+        (tokens("system_tools"), tokens("system_tools_deferred"))
+    };
+    let before = report(&mut running);
+    say(&mut running, "one");
+    let after = report(&mut running);
+    running.close_stdin();
+    running.finish().success();
+    assert!(before.1 > 0 && after.0 > before.0 && after.1 < before.1, "{before:?} {after:?}");
+}
+
+#[test]
 fn a_new_conversation_has_nothing_loaded() {
     let script = json!([search("select:TaskStop"), {"text": "Found."}, {"text": "New."}]);
     let context = context(script);

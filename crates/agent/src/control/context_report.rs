@@ -26,6 +26,8 @@ pub(crate) struct ContextReport {
     limits: WindowLimits,
     automatic: bool,
     categories: Vec<Category>,
+    /// Tokens of the tools that requests only name, because they were not loaded.
+    deferred: u64,
     memory_files: Vec<MemoryUse>,
     /// Usage of the last response, if there was one.
     last_usage: Option<Usage>,
@@ -119,7 +121,18 @@ impl ContextReport {
         let (id, name) = ("free_space", "Free space");
         categories.push(Category { id, name, color: "promptBorder", kind: Kind::Free, tokens: free });
         let last_usage = agent.session.totals().last_usage().cloned();
-        Self { model, model_window, window, limits, automatic, categories, memory_files, last_usage }
+        let deferred = if offer.defers_tools { text_tokens(agent.tools().unloaded_bytes()) } else { 0 };
+        Self {
+            model,
+            model_window,
+            window,
+            limits,
+            automatic,
+            categories,
+            deferred,
+            memory_files,
+            last_usage,
+        }
     }
 
     /// Returns the tokens of the categories that are in use, without the buffer and the free part.
@@ -141,8 +154,20 @@ impl ContextReport {
                 "color": category.color, "kind": category.kind.wire_name(),
             })
         };
+        let mut categories: Vec<Value> = self.categories.iter().map(category).collect();
+        if self.deferred > 0 {
+            // Right behind the tools that are part of the requests.
+            let at = self.categories.iter().position(|category| category.id == "system_tools");
+            categories.insert(
+                at.map_or(0, |at| at + 1),
+                json!({
+                    "id": "system_tools_deferred", "name": "System tools (deferred)", "tokens": self.deferred,
+                    "color": "inactive", "isDeferred": true, "kind": "deferred",
+                }),
+            );
+        }
         let always = json!({
-            "categories": self.categories.iter().map(category).collect::<Vec<_>>(),
+            "categories": categories,
             "totalTokens": self.used(),
             "maxTokens": self.window,
             "rawMaxTokens": self.window,

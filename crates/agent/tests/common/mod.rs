@@ -71,6 +71,7 @@ pub type Heard = Arc<Mutex<Vec<String>>>;
 struct Listening {
     model: ScriptedModel,
     heard: Heard,
+    offered_tools: Heard,
 }
 
 impl Model for Listening {
@@ -81,6 +82,7 @@ impl Model for Listening {
             .map(|message| String::from_utf8_lossy(message.bytes()).into_owned())
             .collect();
         self.heard.lock().unwrap().push(messages.join("\n"));
+        self.offered_tools.lock().unwrap().push(request.tools.to_string());
         self.model.stream(request)
     }
 
@@ -116,6 +118,8 @@ pub struct Setup {
     pub rules: Vec<(PermissionBehavior, String)>,
     /// The conversation as each request sent it.
     pub heard: Heard,
+    /// The `tools` of each request.
+    pub offered_tools: Heard,
     pub compaction: CompactPolicy,
     pub slash_commands: SlashCommands,
     /// Where the session is written, if it is.
@@ -160,6 +164,7 @@ impl Setup {
             setup: None,
             rules: Vec::new(),
             heard: Heard::default(),
+            offered_tools: Heard::default(),
             compaction: CompactPolicy::default(),
             slash_commands: SlashCommands::default(),
             journal: None,
@@ -247,6 +252,7 @@ impl Setup {
             model: Arc::new(Listening {
                 model: ScriptedModel::new(self.script).expect("the script is sound"),
                 heard: self.heard,
+                offered_tools: self.offered_tools,
             }),
             permissions,
             frames: self.frames,

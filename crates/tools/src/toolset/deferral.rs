@@ -132,6 +132,12 @@ impl ToolSet {
         })
     }
 
+    /// Returns the bytes that the descriptions of deferred tools would take which were not loaded.
+    pub fn unloaded_bytes(&self) -> usize {
+        let unloaded = self.deferred().filter(|tool| self.is_unloaded(tool.name()));
+        unloaded.map(|tool| description(tool.as_ref()).to_string().len()).sum()
+    }
+
     /// Returns those of these names that the array of requests has no entry for, if it has deferred ones at all.
     pub fn lacking(&self, names: &[String]) -> Vec<String> {
         let Some(deferral) = &self.deferral else { return Vec::new() };
