@@ -156,6 +156,7 @@ impl SessionLoop {
         self.leave_wakers(reason).await;
         self.end_hooks().await;
         self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
+        self.main.workspace.shell_startup.remove_snapshot();
         self.flush_files().await;
         self.session.mirror_records().await;
         if let Some(checkpoints) = self.session.checkpoints.clone() {

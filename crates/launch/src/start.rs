@@ -22,8 +22,8 @@ use lathe_permissions::PermissionEngine;
 use lathe_protocol::{ClientFacts, ClientGeneration, Inbound, Init, Outbound, Settings};
 use lathe_settings::memory::ReadCheck;
 use lathe_tools::{
-    BackgroundPolicy, ChildEnvironment, SessionKind, StructuredOutput, ToolSet, WorkList, Workspace,
-    builtin_tools,
+    BackgroundPolicy, ChildEnvironment, SessionKind, ShellStartup, StructuredOutput, ToolSet, WorkList,
+    Workspace, builtin_tools,
 };
 use lathe_transcript::SessionPaths;
 use tokio::sync::mpsc;
@@ -326,6 +326,21 @@ fn task_lists(options: &SessionOptions, env: &LaunchEnvironment, own_dir: &Path)
     TaskListConfig { folder: base.join("tasks"), name }
 }
 
+/// Returns what the shells of commands begin with: a snapshot of the user's aliases and functions, unless
+/// `LATHE_SHELL_SNAPSHOT` is off or no configuration folder is known, and the file in `CLAUDE_ENV_FILE`.
+fn shell_startup(env: &LaunchEnvironment, workspace: &Workspace, session_id: &str) -> ShellStartup {
+    let mut startup = ShellStartup::default();
+    let is_wanted = env.get("LATHE_SHELL_SNAPSHOT").is_none() || env.is_on("LATHE_SHELL_SNAPSHOT");
+    let shell = workspace.shell.file_name().unwrap_or_default().to_string_lossy();
+    if let Some(config_dir) = env.config_dir().filter(|_| is_wanted) {
+        startup = startup.with_snapshot_in(lathe_transcript::shell_snapshot(&config_dir, &shell, session_id));
+    }
+    match env.get("CLAUDE_ENV_FILE").filter(|file| !file.is_empty()) {
+        Some(file) => startup.with_user_file(workspace.root.join(file)),
+        None => startup,
+    }
+}
+
 /// Creates the workspace of the tools with the limits from the environment. Zero and unreadable numbers leave the
 /// default; the maximal timeout is never below the default one.
 fn workspace(
@@ -345,6 +360,7 @@ fn workspace(
     if let Some(shell) = env.get("CLAUDE_CODE_SHELL") {
         workspace.shell = PathBuf::from(shell);
     }
+    workspace.shell_startup = Arc::new(shell_startup(env, &workspace, session_id));
     let limits = &mut workspace.limits;
     let millis = |name: &str| env.number(name).filter(|ms| *ms > 0).map(Duration::from_millis);
     limits.bash_default_timeout = millis("BASH_DEFAULT_TIMEOUT_MS").unwrap_or(limits.bash_default_timeout);

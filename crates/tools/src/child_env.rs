@@ -1,5 +1,6 @@
 //! The environment of the commands that tools start, for all agents of a session: the variables that settings and the
-//! process give, then those of the host, then those that hooks export.
+//! process give, then those of the host. What hooks export comes later, from the files that each shell sources
+//! (`shell_tools/startup.rs`).
 //!
 //! Which variables are credentials, and which the user passes on, is told by the starter of the session
 //! ([`ChildVariables`]). Two things are decided here. Withheld names reach no command, wherever and whenever they are
@@ -18,7 +19,8 @@ const PLAIN: [&str; 10] = ["PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "
 pub enum CommandEnvironment {
     /// All that the session has for commands.
     Whole,
-    /// Those that change nothing about the meaning of a command, and those that the user names.
+    /// Those that change nothing about the meaning of a command, and those that the user names. The shell sources neither
+    /// the user's snapshot nor any file with variables: an alias or function would change that meaning, too.
     OnlyPlain,
 }
 
@@ -78,7 +80,7 @@ fn is_plain(name: &str) -> bool {
 pub struct ChildEnvironment {
     /// As the session began.
     first: ChildVariables,
-    /// Written by settings, the host and hooks; read for every child.
+    /// Written by settings and the host; read for every child.
     later: Mutex<LaterEnv>,
 }
 
@@ -89,8 +91,6 @@ struct LaterEnv {
     base: Option<ChildVariables>,
     /// Set by the host.
     by_host: BTreeMap<String, String>,
-    /// Exported by hooks.
-    by_hooks: BTreeMap<String, String>,
 }
 
 impl ChildEnvironment {
@@ -114,56 +114,27 @@ impl ChildEnvironment {
         self.later().by_host.extend(variables.into_iter().filter(sound));
     }
 
-    /// Returns the environment without what hooks export. Hook files are run with it, so that the result shows what
-    /// they add.
-    pub fn without_exports(&self) -> Vec<(String, String)> {
+    /// Returns the names that no command gets, whoever sets them.
+    pub fn withheld(&self) -> Vec<String> {
         let later = self.later();
-        self.layered(&later, &[&later.by_host], CommandEnvironment::Whole)
+        later.base.as_ref().unwrap_or(&self.first).withheld.clone()
     }
 
     /// Returns the environment of a command that starts now. Commands must get their environment from here, because
     /// this is where credentials are withheld.
     pub fn of_child(&self, wanted: CommandEnvironment) -> Vec<(String, String)> {
         let later = self.later();
-        self.layered(&later, &[&later.by_host, &later.by_hooks], wanted)
-    }
-
-    /// Returns the base variables with those of `above` laid over them; a later layer wins.
-    fn layered(
-        &self,
-        later: &LaterEnv,
-        above: &[&BTreeMap<String, String>],
-        wanted: CommandEnvironment,
-    ) -> Vec<(String, String)> {
         let base = later.base.as_ref().unwrap_or(&self.first);
-        let first = base.all.iter().map(|(name, set)| (name.as_str(), base.value(name, set, wanted)));
-        let mut layered: Vec<(String, String)> = Vec::with_capacity(base.all.len());
-        for (depth, name, value) in first.map(|(name, value)| (0, name, value)).chain(
-            above.iter().enumerate().flat_map(|(depth, layer)| {
-                layer.iter().map(move |(name, value)| (depth + 1, name.as_str(), value.as_str()))
-            }),
-        ) {
-            let is_covered = above[depth..].iter().any(|layer| layer.contains_key(name));
-            if !is_covered && base.goes_to(name, wanted) {
-                layered.push((name.to_owned(), value.to_owned()));
-            }
-        }
-        layered
+        let first = base.all.iter().filter(|(name, _)| !later.by_host.contains_key(name));
+        let first = first.map(|(name, set)| (name.as_str(), base.value(name, set, wanted)));
+        let by_host = later.by_host.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let given = first.chain(by_host).filter(|(name, _)| base.goes_to(name, wanted));
+        given.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
     /// Replaces the base variables after a change of settings. What the host and hooks have set stays.
     pub fn set_base(&self, variables: ChildVariables) {
         self.later().base = Some(variables);
-    }
-
-    /// Replaces the variables that hooks export.
-    pub fn set_exports(&self, exports: impl IntoIterator<Item = (String, String)>) {
-        self.later().by_hooks = exports.into_iter().collect();
-    }
-
-    /// Returns whether hooks export any variable now.
-    pub fn has_exports(&self) -> bool {
-        !self.later().by_hooks.is_empty()
     }
 }
 
@@ -199,21 +170,17 @@ mod tests {
     fn withheld_names_reach_no_command_whoever_sets_them() {
         let env = environment();
         env.set_by_host(pairs(&[("KEY", "by host"), ("CDPATH", "/host"), ("B", "host")]));
-        env.set_exports(pairs(&[("KEY", "by hook"), ("B", "hook")]));
-        let expected =
-            [("B", "hook"), ("CDPATH", "/host"), ("MINE", "project's"), ("OWN", "1"), ("PATH", "/project")];
-        assert_eq!(sorted(env.of_child(CommandEnvironment::Whole)), pairs(&expected));
         let expected =
             [("B", "host"), ("CDPATH", "/host"), ("MINE", "project's"), ("OWN", "1"), ("PATH", "/project")];
-        assert_eq!(sorted(env.without_exports()), pairs(&expected));
+        assert_eq!(sorted(env.of_child(CommandEnvironment::Whole)), pairs(&expected));
+        assert_eq!(env.withheld(), ["KEY"]);
     }
 
     #[test]
     fn a_command_that_gets_plain_variables_gets_the_users_values_and_no_others() {
         let env = environment();
-        env.set_by_host(pairs(&[("GLOBIGNORE", "*"), ("LC_ALL", "C")]));
-        env.set_exports(pairs(&[("BASH_ENV", "/evil"), ("PATH", "/hook")]));
-        let expected = [("LC_ALL", "C"), ("MINE", "user's"), ("OWN", "1"), ("PATH", "/hook")];
+        env.set_by_host(pairs(&[("GLOBIGNORE", "*"), ("LC_ALL", "C"), ("PATH", "/host")]));
+        let expected = [("LC_ALL", "C"), ("MINE", "user's"), ("OWN", "1"), ("PATH", "/host")];
         assert_eq!(sorted(env.of_child(CommandEnvironment::OnlyPlain)), pairs(&expected));
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use lathe_exec::{Ledger, ProcessLimits};
 
+use crate::ShellStartup;
 use crate::child_env::ChildEnvironment;
 use crate::files::seen::{self, FilesRead, Seen, Shown};
 
@@ -21,6 +22,8 @@ pub struct Workspace {
     pub ledger: Ledger,
     /// The environment of children; all agents of a session share it.
     pub env: Arc<ChildEnvironment>,
+    /// What shells begin with besides; all agents of a session share it, too.
+    pub shell_startup: Arc<ShellStartup>,
     /// Where the plan of this session is written.
     pub plan_file: Option<PathBuf>,
     /// The shell that runs Bash calls.
@@ -150,6 +153,7 @@ impl Workspace {
             root,
             ledger,
             env: Arc::default(),
+            shell_startup: Arc::default(),
             plan_file: None,
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),

@@ -3,7 +3,7 @@
 //! deletion; and one call removes a limited number, so that it never takes long.
 //!
 //! The folders of a session are removed with it. Folders of sessions whose file is gone (some programs delete only the
-//! file) are removed too, when they are old enough.
+//! file) are removed too, when they are old enough, and snapshots of shells that killed sessions left behind.
 //!
 //! The caller decides when to call it and what is old: no clock is read here.
 
@@ -29,6 +29,16 @@ pub struct Swept {
     pub kept: usize,
     /// Whether every session was checked.
     pub is_complete: bool,
+}
+
+/// Returns where the snapshot of a session's shell is kept.
+pub fn shell_snapshot(config_dir: &Path, shell: &str, session_id: &str) -> PathBuf {
+    shell_snapshots(config_dir).join(format!("snapshot-{shell}-{session_id}.sh"))
+}
+
+/// Returns the folder with the snapshots of shells.
+fn shell_snapshots(config_dir: &Path) -> PathBuf {
+    config_dir.join("shell-snapshots")
 }
 
 /// Deletes the sessions under `config_dir` that were last written before `cutoff`, with everything that belongs to
@@ -58,6 +68,12 @@ pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
             Ok(()) => swept.removed += 1,
             Err(_) => swept.kept += 1,
         }
+    }
+    let snapshots = entries(&shell_snapshots(config_dir));
+    let is_left = |path: &PathBuf| is_snapshot(path) && Kind::File.is_at(path) && is_older(path, cutoff);
+    for snapshot in snapshots.filter(is_left).take(MOST_REMOVED) {
+        // One that cannot be deleted harms nobody.
+        drop(std::fs::remove_file(snapshot));
     }
     swept
 }
@@ -96,6 +112,13 @@ fn folders_beside(config_dir: &Path) -> [PathBuf; 2] {
 /// Returns whether the path has the name of a session file.
 fn is_transcript(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "jsonl") && path.file_stem().is_some_and(is_id)
+}
+
+/// Returns whether the path has the name of the snapshot of a session's shell. Other programs have some there, too.
+fn is_snapshot(path: &Path) -> bool {
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    let kind_and_id = name.strip_prefix("snapshot-").and_then(|name| name.strip_suffix(".sh"));
+    kind_and_id.and_then(|name| name.split_once('-')).is_some_and(|(_, id)| is_session_id(id))
 }
 
 /// Returns whether a name is a session id. Nothing with another name is ever deleted.

@@ -462,3 +462,21 @@ fn one_call_removes_a_bounded_number() {
     let rest = sweep(&place.config, cutoff);
     assert_eq!((rest.removed, rest.is_complete), (3, true));
 }
+
+#[test]
+fn snapshots_of_shells_that_killed_sessions_left_go_when_they_are_old() {
+    let place = place();
+    let folder = place.config.join("shell-snapshots");
+    std::fs::create_dir_all(&folder).unwrap();
+    let old = lathe_transcript::shell_snapshot(&place.config, "bash", &id(1));
+    let used = lathe_transcript::shell_snapshot(&place.config, "zsh", &id(2));
+    let foreign = folder.join("snapshot-bash-1763404800000-x1y2z3.sh");
+    for (path, seconds) in [(&old, 900), (&used, 1000), (&foreign, 900)] {
+        std::fs::write(path, "").unwrap();
+        let time = UNIX_EPOCH + Duration::from_secs(seconds);
+        File::options().append(true).open(path).unwrap().set_modified(time).unwrap();
+    }
+    let swept = sweep(&place.config, UNIX_EPOCH + Duration::from_secs(1000));
+    assert_eq!((swept.removed, swept.is_complete), (0, true), "they are no sessions");
+    assert!(!old.exists() && used.exists() && foreign.exists());
+}

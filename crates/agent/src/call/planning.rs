@@ -8,11 +8,17 @@ use futures_util::future::BoxFuture;
 use lathe_permissions::ModeRefused;
 use lathe_protocol::PermissionMode;
 use lathe_tools::plan::{ExitPlanMode, HOW_TO_PLAN, rules_of_planning};
-use lathe_tools::{AgentReport, AgentRequest, SessionActions};
+use lathe_tools::{AgentReport, AgentRequest, SessionActions, SessionRemarks};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::state::agent::AgentHandle;
+
+impl SessionRemarks for AgentHandle {
+    fn remark<'a>(&'a self, tag: &'a str, text: &'a str) -> BoxFuture<'a, ()> {
+        Box::pin(self.session.trouble(tag, text))
+    }
+}
 
 impl SessionActions for AgentHandle {
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()> {

@@ -259,6 +259,9 @@ async fn ask_permission(
         session: agent.clone(),
         place,
         closed_paths: agent.session.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
+        // This also decides whether the shell begins with the user's aliases and functions and the files of hooks. A rule,
+        // a person or a hook speaks of a command as the user's shell reads it: `git status` with a function `git` of the
+        // user is the user's word. A judgement of the text alone holds only if the words mean what they usually do.
         environment: match basis {
             AllowBasis::Granted => CommandEnvironment::Whole,
             AllowBasis::OnlyItsText => CommandEnvironment::OnlyPlain,

@@ -1,5 +1,5 @@
-//! The files in which hooks leave variables, one for each event that may set some. `changes/exported_env.rs` reads
-//! them.
+//! The files in which hooks leave variables, one for each event that may set some. `changes/exported_env.rs` decides
+//! which of them commands source.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;

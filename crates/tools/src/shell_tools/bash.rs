@@ -28,6 +28,7 @@ use lathe_protocol::CallSubject;
 use serde_json::{Map, Value, json};
 
 use crate::file_tools::read::image::SentImage;
+use crate::shell_tools::startup::{ShellKind, quoted};
 use crate::{
     CallEffects, Content, InvalidInput, Limits, ResultLimits, Shown, Tool, ToolContext, ToolDeclaration,
     ToolFailure, ToolOutput, Workspace,
@@ -124,11 +125,14 @@ impl Tool for Bash {
             let command = input["command"].as_str().unwrap_or_default();
             let call = BashCall { command, input, context };
             if call.starts_in_background() {
+                workspace.shell_startup.prepare(context).await;
                 return call.start_in_background().await;
             }
             let timeout = timeout(input["timeout"].as_f64(), workspace);
             let (place, time_left) =
                 context.wait_for_place(&workspace.process_limits.commands, timeout).await?;
+            // Behind the wait for a place, which bounds how many shells do this at once; its time is not the command's.
+            workspace.shell_startup.prepare(context).await;
             let spill = output::unused_file(&workspace.output_dir, &context.tool_use_id);
             let started_in = workspace.cwd();
             let limits = RunLimits {
@@ -206,7 +210,8 @@ fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
     let workspace = &*context.workspace;
     let mut spec = Spec::new(&workspace.shell, cwd);
     let cwd_fd = workspace.ledger.note_number(CWD_FD);
-    spec.args = vec!["-c".into(), script(command, &workspace.shell, cwd_fd).into()];
+    let prelude = workspace.shell_startup.prelude(workspace, cwd, context.environment);
+    spec.args = vec!["-c".into(), script(command, &workspace.shell, cwd_fd, &prelude).into()];
     spec.env = workspace.env.of_child(context.environment);
     spec.output = OutputMode::Merged;
     spec.label = command.to_owned();
@@ -216,19 +221,26 @@ fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
     spec
 }
 
-/// Returns the script for the shell: the command, and a trap that reports the directory at the end. `eval` keeps
-/// the trap out of the command's syntax errors and line numbers; in braces, the trap's own errors and its `set -x`
-/// trace go nowhere.
-fn script(command: &str, shell: &Path, cwd_fd: i32) -> String {
-    let name = shell.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    if !matches!(name, "bash" | "zsh") {
-        // Others know no `builtin`, or no descriptor beyond 9.
-        return command.to_owned();
-    }
-    let quoted = command.replace('\'', r"'\''");
+/// Returns the script for the shell: the prelude, the command, and a trap that reports the directory at the end. `eval` keeps the prelude and the trap out of the command's syntax errors and line numbers,
+/// and lets aliases of the prelude take effect. In braces, the trap's own errors and its `set -x` trace go nowhere.
+fn script(command: &str, shell: &Path, cwd_fd: i32, prelude: &str) -> String {
     // The space keeps a leading dash from being taken for an option of `eval`.
     let space = if command.starts_with('-') { " " } else { "" };
-    format!("trap '{{ builtin pwd -P >&{cwd_fd}; }} 2>/dev/null' EXIT; eval '{space}{quoted}'")
+    // The prelude may define functions with any name.
+    let builtin = if prelude.is_empty() { "" } else { "builtin " };
+    match ShellKind::of(shell) {
+        ShellKind::Bash | ShellKind::Zsh => {
+            let quoted = quoted(&format!("{space}{command}"));
+            format!(
+                "{prelude}{builtin}trap '{{ builtin pwd -P >&{cwd_fd}; }} 2>/dev/null' EXIT; {builtin}eval {quoted}"
+            )
+        }
+        // These know no `builtin`, or no descriptor beyond 9.
+        ShellKind::Posix if !prelude.is_empty() => {
+            format!("{prelude}eval {}", quoted(&format!("{space}{command}")))
+        }
+        ShellKind::Posix | ShellKind::Other => command.to_owned(),
+    }
 }
 
 /// Whether the shell may stay where a command left it.
