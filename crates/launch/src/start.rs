@@ -370,6 +370,9 @@ fn workspace(
     if let Some(chars) = env.number("BASH_MAX_OUTPUT_LENGTH").filter(|chars| *chars > 0) {
         limits.bash_output_chars = chars.min(150_000) as usize;
     }
+    if env.is_on("CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR") {
+        limits.shell_folder = lathe_tools::ShellFolder::StaysAtRoot;
+    }
     if !lathe_models::catalog::may_edit_unread(model) {
         limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
     }

@@ -68,7 +68,9 @@ pub use tool::{
 };
 pub use toolset::{Selection, ToolDescriptions, ToolListing, ToolLoading, ToolSet};
 pub use work_list::{AfterCall, TaskFacts, TaskStep, TaskVerdict, TodoItem, WorkListActions};
-pub use workspace::{AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, Workspace};
+pub use workspace::{
+    AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, ShellFolder, Workspace,
+};
 
 /// Every built-in tool, in the order in which clients of the generation `Sdk02` get them.
 pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {

@@ -107,6 +107,17 @@ pub struct Limits {
     pub search_bytes: usize,
     /// What Glob looks at.
     pub glob_scope: GlobScope,
+    /// Whether a command can move the shell of later ones.
+    pub shell_folder: ShellFolder,
+}
+
+/// Where the shell of a command begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ShellFolder {
+    /// Where the command before it ended, inside the working directories.
+    Follows,
+    /// Always in the project directory (`CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR`, and subagents).
+    StaysAtRoot,
 }
 
 /// Whether Edit and Write insist that the file was read before.
@@ -140,6 +151,7 @@ impl Default for Limits {
             search_timeout: Duration::from_secs(20),
             search_bytes: 512 << 10,
             glob_scope: GlobScope { hidden: true, ignored: true },
+            shell_folder: ShellFolder::Follows,
         }
     }
 }

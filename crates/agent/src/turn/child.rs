@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use lathe_exec::ScopeEndPolicy;
 use lathe_models::catalog::Phase as CatalogPhase;
 use lathe_protocol::{ContentBlock, InboundUser};
-use lathe_tools::{AgentEnd, AgentPlace, AgentReport, AgentRequest, Workspace};
+use lathe_tools::{AgentEnd, AgentPlace, AgentReport, AgentRequest, ShellFolder, Workspace};
 use lathe_transcript::record::Envelope;
 use lathe_transcript::{AgentMeta, Durability, SessionPaths, TranscriptWriter, write_agent_meta};
 use tokio_util::sync::CancellationToken;
@@ -101,6 +101,7 @@ impl AgentHandle {
         let root = folder.unwrap_or_else(|| place.cwd.clone());
         workspace.ledger = self.workspace.ledger.open_scope("agent");
         workspace.root.clone_from(&root);
+        workspace.limits.shell_folder = ShellFolder::StaysAtRoot;
         let place = AgentPlace { cwd: root, directories: place.directories.clone(), ..AgentPlace::default() };
         workspace.with_own_place(place)
     }

@@ -30,8 +30,8 @@ use serde_json::{Map, Value, json};
 use crate::file_tools::read::image::SentImage;
 use crate::shell_tools::startup::{ShellKind, quoted};
 use crate::{
-    CallEffects, Content, InvalidInput, Limits, ResultLimits, Shown, Tool, ToolContext, ToolDeclaration,
-    ToolFailure, ToolOutput, Workspace,
+    CallEffects, Content, InvalidInput, Limits, ResultLimits, ShellFolder, Shown, Tool, ToolContext,
+    ToolDeclaration, ToolFailure, ToolOutput, Workspace,
 };
 use background::{BashCall, Waited};
 use output::Printed;
@@ -264,11 +264,16 @@ fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
     };
     let inside =
         |directory: &PathBuf| directory.canonicalize().is_ok_and(|directory| ended_in.starts_with(directory));
-    if !inside(&workspace.root) && !workspace.place().directories.iter().any(inside) {
+    let is_at = |directory: &Path| directory.canonicalize().ok().as_deref() == Some(&*ended_in);
+    let may_stay = match workspace.limits.shell_folder {
+        ShellFolder::Follows => inside(&workspace.root) || workspace.place().directories.iter().any(inside),
+        ShellFolder::StaysAtRoot => is_at(&workspace.root),
+    };
+    if !may_stay {
         workspace.set_cwd(workspace.root.clone());
         return Moved::Reset;
     }
-    if started_in.canonicalize().ok().as_deref() != Some(&*ended_in) {
+    if !is_at(started_in) {
         workspace.set_cwd(ended_in);
     }
     Moved::Within

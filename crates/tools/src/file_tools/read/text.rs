@@ -197,7 +197,8 @@ fn take_wanted(mut block: &[u8], mut line: u64, wanted: std::ops::Range<u64>, ou
 /// Returns the result: numbered lines for the model, plain text for programs. A file without the wanted lines is
 /// described in words, because an empty result would look like a fault.
 fn output(request: &Request, scan: &Scan) -> ToolOutput {
-    let start_line = request.offset.unwrap_or(1).max(0);
+    // Only 0 numbers from 0; what is before the file begins with its first line.
+    let start_line = request.offset.filter(|offset| *offset >= 0).unwrap_or(1);
     let content = text::for_model(&scan.bytes);
     let shown = if scan.total_lines == 1 && scan.bytes.is_empty() && start_line <= 1 {
         "<system-reminder>Warning: the file exists but the contents are empty.</system-reminder>".to_owned()

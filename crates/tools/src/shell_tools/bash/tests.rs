@@ -92,6 +92,19 @@ async fn cwd_is_kept_inside_and_reset_outside() {
 }
 
 #[tokio::test]
+async fn cwd_is_always_reset_where_it_has_to_be() {
+    let mut folder = folder();
+    folder.write("sub/file", "");
+    let mut workspace = (*folder.context.workspace).clone();
+    workspace.limits.shell_folder = ShellFolder::StaysAtRoot;
+    folder.context.workspace = std::sync::Arc::new(workspace);
+    let root = folder.context.workspace.root.clone();
+    let notice = format!("Shell cwd was reset to {}", root.display());
+    assert_eq!(bash(&folder, "cd sub && pwd").await.ok().text(), format!("{}/sub\n{notice}", root.display()));
+    assert_eq!(bash(&folder, "pwd").await.ok().text(), root.to_str().unwrap());
+}
+
+#[tokio::test]
 async fn cwd_stays_when_the_shell_cannot_tell() {
     let folder = folder();
     folder.write("sub/file", "");
