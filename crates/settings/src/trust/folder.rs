@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::layer::Layer;
 use crate::merge::lay_over;
+use crate::source::StackRequest;
 use crate::stack::{Moment, SettingsStack};
 use crate::trust::listing::{self, Place};
 use crate::trust::{
@@ -18,6 +19,18 @@ use crate::trust::{
     WithheldContent, WithheldReport, parts, printable, reason, trust,
 };
 use crate::withhold::withhold;
+
+impl StackRequest {
+    /// Asks what counts of the folder.
+    pub(crate) fn look_up_trust(&self) -> FolderTrust {
+        trust(TrustQuestion {
+            folder: &self.cwd,
+            config_dir: self.config_dir.as_deref(),
+            global_config: self.global_config.as_deref(),
+            choice: self.trust,
+        })
+    }
+}
 
 impl SettingsStack {
     /// Returns the parts of a folder's file that count although they need trust; `None` if all of them count. What
@@ -77,14 +90,7 @@ impl SettingsStack {
 
     /// Returns on what basis the folder is trusted. Determined once, when it is first needed.
     pub fn trust(&self) -> &FolderTrust {
-        self.trust.get_or_init(|| {
-            trust(TrustQuestion {
-                folder: &self.request.cwd,
-                config_dir: self.request.config_dir.as_deref(),
-                global_config: self.request.global_config.as_deref(),
-                choice: self.request.trust,
-            })
-        })
+        self.trust.get_or_init(|| self.request.look_up_trust())
     }
 
     /// Returns the real path of the working folder.

@@ -44,6 +44,8 @@ pub enum ContentKind {
     Skills,
     /// Files of `.claude/commands`.
     Commands,
+    /// Tasks of `.claude/scheduled_tasks.json`.
+    ScheduledTasks,
     /// Files of `.claude/output-styles`.
     OutputStyles,
     /// `CLAUDE.md` and its kin.
@@ -67,7 +69,7 @@ pub enum WithoutTrust {
 
 impl ContentKind {
     /// All kinds, in the order in which they are shown.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Hooks,
         Self::AllowRules,
         Self::AdditionalDirectories,
@@ -85,6 +87,7 @@ impl ContentKind {
         Self::Agents,
         Self::Skills,
         Self::Commands,
+        Self::ScheduledTasks,
         Self::OutputStyles,
         Self::MemoryFiles,
         Self::Limits,
@@ -110,6 +113,7 @@ impl ContentKind {
             Self::Agents => "agents",
             Self::Skills => "skills",
             Self::Commands => "commands",
+            Self::ScheduledTasks => "scheduled_tasks",
             Self::OutputStyles => "output_styles",
             Self::MemoryFiles => "memory_files",
             Self::Limits => "limits",
@@ -134,7 +138,7 @@ impl ContentKind {
             | Self::Plugins
             | Self::Sandbox
             | Self::Switches => WithoutTrust::Nothing,
-            Self::Agents | Self::Skills | Self::Commands => WithoutTrust::TextOnly,
+            Self::Agents | Self::Skills | Self::Commands | Self::ScheduledTasks => WithoutTrust::TextOnly,
             Self::OutputStyles | Self::MemoryFiles => WithoutTrust::Text,
             Self::Limits => WithoutTrust::Limit,
         }
@@ -160,6 +164,7 @@ impl ContentKind {
             Self::Agents => ("agent", "agents"),
             Self::Skills => ("skill", "skills"),
             Self::Commands => ("command", "commands"),
+            Self::ScheduledTasks => ("scheduled task", "scheduled tasks"),
             Self::OutputStyles => ("output style", "output styles"),
             Self::MemoryFiles => ("memory file", "memory files"),
             Self::Limits => ("rule that forbids or asks", "rules that forbid or ask"),

@@ -1,5 +1,5 @@
-//! Lists what a folder brings besides its settings files: servers, agents, skills, commands, plugins, styles and memory
-//! files. Nothing is loaded or run; features that use such a file read it themselves.
+//! Lists what a folder brings besides its settings files: servers, agents, skills, commands, scheduled tasks, plugins,
+//! styles and memory files. Nothing is loaded or run; features that use such a file read it themselves.
 //!
 //! A plain start pays a few `stat` calls ([`has_files`]). Files are opened only where there are some and the folder is
 //! not trusted as a whole. Surprising: a link is followed. Its target is read to make a hash of it, and nothing of it
@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 use super::items::{ContentItem, text_of};
 use super::kinds::ContentKind;
 use crate::file::read_start;
+use crate::scheduled;
 
 /// More files of one kind are not listed one by one.
 const MAX_FILES: usize = 200;
@@ -22,6 +23,9 @@ const MAX_DEPTH: usize = 4;
 const MAX_ENTRIES: usize = 2000;
 /// No file of servers, no agent, skill or command is larger.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// What is looked for in the folder's `.claude`.
+const IN_DOT: [&str; 4] = ["agents", "skills", "commands", "scheduled_tasks.json"];
 
 /// Where to look.
 #[derive(Debug, Clone, Copy)]
@@ -34,8 +38,7 @@ pub(crate) struct Place<'a> {
 /// Returns whether the folder has files that may need trust. Cheaper than [`items`].
 pub(crate) fn has_files(place: Place<'_>) -> bool {
     let is_there = |path: PathBuf| path.symlink_metadata().is_ok();
-    let in_dot =
-        |dot: &Path| ["agents", "skills", "commands"].into_iter().any(|name| is_there(dot.join(name)));
+    let in_dot = |dot: &Path| IN_DOT.into_iter().any(|name| is_there(dot.join(name)));
     [".mcp.json", ".lsp.json"].into_iter().any(|name| is_there(place.folder.join(name)))
         || place.dot.is_some_and(in_dot)
 }
@@ -47,6 +50,7 @@ pub(crate) fn items(place: Place<'_>) -> Vec<ContentItem> {
     let Some(dot) = place.dot else { return found };
     found.extend(files(place.folder, &dot.join("agents"), ContentKind::Agents));
     found.extend(files(place.folder, &dot.join("commands"), ContentKind::Commands));
+    found.extend(scheduled::items(place.folder));
     for skill in entries(&dot.join("skills")) {
         let manifest = skill.join(".claude-plugin/plugin.json");
         if manifest.is_file() {

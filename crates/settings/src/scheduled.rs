@@ -1,0 +1,258 @@
+//! The scheduled tasks of a folder (`.claude/scheduled_tasks.json`): prompts that start turns by the clock in whatever
+//! session is open there. Read, changed under the lock of the folder, and judged: whoever wrote the file could make a
+//! session work for them, so a task counts only if its folder or the task itself is trusted.
+//!
+//! Of several sessions in one folder one starts the turn of a task: the one that notes it in the file first
+//! ([`ScheduledTasks::fire`]). So no process has to lead, and none that dies leaves a lock behind.
+//!
+//! The format is `{"tasks": [{id, cron, prompt, createdAt, recurring?, lastFiredAt?}]}` with times in milliseconds. Other
+//! programs write the file too: fields and entries that are not understood stay as they are.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+
+use crate::error::SettingsError;
+use crate::file::{ReadFailure, Stamp, Text, read_text};
+use crate::problem::{Origin, SettingsProblem};
+use crate::source::StackRequest;
+use crate::stack::SettingsStack;
+use crate::trust::{ContentItem, ContentKind, Counts, FolderTrust};
+use crate::write::{Owner, ReplacementContent, rewrite};
+
+/// The file, relative to its folder. `xtask house` allows it here because every task is judged.
+pub(crate) const FILE: &str = ".claude/scheduled_tasks.json";
+
+/// No such file is larger.
+const MAX_BYTES: u64 = 1 << 20;
+/// Further tasks are not looked at.
+const MAX_TASKS: usize = 200;
+
+/// One task of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduledTask {
+    /// Its id.
+    pub id: String,
+    /// Its cron expression, unchecked.
+    pub cron: String,
+    /// The prompt of the turn that it starts.
+    pub prompt: String,
+    /// Whether it stays after its first turn.
+    pub recurring: bool,
+    /// When it was written, milliseconds since the epoch.
+    pub created_ms: u64,
+    /// When it last started a turn.
+    pub last_fired_ms: Option<u64>,
+}
+
+/// A task, and whether it counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JudgedTask {
+    /// The task.
+    pub task: ScheduledTask,
+    /// Whether it may start turns: its folder or the task itself is trusted.
+    pub counts: bool,
+}
+
+/// What a change did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskChange {
+    /// The file has changed.
+    Made,
+    /// There is no such task, or it has changed meanwhile.
+    NoSuchTask,
+}
+
+/// The scheduled tasks of one folder.
+#[derive(Debug)]
+pub struct ScheduledTasks {
+    request: StackRequest,
+    /// Set when the first task is judged.
+    trust: OnceLock<FolderTrust>,
+}
+
+impl SettingsStack {
+    /// Returns the scheduled tasks of the folder; `None` if the folder's files do not count for this run at all.
+    pub fn scheduled_tasks(&self) -> Option<ScheduledTasks> {
+        let request = self.request.clone();
+        self.request.sources.project.then(|| ScheduledTasks { request, trust: self.trust.clone() })
+    }
+}
+
+impl ScheduledTasks {
+    /// Returns the stamp of the file, by which a change is noticed; `None` without a file.
+    pub fn stamp(&self) -> Option<Stamp> {
+        Stamp::at(&self.file())
+    }
+
+    /// Reads the tasks. A missing file has none; one that cannot be read is an error.
+    pub fn read(&self) -> Result<Vec<JudgedTask>, SettingsError> {
+        let path = self.file();
+        let entries = entries(&path, read_text(&path, MAX_BYTES))?;
+        let tasks = entries.iter().filter_map(task_of).take(MAX_TASKS);
+        Ok(tasks.map(|task| JudgedTask { counts: self.counts(&task), task }).collect())
+    }
+
+    /// Adds a task. Like every change it fails with [`SettingsError::Busy`] while another writer is at the file.
+    pub fn add(&self, task: &ScheduledTask) -> Result<(), SettingsError> {
+        self.change(|entries| {
+            entries.push(entry_of(task));
+            TaskChange::Made
+        })
+        .map(drop)
+    }
+
+    /// Removes a task.
+    pub fn remove(&self, id: &str) -> Result<TaskChange, SettingsError> {
+        self.change(|entries| {
+            let before = entries.len();
+            entries.retain(|entry| entry["id"] != id);
+            if entries.len() < before { TaskChange::Made } else { TaskChange::NoSuchTask }
+        })
+    }
+
+    /// Notes that a task starts a turn now: a recurring one is marked, another one removed. Nothing happens if the task
+    /// is not in the file any more as it was read, because then somebody else has started its turn or has changed it.
+    pub fn fire(&self, task: &ScheduledTask, now_ms: u64) -> Result<TaskChange, SettingsError> {
+        self.change(|entries| {
+            let Some(at) = entries.iter().position(|entry| task_of(entry).as_ref() == Some(task)) else {
+                return TaskChange::NoSuchTask;
+            };
+            if task.recurring {
+                entries[at]["lastFiredAt"] = json!(now_ms);
+            } else {
+                entries.remove(at);
+            }
+            TaskChange::Made
+        })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.request.cwd.join(FILE)
+    }
+
+    /// In the home folder, `.claude` is the user's own.
+    fn owner(&self) -> Owner {
+        match self.request.config_dir.as_deref() {
+            Some(config_dir) if self.file().parent() == Some(config_dir) => Owner::User,
+            Some(_) | None => Owner::Project,
+        }
+    }
+
+    /// Whether a task may start turns: its folder or the task itself is trusted.
+    pub fn counts(&self, task: &ScheduledTask) -> bool {
+        let trust = || self.trust.get_or_init(|| self.request.look_up_trust());
+        self.owner() == Owner::User || trust().counts(&item_of(task)) == Counts::Fully
+    }
+
+    /// Changes the entries of the file, which is created if need be and removed with its last entry.
+    fn change(
+        &self,
+        change: impl FnOnce(&mut Vec<Value>) -> TaskChange,
+    ) -> Result<TaskChange, SettingsError> {
+        let mut made = TaskChange::NoSuchTask;
+        rewrite(&self.file(), self.owner(), MAX_BYTES, |path, text| {
+            let mut document = document(path, text)?;
+            let mut entries = match document.get_mut("tasks").map(Value::take) {
+                Some(Value::Array(entries)) => entries,
+                Some(_) | None => Vec::new(),
+            };
+            made = change(&mut entries);
+            if made == TaskChange::NoSuchTask {
+                return Ok(None);
+            }
+            document.insert("tasks".to_owned(), Value::Array(entries));
+            let mut bytes = serde_json::to_vec_pretty(&document).map_err(|error| SettingsError::Io {
+                action: "write",
+                path: path.to_owned(),
+                source: error.into(),
+            })?;
+            bytes.push(b'\n');
+            if bytes.len() as u64 > MAX_BYTES {
+                return Err(broken(path, format!("it would be larger than {MAX_BYTES} bytes")));
+            }
+            Ok(Some(ReplacementContent { bytes, mode: 0o644 }))
+        })?;
+        Ok(made)
+    }
+}
+
+/// The tasks of a folder as items that need trust.
+pub(crate) fn items(folder: &Path) -> Vec<ContentItem> {
+    let path = folder.join(FILE);
+    match entries(&path, read_text(&path, MAX_BYTES)) {
+        Ok(entries) => {
+            entries.iter().filter_map(task_of).take(MAX_TASKS).map(|task| item_of(&task)).collect()
+        }
+        Err(error) => vec![ContentItem::unreadable(ContentKind::ScheduledTasks, FILE, &error.to_string())],
+    }
+}
+
+/// Returns a task as an item. When it last ran is no part of it: trust would end with the first turn.
+fn item_of(task: &ScheduledTask) -> ContentItem {
+    let content = json!([task.cron, task.prompt, task.recurring]).to_string();
+    let shown = format!("{}: {}", task.cron, task.prompt);
+    ContentItem::new(ContentKind::ScheduledTasks, FILE, task.id.clone(), shown, content.as_bytes())
+}
+
+fn task_of(entry: &Value) -> Option<ScheduledTask> {
+    let text = |field: &str| entry.get(field)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let time = |field: &str| entry.get(field)?.as_f64().filter(|ms| *ms >= 0.0).map(|ms| ms as u64);
+    Some(ScheduledTask {
+        id: text("id")?,
+        cron: text("cron")?,
+        prompt: text("prompt")?,
+        recurring: entry.get("recurring").and_then(Value::as_bool).unwrap_or(false),
+        created_ms: time("createdAt").unwrap_or(0),
+        last_fired_ms: time("lastFiredAt"),
+    })
+}
+
+fn entry_of(task: &ScheduledTask) -> Value {
+    let mut entry = json!({
+        "id": task.id,
+        "cron": task.cron,
+        "prompt": task.prompt,
+        "createdAt": task.created_ms,
+    });
+    if task.recurring {
+        entry["recurring"] = json!(true);
+    }
+    if let Some(fired) = task.last_fired_ms {
+        entry["lastFiredAt"] = json!(fired);
+    }
+    entry
+}
+
+fn broken(path: &Path, message: String) -> SettingsError {
+    SettingsError::Broken(Box::new(SettingsProblem::error(&Origin::File(path.to_owned()), None, message)))
+}
+
+/// Returns the whole file; empty if there is none. One that is not understood is an error, so that it is not lost.
+fn document(
+    path: &Path,
+    text: Result<Option<Text>, ReadFailure>,
+) -> Result<Map<String, Value>, SettingsError> {
+    let text = match text {
+        Ok(None) => return Ok(Map::new()),
+        Ok(Some(text)) => text.text,
+        Err(failure) => return Err(broken(path, failure.to_string())),
+    };
+    let document: Map<String, Value> =
+        serde_json::from_str(&text).map_err(|error| broken(path, error.to_string()))?;
+    match document.get("tasks") {
+        None | Some(Value::Array(_)) => Ok(document),
+        Some(_) => Err(broken(path, "its `tasks` is no list".to_owned())),
+    }
+}
+
+fn entries(path: &Path, text: Result<Option<Text>, ReadFailure>) -> Result<Vec<Value>, SettingsError> {
+    Ok(match document(path, text)?.remove("tasks") {
+        Some(Value::Array(entries)) => entries,
+        Some(_) | None => Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests;
