@@ -5,9 +5,11 @@
 //! that the notice starts.
 
 pub mod files;
+mod monitor;
 pub(crate) mod notice;
 pub(crate) mod records;
 mod requests;
+pub(crate) mod schedule;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use futures_util::future::{BoxFuture, join_all};
 use lathe_exec::{DetachOutcome, Ended, Finished, OutputStream, SpillFile};
 use lathe_tools::{
-    BackgroundPolicy, CommandTask, NotStopped, TASK_FILE_BYTES, TaskActions, TaskGround, TaskPlace,
+    BackgroundPolicy, CommandTask, NotStopped, TASK_FILE_BYTES, TaskActions, TaskGround, TaskKind, TaskPlace,
     TaskReport, TaskStatus, exit_code, exit_line,
 };
 
@@ -54,6 +56,7 @@ impl TaskActions for AgentHandle {
             let task = SessionTask {
                 run_id: files::run_id(self.session.process.host.now_ms(), &self.frames.uuid()),
                 id: task.place.id,
+                kind: task.kind,
                 output_file: task.place.output_file,
                 tool_use_id: task.tool_use_id,
                 description: task.description,
@@ -132,15 +135,23 @@ impl SessionServices {
     /// and the model. Returns at once.
     fn watch(self: &Arc<Self>, task: SessionTask) {
         let session = self.clone();
-        tokio::spawn(async move {
-            let finished = task.job.wait().await;
-            session.command_ended(&task.id, &finished).await;
-        });
+        match task.kind {
+            TaskKind::Shell => {
+                tokio::spawn(async move {
+                    let finished = task.job.wait().await;
+                    session.command_ended(&task.id, &finished, None).await;
+                });
+            }
+            TaskKind::Monitor => {
+                tokio::spawn(async move { session.follow_monitor(&task).await });
+            }
+        }
     }
 
     /// Marks a task as ended, sends its frames to the host, and queues the notice for the model. Does nothing if a
-    /// request to stop the task has claimed the end before: each end is told once.
-    async fn command_ended(&self, id: &str, finished: &Finished) {
+    /// request to stop the task has claimed the end before: each end is told once. `event` is what a
+    /// monitor has last to say.
+    async fn command_ended(&self, id: &str, finished: &Finished, event: Option<&str>) {
         let code = exit_code(finished.exit);
         let status = match (finished.ended, code) {
             (Ended::Stopped | Ended::Cancelled | Ended::TimedOut | Ended::OutputLimit, _) => {
@@ -153,7 +164,7 @@ impl SessionServices {
         let ended = self.tasks.list().end(id, status, Some(code));
         let Some(task) = ended else { return };
         let summary = notice::summary(&task, finished.ended);
-        let notice = notice::notice(&task, &summary, NoticeUrgency::WakesSession);
+        let notice = notice::end_with_event(&task, &summary, event);
         // Recorded before the host is told, so that it never knows of an end that a later run takes for missing.
         self.record_notice(NoticeRecord::Queued, &notice);
         self.tell_end(&task, &summary).await;

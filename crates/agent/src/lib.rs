@@ -56,6 +56,7 @@ pub use state::config::{
 pub use state::host::{ProcessHost, iso_time};
 pub use state::process::ProcessServices;
 pub use state::prompt::{PromptChoice, PromptEnvironment, SystemPrompt, environment_text};
+pub use state::schedule::ScheduleConfig;
 pub use state::settings_access::{
     BypassMode, DirectoryChanges, NoSettings, ReloadedSettings, SessionEnv, SettingsAccess,
 };

@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use crate::background::schedule::ScheduledTurn;
 use crate::control::pending_requests::PendingRequests;
 use crate::hooks::services::hook_engine;
 use crate::state::agent::{Agent, AgentHandle};
@@ -58,8 +59,20 @@ pub struct SessionEnd {
 /// What a session does next.
 enum Due {
     Prompt(Box<InboundUser>),
+    /// What the clock starts.
+    Scheduled(Box<ScheduledTurn>),
     /// The call that the session was resumed with.
     DeferredCall,
+}
+
+impl Due {
+    /// Returns the id of the wake-up that it is announced as.
+    fn wake_up_id(&self) -> Option<String> {
+        match self {
+            Self::Scheduled(turn) => turn.wake_up.as_ref().map(|wake_up| wake_up.uuid.clone()),
+            Self::Prompt(_) | Self::DeferredCall => None,
+        }
+    }
 }
 
 /// What follows while no turn runs.
@@ -199,6 +212,10 @@ impl SessionLoop {
             if !changing && let Some(prompt) = self.session.wake_up_prompt() {
                 return NextDue::Turn(Due::Prompt(Box::new(prompt)));
             }
+            let clock_counts = !changing && self.clock_counts();
+            if clock_counts && let Some(turn) = self.session.take_scheduled_turn().await {
+                return NextDue::Turn(Due::Scheduled(Box::new(turn)));
+            }
             tokio::select! {
                 // Lines come before wake-ups: a prompt of the user before one that a hook makes.
                 biased;
@@ -208,6 +225,7 @@ impl SessionLoop {
                 () = self.pending.changed(), if changing => {}
                 () = self.session.tasks.changed.notified() => {}
                 () = tokio::time::sleep_until(until.unwrap_or(now)), if until.is_some() => {}
+                () = self.session.until_scheduled(), if clock_counts => {}
                 () = tokio::time::sleep_until(prompt_due), if resumes_call => return NextDue::Turn(Due::DeferredCall),
                 prompt = self.session.until_woken(), if self.inbox_open && !changing => {
                     return NextDue::Turn(Due::Prompt(Box::new(prompt)));
@@ -310,6 +328,7 @@ impl SessionLoop {
         // From here on the turn can be interrupted, also while hooks look at the prompt.
         let handle =
             TurnHandle { cancel: self.session.stop.child_token(), preempt: CancellationToken::new() };
+        let wake_up = due.wake_up_id();
         let (prompt, kind) = self.open_turn(agent, due, &handle).await;
         let mut turn = Turn::new(agent, &handle, TurnStats::new(&prompt));
         let (stop, index) = (self.session.stop.clone(), self.results);
@@ -324,7 +343,7 @@ impl SessionLoop {
             }
             let (result, finished) = finish(&mut turn, outcome, index).await;
             let mut prompts = std::mem::take(&mut turn.stats.prompts);
-            prompts.extend(command);
+            prompts.extend(command.into_iter().chain(wake_up));
             Some((result, finished, prompts, cleared))
         });
         let ended = self.while_listening(work, Some(&handle), Some(&handle.cancel)).await;

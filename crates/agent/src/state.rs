@@ -21,6 +21,7 @@ pub mod process;
 pub mod prompt;
 pub mod queue;
 pub mod refused_prompt;
+pub mod schedule;
 pub mod services;
 pub mod settings_access;
 pub mod task_frames;

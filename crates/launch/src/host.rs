@@ -1,24 +1,47 @@
 //! The real [`ProcessHost`]: wall time, fresh ids, and the log of a session as warnings.
 #![allow(clippy::disallowed_methods, reason = "this is where wall time and fresh ids come from")]
 
+use std::sync::OnceLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use jiff::tz::TimeZone;
 use lathe_agent::ProcessHost;
 
+use crate::env::LaunchEnvironment;
 use crate::warning::{LaunchWarning, WarningSink};
 
 /// The host of sessions in a real process.
 pub struct RealHost {
     process_id: Option<u32>,
+    /// `TZ` of the environment.
+    zone_name: Option<String>,
+    /// Set when a session first asks: most do not, and it may mean reading a file.
+    zone: OnceLock<TimeZone>,
     /// Receives the lines of the log.
     warnings: WarningSink,
 }
 
 impl RealHost {
     /// Creates a host whose log goes to `warnings`.
-    pub fn new(process_id: Option<u32>, warnings: WarningSink) -> Self {
-        Self { process_id, warnings }
+    pub fn new(env: &LaunchEnvironment, warnings: WarningSink) -> Self {
+        let zone_name = env.get("TZ").map(str::to_owned);
+        Self { process_id: env.pid, zone_name, zone: OnceLock::new(), warnings }
     }
+}
+
+/// The zone of the machine.
+const LOCAL_TIME: &str = "/etc/localtime";
+
+/// Returns the zone that `TZ` names, or else that of the machine; UTC if neither is known.
+fn time_zone(named: Option<&str>) -> TimeZone {
+    let Some(name) = named else {
+        // Not `TimeZone::system`, which reads the variable of the process itself.
+        let file = std::fs::read(LOCAL_TIME).ok();
+        return file.and_then(|bytes| TimeZone::tzif("", &bytes).ok()).unwrap_or(TimeZone::UTC);
+    };
+    // As the C library reads it: `:Europe/Berlin` is a name too, and what is no name may be a rule.
+    let name = name.strip_prefix(':').unwrap_or(name);
+    TimeZone::get(name).or_else(|_| TimeZone::posix(name)).unwrap_or(TimeZone::UTC)
 }
 
 /// Returns a new UUID as text.
@@ -41,6 +64,10 @@ impl ProcessHost for RealHost {
         now_ms()
     }
 
+    fn time_zone(&self) -> TimeZone {
+        self.zone.get_or_init(|| time_zone(self.zone_name.as_deref())).clone()
+    }
+
     fn random(&self) -> f64 {
         let (high, _) = uuid::Uuid::new_v4().as_u64_pair();
         // The top bits of a v4 UUID are all random, and 32 of them are enough for jitter.
@@ -53,5 +80,22 @@ impl ProcessHost for RealHost {
 
     fn log(&self, line: &str) {
         (self.warnings)(LaunchWarning::Running(line.to_owned()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn the_zone_is_that_of_the_environment() {
+        let summer = Timestamp::from_second(1_782_000_000).unwrap();
+        let offset = |named| time_zone(named).to_offset(summer).to_string();
+        assert_eq!(offset(Some("CET-1CEST,M3.5.0,M10.5.0/3")), "+02");
+        assert_eq!(offset(Some("UTC")), "+00");
+        assert_eq!(offset(Some("no such zone")), "+00");
+        assert_eq!(offset(Some(":/../etc/passwd")), "+00");
     }
 }

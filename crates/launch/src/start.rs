@@ -8,9 +8,9 @@ use std::time::Duration;
 use lathe_agent::CheckpointsConfig;
 use lathe_agent::ProcessServices;
 use lathe_agent::{
-    AgentConfig, AgentModel, BackgroundConfig, FrameOptions, HooksConfig, PromptSurface, SessionBeginning,
-    SessionConfig, SessionEnd, SessionSignals, SlashCommands, StateFrames, TaskListConfig, TaskListName,
-    TurnLimits,
+    AgentConfig, AgentModel, BackgroundConfig, FrameOptions, HooksConfig, PromptSurface, ScheduleConfig,
+    SessionBeginning, SessionConfig, SessionEnd, SessionSignals, SlashCommands, StateFrames, TaskListConfig,
+    TaskListName, TurnLimits,
 };
 use lathe_agent::{ProcessHost, iso_time};
 use lathe_agent::{PromptEnvironment, SystemPrompt, environment_text};
@@ -22,8 +22,8 @@ use lathe_permissions::PermissionEngine;
 use lathe_protocol::{ClientFacts, ClientGeneration, Inbound, Init, Outbound, Settings};
 use lathe_settings::memory::ReadCheck;
 use lathe_tools::{
-    BackgroundPolicy, ChildEnvironment, SessionKind, ShellStartup, StructuredOutput, ToolSet, WorkList,
-    Workspace, builtin_tools,
+    BackgroundPolicy, ChildEnvironment, ClockTurns, SessionKind, ShellStartup, StructuredOutput, ToolSet,
+    WorkList, Workspace, builtin_tools,
 };
 use lathe_transcript::SessionPaths;
 use tokio::sync::mpsc;
@@ -102,7 +102,7 @@ pub fn prepare(
     services: &SharedServices,
     warnings: &WarningSink,
 ) -> Result<PreparedSession, LaunchError> {
-    let host: Arc<dyn ProcessHost> = Arc::new(RealHost::new(env.pid, warnings.clone()));
+    let host: Arc<dyn ProcessHost> = Arc::new(RealHost::new(&env, warnings.clone()));
     let project = ProjectContext::load(options, env, warnings)?;
     let (env, cwd, extra_dirs) = (&project.env, &project.cwd, project.extra_dirs());
     let session = sessions::open(options, env, cwd, host.as_ref(), warnings)?;
@@ -129,6 +129,8 @@ pub fn prepare(
     let kind = SessionKind { deferral: chosen.deferral, ..session_kind(options, env, &model_id) };
     let background = background(options, &project, &session_id);
     let task_lists = task_lists(options, env, &own_dir);
+    let folder = project.settings.stack().scheduled_tasks().map(Arc::new);
+    let schedule = ScheduleConfig { clock: kind.clock, folder };
     // The model is pointed to these files, too.
     permissions.add_readable(&background.folder);
     let config = SessionConfig {
@@ -163,6 +165,7 @@ pub fn prepare(
         setup: options.setup,
         background,
         task_lists,
+        schedule,
         max_budget_usd: options.max_budget_usd,
         frames: frame_options(options, env),
         surface: options.surface.clone(),
@@ -283,6 +286,7 @@ fn session_kind(options: &SessionOptions, env: &LaunchEnvironment, model: &str) 
     SessionKind {
         generation,
         has_host: options.surface == PromptSurface::Host,
+        clock: if env.is_on("CLAUDE_CODE_DISABLE_CRON") { ClockTurns::Off } else { ClockTurns::On },
         work_list: match (keeps_list, are_tasks) {
             (false, true) => WorkList::TasksByName,
             (false, false) => WorkList::TodosByName,

@@ -136,8 +136,8 @@ impl Shell<'_> {
         if let Some(question) = self.protected_write() {
             return Decision::Ask(question);
         }
-        let mut names = rule_names(self.tool, self.question.call.subject());
-        if let Some(rule) = names.find_map(|name| self.engine.allow.tool(name, None)) {
+        // Only a rule that names the tool itself: who allows Bash does not mean what runs on after its call.
+        if let Some(rule) = self.engine.allow.tool(self.tool, None) {
             if let Some(question) = self.hides_from_rules() {
                 return Decision::Ask(question);
             }

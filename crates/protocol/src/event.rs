@@ -188,6 +188,12 @@ pub struct CommandLifecycle {
     pub command_uuid: String,
     /// `queued`, `started`, `completed` or `cancelled`.
     pub state: String,
+    /// What the clock started, when it starts: `loop_wakeup`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wakeup_source: Option<String>,
+    /// When that was to be, milliseconds since the epoch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduled_for: Option<u64>,
     pub uuid: String,
     pub session_id: String,
     #[serde(flatten)]

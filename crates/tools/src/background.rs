@@ -27,6 +27,8 @@ pub struct TaskPlace {
 pub struct CommandTask {
     /// Its id and file.
     pub place: TaskPlace,
+    /// What its output is.
+    pub kind: TaskKind,
     /// The command itself.
     pub job: CommandJob,
     /// The command line.
@@ -37,6 +39,25 @@ pub struct CommandTask {
     pub tool_use_id: String,
     /// Whether the call still waits for it.
     pub ground: TaskGround,
+}
+
+/// What the output of a command is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskKind {
+    /// A text to be read; the model is told of the end.
+    Shell,
+    /// Events: the model is told of each line.
+    Monitor,
+}
+
+impl TaskKind {
+    /// The word for it in what hooks and results are told.
+    pub fn wire_name(self) -> &'static str {
+        match self {
+            Self::Shell => "shell",
+            Self::Monitor => "monitor",
+        }
+    }
 }
 
 /// Whether the call that started a command waits for its end.

@@ -20,6 +20,8 @@ mod list_tools;
 mod offered;
 pub mod persisted;
 mod remark;
+mod schedule;
+mod schedule_tools;
 mod schema;
 mod search_tools;
 mod session;
@@ -34,7 +36,7 @@ mod workspace;
 use std::sync::Arc;
 
 pub use background::{
-    BackgroundPolicy, CommandTask, NotStopped, TASK_FILE_BYTES, TaskActions, TaskGround, TaskPlace,
+    BackgroundPolicy, CommandTask, NotStopped, TASK_FILE_BYTES, TaskActions, TaskGround, TaskKind, TaskPlace,
     TaskReport, TaskStatus, exit_code, exit_line,
 };
 pub use child_env::{ChildEnvironment, ChildVariables, CommandEnvironment};
@@ -51,8 +53,17 @@ pub use host_tools::{ask_user, plan};
 use host_tools::{plan_in_call, report_findings};
 pub use list_tools::store::TaskListStore;
 use list_tools::{task_create, task_get, task_list, task_update, todo_write};
-pub use offered::{Loading, Offered, SessionKind, ToolChoice, ToolDeclaration, ToolDeferral, WorkList};
+pub use offered::{
+    ClockTurns, Loading, Offered, SessionKind, ToolChoice, ToolDeclaration, ToolDeferral, WorkList,
+};
 pub use remark::SessionRemarks;
+pub use schedule::{
+    CronJob, CronRecurrence, CronStanding, CronStorage, NewCronJob, ScheduleActions, ScheduleFailure,
+    ScheduledWakeUp, WakeUpRequest,
+};
+pub use schedule_tools::cron::{CronCreate, CronDelete, CronList};
+pub use schedule_tools::expression::{CronExpression, InvalidCron};
+pub use schedule_tools::wakeup::ScheduleWakeup;
 pub use schema::{InvalidInput, validate};
 pub use search_tools::glob::Glob;
 pub use search_tools::grep::Grep;
@@ -60,6 +71,7 @@ pub use search_tools::tool_search::ToolSearch;
 pub use session::{AgentEnd, AgentReport, AgentRequest, DetachedSession, SessionActions};
 pub use shape::{content_of_result, telling_text};
 pub use shell_tools::bash::Bash;
+pub use shell_tools::monitor::Monitor;
 pub use shell_tools::startup::{ShellStartup, try_env_files};
 pub use shell_tools::task_output::{BashOutput, TaskOutput};
 pub use shell_tools::task_stop::{KillShell, TaskStop};
@@ -97,6 +109,11 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(task_update::TaskUpdate),
         Arc::new(task_list::TaskList),
         Arc::new(report_findings::ReportFindings),
+        Arc::new(Monitor),
+        Arc::new(CronCreate),
+        Arc::new(CronDelete),
+        Arc::new(CronList),
+        Arc::new(ScheduleWakeup),
         Arc::new(ToolSearch),
     ]
 }

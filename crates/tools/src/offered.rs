@@ -40,6 +40,8 @@ pub enum Offered {
     WithoutBash,
     /// Those whose model searches for deferred tools.
     WithToolSearch,
+    /// Those that may start turns by the clock.
+    WithSchedule,
     /// Those that keep a list of tasks in files.
     WithTaskList,
     /// Those that keep a list of to-dos.
@@ -95,6 +97,16 @@ pub enum WorkList {
     Todos,
 }
 
+/// Whether the clock may start turns.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ClockTurns {
+    /// Cron jobs and wake-ups do.
+    #[default]
+    On,
+    /// Nothing does (`CLAUDE_CODE_DISABLE_CRON`).
+    Off,
+}
+
 /// What the tools of a session depend on.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SessionKind {
@@ -102,6 +114,8 @@ pub struct SessionKind {
     pub generation: ClientGeneration,
     /// Whether a host answers permission questions.
     pub has_host: bool,
+    /// Whether turns may be started by the clock.
+    pub clock: ClockTurns,
     /// The list that the model keeps.
     pub work_list: WorkList,
     /// Whether tools may be deferred.
@@ -180,6 +194,7 @@ impl SessionKind {
             Offered::WithBash => has_bash,
             Offered::WithoutBash => !has_bash,
             Offered::WithToolSearch => self.deferral == ToolDeferral::On,
+            Offered::WithSchedule => self.clock == ClockTurns::On,
             Offered::WithTaskList => self.work_list == WorkList::Tasks,
             Offered::WithTodoList => self.work_list == WorkList::Todos,
             Offered::ByName | Offered::Never => false,
@@ -193,6 +208,7 @@ impl SessionKind {
             Offered::WithTaskList => matches!(self.work_list, WorkList::Tasks | WorkList::TasksByName),
             Offered::WithTodoList => matches!(self.work_list, WorkList::Todos | WorkList::TodosByName),
             Offered::WithToolSearch => self.deferral == ToolDeferral::On,
+            Offered::WithSchedule => self.clock == ClockTurns::On,
             Offered::Never => false,
             Offered::Always | Offered::WithBash | Offered::WithoutBash | Offered::ByName => true,
         }

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::{SessionRemarks, TaskActions, ToolLoading, ToolSet, WorkListActions};
+use crate::{ScheduleActions, SessionRemarks, TaskActions, ToolLoading, ToolSet, WorkListActions};
 
 /// The session, as its tools can change it.
-pub trait SessionActions: TaskActions + WorkListActions + ToolLoading + SessionRemarks {
+pub trait SessionActions:
+    TaskActions + WorkListActions + ToolLoading + ScheduleActions + SessionRemarks
+{
     /// Enters plan mode: nothing may be changed until a plan is approved. No effect in plan mode.
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()>;
 

@@ -45,6 +45,11 @@ fn every_tool_describes_its_calls() {
         ("TaskList", json!({}), CallSubject::Session(SessionAccess::Reads)),
         ("TaskUpdate", json!({}), CallSubject::Session(SessionAccess::Changes)),
         ("ToolSearch", json!({"query": "a"}), CallSubject::Session(SessionAccess::Reads)),
+        ("Monitor", json!({"command": "ls"}), CallSubject::Shell { command: "ls".to_owned() }),
+        ("CronCreate", json!({"cron": "* * * * *"}), CallSubject::Session(SessionAccess::Changes)),
+        ("CronDelete", json!({"id": "1"}), CallSubject::Session(SessionAccess::Changes)),
+        ("CronList", json!({}), CallSubject::Session(SessionAccess::Reads)),
+        ("ScheduleWakeup", json!({}), CallSubject::Session(SessionAccess::Changes)),
         ("StructuredOutput", json!({}), CallSubject::StructuredOutput),
     ];
     for (tool, input, subject) in &cases {
@@ -61,6 +66,7 @@ fn an_input_that_does_not_say_is_unknown() {
     for (tool, input) in [
         ("Bash", json!({})),
         ("Bash", json!({"command": ["ls"]})),
+        ("Monitor", json!({"ws": {"url": "wss://a"}})),
         ("Read", json!({"path": "a"})),
         ("Write", json!({"file_path": 7})),
         ("Edit", json!(null)),

@@ -1,9 +1,9 @@
-//! The end of a task in words: one line for hosts, and the element that the model reads.
+//! The end of a task and the event of a monitor in words: one line for hosts, and the element that the model reads.
 
 use lathe_exec::Ended;
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{InboundUser, MessageContent};
-use lathe_tools::TaskStatus;
+use lathe_tools::{TaskKind, TaskStatus};
 use lathe_transcript::RecordedTask;
 use serde_json::json;
 
@@ -19,12 +19,24 @@ const BANNER: &str =
 pub fn summary(task: &SessionTask, ended: Ended) -> String {
     let what = &task.description;
     let code = task.exit_code.unwrap_or(1);
-    match (task.status, ended) {
-        (TaskStatus::Completed, _) => format!("Background command \"{what}\" completed (exit code {code})"),
-        (_, Ended::TimedOut) => format!("Background command \"{what}\" was stopped: its time was up"),
-        (_, Ended::OutputLimit) => format!("Background command \"{what}\" was stopped: it printed too much"),
-        (TaskStatus::Killed, _) => format!("Background command \"{what}\" was stopped"),
-        (TaskStatus::Failed | TaskStatus::Running, _) => {
+    match (task.kind, task.status, ended) {
+        (TaskKind::Monitor, TaskStatus::Completed, _) => format!("Monitor \"{what}\" stream ended"),
+        (TaskKind::Monitor, TaskStatus::Failed | TaskStatus::Running, _) => {
+            format!("Monitor \"{what}\" stream ended with exit code {code}")
+        }
+        // As the reference says it; the event of the notice tells the reason.
+        (TaskKind::Monitor, TaskStatus::Killed, _) => what.clone(),
+        (TaskKind::Shell, TaskStatus::Completed, _) => {
+            format!("Background command \"{what}\" completed (exit code {code})")
+        }
+        (TaskKind::Shell, _, Ended::TimedOut) => {
+            format!("Background command \"{what}\" was stopped: its time was up")
+        }
+        (TaskKind::Shell, _, Ended::OutputLimit) => {
+            format!("Background command \"{what}\" was stopped: it printed too much")
+        }
+        (TaskKind::Shell, TaskStatus::Killed, _) => format!("Background command \"{what}\" was stopped"),
+        (TaskKind::Shell, TaskStatus::Failed | TaskStatus::Running, _) => {
             format!("Background command \"{what}\" failed with exit code {code}")
         }
     }
@@ -33,16 +45,42 @@ pub fn summary(task: &SessionTask, ended: Ended) -> String {
 /// Returns the notice about the end of a task that the model gets: its ids, output file, status and `summary` as
 /// elements.
 pub fn notice(task: &SessionTask, summary: &str, urgency: NoticeUrgency) -> TaskNotice {
+    TaskNotice { urgency, ..end_with_event(task, summary, None) }
+}
+
+/// Returns the notice of an end that starts a turn, with the last lines of a monitor.
+pub fn end_with_event(task: &SessionTask, summary: &str, event: Option<&str>) -> TaskNotice {
     let text = format!(
         "<task-notification>\n<task-id>{}</task-id>\n<tool-use-id>{}</tool-use-id>\n<output-file>{}</output-file>\n\
-         <status>{}</status>\n<summary>{}</summary>\n</task-notification>",
+         <status>{}</status>\n<summary>{}</summary>\n{}</task-notification>",
         task.id,
         escaped(&task.tool_use_id),
         escaped(&task.output_file.display().to_string()),
         task.status.wire_name(),
         escaped(summary),
+        event.map(event_element).unwrap_or_default(),
     );
-    TaskNotice { task_id: task.id.clone(), run_id: task.run_id.clone(), text, urgency }
+    TaskNotice {
+        task_id: task.id.clone(),
+        run_id: Some(task.run_id.clone()),
+        text,
+        urgency: NoticeUrgency::WakesSession,
+    }
+}
+
+/// Returns the notice of an event of a monitor.
+pub fn event_notice(task: &SessionTask, event: &str) -> TaskNotice {
+    let text = format!(
+        "<task-notification>\n<task-id>{}</task-id>\n<summary>{}</summary>\n{}</task-notification>",
+        task.id,
+        escaped(&format!("Monitor event: \"{}\"", task.description)),
+        event_element(event),
+    );
+    TaskNotice { task_id: task.id.clone(), run_id: None, text, urgency: NoticeUrgency::WakesSession }
+}
+
+fn event_element(event: &str) -> String {
+    format!("<event>{}</event>\n", escaped(event))
 }
 
 /// Returns what hosts are told of a task of an earlier run that has a start and no end.
@@ -60,7 +98,7 @@ pub fn lost_notice(task: &RecordedTask, run_id: String) -> TaskNotice {
         escaped(&task.tool_use_id),
         escaped(&lost_summary(task)),
     );
-    TaskNotice { task_id: task.id.clone(), run_id, text, urgency: NoticeUrgency::RidesAlong }
+    TaskNotice { task_id: task.id.clone(), run_id: Some(run_id), text, urgency: NoticeUrgency::RidesAlong }
 }
 
 /// Returns a text that cannot end the element it stands in.
@@ -79,14 +117,15 @@ impl SessionServices {
     /// Takes the notices that wait, as the prompt of a turn; `None` unless one of them starts a turn.
     pub(crate) fn task_prompt(&self) -> Option<InboundUser> {
         let notices = self.tasks.list().take_wake_up();
-        let first = notices.first()?;
-        let mut origin = json!({
-            "kind": "task-notification",
-            "producer": "session-task",
-            "runId": first.run_id,
-        });
-        if notices.len() > 1 {
-            origin["runIds"] = notices.iter().map(|notice| notice.run_id.as_str()).collect();
+        notices.first()?;
+        let runs: Vec<&str> = notices.iter().filter_map(|notice| notice.run_id.as_deref()).collect();
+        let mut origin = json!({ "kind": "task-notification", "producer": "session-task" });
+        // The event of a monitor is no end of a run.
+        if let Some(run) = runs.first() {
+            origin["runId"] = json!(run);
+        }
+        if runs.len() > 1 {
+            origin["runIds"] = json!(runs);
         }
         let texts: Vec<&str> = notices.iter().map(|notice| notice.text.as_str()).collect();
         let text = system_reminder(&format!("{BANNER}\n{}", texts.join("\n")));

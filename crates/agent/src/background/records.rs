@@ -21,15 +21,17 @@ pub(crate) enum NoticeRecord {
 }
 
 impl SessionServices {
-    /// Records what became of a notice.
+    /// Records what became of the notice of an end. Events of monitors are not recorded: a later run cannot go on with
+    /// the watch.
     pub(crate) fn record_notice(&self, what: NoticeRecord, notice: &TaskNotice) {
+        let Some(run_id) = &notice.run_id else { return };
         let (operation, text) = match what {
             NoticeRecord::Queued => ("enqueue", Some(notice.text.as_str())),
             NoticeRecord::Delivered => ("dequeue", None),
             NoticeRecord::Withdrawn => ("remove", Some(notice.text.as_str())),
         };
         let (session, now) = (self.frames.session_id(), self.frames.now());
-        self.files.side(&SideRecord::task_notice(operation, &session, &now, &notice.run_id, text));
+        self.files.side(&SideRecord::task_notice(operation, &session, &now, run_id, text));
     }
 
     /// Records that the notices in a text were delivered with it, because it has just been recorded. Returns nothing
@@ -48,7 +50,7 @@ impl SessionServices {
         for untold in &earlier.untold {
             self.tasks.list().add_notice(TaskNotice {
                 task_id: untold.task_id.clone(),
-                run_id: untold.run_id.clone(),
+                run_id: Some(untold.run_id.clone()),
                 text: untold.text.clone(),
                 urgency: NoticeUrgency::RidesAlong,
             });

@@ -31,10 +31,11 @@ impl SubmittedPrompt {
 
 impl AgentHandle {
     /// Runs the UserPromptSubmit hooks for a prompt. Returns whether it may reach the model, with the notes that
-    /// hooks add to it.
+    /// hooks add to it. `source` says what started its turn, if it was not the host.
     pub(crate) async fn submit_to_hooks(
         self: &Arc<Self>,
         prompt: &InboundUser,
+        source: Option<&str>,
         cancel: &CancellationToken,
     ) -> SubmittedPrompt {
         // A prompt that a hook wrote to wake the model is not the user's, and its hooks must not wake the model again.
@@ -44,6 +45,7 @@ impl AgentHandle {
         }
         let input = UserPromptSubmitInput {
             prompt: words_for_hooks(prompt),
+            source: source.map(str::to_owned),
             session_title: self.session.files.current_title(),
             ..UserPromptSubmitInput::default()
         };

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use lathe_tools::ClockTurns;
 use tokio::time::Instant;
 
 use super::SessionLoop;
@@ -22,6 +23,8 @@ pub(super) enum LeaveReason {
     Ceiling(Duration),
     /// The input is closed and the budget is used up, so that a further turn could ask nothing.
     Budget,
+    /// The input is closed, and the only wake-up is due after the longest wait.
+    TooLate,
     /// The host asked for it (`end_session`).
     Asked,
     /// It was told to finish early.
@@ -46,6 +49,8 @@ pub(super) enum WakeUps {
     Possible,
     /// The same, but the budget is used up.
     Unaffordable,
+    /// Nothing but a wake-up that is due after the ceiling.
+    TooLate,
 }
 
 /// How far the wait for tasks is.
@@ -82,14 +87,18 @@ pub(super) enum IdleStep {
 pub(super) fn idle_step(outlook: IdleOutlook) -> IdleStep {
     use CeilingState::{Ahead, NotCounting, Passed};
     use HostInput::{Closed, Open};
-    use WakeUps::{Impossible, Possible, Unaffordable};
+    use WakeUps::{Impossible, Possible, TooLate, Unaffordable};
     match (outlook.input, outlook.wake_ups, outlook.ceiling) {
         (Closed, Impossible, _) => IdleStep::Leave(LeaveReason::NothingLeft),
         (Closed, Unaffordable, _) => IdleStep::Leave(LeaveReason::Budget),
-        (Closed, Possible, Passed(ceiling)) => IdleStep::Leave(LeaveReason::Ceiling(ceiling)),
-        (Open, Impossible | Unaffordable, _) | (Open, Possible, Passed(_)) => IdleStep::Idle,
-        (Open | Closed, Possible, Ahead(until)) => IdleStep::Await { until: Some(until) },
-        (Open | Closed, Possible, NotCounting) => IdleStep::Await { until: None },
+        (Closed, Possible | TooLate, Passed(ceiling)) => IdleStep::Leave(LeaveReason::Ceiling(ceiling)),
+        // Whoever closed the input would wait for nothing.
+        (Closed, TooLate, Ahead(_)) => IdleStep::Leave(LeaveReason::TooLate),
+        (Open, Impossible | Unaffordable, _) | (Open, Possible | TooLate, Passed(_)) => IdleStep::Idle,
+        (Closed, Possible, Ahead(until)) | (Open, Possible | TooLate, Ahead(until)) => {
+            IdleStep::Await { until: Some(until) }
+        }
+        (Open | Closed, Possible | TooLate, NotCounting) => IdleStep::Await { until: None },
     }
 }
 
@@ -114,8 +123,13 @@ impl SessionLoop {
             (Some(ceiling), Some(ended)) => CeilingState::Ahead(ended + ceiling),
             (None, _) | (_, None) => CeilingState::NotCounting,
         };
+        let is_too_late = match (ceiling, self.session.wakes_at(now)) {
+            (CeilingState::Ahead(until), Some(at)) => at > until,
+            (_, _) => false,
+        };
         let wake_ups = match (self.session.can_wake(), self.session.over_budget()) {
             (false, _) => WakeUps::Impossible,
+            (true, false) if is_too_late => WakeUps::TooLate,
             (true, false) => WakeUps::Possible,
             (true, true) => WakeUps::Unaffordable,
         };
@@ -145,7 +159,20 @@ impl SessionLoop {
                  resumed."
             ));
         }
+        let jobs = self.session.named_jobs();
+        if !jobs.is_empty() {
+            let jobs = jobs.join(", ");
+            self.session.process.host.log(&format!("Scheduled jobs end with the session: {jobs}."));
+        }
         self.session.stop_wakers().await;
+    }
+
+    /// Returns whether the clock may start turns now. It does not start the first one: hosts take the first result for
+    /// the answer to their first prompt.
+    pub(super) fn clock_counts(&self) -> bool {
+        let schedule = &self.session.schedule;
+        let is_on = schedule.config.clock == ClockTurns::On;
+        is_on && self.last_turn_ended.is_some() && !self.session.over_budget()
     }
 }
 
@@ -161,6 +188,9 @@ fn still_running(reason: LeaveReason, named: &[String]) -> String {
             );
         }
         LeaveReason::Budget => "the budget is used up, so their ends could start no turn",
+        LeaveReason::TooLate => {
+            "it is due after the longest wait (CLAUDE_CODE_PRINT_BG_WAIT_CEILING_MS, 0 is without limit)"
+        }
         LeaveReason::Asked => "the host ends the session",
         LeaveReason::Interrupted => "the session was interrupted",
         LeaveReason::Stopped => "the session was told to end",

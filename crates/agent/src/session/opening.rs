@@ -14,6 +14,15 @@ use crate::state::wire_names::{PromptState, SessionState};
 use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
 use crate::turn::outcome::TurnHandle;
 
+/// A prompt for the model, on its way to the hooks.
+struct Submission<'a> {
+    prompt: &'a InboundUser,
+    /// What started its turn, if it was not the host.
+    source: Option<&'static str>,
+    /// What the model should know about it.
+    note: Option<String>,
+}
+
 impl SessionLoop {
     /// Opens the turn of a prompt, or of a deferred call without a prompt.
     pub(super) async fn open_turn(
@@ -25,13 +34,20 @@ impl SessionLoop {
         agent.deferral.turn_began();
         self.session.tell_of_earlier_tasks().await;
         self.session.emit_state(SessionState::Running).await;
-        let prompt = match due {
+        let (prompt, source) = match due {
             Due::DeferredCall => {
                 let command = self.main.frames.uuid();
                 self.session.emit_lifecycle(Some(&command), PromptState::Started).await;
                 return (InboundUser::default(), TurnKind::ResumeDeferredCall { command });
             }
-            Due::Prompt(prompt) => *prompt,
+            Due::Prompt(prompt) => (*prompt, None),
+            Due::Scheduled(turn) => {
+                let source = turn.source.wire_name();
+                if let Some(wake_up) = &turn.wake_up {
+                    self.session.emit_wake_up(&wake_up.uuid, source, wake_up.at_ms).await;
+                }
+                (turn.prompt, Some(source))
+            }
         };
         self.session.emit_lifecycle(prompt.uuid.as_deref(), PromptState::Started).await;
         if self.asks_nothing(&prompt) {
@@ -45,7 +61,10 @@ impl SessionLoop {
         }
         let work = match dispatch(&self.main, &prompt) {
             PromptDispatch::Command(call) => TurnKind::Command(call),
-            PromptDispatch::Prompt { note } => self.submit_prompt(agent, &prompt, note, handle).await,
+            PromptDispatch::Prompt { note } => {
+                let submission = Submission { prompt: &prompt, source, note };
+                self.submit_prompt(agent, submission, handle).await
+            }
         };
         (prompt, work)
     }
@@ -75,14 +94,14 @@ impl SessionLoop {
     async fn submit_prompt(
         &mut self,
         agent: &mut Agent,
-        prompt: &InboundUser,
-        note: Option<String>,
+        submission: Submission<'_>,
         handle: &TurnHandle,
     ) -> TurnKind {
+        let Submission { prompt, source, note } = submission;
         let main = self.main.clone();
         let before = async {
             let notes = main.catch_up(&handle.cancel).await;
-            (notes, main.submit_to_hooks(prompt, &handle.cancel).await)
+            (notes, main.submit_to_hooks(prompt, source, &handle.cancel).await)
         };
         let (notes, mut submitted) = self.while_listening(before, Some(handle), Some(&handle.cancel)).await;
         // Hooks that were cancelled have not agreed, so the prompt must not reach the model, now or later.

@@ -1,14 +1,28 @@
 //! What can start a turn without a prompt of the host. Each kind of waker is asked here and nowhere else: whether it can
 //! still wake the session, for its prompt, for its name when the run ends before it, and to stop.
 
-use lathe_protocol::InboundUser;
+use std::time::Duration;
 
+use lathe_protocol::InboundUser;
+use lathe_tools::TaskKind;
+use tokio::time::Instant;
+
+use crate::state::background_tasks::SessionTask;
 use crate::state::services::SessionServices;
 
 impl SessionServices {
     /// Returns whether something is left that will start a turn.
     pub(super) fn can_wake(&self) -> bool {
-        self.tasks.list().can_wake()
+        self.tasks.list().can_wake() || self.schedule.entries().wake_up().is_some()
+    }
+
+    /// Returns when the clock wakes the session; `None` if something else may do so before, or nothing does.
+    pub(super) fn wakes_at(&self, now: Instant) -> Option<Instant> {
+        if self.tasks.list().can_wake() {
+            return None;
+        }
+        let at_ms = self.schedule.entries().wake_up()?.at_ms;
+        now.checked_add(Duration::from_millis(at_ms.saturating_sub(self.process.host.now_ms())))
     }
 
     /// Takes the prompt of a turn that is due now, or `None`. With the budget used up no turn is due: it could not ask
@@ -23,7 +37,19 @@ impl SessionServices {
     /// Returns what would be lost if the session ended now, in words for the operator.
     pub(super) fn named_wakers(&self) -> Vec<String> {
         let list = self.tasks.list();
-        list.in_background().map(|task| format!("command \"{}\" ({})", task.description, task.id)).collect()
+        let task = |task: &SessionTask| {
+            let kind = match task.kind {
+                TaskKind::Shell => "command",
+                TaskKind::Monitor => "monitor",
+            };
+            format!("{kind} \"{}\" ({})", task.description, task.id)
+        };
+        let entries = self.schedule.entries();
+        let wake_up = entries.wake_up().map(|wake_up| {
+            let at = self.schedule.zoned(wake_up.at_ms);
+            format!("wake-up at {}", at.strftime("%H:%M:%S"))
+        });
+        list.in_background().map(task).chain(wake_up).collect()
     }
 
     /// Returns the tasks whose end the model was to be told, but was not.
@@ -31,8 +57,15 @@ impl SessionServices {
         self.tasks.list().untold().map(str::to_owned).collect()
     }
 
+    /// Returns the jobs that end with the session, in words for the operator.
+    pub(super) fn named_jobs(&self) -> Vec<String> {
+        let entries = self.schedule.entries();
+        entries.of_session().map(|job| format!("{} ({})", job.id, job.job.cron.in_words())).collect()
+    }
+
     /// Stops everything that could start a turn.
     pub(super) async fn stop_wakers(&self) {
+        self.schedule.entries().set_wake_up(None);
         self.stop_all_tasks().await;
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use lathe_exec::CommandJob;
 use lathe_protocol::system::BackgroundTask;
-use lathe_tools::{BackgroundPolicy, TaskGround, TaskReport, TaskStatus};
+use lathe_tools::{BackgroundPolicy, TaskGround, TaskKind, TaskReport, TaskStatus};
 use lathe_transcript::RecordedTasks;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
@@ -60,6 +60,7 @@ pub struct TaskList {
 #[derive(Clone)]
 pub struct SessionTask {
     pub id: String,
+    pub kind: TaskKind,
     /// Tells this run of the task from others with the same id.
     pub run_id: String,
     pub tool_use_id: String,
@@ -76,11 +77,12 @@ pub struct SessionTask {
     pub end_is_seen: bool,
 }
 
-/// The end of a task, for the model.
+/// The end of a task or an event of a monitor, for the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskNotice {
     pub task_id: String,
-    pub run_id: String,
+    /// The run that has ended; `None` for an event.
+    pub run_id: Option<String>,
     /// The `<task-notification>` element.
     pub text: String,
     pub urgency: NoticeUrgency,
@@ -167,9 +169,10 @@ impl TaskList {
         self.notices.iter().any(|notice| notice.urgency == NoticeUrgency::WakesSession)
     }
 
-    /// Returns the ids of the tasks whose notices wait to start a turn.
+    /// Returns the ids of the tasks whose end waits to start a turn.
     pub fn untold(&self) -> impl Iterator<Item = &str> {
-        let waking = |notice: &&TaskNotice| notice.urgency == NoticeUrgency::WakesSession;
+        let waking =
+            |notice: &&TaskNotice| notice.urgency == NoticeUrgency::WakesSession && notice.run_id.is_some();
         self.notices.iter().filter(waking).map(|notice| notice.task_id.as_str())
     }
 
@@ -198,7 +201,7 @@ impl TaskList {
         }
     }
 
-    /// Adds a notice from an earlier run of the session.
+    /// Adds an event of a monitor, or a notice from an earlier run of the session.
     pub fn add_notice(&mut self, notice: TaskNotice) {
         self.notices.push_back(notice);
     }
@@ -224,9 +227,14 @@ impl TaskList {
         self.notices.extend(notice);
     }
 
+    /// Returns whether an event of this monitor waits for a request.
+    pub fn has_event_of(&self, id: &str) -> bool {
+        self.notices.iter().any(|notice| notice.task_id == id && notice.run_id.is_none())
+    }
+
     /// Takes the notice of a task whose end the model has seen otherwise.
     pub fn withdraw_notice(&mut self, id: &str) -> Option<TaskNotice> {
-        let at = self.notices.iter().position(|notice| notice.task_id == id)?;
+        let at = self.notices.iter().position(|notice| notice.task_id == id && notice.run_id.is_some())?;
         self.notices.remove(at)
     }
 
@@ -259,7 +267,7 @@ impl TaskList {
         let task = |task: &SessionTask| {
             json!({
                 "id": task.id,
-                "type": "shell",
+                "type": task.kind.wire_name(),
                 "status": task.status.wire_name(),
                 "description": cut(&task.description),
                 "command": cut(&task.command),

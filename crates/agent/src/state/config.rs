@@ -23,6 +23,7 @@ use crate::state::commands::SlashCommands;
 use crate::state::compact_policy::CompactPolicy;
 use crate::state::process::ProcessServices;
 use crate::state::prompt::SystemPrompt;
+use crate::state::schedule::ScheduleConfig;
 use crate::state::settings_access::SettingsAccess;
 
 /// Everything a session needs to start.
@@ -55,6 +56,8 @@ pub struct SessionConfig {
     pub background: BackgroundConfig,
     /// Where the task list of the session is.
     pub task_lists: TaskListConfig,
+    /// What the clock may start.
+    pub schedule: ScheduleConfig,
     /// Whether prompts may be commands, and which.
     pub slash_commands: SlashCommands,
     /// Whether it is new or resumed.

@@ -2,6 +2,7 @@
 //! provides it, so that a session given the same script and the same host writes the same bytes.
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
 /// Time and ids. Cheap calls, no I/O that can fail.
 pub trait ProcessHost: Send + Sync {
@@ -10,6 +11,11 @@ pub trait ProcessHost: Send + Sync {
 
     /// Returns the wall time in milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
+
+    /// The zone that people here mean when they name a time. UTC, unless the program knows better.
+    fn time_zone(&self) -> TimeZone {
+        TimeZone::UTC
+    }
 
     /// Returns a number from 0 up to but not including 1, for delays and ids that are not secret.
     fn random(&self) -> f64;

@@ -34,6 +34,7 @@ use crate::state::host_questions::HostQuestions;
 use crate::state::introduction::HostIntroduction;
 use crate::state::process::ProcessServices;
 use crate::state::queue::PromptQueue;
+use crate::state::schedule::Schedule;
 use crate::state::settings_access::SettingsAccess;
 
 /// How often the host is shown that the session still waits for a tool, or for one of the host's hooks.
@@ -80,6 +81,8 @@ pub struct SessionServices {
     pub tasks: BackgroundTasks,
     /// Where the task list is.
     pub task_lists: TaskListConfig,
+    /// Turns that start by the clock.
+    pub schedule: Schedule,
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
@@ -122,7 +125,8 @@ impl SessionServices {
     ) -> (Arc<Self>, AgentConfig) {
         let SessionConfig { session_id, process, model, main, known_tools, permissions, .. } = config;
         let SessionConfig { max_budget_usd, frames, surface, settings, hooks, init, .. } = config;
-        let SessionConfig { output_styles, checkpoints, slash_commands, background, task_lists, .. } = config;
+        let SessionConfig { output_styles, checkpoints, slash_commands, background, .. } = config;
+        let SessionConfig { task_lists, schedule, .. } = config;
         let cell = Arc::new(AgentCell::new(AgentView::of(&main)));
         let session = Arc::new_cyclic(|this| Self {
             started_ms: process.host.now_ms(),
@@ -141,6 +145,7 @@ impl SessionServices {
             late: AsyncHookOutput::default(),
             tasks: BackgroundTasks::new(background),
             task_lists,
+            schedule: Schedule::new(schedule, process.host.clone()),
             hook_env: Mutex::new(Arc::new(hooks.env.clone())),
             if_rules: IfRules {
                 root: main.workspace.root.clone(),

@@ -82,7 +82,7 @@ impl Agent {
         for note in notes {
             let (uuid, now) = (self.handle.frames.uuid(), self.handle.frames.now());
             let delivered = self.handle.session.tasks.list().delivered_with(note);
-            let runs: Vec<&str> = delivered.iter().map(|notice| notice.run_id.as_str()).collect();
+            let runs: Vec<&str> = delivered.iter().filter_map(|notice| notice.run_id.as_deref()).collect();
             self.journal.told(note, &system_reminder(note), &runs, (&uuid, &now));
             for notice in &delivered {
                 self.handle.session.record_notice(NoticeRecord::Delivered, notice);
@@ -111,6 +111,20 @@ impl SessionServices {
             }))
             .await;
         }
+    }
+
+    /// Sends that a wake-up starts its turn.
+    pub(crate) async fn emit_wake_up(&self, uuid: &str, source: &str, scheduled_for: u64) {
+        self.emit(Outbound::CommandLifecycle(CommandLifecycle {
+            command_uuid: uuid.to_owned(),
+            state: PromptState::Started.wire_name().to_owned(),
+            wakeup_source: Some(source.to_owned()),
+            scheduled_for: Some(scheduled_for),
+            uuid: self.frames.uuid(),
+            session_id: self.frames.session_id(),
+            ..CommandLifecycle::default()
+        }))
+        .await;
     }
 
     /// Sends whether the session is running or idle, if the host asked for it.

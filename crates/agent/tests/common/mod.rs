@@ -16,8 +16,8 @@ use lathe_agent::ProcessHost;
 use lathe_agent::ProcessServices;
 use lathe_agent::SystemPrompt;
 use lathe_agent::{
-    AgentConfig, AgentModel, CompactPolicy, FrameOptions, HooksConfig, PromptSurface, SessionBeginning,
-    SessionConfig, SessionEnd, SessionSignals, SetupTrigger, SlashCommands, TurnLimits,
+    AgentConfig, AgentModel, CompactPolicy, FrameOptions, HooksConfig, PromptSurface, ScheduleConfig,
+    SessionBeginning, SessionConfig, SessionEnd, SessionSignals, SetupTrigger, SlashCommands, TurnLimits,
 };
 use lathe_agent::{NoSettings, SettingsAccess};
 use lathe_exec::{Ledger, ProcessLimits};
@@ -128,6 +128,9 @@ pub struct Setup {
     /// Where plans are written.
     pub plan_file: Option<PathBuf>,
     pub process_limits: ProcessLimits,
+    pub schedule: ScheduleConfig,
+    /// The clock and the ids.
+    pub host: Option<Arc<dyn ProcessHost>>,
 }
 
 impl Setup {
@@ -170,6 +173,8 @@ impl Setup {
             journal: None,
             beginning: SessionBeginning::New,
             process_limits: ProcessLimits::default(),
+            schedule: ScheduleConfig::default(),
+            host: None,
             plan_file: None,
         }
     }
@@ -209,6 +214,7 @@ impl Setup {
             assert!(permissions.add_rules(behavior, RuleSource::CliArg, [rule]).is_empty(), "a sound rule");
         }
         SessionConfig {
+            schedule: self.schedule,
             background: lathe_agent::BackgroundConfig {
                 folder: lathe_agent::task_folder(&self.cwd.join(".tmp"), "-project", "session"),
                 policy: lathe_tools::BackgroundPolicy::For(Duration::from_secs(1800)),
@@ -219,7 +225,7 @@ impl Setup {
                 name: lathe_agent::TaskListName::OfSession,
             },
             process: Arc::new(ProcessServices {
-                host: Arc::new(CountingHost(AtomicU64::default(), self.log)),
+                host: self.host.unwrap_or_else(|| Arc::new(CountingHost(AtomicU64::default(), self.log))),
                 catalog: lathe_models::catalog::Catalog::default(),
                 retry,
                 limits: self.process_limits,

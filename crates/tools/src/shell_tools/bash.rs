@@ -99,13 +99,7 @@ impl Tool for Bash {
     }
 
     fn check(&self, input: &Value) -> Result<(), ToolFailure> {
-        let command = input["command"].as_str().unwrap_or_default();
-        if !has_hidden_characters(command) {
-            return Ok(());
-        }
-        let problem = "command contains control characters, which a person who is asked would not see";
-        let invalid = InvalidInput::custom("command", problem);
-        Err(ToolFailure::Rejected(invalid.result()))
+        check_command(input["command"].as_str().unwrap_or_default())
     }
 
     fn result_limits(&self, limits: &Limits) -> ResultLimits {
@@ -163,6 +157,16 @@ impl Tool for Bash {
     }
 }
 
+/// Refuses a command that a person who is asked about it could not see whole.
+pub(super) fn check_command(command: &str) -> Result<(), ToolFailure> {
+    if !has_hidden_characters(command) {
+        return Ok(());
+    }
+    let problem = "command contains control characters, which a person who is asked would not see";
+    let invalid = InvalidInput::custom("command", problem);
+    Err(ToolFailure::Rejected(invalid.result()))
+}
+
 /// Whether a text shows less, in a terminal or a dialog, than it does in a shell. Line ends and tabs are
 /// what they look like.
 fn has_hidden_characters(command: &str) -> bool {
@@ -206,7 +210,7 @@ fn capture(output_chars: usize, spill: &Path) -> Capture {
 
 /// Describes the child process that runs the command in the user's shell. The shell reports its last directory on
 /// an extra descriptor; processes that the command leaves behind run until the session ends.
-fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
+pub(super) fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
     let workspace = &*context.workspace;
     let mut spec = Spec::new(&workspace.shell, cwd);
     let cwd_fd = workspace.ledger.note_number(CWD_FD);
@@ -281,7 +285,7 @@ fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
 
 /// Returns the failure of a command that could not be started. If its directory is gone, the agent moves to the
 /// root, so that the next command can start.
-fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailure {
+pub(super) fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailure {
     let mut text = format!("Failed to {error}");
     match error {
         ExecError::WorkingDirectory { .. } => {

@@ -15,8 +15,8 @@ use tokio_util::sync::CancellationToken;
 use super::{OUTPUT_KILL_BYTES, TAIL_BYTES, not_started, spec};
 use crate::background::{FOREGROUND_TASK_AFTER, TASK_FILE_BYTES, exit_line};
 use crate::{
-    BackgroundPolicy, CommandTask, Content, TaskGround, TaskPlace, TaskStatus, ToolContext, ToolFailure,
-    ToolOutput,
+    BackgroundPolicy, CommandTask, Content, TaskGround, TaskKind, TaskPlace, TaskStatus, ToolContext,
+    ToolFailure, ToolOutput,
 };
 
 /// The longest time that a command can ask for in the background.
@@ -203,6 +203,7 @@ impl BashCall<'_> {
         let described = self.input["description"].as_str().filter(|text| !text.trim().is_empty());
         let task = CommandTask {
             place: place.clone(),
+            kind: TaskKind::Shell,
             job: (**running).clone(),
             command: self.command.to_owned(),
             description: described.unwrap_or(self.command).to_owned(),

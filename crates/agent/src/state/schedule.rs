@@ -1,0 +1,322 @@
+//! The schedule of a session: cron jobs, and the one wake-up that the model asked for. Says what is due; `session/`
+//! starts the turns, and `background/schedule.rs` is what tools do here.
+//!
+//! Jobs of the folder are in a file that other processes share. It is looked at whenever the session is idle, and read
+//! again when it has changed; a job of it is taken by writing that into the file, which only one process can do.
+
+pub mod firing;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::{Timestamp, Zoned};
+use lathe_settings::{ScheduledTask, ScheduledTasks, Stamp};
+use lathe_tools::{
+    ClockTurns, CronExpression, CronJob, CronRecurrence, CronStanding, CronStorage, NewCronJob,
+};
+use serde_json::{Value, json};
+
+use crate::state::host::ProcessHost;
+use firing::{LIFETIME_MS, next_fire};
+
+/// The most jobs of a session and its folder together.
+pub const MAX_JOBS: usize = 50;
+
+/// The longest wait before the clock is looked at again: it may be set, and the machine may sleep.
+const LONGEST_LOOK: Duration = Duration::from_secs(30);
+
+/// Characters of a prompt that hooks are told.
+const TOLD_CHARS: usize = 1000;
+
+/// What a session may start by the clock.
+#[derive(Clone, Default)]
+pub struct ScheduleConfig {
+    /// Whether it may at all.
+    pub clock: ClockTurns,
+    /// The jobs of its folder, if those count for it.
+    pub folder: Option<Arc<ScheduledTasks>>,
+}
+
+/// The schedule of one session.
+pub struct Schedule {
+    pub config: ScheduleConfig,
+    /// Knows the zone that expressions are meant in.
+    host: Arc<dyn ProcessHost>,
+    /// Written by calls that schedule and by the loop of the session; read by that loop, by calls and by Stop hooks.
+    entries: Mutex<ScheduleEntries>,
+}
+
+/// What is scheduled.
+#[derive(Default)]
+pub struct ScheduleEntries {
+    /// Jobs of the session, in the order of their creation.
+    jobs: Vec<ScheduledJob>,
+    /// Jobs of the folder, as they were read last.
+    folder_jobs: Vec<ScheduledJob>,
+    /// The file of the folder as it was read last, if there was one; `None` to read it again.
+    stamp: Option<Option<Stamp>>,
+    /// What this session put into the file, which it may start whatever the trust: the user has asked for it here.
+    own: Vec<ScheduledTask>,
+    wake_up: Option<PendingWakeUp>,
+}
+
+/// One job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScheduledJob {
+    pub id: String,
+    pub job: NewCronJob,
+    pub standing: CronStanding,
+    pub created_ms: u64,
+    /// When it starts its next turn.
+    pub next_fire: Option<Zoned>,
+    /// As it stands in the file of the folder.
+    pub stored: Option<ScheduledTask>,
+}
+
+/// The wake-up that the model asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingWakeUp {
+    /// Its id in lifecycle frames.
+    pub uuid: String,
+    pub at_ms: u64,
+    pub prompt: String,
+}
+
+/// What is due.
+#[derive(Debug, Clone, PartialEq)]
+pub enum DueEntry {
+    WakeUp(PendingWakeUp),
+    Job(ScheduledJob),
+}
+
+impl Schedule {
+    pub fn new(config: ScheduleConfig, host: Arc<dyn ProcessHost>) -> Self {
+        Self { config, host, entries: Mutex::default() }
+    }
+
+    /// Locks what is scheduled.
+    pub fn entries(&self) -> MutexGuard<'_, ScheduleEntries> {
+        // Nothing that is done under the lock could leave it half changed.
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a moment in the zone of the session.
+    pub fn zoned(&self, ms: u64) -> Zoned {
+        let moment = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+        moment.unwrap_or(Timestamp::MAX).to_zoned(self.host.time_zone())
+    }
+
+    /// Reads the jobs of the folder again if their file has changed. An error says why they cannot be read; it comes
+    /// once for each state of the file.
+    pub fn refresh(&self) -> Result<(), String> {
+        let Some(folder) = &self.config.folder else { return Ok(()) };
+        let stamp = folder.stamp();
+        let mut entries = self.entries();
+        if entries.stamp == Some(stamp) {
+            return Ok(());
+        }
+        entries.stamp = Some(stamp);
+        entries.folder_jobs.clear();
+        let tasks = folder.read().map_err(|error| format!("failed to read scheduled tasks: {error}"))?;
+        for judged in tasks {
+            let counts = judged.counts || entries.own.iter().any(|own| is_same(own, &judged.task));
+            let standing = if counts { CronStanding::Active } else { CronStanding::Untrusted };
+            let job = self.job_of(judged.task, standing);
+            entries.folder_jobs.extend(job);
+        }
+        Ok(())
+    }
+
+    /// Returns a task of the file as a job; `None` if its expression is none.
+    pub fn job_of(&self, task: ScheduledTask, standing: CronStanding) -> Option<ScheduledJob> {
+        let recurrence = if task.recurring { CronRecurrence::Recurring } else { CronRecurrence::Once };
+        let job = NewCronJob {
+            cron: CronExpression::parse(&task.cron).ok()?,
+            prompt: task.prompt.clone(),
+            recurrence,
+            storage: CronStorage::Folder,
+        };
+        let after = self.zoned(task.last_fired_ms.unwrap_or(task.created_ms));
+        Some(ScheduledJob {
+            next_fire: next_fire(&job.cron, recurrence, &task.id, &after),
+            id: task.id.clone(),
+            job,
+            standing,
+            created_ms: task.created_ms,
+            stored: Some(task),
+        })
+    }
+
+    /// Adds a job of the session.
+    pub fn add(&self, id: String, job: NewCronJob, now_ms: u64) -> ScheduledJob {
+        let next_fire = next_fire(&job.cron, job.recurrence, &id, &self.zoned(now_ms));
+        let standing = CronStanding::Active;
+        let job = ScheduledJob { id, job, standing, created_ms: now_ms, next_fire, stored: None };
+        self.entries().jobs.push(job.clone());
+        job
+    }
+
+    /// Moves a job of the session past a turn that it starts now: a recurring one to its next time, another one off the
+    /// schedule.
+    pub fn pass(&self, fired: &ScheduledJob, now_ms: u64) {
+        let after = self.zoned(now_ms);
+        let mut entries = self.entries();
+        match fired.job.recurrence {
+            CronRecurrence::Once => entries.jobs.retain(|job| job.id != fired.id),
+            CronRecurrence::Recurring => {
+                if let Some(job) = entries.jobs.iter_mut().find(|job| job.id == fired.id) {
+                    job.next_fire = next_fire(&job.job.cron, job.job.recurrence, &job.id, &after);
+                }
+            }
+        }
+    }
+
+    /// Returns how long nothing can become due; `None` if nothing is scheduled.
+    pub fn next_look(&self, now_ms: u64) -> Option<Duration> {
+        let entries = self.entries();
+        let times = entries.all().filter_map(|job| job.fires_at(now_ms));
+        let earliest = times.chain(entries.wake_up.as_ref().map(|wake_up| wake_up.at_ms)).min();
+        // Other processes may change a file that is there.
+        let latest = entries.stamp.flatten().map(|_| now_ms.saturating_add(LONGEST_LOOK.as_millis() as u64));
+        let next = earliest.into_iter().chain(latest).min()?;
+        Some(Duration::from_millis(next.saturating_sub(now_ms)).min(LONGEST_LOOK))
+    }
+}
+
+impl ScheduleEntries {
+    /// Returns every job: those of the folder, then those of the session.
+    pub fn all(&self) -> impl Iterator<Item = &ScheduledJob> {
+        self.folder_jobs.iter().chain(&self.jobs)
+    }
+
+    /// Returns the jobs that end with the session.
+    pub fn of_session(&self) -> impl Iterator<Item = &ScheduledJob> {
+        self.jobs.iter()
+    }
+
+    /// Removes a job of the session; whether it was there.
+    pub fn remove(&mut self, id: &str) -> bool {
+        let before = self.jobs.len();
+        self.jobs.retain(|job| job.id != id);
+        self.jobs.len() < before
+    }
+
+    /// Notes what this session is about to put into the file of the folder.
+    pub fn remember_own(&mut self, task: ScheduledTask) {
+        self.own.push(task);
+        // The file is read again with it.
+        self.stamp = None;
+    }
+
+    /// Forgets jobs of the folder until the file is read again.
+    pub fn forget_folder(&mut self) {
+        self.stamp = None;
+    }
+
+    /// Returns the wake-up that waits.
+    pub fn wake_up(&self) -> Option<&PendingWakeUp> {
+        self.wake_up.as_ref()
+    }
+
+    /// Puts a wake-up in the place of the one there is, which is returned.
+    pub fn set_wake_up(&mut self, wake_up: Option<PendingWakeUp>) -> Option<PendingWakeUp> {
+        std::mem::replace(&mut self.wake_up, wake_up)
+    }
+
+    /// Lets a job of the folder wait until then, because its turn cannot be taken in the file.
+    pub fn hold_back(&mut self, id: &str, until: &Zoned) {
+        for job in self.folder_jobs.iter_mut().filter(|job| job.id == id) {
+            job.next_fire = Some(until.clone());
+        }
+    }
+
+    /// Takes jobs off the schedule that are too old. Returns those of the folder, which are still in its file.
+    pub fn take_old(&mut self, now_ms: u64) -> Vec<ScheduledJob> {
+        self.jobs.retain(|job| !job.is_old(now_ms));
+        let is_ours = |job: &mut ScheduledJob| job.standing == CronStanding::Active && job.is_old(now_ms);
+        self.folder_jobs.extract_if(.., is_ours).collect()
+    }
+
+    /// Returns what is due, the earliest first. A wake-up is taken; a job has to be passed.
+    pub fn take_due(&mut self, now_ms: u64) -> Option<DueEntry> {
+        let due = |job: &ScheduledJob| job.fires_at(now_ms).filter(|at_ms| *at_ms <= now_ms);
+        let job = self.all().filter_map(|job| Some((due(job)?, job))).min_by_key(|(at_ms, _)| *at_ms);
+        let wakes = self.wake_up.as_ref().is_some_and(|wake_up| {
+            wake_up.at_ms <= now_ms && job.is_none_or(|(at_ms, _)| wake_up.at_ms <= at_ms)
+        });
+        match job {
+            _ if wakes => self.wake_up.take().map(DueEntry::WakeUp),
+            job => job.map(|(_, job)| DueEntry::Job(job.clone())),
+        }
+    }
+}
+
+impl Schedule {
+    /// Returns what Stop hooks are told: the jobs that this session starts, and its wake-up.
+    pub fn told(&self) -> Vec<Value> {
+        let entries = self.entries();
+        let jobs = entries.all().filter(|job| job.standing == CronStanding::Active).map(|job| {
+            json!({
+                "id": job.id,
+                "schedule": job.job.cron.as_str(),
+                "recurring": job.job.recurrence == CronRecurrence::Recurring,
+                "prompt": cut(&job.job.prompt),
+            })
+        });
+        let wake_up = entries.wake_up().map(|wake_up| {
+            json!({
+                "id": wake_up.uuid.get(..8),
+                "schedule": self.zoned(wake_up.at_ms).strftime("%-M %-H %-d %-m *").to_string(),
+                "recurring": false,
+                "prompt": cut(&wake_up.prompt),
+            })
+        });
+        jobs.chain(wake_up).collect()
+    }
+}
+
+impl ScheduledJob {
+    /// Returns when the job starts its next turn; `None` if it starts none.
+    fn fires_at(&self, now_ms: u64) -> Option<u64> {
+        let counts = self.standing == CronStanding::Active && !self.is_old(now_ms);
+        self.next_fire.as_ref().filter(|_| counts).map(as_ms)
+    }
+
+    /// Whether its time is over: recurring jobs do not run for ever.
+    fn is_old(&self, now_ms: u64) -> bool {
+        let is_recurring = self.job.recurrence == CronRecurrence::Recurring;
+        is_recurring && now_ms >= self.created_ms.saturating_add(LIFETIME_MS)
+    }
+
+    /// Returns the job as tools show it.
+    pub fn report(&self) -> CronJob {
+        CronJob {
+            id: self.id.clone(),
+            job: self.job.clone(),
+            next_fire: self.next_fire.clone(),
+            standing: self.standing,
+        }
+    }
+}
+
+/// Returns a moment in milliseconds since the epoch.
+pub fn as_ms(time: &Zoned) -> u64 {
+    u64::try_from(time.timestamp().as_millisecond()).unwrap_or(0)
+}
+
+/// Whether a task of the file is one that was put there, apart from when it ran.
+fn is_same(own: &ScheduledTask, task: &ScheduledTask) -> bool {
+    ScheduledTask { last_fired_ms: None, ..own.clone() }
+        == ScheduledTask { last_fired_ms: None, ..task.clone() }
+}
+
+fn cut(prompt: &str) -> String {
+    let count = prompt.chars().count();
+    let shown: String = prompt.chars().take(TOLD_CHARS).collect();
+    match count.saturating_sub(TOLD_CHARS) {
+        0 => shown,
+        more => format!("{shown}… [+{more} chars]"),
+    }
+}
+#[cfg(test)]
+mod tests;
