@@ -192,6 +192,7 @@ struct OutsideSignals {
 }
 
 impl OutsideSignals {
+    /// Begins to listen for the signals that end a run. Must be called inside the runtime.
     fn listen() -> Self {
         let listen = |kind| signal(kind).ok();
         Self {

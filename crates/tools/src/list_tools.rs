@@ -32,8 +32,8 @@ async fn read(context: &ToolContext) -> Result<store::TaskListContent, ToolFailu
     outcome.map_err(|error| ToolFailure::Failed(error.to_string()))
 }
 
-/// Changes the list on the blocking pool, under its lock. While somebody else holds the lock it is tried again, with
-/// pauses that hold no thread. The work checks nothing of its own against a cancelled call: that is done here, before it.
+/// Changes the list on the blocking pool, under its lock. While another process or agent holds the lock, it is
+/// tried again with pauses that block no thread. A cancelled call changes nothing.
 async fn change<T: Send + 'static>(
     context: &ToolContext,
     work: impl Fn(&LockedTasks<'_>) -> Result<T, TaskListError> + Clone + Send + 'static,
@@ -62,7 +62,7 @@ async fn change<T: Send + 'static>(
     }
 }
 
-/// Returns the output of a call that a text describes completely.
+/// Returns an output whose text says everything; `result` is the same for programs.
 fn told(text: impl Into<String>, result: serde_json::Value) -> ToolOutput {
     ToolOutput::new(Content::Text(text.into()), result)
 }

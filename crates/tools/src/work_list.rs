@@ -25,6 +25,7 @@ pub struct TodoItem {
     pub active_form: String,
 }
 
+/// Returns the status of an entry that names none.
 fn pending() -> String {
     "pending".to_owned()
 }

@@ -34,16 +34,16 @@ impl SessionServices {
         self.files.side(&SideRecord::task_notice(operation, &session, &now, run_id, text));
     }
 
-    /// Records that the notices in a text were delivered with it, because it has just been recorded. Returns nothing
-    /// to wait for: no other record may come between.
+    /// Records that the notices in a text were delivered. Must directly follow the record of that text, with no
+    /// other record in between.
     pub(crate) fn notices_delivered(&self, text: &str) {
         let delivered = self.tasks.list().delivered_with(text);
         delivered.iter().for_each(|notice| self.record_notice(NoticeRecord::Delivered, notice));
     }
 
-    /// Tells the host of the tasks that an earlier run started and that have no end in the file, and keeps a notice of
-    /// each for the next request; so it keeps those that the earlier run did not deliver. Must precede the first init
-    /// frame, and has an effect once.
+    /// Tells the host of the tasks that an earlier run started and whose end is not in the file, and keeps a notice
+    /// of each for the next request, together with those that the earlier run did not deliver. Must come before the
+    /// first init frame; later calls do nothing.
     pub(crate) async fn tell_of_earlier_tasks(&self) {
         let earlier = self.tasks.list().take_earlier();
         let Some(earlier) = earlier else { return };
@@ -74,8 +74,8 @@ impl SessionServices {
         }
     }
 
-    /// Records, in the file of a conversation that is about to be cleared, that its running tasks go on without it: a
-    /// later run of it must not take them for lost.
+    /// Records in the file of a conversation that is about to be cleared that its running tasks continue without
+    /// it, so that a later run does not count them as lost.
     pub(crate) fn leave_tasks_behind(&self) {
         let running: Vec<SessionTask> = self.tasks.list().in_background().cloned().collect();
         for task in &running {

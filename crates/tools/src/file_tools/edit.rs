@@ -98,6 +98,7 @@ impl Request<'_> {
 }
 
 impl<'a> Step<'a> {
+    /// Reads one edit of an input. Missing parts read as empty: the schema has been checked before.
     fn of(edit: &'a Value) -> Self {
         Self {
             old: edit["old_string"].as_str().unwrap_or_default().replace("\r\n", "\n"),
@@ -107,6 +108,7 @@ impl<'a> Step<'a> {
     }
 }
 
+/// Returns the path of an input; empty if it is missing.
 fn path_of(input: &Value) -> &str {
     input["file_path"].as_str().unwrap_or_default()
 }

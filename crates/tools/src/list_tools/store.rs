@@ -70,12 +70,13 @@ pub(crate) struct ListedTask {
     pub extra: Map<String, Value>,
 }
 
+/// Returns the status of a task whose file names none.
 fn pending() -> String {
     "pending".to_owned()
 }
 
 impl ListedTask {
-    /// Returns whether a program keeps the task for itself, so that it is not listed.
+    /// Returns whether a program keeps the task for itself, so that the model is not shown it.
     pub fn is_internal(&self) -> bool {
         let marked = self.metadata.as_ref().and_then(|metadata| metadata.get("_internal"));
         marked == Some(&Value::Bool(true))
@@ -92,12 +93,12 @@ pub(crate) struct TaskListContent {
 }
 
 impl TaskListContent {
-    /// Returns the task with an id.
+    /// Returns the task with this id.
     pub fn get(&self, id: &str) -> Option<&ListedTask> {
         self.tasks.get(&number(id)?)
     }
 
-    /// Returns the ids that a task still waits for: of tasks that are there and not done.
+    /// Returns the ids of the tasks that exist, are not done and block this one.
     pub fn open_blockers(&self, task: &ListedTask) -> Vec<String> {
         let is_open = |id: &&String| self.get(id).is_some_and(|blocker| blocker.status != COMPLETED);
         task.blocked_by.iter().filter(is_open).cloned().collect()
@@ -131,14 +132,15 @@ pub(crate) enum TaskListError {
 }
 
 impl TaskListStore {
-    /// Returns the list with this name below a folder of lists. Characters that a folder's name should not have become
-    /// dashes.
+    /// Returns the list with this name below the folder of lists. Characters that a folder name should not contain
+    /// become dashes. Nothing is created.
     pub fn new(lists: &Path, name: &str) -> Self {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         let name: String = name.chars().map(|c| if is_plain(c) { c } else { '-' }).collect();
         Self { folder: lists.join(name) }
     }
 
+    /// Returns the error of a failed step, with the folder of the list.
     fn failed(&self, action: &'static str, source: impl Into<io::Error>) -> TaskListError {
         TaskListError::Io { action, folder: self.folder.clone(), source: source.into() }
     }
@@ -152,6 +154,7 @@ impl TaskListStore {
         }
     }
 
+    /// Reads all tasks of an open folder. Needs no lock, because files are replaced by a rename.
     fn read_at(&self, dir: &OwnedFd) -> Result<TaskListContent, TaskListError> {
         let mut content = TaskListContent::default();
         for entry in Dir::read_from(dir).map_err(|errno| self.failed("read", errno))? {
@@ -170,8 +173,8 @@ impl TaskListStore {
         Ok(content)
     }
 
-    /// Takes the lock, and makes the folder if it is missing. Agents of one process exclude each other too, because each
-    /// opens the file itself.
+    /// Takes the lock of the list, and creates its folder if it is missing. Fails at once if the lock is held, also
+    /// by another agent of this process.
     pub(crate) fn lock(&self) -> Result<LockedTasks<'_>, TaskListError> {
         let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
         made.map_err(|error| self.failed("made", error))?;
@@ -191,6 +194,7 @@ impl TaskListStore {
 /// Tasks are their user's alone.
 const PRIVATE: Mode = Mode::RUSR.union(Mode::WUSR);
 
+/// Opens the folder of a list for access relative to it.
 fn open_folder(folder: &Path) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(CWD, folder, flags, Mode::empty())
@@ -226,7 +230,7 @@ impl LockedTasks<'_> {
         self.list.read_at(&self.dir)
     }
 
-    /// Gives out the next number. It is used up, whether a task is written under it or not.
+    /// Returns the next number, which is never given out again, whether or not a task is written under it.
     pub fn new_id(&self) -> Result<String, TaskListError> {
         let content = self.read()?;
         if content.tasks.len() + content.damaged.len() >= MOST_TASKS {
@@ -242,7 +246,7 @@ impl LockedTasks<'_> {
         Ok(id)
     }
 
-    /// Writes a task into its file.
+    /// Writes a task into its file, in place of what was there.
     pub fn write(&self, task: &ListedTask) -> Result<(), TaskListError> {
         let bytes = serde_json::to_vec_pretty(task).map_err(|error| self.list.failed("written", error))?;
         if bytes.len() as u64 > TASK_BYTES {
@@ -251,7 +255,7 @@ impl LockedTasks<'_> {
         self.replace(&format!("{}.json", task.id), &bytes)
     }
 
-    /// Deletes a task, and what other tasks hold of it.
+    /// Deletes a task, and removes its id from the other tasks.
     pub fn delete(&self, id: &str) -> Result<(), TaskListError> {
         for (_, mut task) in self.read()?.tasks {
             let before = (task.blocks.len(), task.blocked_by.len());
@@ -267,7 +271,8 @@ impl LockedTasks<'_> {
         }
     }
 
-    /// Replaces a file by a rename. It is not synced, as files that tools write are not.
+    /// Replaces a file by a rename, so that readers see either the old or the new content. It is not synced to the
+    /// disk.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), TaskListError> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A file that exists was left by a writer that died: a living one would hold the lock.

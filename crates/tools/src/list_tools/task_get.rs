@@ -58,7 +58,7 @@ impl Tool for TaskGet {
     }
 }
 
-/// Returns a task in full, one line a field.
+/// Returns a task in full, one line per field.
 fn card(list: &TaskListContent, task: &ListedTask) -> ToolOutput {
     let blockers = list.open_blockers(task);
     let mut text = format!(

@@ -47,7 +47,7 @@ impl Tool for TaskList {
     }
 }
 
-/// Returns the tasks that the model keeps, and names the files that hold none.
+/// Returns the tasks that the model keeps, and the names of files that cannot be read.
 fn listed(list: &TaskListContent) -> ToolOutput {
     let shown: Vec<(&ListedTask, Vec<String>)> = list
         .tasks
@@ -66,6 +66,7 @@ fn listed(list: &TaskListContent) -> ToolOutput {
     super::told(lines.join("\n"), json!({ "tasks": tasks }))
 }
 
+/// Returns the line about a task for the model; `blockers` are the tasks that it still waits for.
 fn line(task: &ListedTask, blockers: &[String]) -> String {
     let mut line = format!("#{} [{}] {}", task.id, task.status, task.subject);
     if let Some(owner) = &task.owner {
@@ -77,6 +78,7 @@ fn line(task: &ListedTask, blockers: &[String]) -> String {
     line
 }
 
+/// Returns the entry about a task for programs.
 fn row(task: &ListedTask, blockers: Vec<String>) -> Value {
     let mut row = json!({"id": task.id, "subject": task.subject, "status": task.status});
     if let Some(owner) = &task.owner {

@@ -72,6 +72,7 @@ impl Tool for TaskUpdate {
     }
 }
 
+/// Applies the input to a task. Hooks are asked before a task is marked as done, without the lock.
 async fn update(input: &Value, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
     let written = input["taskId"].as_str().unwrap_or_default();
     let id = number(written).map_or_else(|| written.to_owned(), |number| number.to_string());
@@ -93,7 +94,7 @@ async fn update(input: &Value, context: &ToolContext) -> Result<ToolOutput, Tool
     Ok(output.then(verdict.after))
 }
 
-/// Asks the hooks, if the update marks the task as done.
+/// Asks the TaskCompleted hooks if the update marks the task as done; otherwise allows it at once.
 async fn ask_hooks(
     task: &ListedTask,
     input: &Value,
@@ -121,7 +122,7 @@ enum Change {
     Made { fields: Vec<&'static str>, status: Option<(String, String)> },
 }
 
-/// Changes the task as it is now, and notes in the others what they block and wait for.
+/// Changes the task as it is now under the lock, and the other tasks that it blocks or waits for.
 fn carry_out(list: &LockedTasks<'_>, id: &str, input: &Value) -> Result<Change, TaskListError> {
     let mut content = list.read()?;
     let Some(task) = content.get(id).cloned() else { return Ok(Change::NoTask) };
@@ -159,7 +160,8 @@ fn carry_out(list: &LockedTasks<'_>, id: &str, input: &Value) -> Result<Change, 
     Ok(Change::Made { fields, status })
 }
 
-/// Sets the fields that the input names; returns those that are different now, in the order in which they are told.
+/// Sets the fields that the input names. Returns the names of those that have changed, in the order in which the
+/// model is told.
 fn set_fields(task: &mut ListedTask, input: &Value) -> Vec<&'static str> {
     let mut fields = Vec::new();
     let mut set = |now: &mut String, key: &'static str| {
@@ -189,7 +191,7 @@ fn set_fields(task: &mut ListedTask, input: &Value) -> Vec<&'static str> {
     fields
 }
 
-/// Adds and replaces keys; null removes one.
+/// Adds and replaces keys of the metadata; null removes one.
 fn merge(metadata: &mut Option<Map<String, Value>>, changes: &Map<String, Value>) {
     let mut merged = metadata.take().unwrap_or_default();
     for (key, value) in changes {
@@ -201,7 +203,7 @@ fn merge(metadata: &mut Option<Map<String, Value>>, changes: &Map<String, Value>
     *metadata = (!merged.is_empty()).then_some(merged);
 }
 
-/// Returns the other tasks that a field of the input names, or why it cannot name one of them.
+/// Returns the other tasks that a field of the input names. The error says which of them does not exist.
 fn others(content: &TaskListContent, id: &str, input: &Value, key: &str) -> Result<Vec<String>, String> {
     let named = input[key].as_array().into_iter().flatten().filter_map(Value::as_str);
     named
@@ -213,7 +215,7 @@ fn others(content: &TaskListContent, id: &str, input: &Value, key: &str) -> Resu
         .collect()
 }
 
-/// Adds what is not there yet; returns whether there was something.
+/// Adds the ids that are not in the list yet. Returns whether there were any.
 fn add_ids(ids: &mut Vec<String>, more: &[String]) -> bool {
     let before = ids.len();
     for id in more {
@@ -224,7 +226,7 @@ fn add_ids(ids: &mut Vec<String>, more: &[String]) -> bool {
     ids.len() > before
 }
 
-/// The output of an update that was made.
+/// Returns the output of an update that was made.
 fn made(id: &str, fields: &[&str], status: Option<(String, String)>) -> ToolOutput {
     let names = if fields.is_empty() { "(no change)".to_owned() } else { fields.join(", ") };
     let mut result = json!({"success": true, "taskId": id, "updatedFields": fields});
@@ -234,7 +236,8 @@ fn made(id: &str, fields: &[&str], status: Option<(String, String)>) -> ToolOutp
     super::told(format!("Updated task #{id} {names}"), result)
 }
 
-/// The output of an update that was not made. It is no error: the model goes on with another task.
+/// Returns the output of an update that was not made. It is not an error, so that the model continues with another
+/// task.
 fn refused(id: &str, why: String) -> ToolOutput {
     let result = json!({"success": false, "taskId": id, "updatedFields": [], "error": why});
     super::told(why, result)

@@ -159,6 +159,7 @@ fn address(word: &str) -> Option<(u64, &str)> {
     Some((after[..digits].parse().ok()?, url))
 }
 
+/// Returns the number that a text begins with.
 fn leading_number(text: &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text[..digits].parse().ok()
