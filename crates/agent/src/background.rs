@@ -168,6 +168,7 @@ impl SessionServices {
         // Recorded before the host is told, so that it never knows of an end that a later run takes for missing.
         self.record_notice(NoticeRecord::Queued, &notice);
         self.tell_end(&task, &summary).await;
+        // Asked after the frames were sent, because the model may have read the end while a slow host took them.
         let is_seen = self.tasks.list().get(id).is_some_and(|task| task.end_is_seen);
         if is_seen {
             self.record_notice(NoticeRecord::Withdrawn, &notice);

@@ -372,6 +372,7 @@ async fn granted(
         Ok(changed) => changed,
         Err(refused) => return PermitOutcome::InvalidInput(refused),
     };
+    // Judged again also when the input is unchanged: the rules may have changed while the question was open.
     let (judged, _) = judge(agent, question.call, changed.as_ref().unwrap_or(question.input));
     if let Decision::Deny(denied) = judged.decision {
         return refuse(agent, question.call, denied).await;

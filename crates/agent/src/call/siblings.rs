@@ -35,5 +35,6 @@ pub async fn ignore_deferral(agent: &AgentHandle, call: &ToolCall, before: &mut 
         call.name
     );
     agent.session.trouble("defer_ignored", &text).await;
+    // The hook has said nothing then, so the rules alone decide.
     before.verdict = None;
 }

@@ -123,6 +123,7 @@ pub async fn after(
         })
     };
     let about = AboutCall { id: &call.id, description: &call.description };
+    // The host gets the notices behind the result that they are about, so they travel with it.
     let outcome = agent.fire_without_notices(event, Some(about), cancel).await;
     let said = HookNotes::of(agent, &outcome).await;
     answered.notices = outcome.notices();

@@ -190,6 +190,7 @@ impl FileCheckpoints {
         let mut state = self.lock();
         if state.session != session {
             let first = !std::mem::replace(&mut state.loaded, true);
+            // A session that is not kept must leave nothing behind when `/clear` begins another one.
             if !self.config.lasting {
                 state.store.remove_all();
             }

@@ -96,6 +96,7 @@ impl ModelResponse {
                 Some(block)
             }
             StreamEvent::MessageDelta { stop_reason, stop_sequence: _, usage } => {
+                // A delta may bring usage only.
                 if stop_reason.is_some() {
                     self.stop_reason.clone_from(stop_reason);
                 }

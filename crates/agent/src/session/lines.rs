@@ -44,6 +44,7 @@ pub(crate) async fn take(
 /// reported to the host.
 async fn settle(agent: &AgentHandle, response: ControlResponse) {
     match agent.session.questions.settle(response) {
+        // A late reply is normal: the question was withdrawn while the host was writing it.
         SettledQuestion::Answered | SettledQuestion::Late => {}
         SettledQuestion::NobodyAsked { id } => {
             let text = format!("an answer to request {id:?} came, and there was no such request");

@@ -273,6 +273,7 @@ impl AgentHandle {
     /// Returns the conversation as it was published last: after the last turn, or as the running turn last sent it.
     pub fn conversation(&self) -> Vec<WireMessage> {
         let view = self.view();
+        // During a turn the history may hold calls without results; what was last sent is always a valid request.
         match (&view.progress.settled, &view.progress.last_request) {
             (Some(messages), _) => messages.to_vec(),
             (None, Some((request, _))) => request.messages.clone(),

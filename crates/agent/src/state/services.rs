@@ -187,6 +187,7 @@ impl SessionServices {
     /// Sends a frame to the host and waits for room in the channel. A closed channel means that the host is gone, so
     /// the session stops.
     async fn send(&self, frame: Outbound) {
+        // Without a reader nothing can use the results any more, and every further request would cost money.
         if self.out.send(frame).await.is_err() {
             self.stop.cancel();
         }

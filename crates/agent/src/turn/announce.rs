@@ -52,6 +52,7 @@ impl Agent {
     ) -> String {
         let (handle, session) = (self.handle.clone(), self.handle.session.clone());
         let announced = self.journal.take_announced();
+        // Under the announced id, because hooks were told it and may have kept it.
         let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| handle.frames.uuid());
         let (mode, now) = (handle.view().scope.mode().as_str(), handle.frames.now());
         self.journal.prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });

@@ -50,6 +50,7 @@ impl AgentHandle {
             TurnOutcome::OutOfRoom(_) => {
                 AgentEnd::Failed("its conversation filled the model's window".to_owned())
             }
+            // Does not happen: a child's prompt is never taken for a command.
             TurnOutcome::Command(_) => AgentEnd::Completed,
         };
         let agent_id = child.close().await;

@@ -138,6 +138,7 @@ fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
     ResultMessage {
         duration_ms: stats.elapsed_ms(),
         duration_api_ms: stats.api_ms,
+        // By the meaning of the wire: each user frame asked for one more round.
         num_turns: stats.user_frames + 1,
         stop_reason: stats.stop_reason.clone(),
         session_id: turn.agent.handle.frames.session_id(),

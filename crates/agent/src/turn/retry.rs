@@ -38,6 +38,8 @@ impl Turn<'_> {
                 }
             }
             AfterFailure::FallbackModel { trigger } => {
+                // Only for this turn: the choice of the session stays, so the next turn tries the first model
+                // again.
                 if let Some(fallback) = self.next_fallback() {
                     let original = std::mem::replace(&mut self.model_id, fallback.clone());
                     let frame = self.agent.handle.frames.model_fallback(trigger, &original, &fallback);

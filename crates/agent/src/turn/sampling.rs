@@ -120,6 +120,7 @@ impl Turn<'_> {
                 // not split a response that is already here.
                 event = stream.events.next() => match event {
                     Some(Ok(event)) => self.take_event(event, answer, calls).await,
+                    // The connection broke behind the stop reason, so nothing is missing.
                     Some(Err(_)) | None if answer.is_whole() => return Attempt::Complete,
                     Some(Err(error)) => return Attempt::Broken(error),
                     None => return Attempt::Broken(cut_short()),

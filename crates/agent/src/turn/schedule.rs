@@ -64,6 +64,7 @@ impl<C> CallSchedule<C> {
     /// Takes the next call if it may start now. It counts as running until [`Self::finished`] is called with its
     /// access.
     pub fn start_next(&mut self) -> Option<(C, CallAccess)> {
+        // Only the first is looked at: a call that overtook it might read what that one is about to write.
         let (_, access) = self.waiting.front()?;
         let free = match access {
             CallAccess::Shared => !self.writer_running && self.running_readers < self.limit,
