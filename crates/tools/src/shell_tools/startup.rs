@@ -156,11 +156,14 @@ impl ShellStartup {
         }
     }
 
-    /// The same whatever permitted the call. Problems are told to `session`.
+    /// Prepares what shells begin with, once per session, whatever permitted the command. Problems are told to
+    /// `session`.
     async fn prepare_telling(&self, workspace: &Workspace, session: &dyn SessionRemarks) {
         self.prepared.get_or_init(|| self.try_all(workspace, session)).await;
     }
 
+    /// Takes the snapshot and tries the user's file. What does not work is told and left out, so that commands run
+    /// without it.
     async fn try_all(&self, workspace: &Workspace, session: &dyn SessionRemarks) -> Prepared {
         let snapshot = match self.take_snapshot(workspace).await {
             Ok(snapshot) => snapshot,
