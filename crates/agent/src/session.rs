@@ -191,7 +191,7 @@ impl SessionLoop {
             // A change of the session takes effect before the prompt that came after it.
             let changing = self.pending.is_changing();
             let next = if changing { None } else { self.session.queue().take_next() };
-            // A prompt of the host comes first; what could start a turn by itself then rides on its request.
+            // A prompt of the host comes first; what could have started a turn then goes with its request.
             if let Some(prompt) = next {
                 return NextDue::Turn(Due::Prompt(Box::new(prompt)));
             }

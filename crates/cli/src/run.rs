@@ -224,7 +224,7 @@ impl OutsideSignals {
     }
 }
 
-/// Waits for the next signal; for ever if there is no listener.
+/// Waits for the next signal; for ever without a listener.
 async fn next(listener: &mut Option<Signal>) {
     if let Some(listener) = listener
         && listener.recv().await.is_some()

@@ -114,7 +114,7 @@ impl ChildEnvironment {
         self.later().by_host.extend(variables.into_iter().filter(sound));
     }
 
-    /// Returns the names that no command gets, whoever sets them.
+    /// Returns the names that no command gets, wherever they are set.
     pub fn withheld(&self) -> Vec<String> {
         let later = self.later();
         later.base.as_ref().unwrap_or(&self.first).withheld.clone()

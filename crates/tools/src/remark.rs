@@ -8,7 +8,7 @@ pub trait SessionRemarks: Send + Sync {
     fn remark<'a>(&'a self, tag: &'a str, text: &'a str) -> BoxFuture<'a, ()>;
 }
 
-/// Nobody follows a tool that is called alone.
+/// Keeps nothing, for a tool that is called without a session.
 impl SessionRemarks for crate::DetachedSession {
     fn remark<'a>(&'a self, _: &'a str, _: &'a str) -> BoxFuture<'a, ()> {
         Box::pin(std::future::ready(()))

@@ -82,7 +82,7 @@ pub trait WorkListActions: Send + Sync {
     /// Returns the task list of the session.
     fn task_list(&self) -> TaskListStore;
 
-    /// Asks the hooks whether a step may be taken. Interrupted if `cancel` fired meanwhile: then nobody has agreed to it.
+    /// Asks the hooks whether a step may be taken. Interrupted if `cancel` fired meanwhile: then no hook has agreed to it.
     fn ask_about_task(
         self: Arc<Self>,
         step: TaskStep,

@@ -72,7 +72,7 @@ pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
     let snapshots = entries(&shell_snapshots(config_dir));
     let is_left = |path: &PathBuf| is_snapshot(path) && Kind::File.is_at(path) && is_older(path, cutoff);
     for snapshot in snapshots.filter(is_left).take(MOST_REMOVED) {
-        // One that cannot be deleted harms nobody.
+        // One that cannot be deleted does no harm.
         drop(std::fs::remove_file(snapshot));
     }
     swept

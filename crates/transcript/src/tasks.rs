@@ -6,7 +6,7 @@
 //! `runIds` where one prompt tells of several ends); the `dequeue` record behind it is for readers only. So a process
 //! that dies between any two records leaves each end either untold or told, and never both.
 //!
-//! The surprising thing: a task without an end is not known to be lost. Whoever resumes the session says so, because
+//! The surprising thing: a task without an end is not known to be lost. The run that resumes the session says so, because
 //! only one process at a time has it.
 
 use std::collections::{HashMap, HashSet};

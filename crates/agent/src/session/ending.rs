@@ -145,7 +145,7 @@ impl SessionLoop {
         step
     }
 
-    /// Ends what could still have started a turn. Whoever runs the program reads on stderr what that was: a run never
+    /// Ends what could still have started a turn, and names it on stderr for the operator: a run never
     /// ends before its work without a word.
     pub(super) async fn leave_wakers(&self, reason: LeaveReason) {
         let (running, untold) = (self.session.named_wakers(), self.session.untold_ends());

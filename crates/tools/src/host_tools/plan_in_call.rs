@@ -1,4 +1,4 @@
-//! ExitPlanMode for clients of an earlier generation: the call itself holds the plan, and there is no file for it. What
+//! ExitPlanMode for clients of an earlier generation: the call itself holds the plan, without a file for it. What
 //! follows the approval is as in `plan.rs`.
 
 use std::sync::LazyLock;

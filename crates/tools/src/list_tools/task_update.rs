@@ -114,7 +114,7 @@ async fn ask_hooks(
 
 /// What came of an update.
 enum Change {
-    /// There is no such task.
+    /// No task has this id.
     NoTask,
     /// It makes no sense, for the model to read.
     NotPossible(String),

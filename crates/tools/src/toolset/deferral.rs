@@ -75,7 +75,7 @@ impl ToolListing {
         })
     }
 
-    /// Returns what the model is told when `now` is the case in place of this; `None` if there is no difference.
+    /// Returns what the model is told when `now` is the case in place of this; `None` if they are equal.
     pub fn changes(&self, now: &Self) -> Option<String> {
         let missing_in = |other: &Self, from: &Self| -> Vec<String> {
             let known: HashSet<&String> = other.names.iter().collect();

@@ -13,7 +13,7 @@ const MAX_WORDS: usize = 32;
 pub(super) struct Words {
     /// Those that make a tool a better match.
     any: Vec<String>,
-    /// Those without which a tool is no match.
+    /// Words that a tool must contain to match.
     required: Vec<String>,
 }
 

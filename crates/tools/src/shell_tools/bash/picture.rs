@@ -1,7 +1,7 @@
 //! A command that prints one picture, as a data URI and nothing else: the model gets the picture.
 //!
 //! Anything that is not quite that stays text. The picture may be larger than memory keeps of an output; then it is read
-//! from the file that the output went to, which nobody else is told about and which is removed.
+//! from the file that the output went to, which only this code knows and removes.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::ToolContext;
 use crate::file_tools::read::image::{SentImage, prepared};
 use crate::stoppable;
 
-/// A longer output is no picture: the file of an output ends here.
+/// A longer output does not count as a picture: the file of an output ends here.
 const MAX_URI_BYTES: u64 = SpillFile::DEFAULT_CAP_BYTES;
 
 /// The longest beginning of a data URI, up to its comma.
