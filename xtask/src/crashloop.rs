@@ -1,7 +1,8 @@
 //! `cargo xtask crashloop N`: N scripted sessions with tools, each killed with `kill -9` at random instants and resumed
 //! until all its turns are done. After every kill: nothing that the host has read is missing from the transcript, no id
 //! occurs twice, every effect of a tool belongs to a recorded call, a call whose result was lost is reported to the
-//! model, and no process is left.
+//! model, and no process is left. Half of the sessions (all with `--tasks`) have commands in the background: each that was
+//! lost is told to the host once, and each end to the model.
 //!
 //! Everything random comes from one seed, which is printed first; `--seed` runs the same plan again (the instants
 //! differ, because they depend on the machine). A session that fails a check is kept, with the input and output of each
@@ -12,6 +13,7 @@ mod life;
 mod record;
 mod script;
 mod survivors;
+mod tasks;
 mod trial;
 
 use std::path::PathBuf;
@@ -25,6 +27,7 @@ use anyhow::{Context, Result, bail};
 use crate::Outcome;
 use crate::repo::Repo;
 use dice::Dice;
+use script::Tasks;
 use trial::{Tally, Trial};
 
 /// The options of the command line.
@@ -34,6 +37,16 @@ struct Options {
     seed: Option<u64>,
     jobs: Option<usize>,
     binary: Option<PathBuf>,
+    share: TaskShare,
+}
+
+/// Which sessions have commands in the background.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskShare {
+    /// Every other one.
+    Half,
+    /// All of them.
+    All,
 }
 
 /// The parameters of a whole loop.
@@ -46,6 +59,8 @@ pub struct Loop {
     pub jobs: usize,
     /// The program.
     pub binary: PathBuf,
+    /// Which sessions have commands in the background.
+    pub share: TaskShare,
 }
 
 /// Reads the options, runs the loop and prints its summary.
@@ -60,6 +75,7 @@ pub fn run(args: &[String]) -> Result<Outcome> {
         seed: options.seed.unwrap_or_else(fresh_seed),
         jobs: options.jobs.unwrap_or_else(cores),
         binary,
+        share: options.share,
     }
     .run()
 }
@@ -76,18 +92,21 @@ pub fn cores() -> usize {
 
 /// Reads the options of the command line. The number of sessions is required.
 fn parse(args: &[String]) -> Result<Options> {
-    let mut options = Options { sessions: 0, seed: None, jobs: None, binary: None };
+    let mut options = Options { sessions: 0, seed: None, jobs: None, binary: None, share: TaskShare::Half };
     let mut rest = args.iter();
     while let Some(arg) = rest.next() {
         let mut value = || rest.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--seed" => options.seed = Some(value()?.parse().context("--seed takes a number")?),
             "--jobs" => options.jobs = Some(value()?.parse().context("--jobs takes a number")?),
+            "--tasks" => options.share = TaskShare::All,
             "--bin" => options.binary = Some(PathBuf::from(value()?)),
             number if number.parse::<usize>().is_ok_and(|sessions| sessions > 0) => {
                 options.sessions = number.parse().context("a number of sessions")?;
             }
-            other => bail!("crashloop takes a number of sessions, --seed, --jobs and --bin, not {other}"),
+            other => {
+                bail!("crashloop takes a number of sessions, --seed, --jobs, --tasks and --bin, not {other}")
+            }
         }
     }
     if options.sessions == 0 {
@@ -137,9 +156,11 @@ impl Loop {
     /// with other dice.
     fn one(&self, nth: usize, calm: Duration) -> Result<Tally> {
         let mut dice = Dice::new(self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(nth as u64));
+        let with_tasks = self.share == TaskShare::All || nth % 2 == 1;
+        let tasks = if with_tasks { Tasks::Some } else { Tasks::None };
         loop {
             // A kill that was planned for later than the session took did not happen: that was not a trial.
-            let tally = Trial::new(&self.binary, Dice::new(dice.next()), calm)?.run()?;
+            let tally = Trial::new(&self.binary, Dice::new(dice.next()), calm, tasks)?.run()?;
             if tally.kills > 0 {
                 return Ok(tally);
             }

@@ -151,6 +151,7 @@ fn crashed_sessions(repo: &Repo) -> Result<Totals> {
         seed: crashloop::fresh_seed(),
         jobs: crashloop::cores(),
         binary: lathe_binary(repo)?,
+        share: crashloop::TaskShare::Half,
     };
     Ok(match all.run()? {
         Outcome::Good => Totals::PASSED,

@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use futures_util::future::{BoxFuture, join_all};
-use lathe_exec::{DetachOutcome, Ended, Finished, OutputStream, SpillFile};
+use lathe_exec::{DetachOutcome, Ended, Finished, OutputStream, SpillFile, WhenFull};
 use lathe_tools::{
     BackgroundPolicy, CommandTask, NotStopped, TASK_FILE_BYTES, TaskActions, TaskGround, TaskKind, TaskPlace,
     TaskReport, TaskStatus, exit_code, exit_line,
@@ -36,24 +36,32 @@ impl TaskActions for AgentHandle {
 
     fn new_task(&self) -> Result<TaskPlace, String> {
         let tasks = &self.session.tasks;
-        if tasks.list().running().count() >= MAX_RUNNING {
+        if tasks.list().live_places() >= MAX_RUNNING {
             return Err(format!(
                 "{MAX_RUNNING} commands run in the background already; wait for one to end, or stop one"
             ));
         }
+        // Reserved before the command is started: calls of one response do this at the same time.
+        let reserved = self.session.process.limits.tasks.free_place().map(Arc::new).ok_or_else(|| {
+            "this process runs as many commands in the background as it may; wait for one to end".to_owned()
+        })?;
+        tasks.list().add_place(&reserved);
         files::ensure_folder(&tasks.config.folder)?;
-        let place =
-            |id: String| TaskPlace { output_file: tasks.config.folder.join(format!("{id}.output")), id };
         let host = &self.session.process.host;
-        let mut places = std::iter::repeat_with(|| place(files::task_id(|| host.random())));
+        let place = || {
+            let id = files::task_id(|| host.random());
+            let output_file = tasks.config.folder.join(format!("{id}.output"));
+            TaskPlace { id, output_file, reserved: reserved.clone() }
+        };
         // An id whose file exists belongs to an earlier run of the session.
         let free = |place: &TaskPlace| tasks.list().get(&place.id).is_none() && !place.output_file.exists();
-        places.find(free).ok_or_else(|| "there is no free id for a task".to_owned())
+        std::iter::repeat_with(place).find(free).ok_or_else(|| "there is no free id for a task".to_owned())
     }
 
     fn add_task(self: Arc<Self>, task: CommandTask) -> BoxFuture<'static, ()> {
         Box::pin(async move {
             let task = SessionTask {
+                place: Some(task.place.reserved),
                 run_id: files::run_id(self.session.process.host.now_ms(), &self.frames.uuid()),
                 id: task.place.id,
                 kind: task.kind,
@@ -199,6 +207,7 @@ impl SessionServices {
             let file = SpillFile {
                 path: task.output_file.clone(),
                 cap_bytes: TASK_FILE_BYTES,
+                when_full: WhenFull::KeepTail,
                 exit_line: Some(exit_line),
             };
             // A command whose output was already too large for memory keeps the file that it has.

@@ -42,7 +42,7 @@ mod state;
 // History, files and totals of a conversation.
 mod record;
 
-pub use background::files::folder as task_folder;
+pub use background::files::{folder as task_folder, folder_of_user as task_folder_of_user};
 pub use record::checkpoints::{CheckpointsConfig, share_copies};
 pub use record::journal::AgentJournal;
 pub use session::{SessionEnd, SessionSignals, run};

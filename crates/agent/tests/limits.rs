@@ -65,6 +65,28 @@ async fn a_hundred_commands_of_ten_sessions_keep_to_three_places() {
 }
 
 #[tokio::test]
+async fn a_process_runs_so_many_commands_in_the_background_and_no_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let limits = ProcessLimits { tasks: PlaceLimit::new(PlaceKind::Task, 1), ..ProcessLimits::default() };
+    let call = bash(json!({"command": "true", "run_in_background": true}));
+    // Another session of the process holds the only place at first.
+    let held = limits.tasks.free_place().unwrap();
+    let one = async || {
+        let script = json!({"turns": [{"tools": [call.clone()]}, {"text": "done"}]});
+        let mut setup = Setup::new(script, folder.path());
+        setup.process_limits = limits.clone();
+        let (frames, _) = run(setup, &["go"]).await;
+        answers(&frames).remove(0)
+    };
+    let (is_error, text) = one().await;
+    assert!(is_error && text.contains("this process runs as many"), "{text}");
+    drop(held);
+    let (is_error, text) = one().await;
+    assert!(!is_error, "{text}");
+    assert_eq!(limits.tasks.free(), 1);
+}
+
+#[tokio::test]
 async fn a_hook_runs_while_every_place_for_commands_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let limits = commands(1);

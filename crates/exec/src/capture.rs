@@ -3,16 +3,17 @@
 //!
 //! The file is written from the async thread: it goes to the page cache and is capped. A disk error is never an error
 //! of the command; the result then says so next to what memory holds. The surprising thing: the file always starts with
-//! the first byte, however late it is created, because it is created before memory drops anything.
+//! the first byte, however late it is created, because it is created before memory drops anything; only a file that keeps
+//! the end ([`WhenFull::KeepTail`]) loses its beginning again.
 
 use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io::{self, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::PathBuf;
 
 use crate::Exit;
 use crate::reading::{Located, OutputPart};
-use crate::spec::{Capture, OutputLimit, SpillFile};
+use crate::spec::{Capture, OutputLimit, SpillFile, WhenFull};
 
 /// The part of an output that was kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub struct Captured {
     pub spill_error: Option<String>,
 }
 
-/// A file with the start of an output.
+/// A file with an output, or with the part of it that its cap allows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spilled {
     /// Where it is.
@@ -94,8 +95,10 @@ struct OutputFile {
     /// `None` once nothing more is written: the tree is gone, or a write failed.
     file: Option<File>,
     path: PathBuf,
-    /// Bytes of the output in the file.
+    /// The end of what the file holds, as an offset in the output.
     bytes: u64,
+    /// The beginning of it: what was before made room for later output.
+    dropped: u64,
     exit_line: ExitLine,
     error: Option<String>,
 }
@@ -171,7 +174,7 @@ impl Collector {
         match &mut self.spill {
             Spill::Failed(_) => {}
             Spill::Writing(open) => {
-                let Some(why) = open.append(chunk, wanted.cap_bytes).err() else { return };
+                let Some(why) = open.append(chunk, wanted).err() else { return };
                 open.file = None;
                 if self.head.is_empty() && self.capture.head_bytes == 0 {
                     // No other copy of the head exists, so the file stays.
@@ -270,7 +273,10 @@ impl Collector {
     /// Whether the cap of the file cut off some output.
     pub fn is_file_full(&self) -> bool {
         match (&self.spill, &self.capture.spill) {
-            (Spill::Writing(open), Some(wanted)) => open.bytes >= wanted.cap_bytes && self.total > open.bytes,
+            (Spill::Writing(open), Some(wanted)) => {
+                let is_at_cap = open.bytes >= wanted.cap_bytes && self.total > open.bytes;
+                is_at_cap || open.dropped > 0
+            }
             (Spill::Writing(_) | Spill::NotYet | Spill::Failed(_), _) => false,
         }
     }
@@ -318,6 +324,7 @@ impl Collector {
             && let Spill::Writing(open) = &self.spill
             && offset < open.bytes
         {
+            let offset = offset.max(open.dropped);
             return open.locate(offset, max.min(in_usize(open.bytes - offset)), self.total);
         }
         if offset < tail_start {
@@ -345,10 +352,16 @@ impl OutputFile {
         // A file that existed before is neither removed nor written to.
         let file = create_new(wanted).map_err(in_words)?;
         let path = wanted.path.clone();
-        let mut open =
-            Self { file: Some(file), path, bytes: 0, exit_line: ExitLine::NotWritten, error: None };
+        let mut open = Self {
+            file: Some(file),
+            path,
+            bytes: 0,
+            dropped: 0,
+            exit_line: ExitLine::NotWritten,
+            error: None,
+        };
         for part in parts {
-            if let Err(why) = open.append(part, wanted.cap_bytes) {
+            if let Err(why) = open.append(part, wanted) {
                 let _ = std::fs::remove_file(&wanted.path);
                 return Err(why);
             }
@@ -356,30 +369,64 @@ impl OutputFile {
         Ok(open)
     }
 
-    /// Writes as much of `part` as the cap leaves room for. The rest is dropped without an error, and so is everything
-    /// once the file is closed.
-    fn append(&mut self, part: &[u8], cap: u64) -> Result<(), String> {
+    /// Writes as much of `part` as there is room for, and makes room first if older output may go. The rest is dropped
+    /// without an error, and so is everything once the file is closed.
+    fn append(&mut self, mut part: &[u8], wanted: &SpillFile) -> Result<(), String> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let part = &part[..in_usize(cap.saturating_sub(self.bytes)).min(part.len())];
-        file.write_all(part).map_err(|error| format!("{}: {error}", self.path.display()))?;
+        let in_words = |error: io::Error| format!("{}: {error}", self.path.display());
+        let cap = wanted.cap_bytes;
+        let may_drop = match (wanted.when_full, self.exit_line) {
+            (WhenFull::KeepTail, ExitLine::NotWritten) => true,
+            (WhenFull::KeepTail, ExitLine::Written { .. }) | (WhenFull::KeepHead, _) => false,
+        };
+        let mut room = cap.saturating_sub(self.bytes - self.dropped);
+        if may_drop && room < part.len() as u64 {
+            let kept = (self.bytes - self.dropped).min(cap / 2).min(cap.saturating_sub(part.len() as u64));
+            move_end_to_front(file, self.bytes - self.dropped, kept).map_err(in_words)?;
+            // Only a piece that is larger than the whole file loses its own beginning.
+            let skipped = part.len().saturating_sub(in_usize(cap));
+            self.bytes += skipped as u64;
+            part = &part[skipped..];
+            self.dropped = self.bytes - kept;
+            room = cap - kept;
+        }
+        let part = &part[..in_usize(room).min(part.len())];
+        file.write_all(part).map_err(in_words)?;
         self.bytes += part.len() as u64;
         Ok(())
     }
 
     /// Returns the path of the file and how many bytes of the output it holds; an exit line is not counted.
     fn spilled(&self) -> Spilled {
-        Spilled { path: self.path.clone(), bytes: self.bytes }
+        Spilled { path: self.path.clone(), bytes: self.bytes - self.dropped }
     }
 
     /// Returns the place of `len` bytes of the output from `offset` on, fewer if the exit line is between them.
     fn locate(&self, offset: u64, len: usize, total_bytes: u64) -> Located {
+        let at = offset - self.dropped;
         let (at, len) = match self.exit_line {
-            ExitLine::Written { after_bytes, len: line } if offset >= after_bytes => (offset + line, len),
-            ExitLine::Written { after_bytes, .. } => (offset, len.min(in_usize(after_bytes - offset))),
-            ExitLine::NotWritten => (offset, len),
+            ExitLine::Written { after_bytes, len: line } if offset >= after_bytes => (at + line, len),
+            ExitLine::Written { after_bytes, .. } => (at, len.min(in_usize(after_bytes - offset))),
+            ExitLine::NotWritten => (at, len),
         };
         Located::InFile { path: self.path.clone(), at, len, offset, total_bytes }
     }
+}
+
+/// Moves the last `kept` bytes of a file of `size` bytes to its front and cuts off the rest. The two parts may overlap: each
+/// piece is read before anything is written behind its beginning. Blocks for as long as it takes to copy them in the page cache, once for each half of
+/// the cap that the command prints.
+fn move_end_to_front(file: &mut File, size: u64, kept: u64) -> io::Result<()> {
+    let mut buffer = vec![0; 256 * 1024];
+    let mut done = 0;
+    while done < kept {
+        let piece = &mut buffer[..in_usize(kept - done).min(256 * 1024)];
+        file.read_exact_at(piece, size - kept + done)?;
+        file.write_all_at(piece, done)?;
+        done += piece.len() as u64;
+    }
+    file.set_len(kept)?;
+    file.seek(io::SeekFrom::Start(kept)).map(drop)
 }
 
 /// Creates the file, readable by its owner only, and the folders above it. Fails if the path exists, symbolic links
@@ -388,7 +435,7 @@ fn create_new(wanted: &SpillFile) -> io::Result<File> {
     if let Some(directory) = wanted.path.parent() {
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&wanted.path)
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&wanted.path)
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ pub use running::{Exit, Running};
 pub use scope::ScopeEndPolicy;
 pub use spec::{
     Capture, ChildLimits, Leftovers, OutputLimit, OutputMode, RunLimits, Spec, SpillFile, StdinSource,
+    WhenFull,
 };
 /// The pipe ends that [`Running`] hands out.
 pub use tokio::net::unix::pipe::{Receiver as OutputPipe, Sender as InputPipe};

@@ -4,7 +4,7 @@
 //! This module counts and waits. Where the work is done decides who takes a place and when it is released: a job
 //! releases its place when its main process has ended or when it is detached (`job.rs`).
 //!
-//! Surprising: the three limits are independent on purpose. A command may have to wait for a hook, so a hook that
+//! Surprising: the limits are independent on purpose. A command may have to wait for a hook, so a hook that
 //! waited for a command's place could wait for its own caller.
 
 use std::fmt;
@@ -23,6 +23,8 @@ pub struct ProcessLimits {
     pub searches: PlaceLimit,
     /// Processes of hooks.
     pub hooks: PlaceLimit,
+    /// Commands in the background, which nobody waits for.
+    pub tasks: PlaceLimit,
 }
 
 impl Default for ProcessLimits {
@@ -31,6 +33,7 @@ impl Default for ProcessLimits {
             commands: PlaceLimit::new(PlaceKind::Command, 64),
             searches: PlaceLimit::new(PlaceKind::Search, 4),
             hooks: PlaceLimit::new(PlaceKind::Hook, 32),
+            tasks: PlaceLimit::new(PlaceKind::Task, 256),
         }
     }
 }
@@ -44,6 +47,8 @@ pub enum PlaceKind {
     Search,
     /// The process of a hook.
     Hook,
+    /// A command in the background.
+    Task,
 }
 
 impl PlaceKind {
@@ -53,6 +58,7 @@ impl PlaceKind {
             Self::Command => ("command", "commands"),
             Self::Search => ("search", "searches"),
             Self::Hook => ("hook", "hooks"),
+            Self::Task => ("background command", "background commands"),
         }
     }
 }
@@ -91,6 +97,11 @@ impl PlaceLimit {
                 Err(NoPlace::NoneFree { kind: self.kind, size: self.size, waited: at_most })
             }
         }
+    }
+
+    /// Takes a place if one is free, without waiting.
+    pub fn free_place(&self) -> Option<Place> {
+        Arc::clone(&self.places).try_acquire_owned().ok().map(|permit| Place { _permit: permit })
     }
 
     /// Returns how many places are free now.

@@ -138,14 +138,26 @@ impl Default for Capture {
     }
 }
 
+/// What becomes of output that a full file does not take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is not written: the file keeps the beginning.
+    KeepHead,
+    /// The older half of the file makes room for it: the file keeps the end. Until the command has ended; what its
+    /// leftovers print then is written as far as it fits.
+    KeepTail,
+}
+
 /// A file for output that memory does not hold, or that is to stay. It starts with the first byte of the
 /// output, is made only when needed, with mode 0600, and must not exist before.
 #[derive(Debug, Clone)]
 pub struct SpillFile {
     /// The file; missing directories above it are made with mode 0700.
     pub path: PathBuf,
-    /// Bytes after which nothing more is written; the command goes on.
+    /// Bytes of output that it takes; the command goes on.
     pub cap_bytes: u64,
+    /// What becomes of further output.
+    pub when_full: WhenFull,
     /// A text that is written into the file when the command has ended, also into a full one, after its
     /// output and before that of its leftovers. It does not count as output.
     pub exit_line: Option<fn(Exit) -> String>,
@@ -157,7 +169,12 @@ impl SpillFile {
 
     /// Returns a file with the default cap and no exit line. Nothing is created yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), cap_bytes: Self::DEFAULT_CAP_BYTES, exit_line: None }
+        Self {
+            path: path.into(),
+            cap_bytes: Self::DEFAULT_CAP_BYTES,
+            when_full: WhenFull::KeepHead,
+            exit_line: None,
+        }
     }
 }
 

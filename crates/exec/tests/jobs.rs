@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lathe_exec::{
     Capture, CommandJob, DetachOutcome, Ended, Exit, ForegroundEnd, JobEvent, JobEvents, Ledger, Leftovers,
-    OutputLimit, OutputMode, OutputStream, PlaceKind, PlaceLimit, RunLimits, Spec, SpillFile,
+    OutputLimit, OutputMode, OutputStream, PlaceKind, PlaceLimit, RunLimits, Spec, SpillFile, WhenFull,
 };
 use support::{new_cookie, nobody_left, sh, survivors, text};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,12 @@ fn exit_line(exit: Exit) -> String {
 
 /// Keeps little in memory, and up to `cap_bytes` in a file.
 fn limits(file: &Path, cap_bytes: u64) -> RunLimits {
-    let spill = SpillFile { path: file.to_owned(), cap_bytes, exit_line: Some(exit_line) };
+    let spill = SpillFile {
+        path: file.to_owned(),
+        cap_bytes,
+        when_full: WhenFull::KeepHead,
+        exit_line: Some(exit_line),
+    };
     RunLimits {
         stdout: Capture { head_bytes: 1000, tail_bytes: 1000, spill: Some(spill), limit: OutputLimit::None },
         ..RunLimits::default()

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use lathe_exec::{
     Capture, ChildLimits, Ended, ExecError, Exit, Ledger, OutputLimit, OutputMode, RunLimits, Spec,
-    SpillFile, StdinSource,
+    SpillFile, StdinSource, WhenFull,
 };
 use support::{new_cookie, run, sh, text};
 use tokio_util::sync::CancellationToken;
@@ -184,7 +184,12 @@ fn spilling(path: &Path, cap_bytes: u64) -> RunLimits {
         stdout: Capture {
             head_bytes: 1000,
             tail_bytes: 1000,
-            spill: Some(SpillFile { path: path.into(), cap_bytes, exit_line: None }),
+            spill: Some(SpillFile {
+                path: path.into(),
+                cap_bytes,
+                when_full: WhenFull::KeepHead,
+                exit_line: None,
+            }),
             limit: OutputLimit::None,
         },
         ..RunLimits::default()

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use lathe_transcript::sweep;
+use lathe_transcript::{sweep, sweep_outputs};
 
 use crate::env::LaunchEnvironment;
 use crate::options::SessionOptions;
@@ -21,6 +21,8 @@ const STAMP: &str = ".lathe-last-cleanup";
 /// A sweep over old sessions: the folder, and how long they are kept.
 pub struct RetentionSweep {
     config_dir: PathBuf,
+    /// The folder of this user with the output of commands in the background.
+    outputs: PathBuf,
     days: u64,
 }
 
@@ -30,6 +32,7 @@ impl RetentionSweep {
     pub fn of(
         options: &SessionOptions,
         env: &LaunchEnvironment,
+        outputs: &Path,
         days: Option<u64>,
         warnings: &WarningSink,
     ) -> Option<Self> {
@@ -38,7 +41,7 @@ impl RetentionSweep {
             return None;
         }
         let config_dir = env.config_dir().filter(|_| options.persist)?;
-        Some(Self { config_dir, days: days.unwrap_or(DEFAULT_DAYS) })
+        Some(Self { config_dir, outputs: outputs.to_owned(), days: days.unwrap_or(DEFAULT_DAYS) })
     }
 
     /// Deletes sessions that are too old, unless a sweep was completed within a day. Blocks on the disk, so it runs
@@ -54,7 +57,8 @@ impl RetentionSweep {
             return;
         }
         // A sweep deletes a limited number of sessions. If some are left, the old stamp lets the next run go on.
-        if sweep(&self.config_dir, cutoff).is_complete {
+        let outputs_are_swept = sweep_outputs(&self.outputs, cutoff);
+        if sweep(&self.config_dir, cutoff).is_complete && outputs_are_swept {
             touch(&stamp);
         }
     }

@@ -125,9 +125,11 @@ pub fn prepare(
     let mut instructions = settings::instructions(env, &project.settings.stack(), read_check(&permissions));
     std::mem::take(&mut instructions.warnings).into_iter().for_each(|warning| warnings(warning));
     record_title(&session, options);
-    let retention = RetentionSweep::of(options, env, project.wanted.cleanup_period_days, warnings);
-    let kind = SessionKind { deferral: chosen.deferral, ..session_kind(options, env, &model_id) };
     let background = background(options, &project, &session_id);
+    let days = project.wanted.cleanup_period_days;
+    let outputs = lathe_agent::task_folder_of_user(&background.folder);
+    let retention = RetentionSweep::of(options, env, outputs, days, warnings);
+    let kind = SessionKind { deferral: chosen.deferral, ..session_kind(options, env, &model_id) };
     let task_lists = task_lists(options, env, &own_dir);
     let folder = project.settings.stack().scheduled_tasks().map(Arc::new);
     let schedule = ScheduleConfig { clock: kind.clock, folder };

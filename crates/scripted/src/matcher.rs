@@ -30,6 +30,8 @@ pub struct Conditions {
     pub tool: Option<TextMatch>,
     /// Whether a result that was sent with this request is marked as an error.
     pub tool_error: Option<bool>,
+    /// What the last message of the request brings.
+    pub brings: Option<RequestBrings>,
     /// The system prompt.
     pub system: Option<TextMatch>,
     /// The agent that asks; a plain string means equality.
@@ -48,6 +50,18 @@ pub struct Conditions {
     pub headers: BTreeMap<String, TextMatch>,
     /// JSON pointers into the body.
     pub body: BTreeMap<String, ValueMatch>,
+}
+
+/// What the last message of a request brings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestBrings {
+    /// Words of the user, whatever else.
+    Prompt,
+    /// Tool results, and no words of the user.
+    Results,
+    /// Only what the runtime says, such as that a task has ended.
+    Reminders,
 }
 
 /// A condition on a text.
@@ -190,6 +204,16 @@ impl Conditions {
     /// Checks the conditions on the fresh tool results. One result that fits is enough; only `tool_error: false`
     /// demands that none is an error.
     fn check_results(&self, facts: &Facts) -> Result<(), String> {
+        if let Some(wanted) = self.brings {
+            let got = match (facts.fresh_user_text(), facts.fresh_results()) {
+                (Some(_), _) => RequestBrings::Prompt,
+                (None, [_, ..]) => RequestBrings::Results,
+                (None, []) => RequestBrings::Reminders,
+            };
+            if got != wanted {
+                return Err(format!("brings: wanted {wanted:?}, got {got:?}"));
+            }
+        }
         if let Some(wanted) = &self.tool_result
             && !facts.fresh_results().iter().any(|result| wanted.holds(&result.text, Bare::Contains))
         {
@@ -434,6 +458,7 @@ mod tests {
             ("tool: Bash", "tool"),
             ("tool_result: x", "tool_result"),
             ("tool_error: true", "tool_error"),
+            ("brings: reminders", "brings"),
             ("tools: [Read]", "tools"),
             ("stream: false", "stream"),
             ("max_tokens: 8", "max_tokens"),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lathe_exec::{CommandJob, Exit};
+use lathe_exec::{CommandJob, Exit, Place};
 
 /// How long a foreground command runs before it becomes a task that the host can move to the background.
 pub const FOREGROUND_TASK_AFTER: Duration = Duration::from_secs(3);
@@ -15,12 +15,15 @@ pub const FOREGROUND_TASK_AFTER: Duration = Duration::from_secs(3);
 pub const TASK_FILE_BYTES: u64 = 100 * 1024 * 1024;
 
 /// The id of a new task, and the file for its output.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct TaskPlace {
     /// Unique in the session.
     pub id: String,
     /// Does not exist yet; its folder does.
     pub output_file: PathBuf,
+    /// Its place among the tasks that may run at the same time. Free again when the last copy is dropped, so that a
+    /// task which could not be started takes none.
+    pub reserved: Arc<Place>,
 }
 
 /// A running command that becomes a task.

@@ -41,7 +41,7 @@ pub use peek::SessionInfo;
 pub use reader::{MessageRow, each_message, records_of, session_messages};
 pub use record::{CostState, Line, Record, SideRecord};
 pub use resume::{PromptIds, ResumeAt, Resumed, Warning, load_for_resume};
-pub use retention::{Swept, shell_snapshot, sweep};
+pub use retention::{Swept, shell_snapshot, sweep, sweep_outputs};
 pub use sessions::{Page, SessionScope, Sessions};
 pub use subagents::{AgentMeta, list_subagents, read_agent_meta, subagent_messages, write_agent_meta};
 pub use tasks::{RecordedTask, RecordedTasks, UntoldEnd, recorded_tasks};

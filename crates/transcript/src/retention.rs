@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -76,6 +77,33 @@ pub fn sweep(config_dir: &Path, cutoff: SystemTime) -> Swept {
         drop(std::fs::remove_file(snapshot));
     }
     swept
+}
+
+/// Removes the output of commands of sessions that was last written before `cutoff`. `folder` holds a folder for each
+/// project, with one for each of its sessions; it stands where others can write to, so nothing is removed unless it
+/// belongs to this user. Returns whether every session was checked.
+pub fn sweep_outputs(folder: &Path, cutoff: SystemTime) -> bool {
+    let user = rustix::process::geteuid().as_raw();
+    let is_own =
+        |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir() && found.uid() == user);
+    if !is_own(folder) {
+        return true;
+    }
+    let mut removed = 0;
+    for project in entries(folder).filter(|path| is_own(path)) {
+        let sessions = entries(&project).filter(|path| path.file_name().is_some_and(is_id) && is_own(path));
+        for session in sessions.filter(|path| entries(path).all(|inner| is_older(&inner, cutoff))) {
+            if removed == MOST_REMOVED {
+                return false;
+            }
+            // What cannot be removed is tried again by a later sweep.
+            drop(std::fs::remove_dir_all(&session));
+            removed += 1;
+        }
+        // Fails unless it is empty, which is when it goes.
+        drop(std::fs::remove_dir(&project));
+    }
+    true
 }
 
 /// The kind of a path that may be removed.

@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 use super::script::PROMPTS;
+use super::tasks::ToldOfTasks;
 
 /// A life without output for this long counts as hung.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -47,6 +48,8 @@ pub struct Told {
     pub cost: f64,
     /// The session that the first frame named.
     pub session: Option<String>,
+    /// What it said of tasks.
+    pub tasks: ToldOfTasks,
     lines: u64,
 }
 
@@ -147,6 +150,7 @@ impl<'a> Life<'a> {
         let session = frame["session_id"].as_str().unwrap_or_default();
         let known = self.told.session.get_or_insert_with(|| session.to_owned());
         ensure!(known == session, "the session {known} calls itself {session}");
+        self.told.tasks.add(frame)?;
         match frame["type"].as_str() {
             Some("assistant" | "user") => {
                 self.told.uuids.extend(frame["uuid"].as_str().map(str::to_owned));
@@ -156,6 +160,10 @@ impl<'a> Life<'a> {
                 let cost = frame["total_cost_usd"].as_f64().unwrap_or(0.0);
                 ensure!(cost > self.told.cost, "the cost fell from {} to {cost}", self.told.cost);
                 self.told.cost = cost;
+                if frame["origin"]["kind"] == "task-notification" {
+                    ensure!(self.told.prompts > 0, "a turn of a notice comes before the first prompt");
+                    return Ok(());
+                }
                 self.told.prompts += 1;
                 self.prompt += 1;
                 self.ask()?;

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::script::{self, EFFECTS};
+use super::tasks::TaskRecords;
 
 /// A session file, read line by line.
 #[derive(Default)]
@@ -23,6 +24,8 @@ pub struct Transcript {
     pub torn: u32,
     /// The cost of the session, by its last record of it.
     pub cost: f64,
+    /// What it tells of background tasks.
+    pub tasks: TaskRecords,
 }
 
 impl Transcript {
@@ -44,6 +47,7 @@ impl Transcript {
         if record["type"] == "cost-state" {
             self.cost = record["totalCostUSD"].as_f64().unwrap_or(0.0);
         }
+        self.tasks.add(record)?;
         let Some(uuid) = record["uuid"].as_str() else { return Ok(()) };
         ensure!(self.uuids.insert(uuid.to_owned()), "the uuid {uuid} stands twice in the transcript");
         if let Some(parent) = record["parentUuid"].as_str() {
@@ -83,6 +87,8 @@ impl Transcript {
             ensure!(!is_error, "the call {call} failed");
             let file = folder.join(format!("{}.txt", call.replace("_edit", "_write")));
             let is_done = match call.rsplit('_').next() {
+                // What tasks leave behind is checked in `tasks.rs`.
+                Some(script::TASK) => true,
                 Some("bash") => done.contains(call.as_str()),
                 Some("edit") => fs::read_to_string(file)
                     .is_ok_and(|text| text == script::content(&call.replace("_edit", "_write"), "new")),

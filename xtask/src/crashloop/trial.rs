@@ -14,8 +14,9 @@ use tempfile::TempDir;
 use super::dice::Dice;
 use super::life::{End, Kill, Life, Told};
 use super::record::Transcript;
-use super::script::{self, Lost, PROMPTS};
+use super::script::{self, Lost, PROMPTS, Tasks};
 use super::survivors;
+use super::tasks::TaskRecords;
 
 /// After this many kills a session is left alone, so that it ends.
 const MOST_KILLS: u32 = 4;
@@ -30,6 +31,10 @@ pub struct Tally {
     pub kills: u32,
     lost_calls: u32,
     torn_lines: u32,
+    lost_tasks: usize,
+    untold_ends: usize,
+    /// Whether the session started tasks.
+    with_tasks: u32,
 }
 
 impl AddAssign for Tally {
@@ -37,13 +42,20 @@ impl AddAssign for Tally {
         self.kills += other.kills;
         self.lost_calls += other.lost_calls;
         self.torn_lines += other.torn_lines;
+        self.lost_tasks += other.lost_tasks;
+        self.untold_ends += other.untold_ends;
+        self.with_tasks += other.with_tasks;
     }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kills, lost_calls, torn_lines } = self;
-        write!(f, "{kills} kills, {lost_calls} with a call under way, {torn_lines} torn lines")
+        let Self { kills, lost_calls, torn_lines, lost_tasks, untold_ends, with_tasks } = self;
+        write!(
+            f,
+            "{kills} kills, {lost_calls} with a call under way, {torn_lines} torn lines, {with_tasks} sessions with \
+             tasks, {lost_tasks} of them lost, {untold_ends} ends told by the next life"
+        )
     }
 }
 
@@ -61,12 +73,17 @@ pub struct Trial<'a> {
     told_uuids: Vec<String>,
     told_cost: f64,
     lost: Lost,
+    tasks: Tasks,
+    /// What the transcript told of tasks after the last life.
+    left: TaskRecords,
+    /// Prompts that were done in this life.
+    prompts_of_life: u32,
     tally: Tally,
 }
 
 /// Runs a session without a kill and returns how long it took, from which the moments of kills are chosen.
 pub fn calm_session(binary: &Path) -> Result<Duration> {
-    let mut trial = Trial::new(binary, Dice::new(1), Duration::ZERO)?;
+    let mut trial = Trial::new(binary, Dice::new(1), Duration::ZERO, Tasks::None)?;
     let started = Instant::now();
     let outcome = trial.live(Kill::Never).and_then(|_| trial.check_end());
     trial.finish(outcome)?;
@@ -75,7 +92,7 @@ pub fn calm_session(binary: &Path) -> Result<Duration> {
 
 impl<'a> Trial<'a> {
     /// Prepares the folders of a session that has not begun.
-    pub fn new(binary: &'a Path, mut dice: Dice, calm: Duration) -> Result<Self> {
+    pub fn new(binary: &'a Path, mut dice: Dice, calm: Duration, tasks: Tasks) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lathe-crashloop-").tempdir()?;
         for folder in ["work", "home/.claude"] {
             fs::create_dir_all(dir.path().join(folder))?;
@@ -91,7 +108,10 @@ impl<'a> Trial<'a> {
             told_uuids: Vec::new(),
             told_cost: 0.0,
             lost: Lost::Nothing,
-            tally: Tally::default(),
+            tasks,
+            left: TaskRecords::default(),
+            prompts_of_life: 0,
+            tally: Tally { with_tasks: u32::from(tasks == Tasks::Some), ..Tally::default() },
         })
     }
 
@@ -137,11 +157,13 @@ impl<'a> Trial<'a> {
     /// Runs one process of the session, and checks that it left no child behind.
     fn live(&mut self, kill: Kill) -> Result<End> {
         let script = self.evidence("script.json");
-        fs::write(&script, script::of_life(self.life, self.prompt, self.lost).to_string())?;
+        fs::write(&script, script::of_life(self.life, self.prompt, self.lost, self.tasks).to_string())?;
         let mut command = self.command(&["-p", "--input-format", "stream-json", "--replay-user-messages"])?;
         command.args(["--output-format", "stream-json", "--verbose", "--permission-mode", "acceptEdits"]);
         command.args(["--allowedTools", "Bash", "--model", &format!("script:{}", script.display())]);
         // A session that died before its first record starts as a new one.
+        // What the last prompt leaves running must not hold the end.
+        command.args(["--background", "stop"]);
         let has_begun = fs::metadata(self.transcript()).is_ok_and(|file| file.len() > 0);
         command.args([if has_begun { "--resume" } else { "--session-id" }, &self.session]);
         let dice = &mut self.dice;
@@ -149,7 +171,12 @@ impl<'a> Trial<'a> {
         let tee = self.dir.path().join(format!("life-{}.stdout.jsonl", self.life));
         let life = Life::start(&mut command, &tee, self.prompt, &mut new_uuid)?;
         let (told, end) = life.live(kill)?;
+        told.tasks.check(&self.left)?;
+        self.prompts_of_life = told.prompts;
         self.note(told)?;
+        if self.prompts_of_life > 0 {
+            self.check_told()?;
+        }
         let left = survivors::wait_until_gone(&self.session);
         ensure!(left.is_empty(), "processes are left: {}", left.join("; "));
         Ok(end)
@@ -170,9 +197,21 @@ impl<'a> Trial<'a> {
     }
 
     /// Checks the files after a kill, and counts it.
+    fn check_told(&self) -> Result<()> {
+        let now = Transcript::read(&self.transcript())?.tasks;
+        let mut owed = self.left.untold();
+        owed.append(&mut self.left.lost());
+        let untold: Vec<_> = now.untold().intersection(&owed).cloned().collect();
+        ensure!(untold.is_empty(), "the model was not told of the ends of {untold:?}");
+        Ok(())
+    }
+
     fn check_after_kill(&mut self) -> Result<()> {
         self.tally.kills += 1;
         let transcript = self.check_files()?;
+        self.tally.lost_tasks += transcript.tasks.lost().len();
+        self.tally.untold_ends += transcript.tasks.untold().len();
+        self.left = transcript.tasks.clone();
         self.lost = if transcript.has_lost_call(self.life) { Lost::Call } else { Lost::Nothing };
         self.tally.lost_calls += u32::from(self.lost == Lost::Call);
         Ok(())
@@ -206,6 +245,14 @@ impl<'a> Trial<'a> {
     fn check_end(&mut self) -> Result<()> {
         ensure!(self.prompt == PROMPTS, "{} of {PROMPTS} prompts are done", self.prompt);
         let transcript = self.check_files()?;
+        let wanted = if self.tasks == Tasks::Some { PROMPTS as usize } else { 0 };
+        ensure!(transcript.tasks.count() >= wanted, "only {} tasks started", transcript.tasks.count());
+        let lost = transcript.tasks.lost();
+        // A life without a prompt tells of nothing: what is lost stays so until somebody asks for more.
+        ensure!(
+            lost.is_empty() || self.prompts_of_life == 0,
+            "a session that ended left tasks without an end: {lost:?}"
+        );
         for prompt in 0..PROMPTS {
             let is_done = (0..=self.life)
                 .any(|life| transcript.results.contains_key(&format!("toolu_{life}_{prompt}_edit")));
@@ -232,6 +279,7 @@ impl<'a> Trial<'a> {
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.dir.path().join("home"))
+            .env("CLAUDE_CODE_TMPDIR", self.dir.path().join("home"))
             .env(survivors::COOKIE, &self.session)
             .stderr(stderr);
         Ok(command)

@@ -36,6 +36,11 @@ pub fn folder(base: &Path, project_slug: &str, session_id: &str) -> PathBuf {
     base.join(format!("claude-{user}")).join(project_slug).join(session_id).join("tasks")
 }
 
+/// Returns the part of such a folder that all sessions of the user share.
+pub fn folder_of_user(folder: &Path) -> &Path {
+    folder.ancestors().nth(3).unwrap_or(folder)
+}
+
 /// Creates the folder of output files. Its parent in the base, which others can write to, has to belong to this user and
 /// is closed to others: what commands print may be secret, and another user's folder could be swapped for a link.
 pub fn ensure_folder(folder: &Path) -> Result<(), String> {

@@ -1,9 +1,9 @@
 //! The end of a task and the event of a monitor in words: one line for hosts, and the element that the model reads.
 
-use lathe_exec::Ended;
+use lathe_exec::{Ended, OutputStream};
 use lathe_protocol::reminder::system_reminder;
 use lathe_protocol::{InboundUser, MessageContent};
-use lathe_tools::{TaskKind, TaskStatus};
+use lathe_tools::{TASK_FILE_BYTES, TaskKind, TaskStatus};
 use lathe_transcript::RecordedTask;
 use serde_json::json;
 
@@ -50,9 +50,15 @@ pub fn notice(task: &SessionTask, summary: &str, urgency: NoticeUrgency) -> Task
 
 /// Returns the notice of an end that starts a turn, with the last lines of a monitor.
 pub fn end_with_event(task: &SessionTask, summary: &str, event: Option<&str>) -> TaskNotice {
+    let total = task.job.total_bytes(OutputStream::Stdout);
+    let note = if total > TASK_FILE_BYTES {
+        format!("<note>It printed {total} bytes; the file holds only the end of them.</note>\n")
+    } else {
+        String::new()
+    };
     let text = format!(
         "<task-notification>\n<task-id>{}</task-id>\n<tool-use-id>{}</tool-use-id>\n<output-file>{}</output-file>\n\
-         <status>{}</status>\n<summary>{}</summary>\n{}</task-notification>",
+         <status>{}</status>\n<summary>{}</summary>\n{note}{}</task-notification>",
         task.id,
         escaped(&task.tool_use_id),
         escaped(&task.output_file.display().to_string()),

@@ -3,10 +3,10 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use lathe_exec::CommandJob;
+use lathe_exec::{CommandJob, Place};
 use lathe_protocol::system::BackgroundTask;
 use lathe_tools::{BackgroundPolicy, TaskGround, TaskKind, TaskReport, TaskStatus};
 use lathe_transcript::RecordedTasks;
@@ -54,6 +54,8 @@ pub struct TaskList {
     being_told: usize,
     /// What an earlier run of the session left behind, until its first turn.
     earlier: Option<RecordedTasks>,
+    /// The places of tasks that run or are about to.
+    places: Vec<Weak<Place>>,
 }
 
 /// One task.
@@ -75,6 +77,8 @@ pub struct SessionTask {
     pub read_offset: u64,
     /// Whether the model knows of the end without a notice.
     pub end_is_seen: bool,
+    /// Its place among the commands that the process may run in the background, until it ends.
+    pub place: Option<Arc<Place>>,
 }
 
 /// The end of a task or an event of a monitor, for the model.
@@ -127,6 +131,17 @@ impl TaskList {
     /// Adds a task that has just started.
     pub fn add(&mut self, task: SessionTask) {
         self.tasks.push(task);
+    }
+
+    /// Notes a place that a task has reserved.
+    pub fn add_place(&mut self, place: &Arc<Place>) {
+        self.places.push(Arc::downgrade(place));
+    }
+
+    /// Returns how many tasks run or are about to.
+    pub fn live_places(&mut self) -> usize {
+        self.places.retain(|place| place.strong_count() > 0);
+        self.places.len()
     }
 
     /// Notes what an earlier run of the session left behind.
@@ -215,6 +230,7 @@ impl TaskList {
         }
         task.status = status;
         task.exit_code = exit_code;
+        task.place = None;
         let ended = task.clone();
         self.being_told += 1;
         self.forget_old();

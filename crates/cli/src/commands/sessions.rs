@@ -15,7 +15,8 @@ use lathe_agent::iso_time;
 use lathe_launch::LaunchEnvironment;
 use lathe_protocol::text::first_chars;
 use lathe_transcript::{
-    ExportFormat, Page, Report, SessionInfo, SessionScope, Sessions, TranscriptError, export, verify,
+    ExportFormat, Page, Report, SessionInfo, SessionScope, Sessions, TranscriptError, export, recorded_tasks,
+    verify,
 };
 
 use crate::print;
@@ -28,7 +29,7 @@ usage: lathe sessions list [--all] [--json]
 
 SESSION is an id, the beginning of one, a title, or the path of a session file.
 list    the sessions of this folder, the last used first; --all: of every folder
-show    the conversation, to read
+show    the conversation, to read, and the background tasks
 verify  whether the file is whole and what a resume would make of it; exit code 1 if anything is wrong
 export  the conversation as JSON lines, or as Markdown";
 
@@ -53,7 +54,7 @@ pub fn run(words: &[String], env: &LaunchEnvironment) -> anyhow::Result<ExitCode
     let place = Place::new(env)?;
     match names.as_slice() {
         ["list"] | [] => place.list(has("--all"), has("--json")),
-        ["show", name] => write_out(&place.find(name)?, ExportFormat::Markdown),
+        ["show", name] => show(&place.find(name)?),
         ["export", name] => {
             let format = if has("--markdown") { ExportFormat::Markdown } else { ExportFormat::JsonLines };
             write_out(&place.find(name)?, format)
@@ -152,6 +153,28 @@ fn size(bytes: u64) -> String {
         1024..1_048_576 => format!("{} KB", bytes / 1024),
         _ => format!("{:.1} MB", bytes as f64 / 1_048_576.0),
     }
+}
+
+/// Prints the conversation, and behind it the commands that ran in the background.
+fn show(path: &Path) -> anyhow::Result<ExitCode> {
+    let code = write_out(path, ExportFormat::Markdown)?;
+    let tasks = recorded_tasks(path)?;
+    if !tasks.tasks.is_empty() {
+        print::line("\n## Background tasks\n");
+    }
+    for task in &tasks.tasks {
+        // Without an end it still runs, or was lost with its process; the file does not know which.
+        let end = task.end.as_deref().unwrap_or("no end is recorded");
+        let is_untold = tasks.untold.iter().any(|untold| untold.task_id == task.id);
+        let untold = if is_untold { "; the model was not told of it yet" } else { "" };
+        print::line(format!(
+            "- {} {}: {}{untold}",
+            one_line(&task.id),
+            one_line(first_chars(&task.description, 80)),
+            one_line(end)
+        ));
+    }
+    Ok(code)
 }
 
 /// Prints the report about one file, as JSON or in sentences. The exit code is 1 if the file is not sound.

@@ -41,7 +41,7 @@ use output::Printed;
 const CWD_FD: i32 = 199;
 
 /// Time for a command to clean up between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(1);
+const GRACE: Duration = Duration::from_secs(2);
 
 /// Output that no command has a use for; it is killed there.
 const OUTPUT_KILL_BYTES: u64 = 5 << 30;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lathe_exec::{
     Ended, Exit, Finished, ForegroundCommand, ForegroundEnd, OutputLimit, OutputStream, RunLimits, SpillFile,
+    WhenFull,
 };
 use lathe_protocol::text::first_chars;
 use serde_json::{Value, json};
@@ -79,6 +80,7 @@ impl BashCall<'_> {
         let file = SpillFile {
             path: place.output_file.clone(),
             cap_bytes: TASK_FILE_BYTES,
+            when_full: WhenFull::KeepTail,
             exit_line: Some(exit_line),
         };
         let limits = RunLimits {
@@ -217,7 +219,7 @@ impl BashCall<'_> {
     /// reserved one.
     fn place_of(&self, place: TaskPlace) -> TaskPlace {
         let reported = self.context.session.task_output_file(&place.id);
-        TaskPlace { output_file: reported.unwrap_or(place.output_file), id: place.id }
+        TaskPlace { output_file: reported.unwrap_or_else(|| place.output_file.clone()), ..place }
     }
 }
 
