@@ -23,6 +23,7 @@ use compare::{Texts, compare_frames, compare_value, kind};
 /// The conversations that show what this CLI does today.
 const TALKS: &[&str] = &[
     "wire/ask_user",
+    "wire/bash_bg_open",
     "wire/bash_bg_stop",
     "wire/fg_to_bg",
     "wire/fg_to_bg2",
@@ -92,10 +93,6 @@ const ALLOW: &str = r#"{"behavior":"allow"}"#;
 
 /// Conversations that need what is not there yet, and what that is.
 const NOT_YET: &[(&str, &str)] = &[
-    (
-        "wire/bash_bg_open",
-        "here the session is not idle while a command can wake it; covered by background.rs",
-    ),
     (
         "seed-era/bash_bg_eof@0.2.34",
         "the end of input kills the command there; here it is waited for, and told",
@@ -270,6 +267,12 @@ fn made_up_events(dir: &Path, theirs: &str, ours: &str) -> Vec<Event> {
     events
 }
 
+/// Whether a frame is left out on both sides: whether the session is idle while a command can still wake it is decided
+/// differently here on purpose (`ending.rs`, `a_host_is_told_idle_only_when_nothing_can_wake_the_session`).
+fn is_left_out(dir: &Path, frame: &Value) -> bool {
+    dir.ends_with("wire/bash_bg_open") && frame["subtype"] == "session_state_changed"
+}
+
 /// Leads one conversation and compares what came out.
 fn talk(dir: &Path) -> Result<(), String> {
     let read = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap_or_default();
@@ -292,7 +295,8 @@ fn talk(dir: &Path) -> Result<(), String> {
         .flatten()
         .map(|word| word.as_str().unwrap_or_default().replace(&theirs, &ours))
         .collect();
-    let events = events(dir, &theirs, &ours);
+    let mut events = events(dir, &theirs, &ours);
+    events.retain(|event| !is_left_out(dir, &event.message));
     let (finished, expected) = Conversation::new(context.start(&words)).lead(&events);
     let code = events.iter().find(|event| event.direction == "exit").and_then(|event| event.message.as_i64());
     if code.is_some() && finished.code.map(i64::from) != code {
@@ -305,6 +309,7 @@ fn talk(dir: &Path) -> Result<(), String> {
     let is_ours = |frame: &&Value| frame["tag"].as_str().is_some_and(|tag| OUR_NOTES.contains(&tag));
     let others = |frames: &[Value]| -> Vec<Value> {
         let others = frames.iter().filter(|frame| !is_reply(frame) && !is_ours(frame));
+        let others = others.filter(|frame| !is_left_out(dir, frame));
         answers_whole(others.cloned().collect())
     };
     let replies: HashMap<&str, &Value> =
