@@ -13,6 +13,7 @@ mod readme;
 mod search;
 mod server;
 mod sessions;
+mod shell;
 mod sse;
 mod subject;
 

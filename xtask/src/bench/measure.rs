@@ -56,6 +56,7 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort, host_size: PathBu
     figures.rows.push(bench.memory_of_one_answer(&curl)?);
     figures.rows.push(bench.tool_turns()?);
     figures.rows.push(bench.memory_of_tool_turns()?);
+    figures.rows.extend(bench.shell_files()?);
     figures.rows.push(bench.growth()?);
     figures.rows.push(bench.own_growth()?);
     figures.rows.extend(bench.large_resume()?);
