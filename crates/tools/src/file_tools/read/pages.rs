@@ -15,7 +15,7 @@ use bytes::Bytes;
 use lathe_exec::{ExecError, RunLimits, Spec, StdinSource};
 use serde_json::{Value, json};
 
-use super::pdf::Pages;
+use super::pdf::{MAX_WHOLE_PAGES, Pages, page_count};
 use super::{Request, read_all, read_whole};
 use crate::files::error::human_size;
 use crate::files::open::{Opened, open_regular};
@@ -44,12 +44,16 @@ pub(super) async fn read(
 ) -> Result<ToolOutput, ToolFailure> {
     let bytes = read_whole(opened, MAX_FILE_BYTES, request, context).await?;
     let size = bytes.len();
+    let can_be_whole = page_count(&bytes) <= MAX_WHOLE_PAGES;
     let dir = output_dir(context);
     // The pages are private to the user, wherever they lie.
     DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(|error| {
         ToolFailure::Failed(format!("Cannot make the directory for the pages, {}: {error}", dir.display()))
     })?;
-    render(bytes, pages, &dir, context).await?;
+    render(bytes, pages, &dir, context).await.map_err(|failure| match failure {
+        RenderFailure::NotInstalled => ToolFailure::Failed(not_installed(can_be_whole)),
+        RenderFailure::Call(failure) => failure,
+    })?;
     let rendered = dir.clone();
     let pictures = stoppable::run(&context.cancel, TIME, move |_: &Stop| pictures(&rendered)).await??;
     let count = pictures.len();
@@ -74,37 +78,56 @@ fn output_dir(context: &ToolContext) -> PathBuf {
     context.workspace.output_dir.join(format!("pdf-{id}"))
 }
 
+/// Why no pages were rendered.
+enum RenderFailure {
+    /// The program is not there.
+    NotInstalled,
+    /// Anything else.
+    Call(ToolFailure),
+}
+
 /// Runs `pdftoppm` on the bytes as a child process of the session, which counts against the limit of commands. The
 /// pictures are written to `dir`.
-async fn render(bytes: Vec<u8>, pages: Pages, dir: &Path, context: &ToolContext) -> Result<(), ToolFailure> {
+fn not_installed(can_be_whole: bool) -> String {
+    let alternative = if can_be_whole { ", or read the file without pages" } else { "" };
+    format!(
+        "pdftoppm is not installed. Install poppler (the package poppler-utils of Debian, Ubuntu and Fedora, poppler of \
+         Alpine, Arch and Homebrew) to see single pages{alternative}."
+    )
+}
+
+async fn render(
+    bytes: Vec<u8>,
+    pages: Pages,
+    dir: &Path,
+    context: &ToolContext,
+) -> Result<(), RenderFailure> {
+    let failed = |text: String| RenderFailure::Call(ToolFailure::Failed(text));
     let mut spec = Spec::new("pdftoppm", dir);
     let number = |page: u32| OsString::from(page.to_string());
     spec.args = ["-jpeg", "-r", RESOLUTION, "-f"].map(OsString::from).to_vec();
     spec.args.extend([number(pages.first), "-l".into(), number(pages.last), "-".into(), "page".into()]);
     spec.env = context.workspace.env.of_child(CommandEnvironment::Whole);
     spec.stdin = StdinSource::Bytes(Bytes::from(bytes));
-    let (place, time_left) = context.wait_for_place(&context.workspace.process_limits.commands, TIME).await?;
+    let places = &context.workspace.process_limits.commands;
+    let (place, time_left) = context.wait_for_place(places, TIME).await.map_err(RenderFailure::Call)?;
     let limits = RunLimits { timeout: Some(time_left), place: Some(place), ..RunLimits::default() };
     let finished = match context.workspace.ledger.run(spec, limits, &context.cancel).await {
         Ok(finished) => finished,
         Err(ExecError::Start { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            return Err(ToolFailure::Failed(
-                "pdftoppm is not installed. Install poppler (the package poppler-utils on Debian) to see \
-                 single pages, or read the file without pages."
-                    .to_owned(),
-            ));
+            return Err(RenderFailure::NotInstalled);
         }
-        Err(error) => return Err(ToolFailure::Failed(format!("Rendering the pages failed: {error}"))),
+        Err(error) => return Err(failed(format!("Rendering the pages failed: {error}"))),
     };
     if context.cancel.is_cancelled() {
-        return Err(ToolFailure::Interrupted);
+        return Err(RenderFailure::Call(ToolFailure::Interrupted));
     }
     if finished.exit.is_success() {
         return Ok(());
     }
     let complaint = finished.stderr.to_text();
     let last = complaint.lines().last().unwrap_or("no reason given");
-    Err(ToolFailure::Failed(format!("Rendering the pages failed: {last}")))
+    Err(failed(format!("Rendering the pages failed: {last}")))
 }
 
 /// Reads the rendered pages as image blocks. The order of the file names is the order of the pages, because their

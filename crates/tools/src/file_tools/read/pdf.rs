@@ -15,7 +15,7 @@ use crate::files::open::Opened;
 use crate::{Content, ToolContext, ToolFailure, ToolOutput};
 
 /// The most pages that are sent whole.
-const MAX_WHOLE_PAGES: usize = 10;
+pub(super) const MAX_WHOLE_PAGES: usize = 10;
 
 /// The most pages that one call may ask for.
 const MAX_PAGES: u32 = 20;
@@ -92,7 +92,7 @@ pub(super) async fn read(
 }
 
 /// Counts objects of the type `/Page`; 0 if none can be found.
-fn page_count(bytes: &[u8]) -> usize {
+pub(super) fn page_count(bytes: &[u8]) -> usize {
     memchr::memmem::find_iter(bytes, b"/Page")
         .filter(|at| {
             let ends = bytes.get(at + b"/Page".len()).is_none_or(|byte| !byte.is_ascii_alphabetic());
