@@ -86,8 +86,7 @@ enum RenderFailure {
     Call(ToolFailure),
 }
 
-/// Runs `pdftoppm` on the bytes as a child process of the session, which counts against the limit of commands. The
-/// pictures are written to `dir`.
+/// Says what to install. Reading the whole file is an alternative for a short one only.
 fn not_installed(can_be_whole: bool) -> String {
     let alternative = if can_be_whole { ", or read the file without pages" } else { "" };
     format!(
@@ -96,6 +95,8 @@ fn not_installed(can_be_whole: bool) -> String {
     )
 }
 
+/// Runs `pdftoppm` on the bytes as a child process of the session, which counts against the limit of commands. The
+/// pictures are written to `dir`.
 async fn render(
     bytes: Vec<u8>,
     pages: Pages,
