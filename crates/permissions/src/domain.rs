@@ -5,7 +5,8 @@ use std::collections::HashMap;
 /// All host rules of one behaviour.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DomainRules {
-    exact: HashMap<String, usize>,
+    /// All rules that name a host in full, in their order.
+    exact: HashMap<String, Vec<usize>>,
     /// `*.rest`, by the rest.
     below: HashMap<String, usize>,
     /// `*`
@@ -40,7 +41,7 @@ impl DomainRules {
         if pattern == "*" {
             self.all.get_or_insert(rule);
         } else if !pattern.contains('*') {
-            self.exact.entry(pattern).or_insert(rule);
+            self.exact.entry(pattern).or_default().push(rule);
         } else if let Some(rest) = pattern.strip_prefix("*.").filter(|rest| !rest.contains('*')) {
             self.below.entry(rest.to_owned()).or_insert(rule);
         } else {
@@ -52,7 +53,7 @@ impl DomainRules {
     /// Returns the most specific kind of rule that matches: the exact host, then `*.rest`, then wildcards in labels,
     /// then `*`. The host must be in lower case, as [`host`] returns it.
     pub(crate) fn find(&self, host: &str) -> Option<DomainMatch> {
-        if let Some(&rule) = self.exact.get(host) {
+        if let Some(&rule) = self.exact_rules(host).first() {
             return Some(DomainMatch { rule, exact: true });
         }
         let below = host.match_indices('.').find_map(|(at, _)| self.below.get(&host[at + 1..]).copied());
@@ -61,6 +62,13 @@ impl DomainRules {
             self.wild.iter().find(|(pattern, _)| covers(pattern, &labels)).map(|(_, rule)| *rule)
         };
         below.or_else(wild).or(self.all).map(|rule| DomainMatch { rule, exact: false })
+    }
+}
+
+impl DomainRules {
+    /// Returns the rules that name a host in full. The host must be in lower case.
+    pub(crate) fn exact_rules(&self, host: &str) -> &[usize] {
+        self.exact.get(host).map_or(&[], Vec::as_slice)
     }
 }
 
@@ -78,32 +86,11 @@ fn covers(pattern: &[String], labels: &[&str]) -> bool {
 
 /// Whether a host is this machine or on its local network, which a general permission for the web does not include.
 pub(crate) fn is_private(host: &str) -> bool {
-    let name = host.trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = name.parse::<std::net::IpAddr>() {
-        return match address {
-            std::net::IpAddr::V4(v4) => {
-                v4.is_loopback()
-                    || v4.is_private()
-                    || v4.is_link_local()
-                    || v4.is_unspecified()
-                    || v4.is_broadcast()
-            }
-            std::net::IpAddr::V6(v6) => {
-                let first = v6.segments()[0];
-                v6.is_loopback()
-                    || v6.is_unspecified()
-                    || v6.to_ipv4().is_some()
-                    || (first & 0xfe00) == 0xfc00
-                    || (first & 0xffc0) == 0xfe80
-            }
-        };
-    }
-    let last = name.rsplit('.').next().unwrap_or(name);
+    let last = host.rsplit('.').next().unwrap_or(host);
     // Old spellings of addresses: `127.1`, `0x7f000001`, `2130706433`.
     let numeric = last.starts_with("0x") || last.bytes().all(|byte| byte.is_ascii_digit());
-    numeric
-        || !name.contains('.')
-        || matches!(last, "localhost" | "local" | "internal" | "localdomain" | "home" | "lan")
+    let is_address = host.parse::<std::net::Ipv4Addr>().is_ok();
+    (numeric && !is_address) || lathe_protocol::web::is_internal_host(host)
 }
 
 /// Returns the host of an `http` or `https` address, in lower case and without a final dot. `None` for any address that

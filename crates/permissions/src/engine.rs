@@ -197,6 +197,20 @@ impl PermissionEngine {
         Some(self.deny.matched(rule))
     }
 
+    /// Returns whether an allow rule of the user, of the machine's administrator or of `--settings` names a host in full.
+    /// Rules of a folder do not count, whether it is trusted or not, and neither do grants of the session: only such a
+    /// rule opens internal hosts to tools that fetch pages. The host must be in lower case.
+    pub fn names_host(&self, host: &str) -> bool {
+        let counts = |rule: &usize| match self.allow.source(*rule) {
+            RuleSource::Settings(source) => match source {
+                SettingsSource::User | SettingsSource::Policy | SettingsSource::Flag => true,
+                SettingsSource::Project | SettingsSource::Local => false,
+            },
+            RuleSource::CliArg | RuleSource::Command | RuleSource::Session => false,
+        };
+        self.allow.domains.exact_rules(host).iter().any(counts)
+    }
+
     /// Decides one call. Callers that run it use [`Self::judge`], which also returns the place.
     pub fn decide(&self, question: &PermissionQuestion<'_>) -> Decision {
         self.judge(question).decision

@@ -86,6 +86,11 @@ impl RuleSet {
         MatchedRule { behavior: self.behavior, source: *source, rule: written.clone() }
     }
 
+    /// Returns where the rule with this number was written.
+    pub(crate) fn source(&self, rule: usize) -> RuleSource {
+        self.entries[rule].0
+    }
+
     /// Adds a rule. An error says what is wrong; the rule then has no effect.
     pub(crate) fn add(
         &mut self,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 mod support;
 
 use lathe_permissions::{
-    AllowBasis, Decision, EngineConfig, HookVerdict, PermissionQuestion, PermissionScope,
+    AllowBasis, Decision, EngineConfig, HookVerdict, PermissionEngine, PermissionQuestion, PermissionScope,
     PermissionScopeConfig, Reason, RuleSource, SourcedRule, UpdateError, mode_warning, resolve_without_host,
 };
 use lathe_protocol::permission::{PermissionBehavior, PermissionMode, PermissionUpdate};
@@ -547,6 +547,59 @@ fn a_commit_message_in_a_here_document_is_data() {
     check_bash(&project, commit, "allow");
     let expanded = "git commit -m \"$(cat <<EOF\n$(touch x)\nEOF\n)\"";
     check_bash(&project, expanded, "ask");
+}
+
+#[test]
+fn only_rules_of_people_name_a_host_for_good() {
+    let cases = [
+        (RuleSource::Settings(SettingsSource::User), true),
+        (RuleSource::Settings(SettingsSource::Policy), true),
+        (RuleSource::Settings(SettingsSource::Flag), true),
+        (RuleSource::Settings(SettingsSource::Project), false),
+        (RuleSource::Settings(SettingsSource::Local), false),
+        (RuleSource::CliArg, false),
+        (RuleSource::Session, false),
+        (RuleSource::Command, false),
+    ];
+    for (source, names) in cases {
+        let mut engine = PermissionEngine::new(EngineConfig::default());
+        engine.add_rules(
+            Allow,
+            source,
+            ["WebFetch(domain:LocalHost.)", "WebFetch(domain:*.lan)", "WebFetch"],
+        );
+        assert_eq!(engine.names_host("localhost"), names, "{source:?}");
+        for other in ["127.0.0.1", "a.lan", "localhost.example", "lan"] {
+            assert!(!engine.names_host(other), "{source:?} {other}");
+        }
+    }
+    let mut engine = PermissionEngine::new(EngineConfig::default());
+    engine.add_rules(Deny, RuleSource::Settings(SettingsSource::User), ["WebFetch(domain:db)"]);
+    engine.add_rules(Allow, RuleSource::Settings(SettingsSource::Project), ["WebFetch(domain:localhost)"]);
+    engine.add_rules(Allow, RuleSource::Settings(SettingsSource::User), ["WebFetch(domain:localhost)"]);
+    assert!(engine.names_host("localhost"), "a rule of the folder does not hide that of the user");
+    assert!(!engine.names_host("db"), "a rule that denies opens nothing");
+}
+
+#[test]
+fn a_general_permission_for_the_web_leaves_out_internal_hosts() {
+    let project = project(PermissionMode::Default).with(Allow, &["WebFetch"]);
+    for url in ["https://example.com/", "https://8.8.8.8/", "https://[2606:4700::1111]/"] {
+        check(&project, "WebFetch", json!({"url": url}), "allow");
+    }
+    for url in [
+        "http://localhost/",
+        "http://127.0.0.1/",
+        "http://127.1/",
+        "http://100.64.0.1/",
+        "http://224.0.0.1/",
+        "http://[::ffff:10.0.0.1]/",
+        "http://[64:ff9b::a00:1]/",
+        "http://db/",
+        "http://x.internal/",
+    ] {
+        check(&project, "WebFetch", json!({"url": url}), "ask");
+    }
 }
 
 #[test]
