@@ -32,7 +32,7 @@ const SECTIONS: [(&str, &str, usize); 9] = [
     ("2", include_str!("tests/2-top.yaml"), 17),
     ("3", include_str!("tests/3-messages.yaml"), 16),
     ("4", include_str!("tests/4-tool-history.yaml"), 14),
-    ("5", include_str!("tests/5-tools.yaml"), 16),
+    ("5", include_str!("tests/5-tools.yaml"), 20),
     ("6", include_str!("tests/6-cache.yaml"), 6),
     ("7", include_str!("tests/7-thinking.yaml"), 20),
     ("8", include_str!("tests/8-media-and-output.yaml"), 14),

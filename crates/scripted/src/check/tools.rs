@@ -1,6 +1,6 @@
 //! Tool definitions and `tool_choice`.
 //!
-//! Tools that run in the API have their own `type`; only their name is checked.
+//! Tools that run in the API have their own `type`; the fields of the web search are checked, of others only the name.
 
 use std::collections::{HashMap, HashSet};
 
@@ -46,8 +46,10 @@ pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList>
         let tool = at.object(tool)?;
         let kind = given(tool, "type").and_then(Value::as_str).unwrap_or("custom");
         let inside = at.key(kind);
-        if kind == "custom" {
-            check_custom(tool, &inside)?;
+        match kind {
+            "custom" => check_custom(tool, &inside)?,
+            kind if kind.starts_with("web_search_") => check_web_search(tool, &inside)?,
+            _run_by_the_api => {}
         }
         let is_deferred = match given(tool, "defer_loading") {
             None => false,
@@ -81,6 +83,39 @@ pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList>
         return refuse("All tools have defer_loading set. At least one tool must be non-deferred.");
     }
     Ok(list)
+}
+
+const WEB_SEARCH_FIELDS: &[&str] = &[
+    "type",
+    "name",
+    "max_uses",
+    "allowed_domains",
+    "blocked_domains",
+    "user_location",
+    "cache_control",
+    "strict",
+    "defer_loading",
+    "allowed_callers",
+];
+
+/// Checks the web search of the API: its fields, its one name, and that domains are allowed or blocked.
+fn check_web_search(tool: &Map<String, Value>, inside: &FieldPath<'_>) -> Verdict {
+    inside.only(tool, WEB_SEARCH_FIELDS)?;
+    if inside.text(tool, "name")? != "web_search" {
+        return inside.key("name").refuse("Input should be 'web_search'");
+    }
+    if let Some(uses) = given(tool, "max_uses") {
+        match uses.as_i64() {
+            Some(1..) => {}
+            Some(_) => return inside.key("max_uses").refuse("Input should be greater than 0"),
+            None => return inside.key("max_uses").refuse("Input should be a valid integer"),
+        }
+    }
+    let is_list = |key: &str| given(tool, key).is_some_and(Value::is_array);
+    if is_list("allowed_domains") && is_list("blocked_domains") {
+        return inside.refuse("only one of allowed_domains and blocked_domains can be specified");
+    }
+    Ok(())
 }
 
 /// Checks a tool that the client runs: its fields, its name and its input schema.

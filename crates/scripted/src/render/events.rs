@@ -198,12 +198,17 @@ impl Content {
             Self::Text(_) => json!({"type": "text", "text": ""}),
             Self::Thinking { .. } => json!({"type": "thinking", "thinking": "", "signature": ""}),
             Self::Tool { id, name, .. } => json!({"type": "tool_use", "id": id, "name": name, "input": {}}),
+            Self::Other(block) if is_server_call(block) => {
+                let mut start = block.clone();
+                start["input"] = json!({});
+                start
+            }
             Self::Other(block) => block.clone(),
         }
     }
 
     /// Returns the deltas of the block. A signature is one delta after the text; a block of another kind is complete at
-    /// its start and has none.
+    /// its start and has none, unless it is a call of a server tool.
     fn deltas(&self, defaults: &Defaults) -> Vec<Value> {
         match self {
             Self::Text(text) => pieces(text, defaults.text_chunk)
@@ -216,9 +221,17 @@ impl Content {
             Self::Tool { json, .. } => pieces(json, defaults.json_chunk)
                 .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
                 .collect(),
+            Self::Other(block) if is_server_call(block) => {
+                vec![json!({"type": "input_json_delta", "partial_json": spaced(&block["input"])})]
+            }
             Self::Other(_) => Vec::new(),
         }
     }
+}
+
+/// Whether a block is a call of a tool that the API runs, whose input is streamed like that of any call.
+fn is_server_call(block: &Value) -> bool {
+    block["type"] == "server_tool_use" && block["input"].is_object()
 }
 
 /// Splits `text` into pieces of `size` characters; one piece for size 0.
