@@ -21,6 +21,7 @@ use lathe_models::web::WebClient;
 use lathe_models::{ErrorKind, Model, ModelError, Secret};
 use lathe_settings::SettingsStack;
 use lathe_tools::ToolDeferral;
+use lathe_tools::WebLimits;
 use tokio_util::sync::CancellationToken;
 
 use crate::children::{helper_environment, kept_by_parent};
@@ -33,6 +34,9 @@ use crate::warning::LaunchWarning;
 
 /// The model when none is named.
 pub(crate) const DEFAULT_MODEL: &str = "default";
+
+/// The longest time that a fetched page is kept.
+const MAX_CACHE_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How long `apiKeyHelper` may take.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -200,10 +204,22 @@ pub fn beta_policy(env: &LaunchEnvironment) -> BetaPolicy {
     }
 }
 
-/// Returns the client for HTTP hooks, with the proxies and certificates of the environment; shared between sessions
+/// Returns the client for HTTP hooks and pages, with the proxies and certificates of the environment; shared between sessions
 /// where these are equal.
 pub(crate) fn web_client(env: &LaunchEnvironment, services: &SharedServices) -> Arc<WebClient> {
     services.web_client(proxies(env), extra_ca_file(env))
+}
+
+/// Returns the limits of the web tools; a value that is no number leaves the default.
+pub(crate) fn web_limits(env: &LaunchEnvironment) -> WebLimits {
+    let mut limits = WebLimits::default();
+    if let Some(ms) = env.number("CLAUDE_CODE_WEBFETCH_CACHE_TTL_MS") {
+        limits.cache_time = Duration::from_millis(ms).min(MAX_CACHE_TIME);
+    }
+    if let Some(searches) = env.number("CLAUDE_CODE_MAX_WEB_SEARCHES_PER_SESSION") {
+        limits.max_searches = searches;
+    }
+    limits
 }
 
 /// Returns the file of certificates to trust in addition; `NODE_EXTRA_CA_CERTS` wins over `SSL_CERT_FILE`.

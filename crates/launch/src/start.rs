@@ -23,7 +23,7 @@ use lathe_protocol::{ClientFacts, ClientGeneration, Inbound, Init, Outbound, Set
 use lathe_settings::memory::ReadCheck;
 use lathe_tools::{
     BackgroundPolicy, ChildEnvironment, ClockTurns, SessionKind, ShellStartup, StructuredOutput, ToolSet,
-    WorkList, Workspace, builtin_tools,
+    WebState, WorkList, Workspace, builtin_tools,
 };
 use lathe_transcript::SessionPaths;
 use tokio::sync::mpsc;
@@ -379,6 +379,7 @@ fn workspace(
     if env.is_on("CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR") {
         limits.shell_folder = lathe_tools::ShellFolder::StaysAtRoot;
     }
+    workspace.web = Arc::new(WebState::new(client::web_limits(env)));
     if !lathe_models::catalog::may_edit_unread(model) {
         limits.read_before_edit = lathe_tools::ReadBeforeEdit::Required;
     }

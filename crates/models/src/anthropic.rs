@@ -38,7 +38,7 @@ pub use config::{
 };
 use events::EventReader;
 pub use headers::CustomHeaders;
-pub(crate) use http::build as client_for;
+pub(crate) use http::{build as client_for, build_for_page as page_client, idle_tls, trusting_tls};
 pub(crate) use response::describe;
 
 /// The name that Lathe sends as user agent.

@@ -1,14 +1,16 @@
-//! Plain HTTP for crates that must not create clients of their own: posts a JSON body and returns the response as text.
-//! Used by HTTP hooks; the model API has a separate client.
+//! Plain HTTP for crates that must not create clients of their own: posts a JSON body and returns the response as text
+//! (for HTTP hooks), and gets pages (`page.rs`, for tools). The model API has a separate client.
 //!
 //! The same rules hold as for the model: proxies and certificates are passed in, redirects are not followed (only the
 //! original address was allowed), and nothing is loaded before the first request.
+
+mod page;
 
 use std::error::Error;
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use lathe_protocol::web::{JsonPost, WebError, WebReply};
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -30,12 +32,14 @@ pub struct WebClient {
     extra_ca_file: Option<PathBuf>,
     /// By origin, oldest first.
     clients: Mutex<Vec<(String, Client)>>,
+    /// For pages; loaded by the first one that needs it.
+    page_tls: OnceLock<Result<rustls::ClientConfig, WebError>>,
 }
 
 impl WebClient {
     /// Returns a client that uses these proxies and trusts this file in addition to the system's certificates.
     pub fn new(proxy: ProxyConfig, extra_ca_file: Option<PathBuf>) -> Self {
-        Self { proxy, extra_ca_file, clients: Mutex::default() }
+        Self { proxy, extra_ca_file, ..Self::default() }
     }
 
     /// Posts JSON and returns the reply, whatever its status. Redirects are not followed, because only this address

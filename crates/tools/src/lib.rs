@@ -30,6 +30,7 @@ mod shell_tools;
 mod stoppable;
 mod tool;
 mod toolset;
+mod web_tools;
 mod work_list;
 mod workspace;
 
@@ -79,6 +80,10 @@ pub use tool::{
     CallEffects, ChangedLines, Content, ResultLimits, TextLimit, Tool, ToolContext, ToolFailure, ToolOutput,
 };
 pub use toolset::{Selection, ToolDescriptions, ToolListing, ToolLoading, ToolSet};
+pub use web_tools::actions::{SideAnswer, SideFailure, SideModel, SideQuestion, WebActions};
+pub use web_tools::fetch::WebFetch;
+pub use web_tools::search::WebSearch;
+pub use web_tools::state::{HostResolver, WebLimits, WebState};
 pub use work_list::{AfterCall, TaskFacts, TaskStep, TaskVerdict, TodoItem, WorkListActions};
 pub use workspace::{
     AgentPlace, GlobScope, Limits, PathFilter, PlaceHolder, ReadBeforeEdit, ShellFolder, Workspace,
@@ -99,7 +104,9 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(MultiEdit),
         Arc::new(Write),
         Arc::new(NotebookEdit),
+        Arc::new(WebFetch),
         Arc::new(todo_write::TodoWrite),
+        Arc::new(WebSearch),
         Arc::new(TaskStop),
         Arc::new(KillShell),
         Arc::new(ask_user::AskUserQuestion),

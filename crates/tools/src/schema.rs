@@ -1,7 +1,7 @@
 //! Checks a tool input against the tool's own JSON Schema, strictly, before anything else sees it.
 //!
 //! Supports the part of JSON Schema that tools use: types, `properties`, `required`, `enum`, bounds, `items`,
-//! `additionalProperties: false` and `default`. Other keywords are ignored, so a schema from outside is checked as far
+//! `additionalProperties: false`, `format: uri` and `default`. Other keywords are ignored, so a schema from outside is checked as far
 //! as it is understood. Surprising: two faults are repaired instead of rejected, because models make them all the time
 //! and the meaning is clear: a number sent as a string, and a missing parameter that has a default.
 
@@ -136,6 +136,11 @@ fn check(schema: &Value, value: &mut Value, path: &mut Vec<Value>, issues: &mut 
         Value::String(text) => {
             let length = text.encode_utf16().count();
             check_size(schema, ["minLength", "maxLength"], Size::characters(length), path, issues);
+            if schema["format"] == "uri" && url::Url::parse(text).is_err() {
+                issues.plain(json!({
+                    "code": "invalid_format", "format": "url", "path": path, "message": "Invalid URL",
+                }));
+            }
         }
         Value::Number(number) => {
             let size = Size::number(number.as_f64().unwrap_or_default());

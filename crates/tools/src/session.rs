@@ -7,11 +7,13 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
-use crate::{ScheduleActions, SessionRemarks, TaskActions, ToolLoading, ToolSet, WorkListActions};
+use crate::{
+    ScheduleActions, SessionRemarks, TaskActions, ToolLoading, ToolSet, WebActions, WorkListActions,
+};
 
 /// The session, as its tools can change it.
 pub trait SessionActions:
-    TaskActions + WorkListActions + ToolLoading + ScheduleActions + SessionRemarks
+    TaskActions + WorkListActions + ToolLoading + ScheduleActions + SessionRemarks + WebActions
 {
     /// Enters plan mode: nothing may be changed until a plan is approved. No effect in plan mode.
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()>;

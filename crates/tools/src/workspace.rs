@@ -8,6 +8,7 @@ use std::time::Duration;
 use lathe_exec::{Ledger, ProcessLimits};
 
 use crate::ShellStartup;
+use crate::WebState;
 use crate::child_env::ChildEnvironment;
 use crate::files::seen::{self, FilesRead, Seen, Shown};
 
@@ -24,6 +25,8 @@ pub struct Workspace {
     pub env: Arc<ChildEnvironment>,
     /// What shells begin with besides; all agents of a session share it, too.
     pub shell_startup: Arc<ShellStartup>,
+    /// What web tools keep between calls; all agents of a session share it.
+    pub web: Arc<WebState>,
     /// Where the plan of this session is written.
     pub plan_file: Option<PathBuf>,
     /// The shell that runs Bash calls.
@@ -166,6 +169,7 @@ impl Workspace {
             ledger,
             env: Arc::default(),
             shell_startup: Arc::default(),
+            web: Arc::default(),
             plan_file: None,
             shell: PathBuf::from("/bin/bash"),
             limits: Limits::default(),

@@ -50,6 +50,8 @@ fn every_tool_describes_its_calls() {
         ("CronDelete", json!({"id": "1"}), CallSubject::Session(SessionAccess::Changes)),
         ("CronList", json!({}), CallSubject::Session(SessionAccess::Reads)),
         ("ScheduleWakeup", json!({}), CallSubject::Session(SessionAccess::Changes)),
+        ("WebFetch", json!({"url": "https://a.b"}), CallSubject::Host { url: "https://a.b".to_owned() }),
+        ("WebSearch", json!({"query": "x y"}), CallSubject::WebSearch { query: "x y".to_owned() }),
         ("StructuredOutput", json!({}), CallSubject::StructuredOutput),
     ];
     for (tool, input, subject) in &cases {
@@ -75,6 +77,8 @@ fn an_input_that_does_not_say_is_unknown() {
         ("Grep", json!({"path": ["a"]})),
         ("Glob", json!({"path": "a"})),
         ("Glob", json!({"pattern": "*", "path": {}})),
+        ("WebFetch", json!({"url": ["https://a.b"]})),
+        ("WebSearch", json!({})),
     ] {
         assert_eq!(tools.get(tool).unwrap().subject(&input), CallSubject::Unknown, "{tool} {input}");
     }
@@ -89,6 +93,8 @@ fn one_text_stands_for_the_input_a_call_is_mostly_about() {
         ("Grep", Some("path")),
         ("Glob", Some("pattern")),
         ("NotebookEdit", Some("notebook_path")),
+        ("WebFetch", Some("url")),
+        ("WebSearch", Some("query")),
         ("EnterPlanMode", None),
     ] {
         assert_eq!(tools.get(tool).unwrap().main_input(), field, "{tool}");

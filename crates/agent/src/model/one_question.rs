@@ -22,11 +22,22 @@ impl SessionServices {
         request: ModelRequest,
         retry_frame: impl Fn(RetryWait, &ModelError) -> Option<Outbound>,
     ) -> Result<String, ModelError> {
+        let answer = self.ask_model_for_all(request, retry_frame).await?;
+        let texts = answer.blocks.iter().filter_map(ContentBlock::as_text);
+        Ok(texts.collect::<Vec<_>>().join("\n\n"))
+    }
+
+    /// Asks in the same way, and returns the whole response.
+    pub(crate) async fn ask_model_for_all(
+        &self,
+        request: ModelRequest,
+        retry_frame: impl Fn(RetryWait, &ModelError) -> Option<Outbound>,
+    ) -> Result<ModelResponse, ModelError> {
         let request = Arc::new(request);
         let mut failed = FailedAttempts::default();
         loop {
             let error = match self.ask_model_once(&request).await {
-                Ok(text) => return Ok(text),
+                Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             match failed.add(&error, RetryAlternatives::default(), &self.process) {
@@ -44,19 +55,21 @@ impl SessionServices {
         }
     }
 
-    /// Sends the request once and returns the texts of the response, joined by blank lines. A stream that ends early is
-    /// an error; what arrived is paid for in any case, by the drop of `Paid`.
-    async fn ask_model_once(&self, request: &Arc<ModelRequest>) -> Result<String, ModelError> {
-        let mut paid = Paid { session: self, model: &request.model, answer: ModelResponse::default() };
+    /// Sends the request once and returns the response. A stream that ends early is an error; what arrived is paid for
+    /// in any case, by the drop of `Paid`.
+    async fn ask_model_once(&self, request: &Arc<ModelRequest>) -> Result<ModelResponse, ModelError> {
+        let mut paid = Paid { session: self, model: &request.model, answer: Some(ModelResponse::default()) };
         let mut stream = self.model.stream(request.clone()).await?;
         while let Some(event) = stream.events.next().await {
-            drop(paid.answer.fold(&event?.event));
+            let event = event?.event;
+            if let Some(answer) = &mut paid.answer {
+                drop(answer.fold(&event));
+            }
         }
-        if !paid.answer.complete {
-            return Err(cut_short());
+        match paid.settle() {
+            Some(answer) if answer.complete => Ok(answer),
+            Some(_) | None => Err(cut_short()),
         }
-        let texts = paid.answer.blocks.iter().filter_map(ContentBlock::as_text);
-        Ok(texts.collect::<Vec<_>>().join("\n\n"))
     }
 }
 
@@ -64,12 +77,22 @@ impl SessionServices {
 struct Paid<'a> {
     session: &'a SessionServices,
     model: &'a str,
-    answer: ModelResponse,
+    /// None once it is paid for.
+    answer: Option<ModelResponse>,
+}
+
+impl Paid<'_> {
+    /// Adds the cost to the session's, and returns the response.
+    fn settle(&mut self) -> Option<ModelResponse> {
+        let answer = self.answer.take()?;
+        let model = if answer.model.is_empty() { self.model } else { &answer.model };
+        self.session.totals().add(model, &answer.usage);
+        Some(answer)
+    }
 }
 
 impl Drop for Paid<'_> {
     fn drop(&mut self) {
-        let model = if self.answer.model.is_empty() { self.model } else { &self.answer.model };
-        self.session.totals().add(model, &self.answer.usage);
+        drop(self.settle());
     }
 }

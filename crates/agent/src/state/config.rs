@@ -173,7 +173,7 @@ pub struct HooksConfig {
     pub env: HookVariables,
     /// Where hooks may leave variables for commands; a folder of this session alone.
     pub env_dir: Option<PathBuf>,
-    /// The client for HTTP hooks.
+    /// The client for HTTP hooks, and for pages that tools fetch.
     pub web: Arc<WebClient>,
 }
 

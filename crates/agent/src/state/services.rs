@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use lathe_hooks::{HookEngine, HookVariables};
 use lathe_models::Model;
+use lathe_models::web::WebClient;
 use lathe_permissions::PermissionEngine;
 use lathe_protocol::{Init, Outbound};
 use lathe_transcript::record::{Envelope, SideRecord};
@@ -56,6 +57,8 @@ pub struct SessionServices {
     pub main: Arc<AgentCell>,
     /// Builds the frames that belong to the session and not to an agent.
     pub frames: FrameBuilder,
+    /// The client for HTTP hooks and for pages that tools fetch.
+    pub web: Arc<WebClient>,
     /// The files that the session is recorded in.
     pub files: Arc<SessionFiles>,
     /// The fields that every record of the session has.
@@ -151,6 +154,7 @@ impl SessionServices {
                 root: main.workspace.root.clone(),
                 home: hooks.env.all.iter().find(|(name, _)| name == "HOME").map(|(_, home)| home.into()),
             },
+            web: hooks.web.clone(),
             hooks: hook_engine(this, &process, &main, hooks),
             process,
             first_model: main.choice.id.clone(),

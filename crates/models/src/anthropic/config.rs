@@ -190,7 +190,7 @@ pub struct ProxyConfig {
 
 impl ProxyConfig {
     /// Returns the proxy for requests to `base`; `None` if there is none, or the address is excluded.
-    pub(super) fn for_base(&self, base: &Url) -> Option<&str> {
+    pub(crate) fn for_base(&self, base: &Url) -> Option<&str> {
         let set = if base.scheme() == "https" { &self.https } else { &self.http };
         set.as_deref().map(str::trim).filter(|proxy| !proxy.is_empty() && !is_loopback(base))
     }

@@ -1,9 +1,11 @@
 //! Creates the HTTP client: TLS only where it is needed, HTTP/1.1, no redirects.
 //!
 //! HTTP/1.1 is on purpose: a stalled HTTP/2 connection would be shared by the retry that is meant to get away from it.
-//! Redirects are never followed, so a credential never travels to another address.
+//! Redirects are never followed, so a credential never travels to another address, and the host of each page is judged
+//! before it is asked.
 #![allow(clippy::disallowed_methods, reason = "this is the module that makes the client of the model API")]
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use rustls_pki_types::pem::PemObject;
 use rustls_platform_verifier::Verifier;
 
 use super::USER_AGENT;
-use super::config::ClientConfig;
+use super::config::{ClientConfig, Timeouts};
 use crate::error::{ErrorKind, ModelError};
 
 /// Idle connections kept per address; beyond it they are closed after use.
@@ -49,16 +51,47 @@ pub(crate) fn build(config: &ClientConfig, base: &Url) -> Result<Client, ModelEr
     builder.build().map_err(|error| unusable("the HTTP client", &error))
 }
 
+/// Builds the client for one page. `proxy` or `addresses` say how its host is reached; with addresses, the name of the
+/// host is not looked up again. No connection is kept.
+pub(crate) fn build_for_page(
+    tls: TlsConfig,
+    host: &str,
+    addresses: &[IpAddr],
+    proxy: Option<&str>,
+) -> Result<Client, ModelError> {
+    let mut builder = Client::builder()
+        .user_agent(USER_AGENT)
+        .tls_backend_preconfigured(tls)
+        .http1_only()
+        .redirect(redirect::Policy::none())
+        .retry(retry::never())
+        .referer(false)
+        .tcp_nodelay(true)
+        .connect_timeout(Timeouts::default().connect)
+        .pool_max_idle_per_host(0)
+        .no_proxy();
+    if let Some(address) = proxy {
+        let proxy = Proxy::all(address).map_err(|error| unusable("the proxy", &error.without_url()))?;
+        builder = builder.proxy(proxy);
+    } else {
+        // The port 0 stands for that of the address that is requested.
+        let addresses: Vec<SocketAddr> =
+            addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
+        builder = builder.resolve_to_addrs(host, &addresses);
+    }
+    builder.build().map_err(|error| unusable("the HTTP client", &error))
+}
+
 /// Returns TLS settings for a client that connects without TLS. They load no certificates, because that takes
 /// longer than everything else before the first request.
-fn idle_tls() -> Result<TlsConfig, ModelError> {
+pub(crate) fn idle_tls() -> Result<TlsConfig, ModelError> {
     let builder = TlsConfig::builder_with_provider(provider()).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| unusable("TLS", &error))?;
     Ok(builder.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
 /// Returns TLS settings that trust the system's certificates and those in the user's own file.
-fn trusting_tls(extra_ca_file: Option<&Path>) -> Result<TlsConfig, ModelError> {
+pub(crate) fn trusting_tls(extra_ca_file: Option<&Path>) -> Result<TlsConfig, ModelError> {
     let extra = extra_ca_file.map(read_certificates).transpose()?.unwrap_or_default();
     let verifier = Verifier::new_with_extra_roots(extra, provider())
         .map_err(|error| unusable("the system's certificates", &error))?;

@@ -8,8 +8,6 @@ use crate::builtin_tools;
 const ELSEWHERE: &[(&str, &str)] = &[
     ("EnterWorktree", "not yet"),
     ("ExitWorktree", "not yet"),
-    ("WebFetch", "not yet"),
-    ("WebSearch", "not yet"),
     ("Agent", "subagents are not there yet"),
     ("Task", "subagents are not there yet"),
     ("SendMessage", "subagents are not there yet"),

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lathe_exec::{Capture, Leftovers, OutputLimit, OutputMode, OutputStream, RunLimits, SpillFile};
+use lathe_exec::{Capture, Leftovers, OutputLimit, OutputMode, OutputStream, RunLimits, SpillFile, WhenFull};
 use lathe_protocol::CallSubject;
 use serde_json::{Value, json};
 
@@ -99,8 +99,12 @@ async fn start(input: &Value, context: &ToolContext) -> Result<ToolOutput, ToolF
     let command = input["command"].as_str().unwrap_or_default();
     let timeout = Duration::from_millis(input["timeout_ms"].as_f64().unwrap_or_default() as u64);
     let place = session.new_task().map_err(not_started)?;
-    let file =
-        SpillFile { path: place.output_file.clone(), cap_bytes: TASK_FILE_BYTES, exit_line: Some(exit_line) };
+    let file = SpillFile {
+        path: place.output_file.clone(),
+        cap_bytes: TASK_FILE_BYTES,
+        exit_line: Some(exit_line),
+        when_full: WhenFull::KeepTail,
+    };
     let in_memory =
         |tail_bytes: usize| Capture { head_bytes: 0, tail_bytes, spill: None, limit: OutputLimit::None };
     let limits = RunLimits {
