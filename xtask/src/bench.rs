@@ -16,6 +16,7 @@ mod sessions;
 mod shell;
 mod sse;
 mod subject;
+mod web;
 
 use std::fs;
 use std::path::PathBuf;

@@ -51,6 +51,8 @@ pub enum Budget {
     AtMost(f64),
     /// A multiple of the floor.
     TimesFloor(f64),
+    /// So much above the floor, in the row's unit.
+    AboveFloor(f64),
 }
 
 /// Whether a budget is met.
@@ -107,6 +109,9 @@ impl Row {
             Budget::Open => None,
             Budget::AtMost(limit) => self.lathe.map(|figure| figure <= limit),
             Budget::TimesFloor(limit) => self.ratio().map(|ratio| ratio <= limit),
+            Budget::AboveFloor(more) => {
+                self.lathe.zip(self.floor).map(|(figure, floor)| figure <= floor + more)
+            }
         };
         match within {
             Some(true) => Verdict::Pass,
@@ -121,6 +126,7 @@ impl Row {
             Budget::Open => String::new(),
             Budget::AtMost(limit) => format!("≤ {}", self.unit.show(limit)),
             Budget::TimesFloor(limit) => format!("≤ {limit} × floor"),
+            Budget::AboveFloor(more) => format!("≤ floor + {}", self.unit.show(more)),
         }
     }
 
@@ -243,6 +249,8 @@ mod tests {
         assert_eq!(figures().missed(), ["a turn"]);
         assert_eq!(row("x", 1.0, None, Budget::TimesFloor(2.0)).verdict(), Verdict::Unknown);
         assert_eq!(row("x", 12.1, Some(6.0), Budget::TimesFloor(2.0)).verdict(), Verdict::Fail);
+        assert_eq!(row("x", 9.0, Some(6.0), Budget::AboveFloor(3.0)).verdict(), Verdict::Pass);
+        assert_eq!(row("x", 9.1, Some(6.0), Budget::AboveFloor(3.0)).verdict(), Verdict::Fail);
     }
 
     #[test]

@@ -63,6 +63,7 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort, host_size: PathBu
     figures.rows.push(bench.permission_answer()?);
     figures.rows.push(bench.many_rules()?);
     figures.rows.extend(bench.searches()?);
+    figures.rows.extend(bench.large_page()?);
     figures.rows.push(bench.streaming()?);
     figures.rows.extend(bench.host_sizes()?);
     Ok(figures)
@@ -113,6 +114,10 @@ impl Run {
 }
 
 impl Bench<'_> {
+    pub(super) fn lathe(&self) -> &Subject {
+        self.lathe
+    }
+
     /// Returns the measured programs, Lathe first. All figures are in this order.
     pub(super) fn subjects(&self) -> impl Iterator<Item = &Subject> {
         std::iter::once(self.lathe).chain(self.peers)
@@ -130,12 +135,17 @@ impl Bench<'_> {
     /// because such a run would be fast and prove nothing.
     pub(super) fn session(&self, subject: &Subject, plan: Plan) -> Result<Run> {
         let detail = match plan {
-            Plan::Text | Plan::ToolTurns(_) | Plan::Writes { .. } | Plan::Calls { .. } => Detail::Messages,
+            Plan::Text
+            | Plan::ToolTurns(_)
+            | Plan::Writes { .. }
+            | Plan::Fetches { .. }
+            | Plan::Calls { .. } => Detail::Messages,
             Plan::Pieces(_) => Detail::PartialMessages,
         };
         let expected = match plan {
             Plan::Text | Plan::Pieces(_) => 1,
             Plan::ToolTurns(turns) | Plan::Writes { turns, .. } | Plan::Calls { turns, .. } => turns + 1,
+            Plan::Fetches { turns, .. } => 2 * turns + 1,
         };
         let run = self.run(&subject.name, subject.session(&self.place, "go", detail), plan)?;
         let got = run.seen.arrivals.len();

@@ -139,13 +139,22 @@ pub fn processor_time(process: u32) -> Option<Duration> {
 }
 
 /// Returns the peak memory of a child so far in bytes; `None` if `/proc` does not have it.
+pub fn resident_memory(process: u32) -> Option<u64> {
+    in_bytes(&fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmRSS:")
+}
+
 fn high_water_mark(child: &Child) -> Option<u64> {
     parse_high_water_mark(&fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?)
 }
 
 /// Reads the peak memory from the text of `/proc/PID/status`, in bytes.
 fn parse_high_water_mark(status: &str) -> Option<u64> {
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    in_bytes(status, "VmHWM:")
+}
+
+/// Returns the value of a line of `/proc/PID/status`.
+fn in_bytes(status: &str, field: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field))?;
     let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kilobytes * 1024)
 }

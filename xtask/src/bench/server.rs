@@ -8,12 +8,12 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{process, sse};
 
@@ -34,6 +34,13 @@ pub enum Plan {
         tool: &'static str,
         /// The input.
         input: Value,
+    },
+    /// This many times a page that is fetched and read, each under an address of its own, then a short text.
+    Fetches {
+        /// The number of pages.
+        turns: usize,
+        /// The address, to which a number is added.
+        page: String,
     },
     /// This many calls that each write a new file in a folder, then a short text.
     Writes {
@@ -64,6 +71,8 @@ pub struct Seen {
     pub first: Option<Request>,
     /// Processor time that the watched process had used at each arrival.
     pub processor: Vec<Duration>,
+    /// The memory that it had then, in bytes.
+    pub memory: Vec<u64>,
 }
 
 /// A running server. Its threads end with the process.
@@ -75,7 +84,7 @@ pub struct Server {
 struct State {
     answers: Vec<Arc<Vec<u8>>>,
     seen: Seen,
-    /// The process whose processor time is recorded with each request.
+    /// The process whose processor time and memory are recorded with each request.
     watched: Option<u32>,
 }
 
@@ -85,6 +94,7 @@ impl State {
         let number = self.seen.arrivals.len();
         self.seen.arrivals.push(arrived);
         self.seen.processor.extend(self.watched.and_then(process::processor_time));
+        self.seen.memory.extend(self.watched.and_then(process::resident_memory));
         if number == 0 {
             self.seen.first = Some(request);
         }
@@ -123,6 +133,13 @@ impl Server {
             Plan::Calls { turns, tool, input } => {
                 (0..turns).map(|number| sse::call(number, tool, &input)).chain([sse::text()]).collect()
             }
+            Plan::Fetches { turns, page } => {
+                let fetch = |number| {
+                    let input = json!({ "url": format!("{page}?{number}"), "prompt": "What is it?" });
+                    [sse::call(number, "WebFetch", &input), sse::text()]
+                };
+                (0..turns).flat_map(fetch).chain([sse::text()]).collect()
+            }
             Plan::Writes { turns, folder } => {
                 (0..turns).map(|number| sse::write(number, &folder)).chain([sse::text()]).collect()
             }
@@ -159,6 +176,8 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
         let reply = if request.line.starts_with("POST ") && path == "/v1/messages" {
             let body = lock(state).answer(request, arrived).context("a request outside of a run")?;
             reply("200 OK", "text/event-stream", &body)
+        } else if path == PAGE_PATH {
+            reply("200 OK", "text/html; charset=utf-8", &PAGE)
         } else if path == "/v1/messages/count_tokens" {
             reply("200 OK", "application/json", br#"{"input_tokens":100}"#)
         } else {
@@ -169,7 +188,33 @@ fn serve(stream: TcpStream, state: &Mutex<State>) -> Result<()> {
     Ok(())
 }
 
+/// The path of the page.
+pub const PAGE_PATH: &str = "/page";
+
+/// The size of the page.
+pub const PAGE_BYTES: usize = 5 << 20;
+
 /// Returns the bytes of a complete HTTP response.
+static PAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let mut page =
+        String::from("<!DOCTYPE html><html><head><title>A page</title></head><body><h1>A page</h1>");
+    let end = "</body></html>";
+    for number in 0.. {
+        let part = format!(
+            "<div class=\"row r{number}\"><h2 id=\"s{number}\">Section {number}</h2><p>Some <b>bold</b> words and <a \
+             href=\"/link/{number}\">a link</a>, in a text that goes on for a while, as texts do that people write.</p>\
+             <ul><li>one of {number}</li><li>another</li></ul></div>\n"
+        );
+        if page.len() + part.len() + end.len() > PAGE_BYTES {
+            break;
+        }
+        page.push_str(&part);
+    }
+    page.push_str(end);
+    page.push_str(&" ".repeat(PAGE_BYTES - page.len()));
+    page.into_bytes()
+});
+
 fn reply(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes =
         format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len())
