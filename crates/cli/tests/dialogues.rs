@@ -86,6 +86,7 @@ const HALF_TALKS: &[(&str, &str)] = &[
     ("runtime/19_cut_bash_allow_noinput", ALLOW),
     ("runtime/19_cut_planmode", ALLOW),
     ("runtime/19_cut_planmode_exit_plan", ALLOW),
+    ("runtime/19_cut_webfetch", r#"{"behavior":"deny","message":"no"}"#),
     ("runtime/19_cut_write", ALLOW),
 ];
 
@@ -127,7 +128,6 @@ const NOT_YET: &[(&str, &str)] = &[
     ),
     ("runtime/19_cut_readout", "reads a file that lay at a fixed place of the recording machine"),
     ("runtime/19_cut_update_perm", "which of the suggestions the host took was not recorded"),
-    ("runtime/19_cut_webfetch", "WebFetch"),
     ("wire/err_input_json", "no conversation: a flag error"),
     ("wire/err_input_text", "no conversation: a flag error"),
     ("wire/err_prompt_and_streamin", "no conversation: nothing is written"),

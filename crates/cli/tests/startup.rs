@@ -133,7 +133,7 @@ fn the_request_is_ours_and_small() {
     assert_eq!(breakpoints, 3, "two system parts and the last block");
     let names: Vec<&str> =
         body["tools"].as_array().into_iter().flatten().filter_map(|tool| tool["name"].as_str()).collect();
-    assert_eq!(names, ["Bash", "Edit", "NotebookEdit", "Read", "TaskStop", "Write"]);
+    assert_eq!(names, ["Bash", "Edit", "NotebookEdit", "Read", "TaskStop", "WebFetch", "WebSearch", "Write"]);
 }
 
 #[test]

@@ -28,7 +28,9 @@ fn reading(turns: Value, said: &str) -> TestContext {
 /// The same, with rules of the user that name hosts.
 fn opening(context: TestContext, hosts: &[&str]) -> TestContext {
     let rules: Vec<String> = hosts.iter().map(|host| format!("WebFetch(domain:{host})")).collect();
-    context.write_home(".claude/settings.json", &json!({"permissions": {"allow": rules}}).to_string());
+    // The second is for a service that Lathe does not ask; it is accepted.
+    let settings = json!({"permissions": {"allow": rules}, "skipWebFetchPreflight": true});
+    context.write_home(".claude/settings.json", &settings.to_string());
     context
 }
 
@@ -80,6 +82,7 @@ fn a_page_is_fetched_read_and_paid_for() {
     let context = reading(json!([fetch(&url), {"text": "done"}]), "It is a page.");
     let context = opening(context, &["127.0.0.1"]);
     let finished = run(&context).success();
+    assert_eq!(finished.stderr, "");
     let [(content, is_error, value)] = &results(&finished)[..] else { panic!("{:?}", finished.stdout) };
     assert_eq!((content.as_str(), *is_error), ("It is a page.", false));
     assert!(value["durationMs"].is_u64(), "{value}");
