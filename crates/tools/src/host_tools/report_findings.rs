@@ -18,12 +18,12 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
         "type": "object",
         "properties": {
             "file": { "type": "string", "description": "Path from the root of the repository" },
-            "line": { "type": "integer", "description": "Counted from 1" },
+            "line": { "type": "integer" },
             "summary": { "type": "string", "description": "What is wrong, in one sentence" },
-            "short_summary": { "type": "string", "maxLength": 60, "description": "The same as a label" },
+            "short_summary": { "type": "string", "maxLength": 60 },
             "failure_scenario": { "type": "string", "description": "What has to happen, and what goes wrong then" },
-            "category": { "type": "string", "maxLength": 40, "description": "A word for its kind, for example: correctness" },
-            "verdict": { "type": "string", "enum": ["CONFIRMED", "PLAUSIBLE"], "description": "If it was checked a second time" },
+            "category": { "type": "string", "maxLength": 40 },
+            "verdict": { "type": "string", "enum": ["CONFIRMED", "PLAUSIBLE"], "description": "If it was checked again" },
             "outcome": { "type": "string", "enum": ["fixed", "skipped", "no_change_needed"], "description": "If it is reported again after fixes" },
         },
         "required": ["file", "summary", "failure_scenario"],
@@ -32,8 +32,8 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     json!({
         "type": "object",
         "properties": {
-            "level": { "type": "string", "enum": ["low", "medium", "high", "xhigh", "max"], "description": "How thorough the review was" },
-            "findings": { "type": "array", "maxItems": 32, "items": finding, "description": "The worst first; may be empty" },
+            "level": { "type": "string", "enum": ["low", "medium", "high", "xhigh", "max"] },
+            "findings": { "type": "array", "maxItems": 32, "items": finding, "description": "The worst first" },
         },
         "required": ["findings"],
         "additionalProperties": false,
