@@ -18,6 +18,7 @@ use lathe_testkit::{BackgroundServer, Normaliser, Running, TestContext, recordin
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use compare::tools::compare_tools;
 use compare::{Texts, compare_frames, compare_value, kind};
 
 /// The conversations that show what this CLI does today.
@@ -136,6 +137,7 @@ const NOT_YET: &[(&str, &str)] = &[
 /// Differences that are meant to be: the talk, a piece of the difference, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("bi_two_msgs_at_once", "queued_turn_count", "the second prompt has been read by then, and is counted"),
+    ("bi_controls", "tools of init 1", "the tools stay those of the model that the session began with"),
     ("bi_controls", "autocompactSource", "no such thing here"),
     ("bi_controls", "mcpInstructions", "MCP"),
     ("bi_controls", "slashCommands", "there are no skills that tokens go into"),
@@ -328,6 +330,7 @@ fn talk(dir: &Path) -> Result<(), String> {
     }
     let seen = |frames: Vec<Value>| compare::as_older_clients_see(&recorded, frames);
     let (expected, actual) = (reference.lines(&others(&expected)), mine.lines(&others(&actual)));
+    differences.extend(compare_tools(&expected, &actual).err());
     let (expected, actual) = (seen(expected), seen(actual));
     differences.extend(compare_frames(&expected, &actual, Texts::Ours).err());
     if differences.is_empty() {

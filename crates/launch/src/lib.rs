@@ -16,6 +16,7 @@ pub mod options;
 mod project_context;
 mod retention;
 mod services;
+mod session_tools;
 mod sessions;
 pub mod settings;
 mod start;

@@ -8,9 +8,8 @@ use std::time::Duration;
 use lathe_agent::CheckpointsConfig;
 use lathe_agent::ProcessServices;
 use lathe_agent::{
-    AgentConfig, AgentModel, BackgroundConfig, FrameOptions, HooksConfig, PromptSurface, ScheduleConfig,
-    SessionBeginning, SessionConfig, SessionEnd, SessionSignals, SlashCommands, StateFrames, TaskListConfig,
-    TaskListName, TurnLimits,
+    AgentConfig, AgentModel, BackgroundConfig, FrameOptions, HooksConfig, ScheduleConfig, SessionBeginning,
+    SessionConfig, SessionEnd, SessionSignals, SlashCommands, StateFrames, TurnLimits,
 };
 use lathe_agent::{ProcessHost, iso_time};
 use lathe_agent::{PromptEnvironment, SystemPrompt, environment_text};
@@ -21,10 +20,7 @@ use lathe_models::catalog::Phase;
 use lathe_permissions::PermissionEngine;
 use lathe_protocol::{ClientFacts, ClientGeneration, Inbound, Init, Outbound, Settings};
 use lathe_settings::memory::ReadCheck;
-use lathe_tools::{
-    BackgroundPolicy, ChildEnvironment, ClockTurns, SessionKind, ShellStartup, StructuredOutput, ToolSet,
-    WebState, WorkList, Workspace, builtin_tools,
-};
+use lathe_tools::{BackgroundPolicy, ChildEnvironment, ShellStartup, WebState, Workspace, builtin_tools};
 use lathe_transcript::SessionPaths;
 use tokio::sync::mpsc;
 
@@ -38,6 +34,7 @@ use crate::options::{BackgroundEnd, SessionOptions};
 use crate::project_context::{ProjectContext, permissions, plan_dir};
 use crate::retention::RetentionSweep;
 use crate::services::SharedServices;
+use crate::session_tools::{session_kind, task_lists, tools};
 use crate::sessions::{self, OpenSession};
 use crate::settings::{self, ModelInstructions};
 use crate::warning::WarningSink;
@@ -129,7 +126,7 @@ pub fn prepare(
     let days = project.wanted.cleanup_period_days;
     let outputs = lathe_agent::task_folder_of_user(&background.folder);
     let retention = RetentionSweep::of(options, env, outputs, days, warnings);
-    let kind = SessionKind { deferral: chosen.deferral, ..session_kind(options, env, &model_id) };
+    let kind = session_kind(options, env, &model_id, chosen.deferral);
     let task_lists = task_lists(options, env, &own_dir);
     let folder = project.settings.stack().scheduled_tasks().map(Arc::new);
     let schedule = ScheduleConfig { clock: kind.clock, folder };
@@ -257,48 +254,6 @@ fn cache(env: &LaunchEnvironment) -> CacheTtl {
     }
 }
 
-/// Returns the tools of the session: those that the options select and that suit the client, without those that a deny
-/// rule for the whole tool removes. The tool for structured output is added last, whatever the selection is; an invalid
-/// `--json-schema` is an error.
-fn tools(
-    options: &SessionOptions,
-    kind: &SessionKind,
-    permissions: &PermissionEngine,
-) -> Result<ToolSet, LaunchError> {
-    let is_removed = |name: &str| permissions.removes_tool(name, None).is_some();
-    let chosen = kind.tools(builtin_tools(), &options.tools, is_removed);
-    // Added after the selection: without this tool the session could not return the result that the caller requires.
-    let Some(schema) = &options.json_schema else { return Ok(chosen) };
-    Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
-}
-
-/// Returns what the tools of the session depend on besides the options and the rules. Current clients keep a list of
-/// tasks with older models only, which need one; `CLAUDE_CODE_ENABLE_TODO_TOOLS` gives it to all.
-/// `CLAUDE_CODE_ENABLE_TASKS` chooses the kind of list, to-dos by default for clients that know no other.
-fn session_kind(options: &SessionOptions, env: &LaunchEnvironment, model: &str) -> SessionKind {
-    let generation = client_generation(options, env);
-    let is_current = generation == ClientGeneration::Current;
-    let keeps_list = !is_current
-        || lathe_models::catalog::needs_work_list(model)
-        || env.is_on("CLAUDE_CODE_ENABLE_TODO_TOOLS");
-    let are_tasks = match env.get("CLAUDE_CODE_ENABLE_TASKS") {
-        Some(_) => env.is_on("CLAUDE_CODE_ENABLE_TASKS"),
-        None => is_current,
-    };
-    SessionKind {
-        generation,
-        has_host: options.surface == PromptSurface::Host,
-        clock: if env.is_on("CLAUDE_CODE_DISABLE_CRON") { ClockTurns::Off } else { ClockTurns::On },
-        work_list: match (keeps_list, are_tasks) {
-            (false, true) => WorkList::TasksByName,
-            (false, false) => WorkList::TodosByName,
-            (true, true) => WorkList::Tasks,
-            (true, false) => WorkList::Todos,
-        },
-        ..SessionKind::default()
-    }
-}
-
 /// Returns how commands run in the background: where their output goes, for how long, and how long the session waits
 /// for them after its last turn.
 fn background(options: &SessionOptions, project: &ProjectContext, session_id: &str) -> BackgroundConfig {
@@ -317,19 +272,6 @@ fn background(options: &SessionOptions, project: &ProjectContext, session_id: &s
             BackgroundEnd::Wait => (ceiling > 0).then(|| Duration::from_millis(ceiling)),
         },
     }
-}
-
-/// Returns where the task list is: among those of the user, by the name in `CLAUDE_CODE_TASK_LIST_ID`, which agents and
-/// sessions share, or else by the session's id. The own list of a session that is not saved goes with the session, and
-/// so does every list where no config folder is known.
-fn task_lists(options: &SessionOptions, env: &LaunchEnvironment, own_dir: &Path) -> TaskListConfig {
-    let name = match env.get("CLAUDE_CODE_TASK_LIST_ID") {
-        Some(name) => TaskListName::Shared(name.to_owned()),
-        None => TaskListName::OfSession,
-    };
-    let is_kept = options.persist || name != TaskListName::OfSession;
-    let base = env.config_dir().filter(|_| is_kept).unwrap_or_else(|| own_dir.to_owned());
-    TaskListConfig { folder: base.join("tasks"), name }
 }
 
 /// Returns what the shells of commands begin with: a snapshot of the user's aliases and functions, unless
@@ -500,7 +442,7 @@ fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOpti
 }
 
 /// Returns the generation of the client, by what it says of itself in its environment and on its command line.
-fn client_generation(options: &SessionOptions, env: &LaunchEnvironment) -> ClientGeneration {
+pub(crate) fn client_generation(options: &SessionOptions, env: &LaunchEnvironment) -> ClientGeneration {
     ClientGeneration::of(&ClientFacts {
         // The second is the former name of the variable.
         named: env.get("LATHE_CLIENT_GENERATION").or_else(|| env.get("LATHE_CLIENT_ERA")),

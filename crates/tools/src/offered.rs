@@ -138,6 +138,8 @@ pub enum ToolChoice {
     /// All that suit the session.
     #[default]
     Default,
+    /// The same, and those of these names that sessions with Bash are without: the caller has allowed calls of them.
+    DefaultAnd(Vec<String>),
     /// As few as possible.
     Bare,
     /// Those with these names; names without a tool are ignored.
@@ -157,31 +159,28 @@ impl SessionKind {
         is_removed: impl Fn(&str) -> bool,
     ) -> ToolSet {
         let has_bash = choice.names(COMMAND_TOOLS[0]) && !is_removed(COMMAND_TOOLS[0]);
-        let mut tools: Vec<_> = all
-            .into_iter()
-            .filter(|tool| !is_removed(tool.name()))
-            .filter(|tool| {
-                let declaration = tool.declaration();
-                let offered = declaration.offered(self.generation);
-                match choice {
-                    ToolChoice::Default => self.has(offered, has_bash),
-                    ToolChoice::Bare => declaration.bare,
-                    ToolChoice::Only(_) => {
-                        let goes_with_bash = has_bash && current_name(tool.name()) == COMMAND_TOOLS[1];
-                        (choice.names(tool.name()) || goes_with_bash) && self.can_have(offered)
-                    }
+        let tools = all.into_iter().filter(|tool| !is_removed(tool.name())).filter(|tool| {
+            let declaration = tool.declaration();
+            let offered = declaration.offered(self.generation);
+            match choice {
+                ToolChoice::Default => self.has(offered, has_bash),
+                ToolChoice::DefaultAnd(names) => {
+                    let is_allowed = offered == Offered::WithoutBash && is_among(names, tool.name());
+                    is_allowed || self.has(offered, has_bash)
                 }
-            })
-            .collect();
-        if self.generation == ClientGeneration::Current {
-            tools.sort_by(|a, b| a.name().cmp(b.name()));
-        }
+                ToolChoice::Bare => declaration.bare,
+                ToolChoice::Only(_) => {
+                    let goes_with_bash = has_bash && current_name(tool.name()) == COMMAND_TOOLS[1];
+                    (choice.names(tool.name()) || goes_with_bash) && self.can_have(offered)
+                }
+            }
+        });
         let set = ToolSet::new(tools);
         // Earlier clients were given every built-in tool in full.
         match (self.generation, self.deferral) {
-            (ClientGeneration::Current, ToolDeferral::On) => set.deferring(),
-            (ClientGeneration::Current, ToolDeferral::Off)
-            | (ClientGeneration::Sdk02 | ClientGeneration::Cli10, _) => set,
+            (ClientGeneration::Current, ToolDeferral::On) => set.by_name().deferring(),
+            (ClientGeneration::Current, ToolDeferral::Off) => set.by_name(),
+            (ClientGeneration::Sdk02 | ClientGeneration::Cli10, _) => set,
         }
     }
 
@@ -219,10 +218,15 @@ impl ToolChoice {
     /// Returns whether the choice includes the tool with this name or former name.
     fn names(&self, tool: &str) -> bool {
         match self {
-            Self::Default | Self::Bare => true,
-            Self::Only(names) => names.iter().any(|name| current_name(name) == current_name(tool)),
+            Self::Default | Self::DefaultAnd(_) | Self::Bare => true,
+            Self::Only(names) => is_among(names, tool),
         }
     }
+}
+
+/// Returns whether one of the names, or former names, is that of the tool.
+fn is_among(names: &[String], tool: &str) -> bool {
+    names.iter().any(|name| current_name(name) == current_name(tool))
 }
 
 #[cfg(test)]

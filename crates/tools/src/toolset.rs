@@ -20,10 +20,21 @@ use crate::{Loading, Tool};
 #[derive(Clone, Default)]
 pub struct ToolSet {
     tools: Vec<Arc<dyn Tool>>,
+    order: ToolOrder,
     /// The `tools` array with all of them.
     whole: OnceLock<Arc<str>>,
     /// What of them was loaded; `None` if requests describe all of them.
     deferral: Option<Deferral>,
+}
+
+/// Where a tool goes that is added to a set.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum ToolOrder {
+    /// To the end.
+    #[default]
+    AsAdded,
+    /// To its place among the names.
+    ByName,
 }
 
 /// Which tools of a set are kept.
@@ -41,6 +52,12 @@ impl ToolSet {
         let mut names = HashSet::new();
         let tools = tools.into_iter().filter(|tool| names.insert(tool.name().to_owned())).collect();
         Self { tools, ..Self::default() }
+    }
+
+    /// Returns the same set sorted by name, also when tools are added.
+    pub fn by_name(mut self) -> Self {
+        self.tools.sort_by(|a, b| a.name().cmp(b.name()));
+        Self { order: ToolOrder::ByName, whole: OnceLock::new(), ..self }
     }
 
     /// Returns the tool with this name, or else the one of which this is an alias or former name.
@@ -71,14 +88,18 @@ impl ToolSet {
             Selection::Only(names) => listed(names, tool),
             Selection::Except(names) => !listed(names, tool),
         });
-        let part = Self { tools: tools.cloned().collect(), ..Self::default() };
+        let part = Self { tools: tools.cloned().collect(), order: self.order, ..Self::default() };
         if self.deferral.is_some() { part.deferring() } else { part }
     }
 
     /// Returns this set with one more tool, which replaces one with the same name. What was loaded stays loaded.
     pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
         let others = self.tools.iter().filter(|known| known.name() != tool.name()).cloned();
-        self.of_tools(others.chain([tool.clone()]).collect())
+        let set = self.of_tools(others.chain([tool.clone()]).collect());
+        match self.order {
+            ToolOrder::AsAdded => set,
+            ToolOrder::ByName => set.by_name(),
+        }
     }
 
     /// Returns this set without the tools with these names. What was loaded of them stays in the array of requests,
@@ -91,6 +112,7 @@ impl ToolSet {
     fn of_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Self {
         Self {
             tools,
+            order: self.order,
             whole: OnceLock::new(),
             deferral: self.deferral.as_ref().map(Deferral::for_other_tools),
         }
@@ -170,6 +192,18 @@ mod tests {
         assert_eq!(set.get("Task").map(|tool| tool.name().to_owned()), Some("Agent".to_owned()));
         assert!(set.get("KillShell").is_none());
         assert!(set.get("MultiEdit").is_none());
+    }
+
+    #[test]
+    fn a_tool_that_is_added_goes_to_the_end_or_to_its_place() {
+        let names =
+            |set: ToolSet| set.with(Arc::new(Named("Edit"))).names().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(names(set(&["Read", "Bash"])), ["Read", "Bash", "Edit"]);
+        assert_eq!(names(set(&["Read", "Bash"]).by_name()), ["Bash", "Edit", "Read"]);
+        assert_eq!(
+            names(set(&["Read", "Bash"]).by_name().select(Selection::Except(&[]))),
+            ["Bash", "Edit", "Read"]
+        );
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! The recordings are read where they lie, beside the repository, and nothing of them is kept here.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod tools;
+
 use std::path::Path;
 
 use serde_json::{Map, Value};

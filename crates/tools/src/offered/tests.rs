@@ -152,6 +152,17 @@ fn today() {
 }
 
 #[test]
+fn today_with_search_tools_that_are_allowed() {
+    let allowed =
+        |names: &[&str]| ToolChoice::DefaultAnd(names.iter().map(|name| (*name).to_owned()).collect());
+    assert_eq!(names(CURRENT, &allowed(&["Glob"]), &[]), today_and(&["Glob"]));
+    assert_eq!(
+        names(CURRENT, &allowed(&["Bash", "TaskCreate", "AskUserQuestion", "MultiEdit"]), &[]),
+        today_and(&[])
+    );
+}
+
+#[test]
 fn today_with_a_list_of_work() {
     assert_eq!(all(SessionKind { work_list: WorkList::Tasks, ..CURRENT }), today_and(&TASK_TOOLS));
     assert_eq!(all(SessionKind { work_list: WorkList::Todos, ..CURRENT }), today_and(&["TodoWrite"]));
