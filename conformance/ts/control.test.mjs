@@ -5,14 +5,14 @@ import assert from 'node:assert/strict';
 import { statSync } from 'node:fs';
 import { describe } from 'node:test';
 
-import { allow, bash, both, calls, lastMessageOf, newest, Prompts, promised, text, textOf } from './harness.mjs';
+import { allow, bash, both, calls, every, lastMessageOf, newest, Prompts, promised, text, textOf } from './harness.mjs';
 
 const question = { question: 'Which?', header: 'Pick', multiSelect: false,
   options: [{ label: 'A', description: 'a' }, { label: 'B', description: 'b' }] };
 const ask = { name: 'AskUserQuestion', input: { questions: [question] } };
 
 describe('questions to a person', { concurrency: 4 }, () => {
-  both('AskUserQuestion is answered through canUseTool', async (w) => {
+  every('AskUserQuestion is answered through canUseTool', async (w) => {
     const canUseTool = async (name, input) => {
       assert.equal(name, 'AskUserQuestion');
       return { behavior: 'allow', updatedInput: { ...input, answers: { 'Which?': 'B' } } };
@@ -31,7 +31,7 @@ describe('questions to a person', { concurrency: 4 }, () => {
     assert.equal(seen.toolResults[0].is_error, true);
   });
 
-  both('ExitPlanMode needs consent and gives the mode back', async (w) => {
+  every('ExitPlanMode needs consent and gives the mode back', async (w) => {
     const asked = [];
     const canUseTool = async (name, input) => {
       asked.push(name);
@@ -43,6 +43,22 @@ describe('questions to a person', { concurrency: 4 }, () => {
     assert.deepEqual(seen.of('system', 'status').map((m) => m.permissionMode), ['default']);
     assert.ok(w.has('made'));
     assert.match(lastMessageOf(w.requests()[0]), /Plan mode is on/);
+  });
+
+  every('ExitPlanMode without consent leaves the mode as it is', async (w) => {
+    const asked = [];
+    const canUseTool = async (name) => {
+      asked.push(name);
+      return { behavior: 'deny', message: 'think again' };
+    };
+    const script = [calls({ name: 'ExitPlanMode', input: {} }), calls(bash('touch made')), text('done')];
+    const seen = (await w.run(script, 'go', { canUseTool, permissionMode: 'plan' })).good();
+    assert.equal(asked[0], 'ExitPlanMode', `${seen}`);
+    assert.equal(seen.toolResults[0].is_error, true);
+    assert.match(textOf(seen.toolResults[0]), /think again/);
+    assert.deepEqual(seen.of('system', 'status'), [], `${seen}`);
+    assert.ok(!w.has('made'));
+    assert.equal(seen.result.permission_denials[0].tool_name, 'ExitPlanMode');
   });
 
   newest('planModeInstructions take the place of the own ones', async (w) => {

@@ -26,6 +26,10 @@ enum Missing {
     Fails,
 }
 
+/// How many files node runs side by side. Its default is one less than there are processors, although most of the time
+/// the cases wait: for processes to start, and some for the times that the protocol names.
+const FILES_AT_ONCE: &str = "--test-concurrency=4";
+
 /// The kinds of folders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -126,7 +130,10 @@ fn node(folder: &Path, binary: &Path) -> Result<Totals> {
         write_stamp(&stamp, &lists)?;
     }
     let mut command = Command::new("node");
-    command.args(["--test", "--test-reporter=tap"]).current_dir(folder).env("LATHE_BIN", binary);
+    command
+        .args(["--test", "--test-reporter=tap", FILES_AT_ONCE])
+        .current_dir(folder)
+        .env("LATHE_BIN", binary);
     let (text, end) = run_and_show(&mut command)?;
     Ok(checked(totals::of_tap(&text), end))
 }
