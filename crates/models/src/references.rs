@@ -17,7 +17,7 @@ const KIND: &str = "tool_reference";
 /// Finds the type in the bytes of a message. Inside of a text the quotes would be escaped.
 static MARK: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"tool_reference\""));
 
-/// Whether the bytes of a message may hold a reference.
+/// Returns whether the bytes of a message may hold a reference. True for some that hold none, false for no other.
 pub(crate) fn may_occur(bytes: &[u8]) -> bool {
     MARK.find(bytes).is_some()
 }
@@ -61,7 +61,7 @@ pub fn referenced_tools(messages: &[WireMessage]) -> Vec<String> {
     names
 }
 
-/// Puts texts in the place of all references, for a request that describes every tool.
+/// Replaces all references by texts, for a request that describes every tool. Messages without any keep their bytes.
 pub fn without_references(messages: &mut [WireMessage]) {
     for message in messages {
         let Some(mut blocks) = blocks(message) else { continue };
@@ -72,7 +72,7 @@ pub fn without_references(messages: &mut [WireMessage]) {
     }
 }
 
-/// Puts one text in the place of the references of a result.
+/// Replaces the references of a result by one text that names the tools; does nothing without references.
 fn in_words(blocks: &mut Vec<Value>) {
     let names: Vec<String> = blocks.iter().filter_map(referred).map(str::to_owned).collect();
     if names.is_empty() {

@@ -137,7 +137,7 @@ impl WireMessage {
         self.role
     }
 
-    /// Whether a result in it may refer to a tool. Found out once, so that asking costs nothing.
+    /// Returns whether a result in it may refer to a tool. Found out once, so that asking costs nothing.
     pub(crate) fn refers_to_tools(&self) -> bool {
         self.refers_to_tools
     }

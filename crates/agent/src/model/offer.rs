@@ -55,8 +55,8 @@ impl AgentHandle {
         ToolOffer { system, tools: view.tools.api_json(descriptions), defers_tools }
     }
 
-    /// Makes sure that requests can be built on a conversation that refers to these tools: the array must hold each of
-    /// them. After a resume they are loaded again; of a tool that is gone there is an entry that says so.
+    /// Loads these tools if they are not: the array must hold each tool that the conversation refers to, or the API
+    /// would refuse every request. Has an effect after a resume. A tool that is gone gets an entry that says so.
     pub(crate) fn load_referenced(&self, referenced: &[String]) {
         let view = self.view();
         let missing = view.tools.lacking(referenced);

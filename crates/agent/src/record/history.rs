@@ -303,7 +303,7 @@ impl ConversationHistory {
         }
     }
 
-    /// Notes the tools that results in these messages refer to.
+    /// Notes the tools that results in these messages refer to, for [`Self::referenced_tools`].
     fn note_references(&mut self, messages: &[WireMessage]) {
         let new = referenced_tools(messages).into_iter().filter(|name| !self.references.contains(name));
         let new: Vec<String> = new.collect();

@@ -58,7 +58,7 @@ struct Found {
     at_hand: Vec<String>,
 }
 
-/// Searches the deferred tools of a set.
+/// Returns what a query finds in a set: tools by their names, or at most `max_results` by words.
 fn find(tools: &ToolSet, query: &str, max_results: usize) -> Found {
     let query = query.trim();
     let has_prefix = query.get(..SELECT.len()).is_some_and(|start| start.eq_ignore_ascii_case(SELECT));
@@ -69,7 +69,8 @@ fn find(tools: &ToolSet, query: &str, max_results: usize) -> Found {
     Found { matches, at_hand: Vec::new() }
 }
 
-/// Finds tools by their names, in the order of the query; former names and another case count, too.
+/// Returns the tools that a query names, in its order; former names and another case count, too. Names without a tool
+/// are ignored.
 fn select(tools: &ToolSet, names: &str) -> Found {
     let mut found = Found { matches: Vec::new(), at_hand: Vec::new() };
     for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {

@@ -112,19 +112,19 @@ impl ToolLoading for crate::DetachedSession {
 }
 
 impl ToolSet {
-    /// Returns this set with its deferred tools left out of requests until they are loaded. Nothing is deferred if the
-    /// model could not search for it.
+    /// Returns this set with its deferred tools left out of requests until they are loaded. Without ToolSearch nothing
+    /// is deferred, because the model could not search for it.
     pub fn deferring(self) -> Self {
         let has_search = self.tools.iter().any(|tool| tool.name() == ToolSearch::NAME);
         Self { deferral: has_search.then(Deferral::default), ..self }
     }
 
-    /// The tools that are deferred, loaded or not, in order.
+    /// Returns the tools that are deferred, loaded or not, in order; none if the set defers nothing.
     pub fn deferred(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.tools.iter().filter(|tool| self.leaves_out(tool.as_ref()))
     }
 
-    /// Whether the tool with this name is deferred and was not loaded.
+    /// Returns whether the tool with this name or former name is deferred and was not loaded.
     pub fn is_unloaded(&self, name: &str) -> bool {
         let loaded = self.deferral.iter().flat_map(|deferral| &deferral.loaded);
         self.get(name).is_some_and(|tool| {
@@ -148,13 +148,14 @@ impl ToolSet {
         names.iter().filter(|name| !has_entry(name)).cloned().collect()
     }
 
-    /// Whether there are deferred tools, or entries of them that results may refer to.
+    /// Returns whether there are deferred tools, or entries of loaded ones that results may refer to.
     fn defers(&self) -> bool {
         self.deferral.as_ref().is_some_and(|deferral| !deferral.loaded.is_empty())
             || self.deferred().next().is_some()
     }
 
-    /// The `tools` array of a request. Its text is built when first needed.
+    /// Returns the `tools` array of a request. Its text is built when first needed, and again when tools or loaded
+    /// tools change.
     pub fn api_json(&self, descriptions: ToolDescriptions) -> Arc<str> {
         match &self.deferral {
             Some(deferral) if descriptions == ToolDescriptions::Loaded && self.defers() => {
@@ -164,12 +165,14 @@ impl ToolSet {
         }
     }
 
-    /// Whether the array of a request with these descriptions holds deferred entries.
+    /// Returns whether the array of a request with these descriptions holds deferred entries. Only then may the request
+    /// hold references to tools.
     pub fn marks_deferred(&self, descriptions: ToolDescriptions) -> bool {
         descriptions == ToolDescriptions::Loaded && self.defers()
     }
 
-    /// Writes the array of a request that describes loaded tools only.
+    /// Returns the text of the array of a request that describes loaded tools only: the part that stays the same, and
+    /// behind it an entry for each loaded tool.
     fn array(&self, deferral: &Deferral) -> Arc<str> {
         let beginning = deferral.beginning.get_or_init(|| {
             let described = self.tools.iter().filter(|tool| !self.leaves_out(tool.as_ref()));
@@ -189,7 +192,8 @@ impl ToolSet {
         array.into()
     }
 
-    /// The names of deferred tools. The same value is returned until the tools change.
+    /// Returns the names of deferred tools; `None` if the set defers nothing. The same value is returned until the tools
+    /// change, so comparing the pointers tells whether they did.
     pub fn listing(&self) -> Option<Arc<ToolListing>> {
         let deferral = self.deferral.as_ref()?;
         let listing = deferral.listing.get_or_init(|| {
