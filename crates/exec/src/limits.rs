@@ -23,7 +23,7 @@ pub struct ProcessLimits {
     pub searches: PlaceLimit,
     /// Processes of hooks.
     pub hooks: PlaceLimit,
-    /// Commands in the background, which nobody waits for.
+    /// Commands in the background, for which no call waits.
     pub tasks: PlaceLimit,
 }
 

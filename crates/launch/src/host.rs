@@ -39,7 +39,7 @@ fn time_zone(named: Option<&str>) -> TimeZone {
         let file = std::fs::read(LOCAL_TIME).ok();
         return file.and_then(|bytes| TimeZone::tzif("", &bytes).ok()).unwrap_or(TimeZone::UTC);
     };
-    // As the C library reads it: `:Europe/Berlin` is a name too, and what is no name may be a rule.
+    // As the C library reads it: `:Europe/Berlin` is a name too, and any other text may be a rule.
     let name = name.strip_prefix(':').unwrap_or(name);
     TimeZone::get(name).or_else(|_| TimeZone::posix(name)).unwrap_or(TimeZone::UTC)
 }

@@ -100,6 +100,7 @@ pub fn is_internal_address(address: IpAddr) -> bool {
     }
 }
 
+/// Returns whether an IPv4 address belongs to this machine or its network, or is reserved.
 fn is_internal_v4(v4: Ipv4Addr) -> bool {
     let [a, b, c, _] = v4.octets();
     a == 0
@@ -117,6 +118,8 @@ fn is_internal_v4(v4: Ipv4Addr) -> bool {
         || a >= 240
 }
 
+/// Returns whether an IPv6 address belongs to this machine or its network, or is reserved, also in the forms that
+/// contain an IPv4 address.
 fn is_internal_v6(v6: Ipv6Addr) -> bool {
     let segments = v6.segments();
     let inside = |high: u16, low: u16| {

@@ -1,5 +1,5 @@
 //! The scheduled tasks of a folder (`.claude/scheduled_tasks.json`): prompts that start turns by the clock in whatever
-//! session is open there. Read, changed under the lock of the folder, and judged: whoever wrote the file could make a
+//! session is open there. Read, changed under the lock of the folder, and judged: the author of the file could make a
 //! session work for them, so a task counts only if its folder or the task itself is trusted.
 //!
 //! Of several sessions in one folder one starts the turn of a task: the one that notes it in the file first
@@ -60,7 +60,7 @@ pub struct JudgedTask {
 pub enum TaskChange {
     /// The file has changed.
     Made,
-    /// There is no such task, or it has changed meanwhile.
+    /// No task has this id, or it has changed meanwhile.
     NoSuchTask,
 }
 
@@ -113,7 +113,7 @@ impl ScheduledTasks {
     }
 
     /// Notes that a task starts a turn now: a recurring one is marked, another one removed. Nothing happens if the task
-    /// is not in the file any more as it was read, because then somebody else has started its turn or has changed it.
+    /// is not in the file any more as it was read, because then another process has started its turn or has changed it.
     pub fn fire(&self, task: &ScheduledTask, now_ms: u64) -> Result<TaskChange, SettingsError> {
         self.change(|entries| {
             let Some(at) = entries.iter().position(|entry| task_of(entry).as_ref() == Some(task)) else {
@@ -128,6 +128,7 @@ impl ScheduledTasks {
         })
     }
 
+    /// Returns the path of the folder's file of scheduled tasks.
     fn file(&self) -> PathBuf {
         self.request.cwd.join(FILE)
     }
@@ -189,13 +190,14 @@ pub(crate) fn items(folder: &Path) -> Vec<ContentItem> {
     }
 }
 
-/// Returns a task as an item. When it last ran is no part of it: trust would end with the first turn.
+/// Returns a task as an item. When it last ran is not part of it: trust would end with the first turn.
 fn item_of(task: &ScheduledTask) -> ContentItem {
     let content = json!([task.cron, task.prompt, task.recurring]).to_string();
     let shown = format!("{}: {}", task.cron, task.prompt);
     ContentItem::new(ContentKind::ScheduledTasks, FILE, task.id.clone(), shown, content.as_bytes())
 }
 
+/// Reads one entry of the file; `None` if it lacks an id, an expression or a prompt.
 fn task_of(entry: &Value) -> Option<ScheduledTask> {
     let text = |field: &str| entry.get(field)?.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
     let time = |field: &str| entry.get(field)?.as_f64().filter(|ms| *ms >= 0.0).map(|ms| ms as u64);
@@ -209,6 +211,7 @@ fn task_of(entry: &Value) -> Option<ScheduledTask> {
     })
 }
 
+/// Returns a task as an entry of the file, without fields that have their default.
 fn entry_of(task: &ScheduledTask) -> Value {
     let mut entry = json!({
         "id": task.id,
@@ -225,6 +228,7 @@ fn entry_of(task: &ScheduledTask) -> Value {
     entry
 }
 
+/// Returns the error about a file that cannot be used.
 fn broken(path: &Path, message: String) -> SettingsError {
     SettingsError::Broken(Box::new(SettingsProblem::error(&Origin::File(path.to_owned()), None, message)))
 }
@@ -247,6 +251,7 @@ fn document(
     }
 }
 
+/// Returns the entries in the text of the file; none if it has no list of tasks.
 fn entries(path: &Path, text: Result<Option<Text>, ReadFailure>) -> Result<Vec<Value>, SettingsError> {
     Ok(match document(path, text)?.remove("tasks") {
         Some(Value::Array(entries)) => entries,

@@ -44,7 +44,7 @@ pub enum CronStorage {
 pub enum CronStanding {
     /// It does.
     Active,
-    /// Nobody has trusted it yet, so it is listed only.
+    /// It is not trusted yet, so it is listed only.
     Untrusted,
 }
 
@@ -73,7 +73,7 @@ pub struct WakeUpRequest {
 /// Why the schedule could not be read or changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ScheduleFailure {
-    /// There is no job with this id.
+    /// No job has this id.
     UnknownJob,
     /// Something else, in words for the model.
     Failed(String),

@@ -96,7 +96,7 @@ async fn bash() {
     check("Bash", |_| {}, cases).await;
 }
 
-/// Exit code 1 that is an answer is no error; any other code of the same program is.
+/// Exit code 1 that is an answer is not an error; any other code of the same program is.
 #[tokio::test]
 async fn bash_codes_that_are_answers() {
     let folder = Folder::with(|workspace| {

@@ -206,6 +206,7 @@ impl<'a> Trial<'a> {
         Ok(())
     }
 
+    /// Checks the files after a kill, and counts it.
     fn check_after_kill(&mut self) -> Result<()> {
         self.tally.kills += 1;
         let transcript = self.check_files()?;

@@ -111,6 +111,7 @@ struct MonitorLines {
 }
 
 impl MonitorLines {
+    /// Begins to read at the first byte of the output.
     fn new(job: CommandJob) -> Self {
         Self { job, offset: 0, begun: Vec::new() }
     }

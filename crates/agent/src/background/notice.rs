@@ -85,6 +85,7 @@ pub fn event_notice(task: &SessionTask, event: &str) -> TaskNotice {
     TaskNotice { task_id: task.id.clone(), run_id: None, text, urgency: NoticeUrgency::WakesSession }
 }
 
+/// Returns an event of a monitor as an element that its text cannot end.
 fn event_element(event: &str) -> String {
     format!("<event>{}</event>\n", escaped(event))
 }
@@ -126,7 +127,7 @@ impl SessionServices {
         notices.first()?;
         let runs: Vec<&str> = notices.iter().filter_map(|notice| notice.run_id.as_deref()).collect();
         let mut origin = json!({ "kind": "task-notification", "producer": "session-task" });
-        // The event of a monitor is no end of a run.
+        // The event of a monitor does not end a run.
         if let Some(run) = runs.first() {
             origin["runId"] = json!(run);
         }

@@ -86,6 +86,8 @@ impl ScheduleActions for AgentHandle {
 }
 
 impl SessionServices {
+    /// Adds a job to the session or to the file of the folder. Fails if no date fits it, or if there are too many
+    /// jobs already.
     async fn create_job(&self, job: NewCronJob) -> Result<CronJob, ScheduleFailure> {
         let failed = |why: String| Err(ScheduleFailure::Failed(why));
         // A file that cannot be read holds no job that counts; a job of the session needs none.
@@ -130,6 +132,8 @@ impl SessionServices {
         stored.map(|job| job.report()).ok_or_else(|| ScheduleFailure::Failed("Not scheduled.".to_owned()))
     }
 
+    /// Deletes a job of the session or of the folder. A job that another process has changed meanwhile counts as
+    /// unknown.
     async fn delete_job(&self, id: &str) -> Result<(), ScheduleFailure> {
         if self.schedule.entries().remove(id) {
             return Ok(());

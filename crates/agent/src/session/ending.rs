@@ -92,7 +92,7 @@ pub(super) fn idle_step(outlook: IdleOutlook) -> IdleStep {
         (Closed, Impossible, _) => IdleStep::Leave(LeaveReason::NothingLeft),
         (Closed, Unaffordable, _) => IdleStep::Leave(LeaveReason::Budget),
         (Closed, Possible | TooLate, Passed(ceiling)) => IdleStep::Leave(LeaveReason::Ceiling(ceiling)),
-        // Whoever closed the input would wait for nothing.
+        // A host that has closed its input would wait for nothing.
         (Closed, TooLate, Ahead(_)) => IdleStep::Leave(LeaveReason::TooLate),
         (Open, Impossible | Unaffordable, _) | (Open, Possible | TooLate, Passed(_)) => IdleStep::Idle,
         (Closed, Possible, Ahead(until)) | (Open, Possible | TooLate, Ahead(until)) => {

@@ -90,6 +90,7 @@ pub enum DueEntry {
 }
 
 impl Schedule {
+    /// Begins with an empty schedule. The clock of `host` decides what is due.
     pub fn new(config: ScheduleConfig, host: Arc<dyn ProcessHost>) -> Self {
         Self { config, host, entries: Mutex::default() }
     }
@@ -310,6 +311,7 @@ fn is_same(own: &ScheduledTask, task: &ScheduledTask) -> bool {
         == ScheduledTask { last_fired_ms: None, ..task.clone() }
 }
 
+/// Returns the beginning of a prompt, and how much of it was left out.
 fn cut(prompt: &str) -> String {
     let count = prompt.chars().count();
     let shown: String = prompt.chars().take(TOLD_CHARS).collect();

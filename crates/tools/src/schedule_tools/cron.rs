@@ -209,6 +209,7 @@ impl Tool for CronDelete {
     }
 }
 
+/// Returns the failure of a call for what the session could not do.
 fn failure(why: ScheduleFailure) -> ToolFailure {
     match why {
         ScheduleFailure::UnknownJob => ToolFailure::Rejected("There is no such job".to_owned()),
@@ -216,10 +217,12 @@ fn failure(why: ScheduleFailure) -> ToolFailure {
     }
 }
 
+/// Returns when the job runs next, in words.
 fn next_run(job: &CronJob) -> String {
     job.next_fire.as_ref().map_or_else(|| "never".to_owned(), shown)
 }
 
+/// Returns the text for the model about a new job: when it runs, where it is kept, and when it ends.
 fn created_text(created: &CronJob) -> String {
     let CronJob { id, job, .. } = created;
     let human = job.cron.in_words();
@@ -242,6 +245,7 @@ fn created_text(created: &CronJob) -> String {
     format!("{what}. Next run: {}. {kept} {end}", next_run(created))
 }
 
+/// Returns the value for programs about a new job.
 fn created_result(created: &CronJob) -> Value {
     json!({
         "id": created.id,
@@ -252,10 +256,12 @@ fn created_result(created: &CronJob) -> Value {
     })
 }
 
+/// Returns when the job runs next, in milliseconds since the epoch; `None` if never.
 fn next_fire_ms(job: &CronJob) -> Option<i64> {
     job.next_fire.as_ref().map(|time| time.timestamp().as_millisecond())
 }
 
+/// Returns the line about a job in the list for the model.
 fn list_line(job: &CronJob) -> String {
     let often = match job.job.recurrence {
         CronRecurrence::Recurring => "recurring",

@@ -41,7 +41,7 @@ struct Field {
     is_plain_star: bool,
 }
 
-/// A text that is no cron expression.
+/// A text that is not a cron expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("Invalid cron expression '{0}'. Expected 5 fields: M H DoM Mon DoW.")]
 pub struct InvalidCron(pub String);
@@ -52,6 +52,7 @@ impl CronExpression {
         Self::read(text).ok_or_else(|| InvalidCron(text.to_owned()))
     }
 
+    /// Parses the five fields of an expression; `None` if one is not valid. 7 counts as Sunday, like 0.
     fn read(text: &str) -> Option<Self> {
         let fields: Vec<&str> = text.split_whitespace().collect();
         let [minute, hour, day, month, weekday] = fields[..] else { return None };
@@ -99,6 +100,8 @@ impl CronExpression {
         self.words().unwrap_or_else(|| self.text.clone())
     }
 
+    /// Describes the expression in words, such as "Every day at 9:00 AM"; `None` if it is not one of the common
+    /// forms.
     fn words(&self) -> Option<String> {
         if !(self.days.is_plain_star && self.months.is_plain_star) {
             return None;
@@ -157,6 +160,8 @@ impl CronExpression {
         earliest
     }
 
+    /// Returns whether the expression fits a day. If both days of the month and weekdays are given, one of them is
+    /// enough, as in cron.
     fn suits_day(&self, date: Date) -> bool {
         let day = self.days.has(date.day() as u32);
         let weekday = self.weekdays.has(date.weekday().to_sunday_zero_offset() as u32);
@@ -203,10 +208,12 @@ impl Field {
         Some(Self { bits, is_star: text.starts_with('*'), is_plain_star: matches!(text, "*" | "*/1") })
     }
 
+    /// Returns whether the field contains a value.
     fn has(self, value: u32) -> bool {
         self.bits >> value & 1 == 1
     }
 
+    /// Returns the values of the field, ascending.
     fn values(self) -> impl Iterator<Item = u32> + Clone {
         (0..64).filter(move |value| self.has(*value))
     }

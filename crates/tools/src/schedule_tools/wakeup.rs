@@ -97,6 +97,7 @@ impl Tool for ScheduleWakeup {
     }
 }
 
+/// Cancels the wake-up, if one is set, and returns the output of the call.
 fn cancel(context: &ToolContext) -> ToolOutput {
     let cancelled = context.session.cancel_wake_up();
     let text = match cancelled {
@@ -113,6 +114,8 @@ fn cancel(context: &ToolContext) -> ToolOutput {
     ToolOutput::new(Content::Text(text.to_owned()), result)
 }
 
+/// Sets the wake-up of the session, in place of an earlier one, with the delay clamped to the permitted range.
+/// Returns the output of the call.
 fn schedule(input: &Value, context: &ToolContext) -> ToolOutput {
     let asked = input["delaySeconds"].as_f64().unwrap_or_default();
     let delay = asked.clamp(DELAYS.0, DELAYS.1);
