@@ -4,6 +4,7 @@
 //! Lathe sent, `bash` running the same command as the tool turn. Runs of all subjects take turns, and medians are
 //! compared. `measure.rs` has what is sent and timed; this module has only the options.
 
+mod background;
 mod figures;
 mod host_size;
 mod measure;
@@ -37,6 +38,16 @@ struct Options {
     print: Print,
     write_readme: bool,
     check: bool,
+    rows: Rows,
+}
+
+/// Which rows are measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// All of them.
+    All,
+    /// Those about commands in the background.
+    Background,
 }
 
 /// How the figures are printed.
@@ -57,8 +68,10 @@ pub fn run(args: &[String]) -> Result<Outcome> {
         None => build(&repo)?,
     };
     let lathe = Subject::new("lathe", vec![binary.to_string_lossy().into_owned()]);
-    let host_size = host_size::build(&repo)?;
-    let figures = measure::all(&lathe, &options.peers, options.effort, host_size)?;
+    let figures = match options.rows {
+        Rows::All => measure::all(&lathe, &options.peers, options.effort, host_size::build(&repo)?)?,
+        Rows::Background => measure::background(&lathe, options.effort)?,
+    };
     match options.print {
         Print::Table => print!("{}", figures.as_text()),
         Print::Json => println!("{:#}", figures.as_json()),
@@ -85,6 +98,7 @@ fn parse(args: &[String]) -> Result<Options> {
         print: Print::Table,
         write_readme: false,
         check: false,
+        rows: Rows::All,
     };
     let mut runs = None;
     let mut rest = args.iter();
@@ -94,6 +108,7 @@ fn parse(args: &[String]) -> Result<Options> {
             "--quick" => options.effort = Effort::QUICK,
             "--json" => options.print = Print::Json,
             "--write-readme" => options.write_readme = true,
+            "--background" => options.rows = Rows::Background,
             "--check" => options.check = true,
             "--bin" => options.binary = Some(PathBuf::from(value()?)),
             "--peer" => options.peers.push(Subject::peer(value()?)?),

@@ -62,11 +62,20 @@ pub fn all(lathe: &Subject, peers: &[Subject], effort: Effort, host_size: PathBu
     figures.rows.extend(bench.large_resume()?);
     figures.rows.push(bench.permission_answer()?);
     figures.rows.push(bench.many_rules()?);
+    figures.rows.extend(bench.background()?);
     figures.rows.extend(bench.searches()?);
     figures.rows.extend(bench.large_page()?);
     figures.rows.push(bench.streaming()?);
     figures.rows.extend(bench.host_sizes()?);
     Ok(figures)
+}
+
+/// Measures only the rows about commands in the background.
+pub fn background(lathe: &Subject, effort: Effort) -> Result<Figures> {
+    let server = Server::start()?;
+    let place = Place::new(server.base_url().to_owned())?;
+    let bench = Bench { server, place, lathe, peers: &[], effort, host_size: PathBuf::new() };
+    Ok(Figures { peers: vec![], rows: bench.background()? })
 }
 
 /// What every row needs.
@@ -114,6 +123,7 @@ impl Run {
 }
 
 impl Bench<'_> {
+    /// Returns Lathe itself.
     pub(super) fn lathe(&self) -> &Subject {
         self.lathe
     }
@@ -139,11 +149,12 @@ impl Bench<'_> {
             | Plan::ToolTurns(_)
             | Plan::Writes { .. }
             | Plan::Fetches { .. }
-            | Plan::Calls { .. } => Detail::Messages,
+            | Plan::Calls { .. }
+            | Plan::Background { .. } => Detail::Messages,
             Plan::Pieces(_) => Detail::PartialMessages,
         };
         let expected = match plan {
-            Plan::Text | Plan::Pieces(_) => 1,
+            Plan::Text | Plan::Pieces(_) | Plan::Background { .. } => 1,
             Plan::ToolTurns(turns) | Plan::Writes { turns, .. } | Plan::Calls { turns, .. } => turns + 1,
             Plan::Fetches { turns, .. } => 2 * turns + 1,
         };

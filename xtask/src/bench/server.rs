@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::{process, sse};
+use super::{background, process, sse};
 
 /// What the server does during one run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +41,16 @@ pub enum Plan {
         turns: usize,
         /// The address, to which a number is added.
         page: String,
+    },
+    /// A short text; calls that each start a command in the background which stays alive, and a short text; then commands
+    /// that end when a pipe is closed, each with a short text, and one more for its end.
+    Background {
+        /// Commands that stay alive.
+        alive: usize,
+        /// Commands that end.
+        ends: usize,
+        /// The pipe.
+        gate: PathBuf,
     },
     /// This many calls that each write a new file in a folder, then a short text.
     Writes {
@@ -139,6 +149,20 @@ impl Server {
                     [sse::call(number, "WebFetch", &input), sse::text()]
                 };
                 (0..turns).flat_map(fetch).chain([sse::text()]).collect()
+            }
+            Plan::Background { alive, ends, gate } => {
+                let (stay, end) = background::commands(alive, ends, &gate);
+                let start = |number: usize, command: &String| {
+                    let input = json!({ "command": command, "run_in_background": true });
+                    sse::call(number, "Bash", &input)
+                };
+                let stay: Vec<_> =
+                    stay.iter().enumerate().map(|(nth, command)| start(nth, command)).collect();
+                let between = (alive > 0).then(sse::text);
+                let end = end.iter().enumerate();
+                let end =
+                    end.flat_map(|(nth, command)| [start(alive + nth, command), sse::text(), sse::text()]);
+                [sse::text()].into_iter().chain(stay).chain(between).chain(end).collect()
             }
             Plan::Writes { turns, folder } => {
                 (0..turns).map(|number| sse::write(number, &folder)).chain([sse::text()]).collect()

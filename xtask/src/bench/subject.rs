@@ -70,6 +70,14 @@ impl Subject {
         command
     }
 
+    /// A session on pipes that may run every command.
+    pub fn talking(&self, place: &Place) -> Command {
+        let mut command = self.bare(place);
+        command.args(["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]);
+        command.args(["--model", super::sse::MODEL, "--allowedTools", "Bash"]);
+        command
+    }
+
     /// Returns the command for a session whose permission rules come from a settings file.
     pub fn denied(&self, place: &Place) -> Command {
         let mut command = self.bare(place);
