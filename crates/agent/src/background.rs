@@ -234,7 +234,7 @@ impl SessionServices {
 
     /// Ends a task with all its processes. `model` says whether a later run is to tell the model.
     async fn stop(&self, id: &str, model: NoticeRecord) -> Result<TaskReport, NotStopped> {
-        let claimed = {
+        let mut claimed = {
             let mut list = self.tasks.list();
             let status = list.get(id).ok_or(NotStopped::Unknown)?.status;
             list.end(id, TaskStatus::Killed, None).ok_or(NotStopped::Ended(status))?
@@ -245,6 +245,10 @@ impl SessionServices {
             TaskGround::Background => {
                 let summary = notice::summary(&claimed, Ended::Stopped);
                 self.record_notice(model, &notice::notice(&claimed, &summary, NoticeUrgency::RidesAlong));
+                // Hosts expect no file of a task that was stopped because the session ends.
+                if model == NoticeRecord::Queued {
+                    claimed.output_file = PathBuf::new();
+                }
                 self.tell_end(&claimed, &claimed.description).await;
             }
             TaskGround::Foreground => {

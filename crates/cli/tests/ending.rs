@@ -21,7 +21,7 @@ fn last_words(stderr: &str) -> Option<&str> {
 fn assert_stopped(lines: &[Value], stderr: &str, why: &str) {
     let notices = of_subtype(lines, "task_notification");
     assert_eq!(notices.len(), 1, "{:?}", names(lines));
-    assert_eq!(notices[0]["status"], "stopped");
+    assert_eq!((&notices[0]["status"], &notices[0]["output_file"]), (&json!("stopped"), &json!("")));
     assert_eq!(of_subtype(lines, "task_updated")[0]["patch"]["status"], "killed");
     let line = last_words(stderr).unwrap_or_else(|| panic!("nothing is said: {stderr}"));
     assert!(line.contains("command \"cat gate\" (b") && line.contains(why), "{line}");

@@ -127,6 +127,22 @@ fn what_a_host_stopped_is_neither_lost_nor_told() {
 }
 
 #[test]
+fn an_end_that_the_model_has_read_is_not_told_again() {
+    let read = tool("TaskOutput", json!({"task_id": "{{last:with ID: (b[a-z0-9]{8})}}"}));
+    let context =
+        context(json!([in_background("cat gate; exit 4"), read, {"text": "Read."}, {"text": "Never."}]))
+            .env("LATHE_CLIENT_GENERATION", "sdk-0.2");
+    context.make_pipe("gate");
+    let mut running = context.start(&words(&[]));
+    running.wait_for("the second call", |line| line["message"]["content"][0]["name"] == "TaskOutput");
+    context.feed_pipe("gate", "");
+    let finished = running.finish().success();
+    assert_eq!(finished.of_type("result").len(), 1);
+    let operations = queue_operations(&records(&context));
+    assert_eq!(operations.last().map(String::as_str), Some("remove"), "{operations:?}");
+}
+
+#[test]
 fn a_fork_knows_the_ends_that_its_origin_knew() {
     let context = gated(&["Started.", "Forked."]);
     broken_off(&context, Signal::TERM);

@@ -134,6 +134,33 @@ fn a_host_gets_the_last_8_kb_of_an_output() {
     running.finish().success();
 }
 
+#[test]
+fn a_command_is_stopped_when_its_time_is_up_and_the_model_is_told() {
+    let input = json!({"command": "tail -f /dev/null", "run_in_background": true, "timeout": 200});
+    let context = context(json!([tool("Bash", input), {"text": "Started."}, {"text": "Seen."}]));
+    let finished = context.run(&words(&[])).success();
+    let lines = finished.lines();
+    assert_eq!(of_subtype(&lines, "task_notification")[0]["status"], "stopped");
+    assert_eq!(finished.of_type("result").len(), 2);
+    let told = last_message(&context, 2);
+    assert!(told.contains("its time was up") && told.contains("<status>killed</status>"), "{told}");
+    context.assert_no_survivors();
+}
+
+#[test]
+fn an_output_file_keeps_the_end_of_what_it_cannot_hold() {
+    let context = starting(&["head -c 120000000 /dev/zero | tr '\\0' x; echo END".to_owned()], 2);
+    let finished = context.run(&words(&[])).success();
+    let lines = finished.lines();
+    let notice = &of_subtype(&lines, "task_notification")[0];
+    assert_eq!(notice["status"], "completed");
+    let file = std::fs::read(notice["output_file"].as_str().unwrap()).unwrap();
+    assert!((50_000_000..=100 * 1024 * 1024 + 100).contains(&file.len()), "{}", file.len());
+    assert!(file.ends_with(b"xEND\n\n[exited with code 0]\n"));
+    let told = last_message(&context, context.server().requests().len() - 1);
+    assert!(told.contains("It printed 120000004 bytes"), "{told}");
+}
+
 /// The folder of the output files of the only session.
 fn outputs(context: &TestContext) -> PathBuf {
     let only = |folder: PathBuf| std::fs::read_dir(folder).unwrap().flatten().next().unwrap().path();
