@@ -214,7 +214,7 @@ pub(super) fn spec(command: &str, cwd: &Path, context: &ToolContext) -> Spec {
     let workspace = &*context.workspace;
     let mut spec = Spec::new(&workspace.shell, cwd);
     let cwd_fd = workspace.ledger.note_number(CWD_FD);
-    let prelude = workspace.shell_startup.prelude(workspace, cwd, context.environment);
+    let prelude = workspace.shell_startup.prelude(workspace, command, cwd, context.environment);
     spec.args = vec!["-c".into(), script(command, &workspace.shell, cwd_fd, &prelude).into()];
     spec.env = workspace.env.of_child(context.environment);
     spec.output = OutputMode::Merged;

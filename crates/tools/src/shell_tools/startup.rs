@@ -9,6 +9,7 @@
 //! A command that was permitted for its text alone ([`CommandEnvironment::OnlyPlain`]) gets none of this: an alias or
 //! function would give the words that were judged another meaning.
 
+mod snapshot;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,8 @@ use lathe_exec::{Capture, Ended, Finished, OutputLimit, RunLimits, Spec};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use snapshot::Snapshot;
+
 use crate::{CommandEnvironment, SessionRemarks, ToolContext, Workspace, stoppable};
 
 /// How long the user's file may take.
@@ -38,6 +41,9 @@ const ENV_FILE_TIME: Duration = Duration::from_secs(10);
 
 /// The last line of a whole snapshot.
 const SNAPSHOT_END: &[u8] = b"# end of snapshot\n";
+
+/// The snapshot of a bash in which nothing is defined.
+const EMPTY_OF_BASH: &[u8] = b"[[ -n ${lathe_functions-} ]] || return 0\n# end of snapshot\n";
 
 /// Sources files as a command would, and says so at the end. `$0` is the shell.
 const TRY_FILES: &str = r#"for lathe_file do "$0" -n "$lathe_file" || exit; . "$lathe_file" >&2; done"#;
@@ -61,7 +67,7 @@ pub struct ShellStartup {
 /// The files that turned out to be usable.
 #[derive(Debug)]
 struct Prepared {
-    snapshot: Option<PathBuf>,
+    snapshot: Option<Snapshot>,
     user_file: Option<PathBuf>,
 }
 
@@ -187,7 +193,7 @@ impl ShellStartup {
 
     /// Runs the shell that reads the user's file, and writes the snapshot. None if there is nothing to read, or nothing
     /// came of it.
-    async fn take_snapshot(&self, workspace: &Workspace) -> Result<Option<PathBuf>, String> {
+    async fn take_snapshot(&self, workspace: &Workspace) -> Result<Option<Snapshot>, String> {
         let env = workspace.env.of_child(CommandEnvironment::Whole);
         let folder = |name: &str| {
             let value = env.iter().find(|(set, _)| set == name).map(|(_, value)| value);
@@ -218,23 +224,25 @@ impl ShellStartup {
         let never = CancellationToken::new();
         let finished = workspace.ledger.run(spec, limits, &never).await.map_err(|error| error.to_string())?;
         let text = snapshot_text(finished).map_err(|why| format!("{}: {why}", rc.display()))?;
-        if text == SNAPSHOT_END {
+        if text == SNAPSHOT_END || text == EMPTY_OF_BASH {
             return Ok(None);
         }
+        let snapshot = Snapshot::new(file.clone(), &String::from_utf8_lossy(&text));
         let target = file.clone();
         let written = stoppable::run(&never, SNAPSHOT_TIME, move |_| write(&target, &text)).await;
         match written {
-            Ok(Ok(())) => Ok(Some(file.clone())),
+            Ok(Ok(())) => Ok(Some(snapshot)),
             Ok(Err(error)) => Err(format!("{}: {error}", file.display())),
             Err(failure) => Err(failure.content().unwrap_or_default()),
         }
     }
 
-    /// Returns what a shell is told before its command. Nothing of it prints. The files may do anything, so the folder is
+    /// Returns what a shell is told before this command. Nothing of it prints. The files may do anything, so the folder is
     /// set again behind them, and names that no command gets are taken out.
     pub(crate) fn prelude(
         &self,
         workspace: &Workspace,
+        command: &str,
         cwd: &Path,
         environment: CommandEnvironment,
     ) -> String {
@@ -244,15 +252,23 @@ impl ShellStartup {
         }
         let prepared = self.prepared.get();
         let mut text = String::new();
-        let mut source = |file: &Path| {
+        let source = |text: &mut String, file: &Path| {
             let quoted = quoted(&file.to_string_lossy());
             let _ = write!(text, "[ -r {quoted} ] && . {quoted} >/dev/null 2>&1; ");
         };
-        prepared.and_then(|prepared| prepared.snapshot.as_deref()).into_iter().for_each(&mut source);
+        if let Some(snapshot) = prepared.and_then(|prepared| prepared.snapshot.as_ref()) {
+            let (before, after) = match snapshot.is_needed_whole(command) {
+                true => ("lathe_functions=1; ", "unset lathe_functions; "),
+                false => ("", ""),
+            };
+            text.push_str(before);
+            source(&mut text, &snapshot.file);
+            text.push_str(after);
+        }
         let hook_files = self.hook_files.lock().unwrap_or_else(PoisonError::into_inner);
         let user_file = prepared.and_then(|prepared| prepared.user_file.as_ref());
         let files: Vec<_> = user_file.into_iter().chain(hook_files.iter()).collect();
-        files.iter().for_each(|file| source(file));
+        files.iter().for_each(|file| source(&mut text, file));
         if kind == ShellKind::Bash && !text.is_empty() {
             // Not earlier: aliases of one file would change how the next one is read.
             text.push_str("builtin shopt -s expand_aliases; ");

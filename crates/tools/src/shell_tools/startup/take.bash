@@ -20,7 +20,8 @@ $lathe_line
         *) builtin printf '%s\n' "$lathe_line" ;;
         esac
     done <<<"$lathe_after"
-    builtin declare -f
     builtin alias -p
+    builtin printf '%s\n' '[[ -n ${lathe_functions-} ]] || return 0'
+    builtin declare -f
     builtin printf '%s\n' '# end of snapshot'
 }

@@ -113,6 +113,23 @@ async fn functions_aliases_and_options_of_the_user_are_there_and_variables_are_n
 }
 
 #[tokio::test]
+async fn functions_are_found_however_a_command_gets_to_them() {
+    let home = Home::new(&format!("{RC}\nalias inner='two-words.x a'\nalias outer='inner'\n"));
+    for (command, expected) in [
+        ("git x", "my git x"),
+        ("outer", "matched a"),
+        ("name=git; $name x", "my git x"),
+        ("eval gi''t x", "my git x"),
+        ("{ \\git x; }", "my git x"),
+        ("type -t git", "function"),
+        ("hello", "hello there"),
+        ("echo [${lathe_functions-}]", "[]"),
+    ] {
+        assert_eq!(home.bash(command).await.ok().text(), expected, "{command}");
+    }
+}
+
+#[tokio::test]
 async fn the_folder_a_command_ended_in_and_its_errors_are_as_without() {
     let home = Home::new("cd() { builtin cd \"$@\"; }\neval() { echo mine; }\ntrap() { echo mine; }\n");
     home.0.write("sub/file", "");
@@ -174,12 +191,12 @@ async fn commands_permitted_for_their_text_get_nothing_of_it() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_used_is_told_once_and_commands_run_without() {
-    let large = "for i in {1..9000}; do eval \"f$i() { echo $(printf '%150s' x); }\"; done";
+    let large = format!("f1() {{ : '{}'; }}", "x".repeat(SNAPSHOT_BYTES));
     for (rc, why) in [
         ("hi() { :; }; sleep 1000", "took longer than 2 s"),
         ("hi() { :; }; exit 3", "ends the shell"),
         ("hi() { :; }; exec true", "ends the shell"),
-        (&large.replace("$(printf '%150s' x)", &"x".repeat(150)), "larger than 1024 KB"),
+        (&large, "larger than 1024 KB"),
     ] {
         let home = Home::new(rc);
         let said = home.said().await;
