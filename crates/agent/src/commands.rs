@@ -42,6 +42,8 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> Tu
         CommandKind::Builtin(BuiltinCommand::Autocompact) => {
             local::autocompact(&turn.agent.handle, &call.args)
         }
+        // These become turns of the model before it comes to this; see `state/dispatch.rs`.
+        CommandKind::Builtin(BuiltinCommand::Prompt(prompt)) => Ok(prompt.instructions(&call.args)),
         CommandKind::Added(action) => {
             // The code of an added command is not ours and may hang; an interrupt must still end the turn.
             match turn.cancel.run_until_cancelled(action.answer(&call.args)).await {

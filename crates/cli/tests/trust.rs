@@ -289,7 +289,7 @@ fn the_command_refuses_without_a_terminal_and_can_be_looked_at_listed_and_undone
     let look: Value = serde_json::from_str(&look.stdout).unwrap();
     assert_eq!((&look["remembered"], &look["trusted_by"]), (&json!(false), &json!("untrusted")));
     let items = look["items"].as_array().unwrap();
-    assert_eq!(items.len(), 21);
+    assert_eq!(items.len(), 22);
     assert!(items.iter().all(|item| item["state"] == "new" && item["hash"].as_str().unwrap().len() == 64));
     assert!(!context.home().join(".claude/lathe-trust.json").exists(), "a look changes nothing");
 

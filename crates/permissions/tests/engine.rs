@@ -773,9 +773,9 @@ fn update(value: Value) -> PermissionUpdate {
 
 #[test]
 fn what_is_decided_follows_from_the_subject_and_not_from_the_name() {
-    let project = project(PermissionMode::Default).with(Allow, &["Bash", "Odd", "SendMessage"]);
+    let allowed = project(PermissionMode::Default).with(Allow, &["Bash", "Odd", "SendMessage"]);
     let verdict = |tool: &str, subject: CallSubject| {
-        word(&project.engine.judge_subject(tool, &json!({}), subject, &project.path).decision)
+        word(&allowed.engine.judge_subject(tool, &json!({}), subject, &allowed.path).decision)
     };
     // No name runs unasked, whatever tools were called so before, and no rule allows what nobody can describe.
     for name in ["TodoWrite", "Agent", "Skill", "SendMessage", "Odd", "Read", "Bash"] {
@@ -785,9 +785,14 @@ fn what_is_decided_follows_from_the_subject_and_not_from_the_name() {
     assert_eq!(verdict("ANewTool", session), "allow");
     let write = CallSubject::write(Some(".git/hooks/x"));
     assert_eq!(verdict("Read", write), "ask");
-    // A command is a command, whatever tool runs it.
+    // A command is a command, whatever tool runs it: rules about commands count for each, and so does what forbids Bash.
+    // Who allows Bash as a whole has not allowed another tool.
     let command = |command: &str| CallSubject::Shell { command: command.to_owned() };
-    assert_eq!(verdict("RunsThings", command("npm test")), "allow");
+    assert_eq!(verdict("RunsThings", command("npm test")), "ask");
+    assert_eq!(verdict("Odd", command("npm test")), "allow");
+    let allowing = project(PermissionMode::Default).with(Allow, &["Bash(npm test)"]);
+    let judged = allowing.engine.judge_subject("RunsThings", &json!({}), command("npm test"), &allowing.path);
+    assert_eq!(word(&judged.decision), "allow");
     let denying = project_denying_commands();
     let judged = denying.engine.judge_subject("RunsThings", &json!({}), command("ls"), &denying.path);
     assert_eq!(word(&judged.decision), "deny");

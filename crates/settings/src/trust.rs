@@ -15,6 +15,7 @@ pub(crate) mod listing;
 pub(crate) mod marks;
 pub(crate) mod remembered;
 mod review;
+pub(crate) mod scheduled;
 mod store;
 
 use std::path::{Path, PathBuf};

@@ -19,6 +19,7 @@ const PLACES: &[(&str, &str)] = &[
     ("crates/settings/src/source.rs", "settings files, cut by trust/folder.rs"),
     ("crates/settings/src/trust/folder.rs", "asks"),
     ("crates/settings/src/trust/listing.rs", "lists, for the question"),
+    ("crates/settings/src/trust/scheduled.rs", "asks, for every task"),
     ("crates/settings/src/trust/review.rs", "tells settings files from others in a sentence"),
     ("crates/settings/src/memory/collect.rs", "memory files: text, which counts without trust"),
     ("crates/settings/src/styles.rs", "output styles: text, which counts without trust"),

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use jiff::Unit;
 use lathe_protocol::{InboundUser, MessageContent};
-use lathe_settings::{ScheduledTask, ScheduledTasks, SettingsError, TaskChange};
+use lathe_settings::{JudgedTask, ScheduledTask, ScheduledTasks, SettingsError, TaskChange};
 use lathe_tools::{
     CronJob, CronRecurrence, CronStanding, CronStorage, NewCronJob, ScheduleActions, ScheduleFailure,
     ScheduledWakeUp, WakeUpRequest,
@@ -57,9 +58,8 @@ impl ScheduleActions for AgentHandle {
     }
 
     fn jobs(&self) -> Result<Vec<CronJob>, ScheduleFailure> {
-        let schedule = &self.session.schedule;
-        schedule.refresh().map_err(ScheduleFailure::Failed)?;
-        Ok(schedule.entries().all().map(ScheduledJob::report).collect())
+        self.session.refresh_schedule().map_err(ScheduleFailure::Failed)?;
+        Ok(self.session.queue().scheduled.all().map(ScheduledJob::report).collect())
     }
 
     fn delete_job(self: Arc<Self>, id: String) -> BoxFuture<'static, Result<(), ScheduleFailure>> {
@@ -72,38 +72,64 @@ impl ScheduleActions for AgentHandle {
         // At a full minute, as people expect it of a clock.
         let at_ms = (now_ms + request.delay_seconds * 1000).div_ceil(60_000) * 60_000;
         let uuid = self.session.process.host.uuid();
-        schedule.entries().set_wake_up(Some(PendingWakeUp { uuid, at_ms, prompt: request.prompt }));
+        let wake_up = PendingWakeUp { uuid, at_ms, prompt: request.prompt };
+        self.session.queue().scheduled.set_wake_up(Some(wake_up));
         self.session.tasks.tell_loop();
         let in_seconds = (at_ms - now_ms + 500) / 1000;
         ScheduledWakeUp { at: schedule.zoned(at_ms), in_seconds }
     }
 
     fn cancel_wake_up(&self) -> usize {
-        let cancelled = self.session.schedule.entries().set_wake_up(None);
+        let cancelled = self.session.queue().scheduled.set_wake_up(None);
         self.session.tasks.tell_loop();
         usize::from(cancelled.is_some())
     }
 }
 
 impl SessionServices {
+    /// Reads the jobs of the folder again if their file has changed. An error says why they cannot be read; it comes
+    /// once for each state of the file.
+    fn refresh_schedule(&self) -> Result<(), String> {
+        let Some(folder) = &self.schedule.config.folder else { return Ok(()) };
+        let stamp = folder.stamp();
+        if self.queue().scheduled.is_read(stamp) {
+            return Ok(());
+        }
+        let read = folder.read();
+        let tasks = read.as_ref().map(Vec::as_slice).unwrap_or_default().iter();
+        let mut queue = self.queue();
+        let jobs = tasks.filter_map(|JudgedTask { task, counts }| {
+            let counts = *counts || queue.scheduled.is_own(task);
+            let standing = if counts { CronStanding::Active } else { CronStanding::Untrusted };
+            self.schedule.job_of(task.clone(), standing)
+        });
+        let jobs = jobs.collect();
+        queue.scheduled.set_folder_jobs(stamp, jobs);
+        read.map(drop).map_err(|error| format!("failed to read scheduled tasks: {error}"))
+    }
+
     /// Adds a job to the session or to the file of the folder. Fails if no date fits it, or if there are too many
     /// jobs already.
     async fn create_job(&self, job: NewCronJob) -> Result<CronJob, ScheduleFailure> {
         let failed = |why: String| Err(ScheduleFailure::Failed(why));
         // A file that cannot be read holds no job that counts; a job of the session needs none.
-        if let (Err(why), CronStorage::Folder) = (self.schedule.refresh(), job.storage) {
+        if let (Err(why), CronStorage::Folder) = (self.refresh_schedule(), job.storage) {
             return failed(why);
         }
         let now_ms = self.process.host.now_ms();
         if job.cron.next_after(&self.schedule.zoned(now_ms)).is_none() {
             return failed(format!("Not scheduled: no date fits '{}'.", job.cron));
         }
-        if self.schedule.entries().all().count() >= MAX_JOBS {
+        if self.queue().scheduled.all().count() >= MAX_JOBS {
             return failed(format!("Not scheduled: there are {MAX_JOBS} jobs already. Delete one first."));
         }
         let id = self.free_job_id();
         let created = match job.storage {
-            CronStorage::Session => self.schedule.add(id, job, now_ms).report(),
+            CronStorage::Session => {
+                let job = self.schedule.new_job(id, job, now_ms);
+                self.queue().scheduled.add(job.clone());
+                job.report()
+            }
             CronStorage::Folder => self.store_job(id, job, now_ms).await?,
         };
         self.tasks.tell_loop();
@@ -127,7 +153,7 @@ impl SessionServices {
         let added = task.clone();
         change_file(folder.clone(), move |folder| folder.add(&added).map(|()| TaskChange::Made)).await?;
         let standing = if folder.counts(&task) { CronStanding::Active } else { CronStanding::Untrusted };
-        self.schedule.entries().remember_own(task.clone());
+        self.queue().scheduled.remember_own(task.clone());
         let stored = self.schedule.job_of(task, standing);
         stored.map(|job| job.report()).ok_or_else(|| ScheduleFailure::Failed("Not scheduled.".to_owned()))
     }
@@ -135,7 +161,7 @@ impl SessionServices {
     /// Deletes a job of the session or of the folder. A job that another process has changed meanwhile counts as
     /// unknown.
     async fn delete_job(&self, id: &str) -> Result<(), ScheduleFailure> {
-        if self.schedule.entries().remove(id) {
+        if self.queue().scheduled.remove(id) {
             return Ok(());
         }
         let Some(folder) = self.schedule.config.folder.clone() else {
@@ -158,22 +184,22 @@ impl SessionServices {
             let uuid = self.process.host.uuid().replace('-', "");
             uuid.get(uuid.len().saturating_sub(8)..).unwrap_or_default().to_owned()
         };
-        let entries = self.schedule.entries();
+        let queue = self.queue();
         std::iter::repeat_with(id)
             .take(100)
-            .find(|id| entries.all().all(|job| job.id != *id))
+            .find(|id| queue.scheduled.all().all(|job| job.id != *id))
             .unwrap_or_default()
     }
 
     /// Takes what is due by now as a turn. A job of the folder is taken by writing that into its file: if another process
     /// was faster, or the file cannot be written, its turn is not started here.
     pub(crate) async fn take_scheduled_turn(&self) -> Option<ScheduledTurn> {
-        if let Err(why) = self.schedule.refresh() {
+        if let Err(why) = self.refresh_schedule() {
             self.trouble("scheduled_tasks", &why).await;
         }
         let now_ms = self.process.host.now_ms();
         self.drop_old_jobs(now_ms).await;
-        let due = self.schedule.entries().take_due(now_ms)?;
+        let due = self.queue().scheduled.take_due(now_ms)?;
         let job = match due {
             DueEntry::WakeUp(wake_up) => {
                 let prompt = prompt_of(&wake_up.prompt);
@@ -187,16 +213,19 @@ impl SessionServices {
                 let taken = change_file(folder, move |folder| folder.fire(&stored, now_ms)).await;
                 if let Err(ScheduleFailure::Failed(why)) = &taken {
                     let until = self.schedule.zoned(now_ms.saturating_add(RETRY_MS));
-                    self.schedule.entries().hold_back(&job.id, &until);
+                    self.queue().scheduled.hold_back(&job.id, &until);
                     self.trouble("scheduled_tasks", &format!("job {} does not start: {why}", job.id)).await;
                     return None;
                 }
-                self.schedule.entries().forget_folder();
+                self.queue().scheduled.forget_folder();
                 if taken != Ok(TaskChange::Made) {
                     return None;
                 }
             }
-            (_, _) => self.schedule.pass(&job, now_ms),
+            (_, _) => {
+                let passed = self.schedule.passed(&job, now_ms);
+                self.queue().scheduled.pass(&job.id, passed);
+            }
         }
         let prompt = prompt_of(&self.text_of(&job, now_ms));
         Some(ScheduledTurn { prompt, source: ClockSource::CronJob, wake_up: None })
@@ -205,7 +234,7 @@ impl SessionServices {
     /// Removes recurring jobs whose time is over. A job that cannot be removed from the file stays in it and starts no
     /// turn.
     async fn drop_old_jobs(&self, now_ms: u64) {
-        let old = self.schedule.entries().take_old(now_ms);
+        let old = self.queue().scheduled.take_old(now_ms);
         let Some(folder) = self.schedule.config.folder.clone() else { return };
         for job in old {
             let id = job.id.clone();
@@ -223,6 +252,7 @@ impl SessionServices {
         match &job.next_fire {
             // What follows the name of a command would be its argument.
             Some(due) if now_ms.saturating_sub(as_ms(due)) > MISSED_MS && !prompt.starts_with('/') => {
+                let due = due.round(Unit::Minute).unwrap_or_else(|_| due.clone());
                 format!("{prompt}\n\n(This was due at {}.)", due.strftime("%Y-%m-%d %H:%M"))
             }
             Some(_) | None => prompt.clone(),
@@ -231,7 +261,8 @@ impl SessionServices {
 
     /// Waits until something may be due; for ever if nothing is scheduled.
     pub(crate) async fn until_scheduled(&self) {
-        match self.schedule.next_look(self.process.host.now_ms()) {
+        let wait = self.queue().scheduled.next_look(self.process.host.now_ms());
+        match wait {
             Some(wait) => tokio::time::sleep(wait).await,
             None => std::future::pending().await,
         }

@@ -61,6 +61,10 @@ impl SessionLoop {
         }
         let work = match dispatch(&self.main, &prompt) {
             PromptDispatch::Command(call) => TurnKind::Command(call),
+            PromptDispatch::PromptCommand { instructions } => {
+                let submission = Submission { prompt: &prompt, source, note: Some(instructions) };
+                self.submit_prompt(agent, submission, handle).await
+            }
             PromptDispatch::Prompt { note } => {
                 let submission = Submission { prompt: &prompt, source, note };
                 self.submit_prompt(agent, submission, handle).await

@@ -13,7 +13,7 @@ use crate::state::services::SessionServices;
 impl SessionServices {
     /// Returns whether something is left that will start a turn.
     pub(super) fn can_wake(&self) -> bool {
-        self.tasks.list().can_wake() || self.schedule.entries().wake_up().is_some()
+        self.tasks.list().can_wake() || self.queue().scheduled.wake_up().is_some()
     }
 
     /// Returns when the clock wakes the session; `None` if something else may do so before, or nothing does.
@@ -21,7 +21,7 @@ impl SessionServices {
         if self.tasks.list().can_wake() {
             return None;
         }
-        let at_ms = self.schedule.entries().wake_up()?.at_ms;
+        let at_ms = self.queue().scheduled.wake_up()?.at_ms;
         now.checked_add(Duration::from_millis(at_ms.saturating_sub(self.process.host.now_ms())))
     }
 
@@ -36,6 +36,10 @@ impl SessionServices {
 
     /// Returns what would be lost if the session ended now, in words for the operator.
     pub(super) fn named_wakers(&self) -> Vec<String> {
+        let wake_up = self.queue().scheduled.wake_up().map(|wake_up| {
+            let at = self.schedule.zoned(wake_up.at_ms);
+            format!("wake-up at {}", at.strftime("%H:%M:%S"))
+        });
         let list = self.tasks.list();
         let task = |task: &SessionTask| {
             let kind = match task.kind {
@@ -44,11 +48,6 @@ impl SessionServices {
             };
             format!("{kind} \"{}\" ({})", task.description, task.id)
         };
-        let entries = self.schedule.entries();
-        let wake_up = entries.wake_up().map(|wake_up| {
-            let at = self.schedule.zoned(wake_up.at_ms);
-            format!("wake-up at {}", at.strftime("%H:%M:%S"))
-        });
         list.in_background().map(task).chain(wake_up).collect()
     }
 
@@ -59,13 +58,13 @@ impl SessionServices {
 
     /// Returns the jobs that end with the session, in words for the operator.
     pub(super) fn named_jobs(&self) -> Vec<String> {
-        let entries = self.schedule.entries();
-        entries.of_session().map(|job| format!("{} ({})", job.id, job.job.cron.in_words())).collect()
+        let queue = self.queue();
+        queue.scheduled.of_session().map(|job| format!("{} ({})", job.id, job.job.cron.in_words())).collect()
     }
 
     /// Stops everything that could start a turn.
     pub(super) async fn stop_wakers(&self) {
-        self.schedule.entries().set_wake_up(None);
+        self.queue().scheduled.set_wake_up(None);
         self.stop_all_tasks().await;
     }
 }

@@ -2,14 +2,18 @@
 //! runs. Commands that need a terminal are known by name, so that they can be refused with a message. `commands.rs`
 //! runs a command; `dispatch.rs` decides whether a prompt is one.
 
+mod prompts;
+
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::BoxFuture;
 use lathe_protocol::control::SlashCommand;
+use lathe_tools::ClockTurns;
 
 use crate::state::compact_policy::CompactSwitch;
+pub(crate) use prompts::PromptCommand;
 
 /// Whether prompts may be commands, and which commands there are.
 #[derive(Debug, Clone)]
@@ -94,6 +98,17 @@ pub(crate) enum BuiltinCommand {
     Effort,
     Rename,
     Autocompact,
+    /// The model, which is told what the command asks of it.
+    Prompt(PromptCommand),
+}
+
+/// What decides about the commands of a session besides the registry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommandOffer {
+    /// Whether the user may compact the conversation.
+    pub compact: CompactSwitch,
+    /// Whether turns may start by the clock.
+    pub clock: ClockTurns,
 }
 
 /// What a name refers to.
@@ -147,6 +162,13 @@ const BUILTINS: &[BuiltinFacts] = &[
         aliases: &[],
         description: "Show or set how much effort the model puts in",
         argument_hint: "<low|medium|high|xhigh|max|auto>",
+    },
+    BuiltinFacts {
+        builtin: BuiltinCommand::Prompt(PromptCommand::Loop),
+        name: "loop",
+        aliases: &[],
+        description: "Have something done again and again while the session is open",
+        argument_hint: "[interval] <prompt>",
     },
     BuiltinFacts {
         builtin: BuiltinCommand::Model,
@@ -229,18 +251,18 @@ impl CommandRegistry {
     }
 
     /// Returns the commands as hosts list them. Without compaction, `/compact` is not among them.
-    pub(crate) fn listing(&self, compact: CompactSwitch) -> Vec<SlashCommand> {
+    pub(crate) fn listing(&self, offer: CommandOffer) -> Vec<SlashCommand> {
         self.lock()
             .values()
-            .filter(|command| command.is_available(compact))
+            .filter(|command| command.is_available(offer))
             .map(|command| command.for_hosts())
             .collect()
     }
 
     /// Returns the command with this name or alias.
-    pub(crate) fn find(&self, name: &str, compact: CompactSwitch) -> Option<FoundCommand> {
+    pub(crate) fn find(&self, name: &str, offer: CommandOffer) -> Option<FoundCommand> {
         let is_meant =
-            |command: &&Arc<RegisteredCommand>| command.answers_to(name) && command.is_available(compact);
+            |command: &&Arc<RegisteredCommand>| command.answers_to(name) && command.is_available(offer);
         match self.lock().values().find(is_meant) {
             Some(command) => Some(FoundCommand::Command(command.clone())),
             None => TERMINAL_ONLY.contains(&name).then_some(FoundCommand::TerminalOnly),
@@ -272,9 +294,15 @@ impl RegisteredCommand {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 
-    /// Returns whether the command exists in a session with this switch: `/compact` needs compaction.
-    fn is_available(&self, compact: CompactSwitch) -> bool {
-        compact == CompactSwitch::On || !matches!(self.kind, CommandKind::Builtin(BuiltinCommand::Compact))
+    /// Returns whether the command exists in such a session: `/compact` needs compaction, and `/loop` the clock.
+    fn is_available(&self, offer: CommandOffer) -> bool {
+        match self.kind {
+            CommandKind::Builtin(BuiltinCommand::Compact) => offer.compact == CompactSwitch::On,
+            CommandKind::Builtin(BuiltinCommand::Prompt(PromptCommand::Loop)) => {
+                offer.clock == ClockTurns::On
+            }
+            CommandKind::Builtin(_) | CommandKind::Added(_) => true,
+        }
     }
 
     /// Returns the command as hosts list it. `builtin` is absent, not false, for a command that was added.
@@ -307,12 +335,15 @@ mod tests {
         names.dedup();
         assert_eq!(names.len(), count);
         let registry = CommandRegistry::default();
-        let find = |name: &str, compact| registry.find(name, compact);
+        let find = |name: &str, compact| registry.find(name, CommandOffer { compact, clock: ClockTurns::On });
         assert!(
             matches!(find("cost", CompactSwitch::On), Some(FoundCommand::Command(found)) if found.name == "usage")
         );
         assert!(matches!(find("help", CompactSwitch::On), Some(FoundCommand::TerminalOnly)));
         assert!(find("nobody", CompactSwitch::On).is_none());
         assert!(find("compact", CompactSwitch::Off).is_none());
+        assert!(find("loop", CompactSwitch::Off).is_some());
+        let without_clock = CommandOffer { compact: CompactSwitch::On, clock: ClockTurns::Off };
+        assert!(registry.find("loop", without_clock).is_none());
     }
 }

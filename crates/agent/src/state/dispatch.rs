@@ -5,13 +5,14 @@ use lathe_protocol::control::SlashCommand;
 use lathe_protocol::{InboundUser, MessageContent};
 
 use crate::state::agent::AgentHandle;
-use crate::state::commands::{FoundCommand, SlashCommands};
-use crate::state::compact_policy::CompactSwitch;
+use crate::state::commands::{BuiltinCommand, CommandKind, CommandOffer, FoundCommand, SlashCommands};
 
 /// What a prompt is.
 pub enum PromptDispatch {
     /// A command, which the session runs.
     Command(Box<CommandInvocation>),
+    /// A command that stands for a prompt: the model is told this with it.
+    PromptCommand { instructions: String },
     /// A prompt for the model.
     Prompt {
         /// What the model should know about it.
@@ -35,35 +36,42 @@ pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
         return PromptDispatch::Prompt { note: None };
     };
     let Some((name, args)) = call_of(prompt) else { return PromptDispatch::Prompt { note: None } };
-    match registry.find(name, can_compact(agent)) {
+    let found = registry.find(name, offer(agent));
+    if let Some(FoundCommand::Command(command)) = &found
+        && let CommandKind::Builtin(BuiltinCommand::Prompt(prompt)) = &command.kind
+    {
+        return PromptDispatch::PromptCommand { instructions: prompt.instructions(args) };
+    }
+    match found {
         Some(found) => PromptDispatch::Command(Box::new(CommandInvocation {
             name: name.to_owned(),
             args: args.to_owned(),
             found,
             prompt: prompt.clone(),
         })),
-        None => {
-            PromptDispatch::Prompt { note: Some(unknown_note(&registry.listing(can_compact(agent)), name)) }
-        }
+        None => PromptDispatch::Prompt { note: Some(unknown_note(&registry.listing(offer(agent)), name)) },
     }
 }
 
 /// Returns whether the session would run this prompt as a command. Such a prompt cannot join a running turn.
 pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
-    matches!(dispatch(agent, prompt), PromptDispatch::Command(_))
+    match dispatch(agent, prompt) {
+        PromptDispatch::Command(_) | PromptDispatch::PromptCommand { .. } => true,
+        PromptDispatch::Prompt { .. } => false,
+    }
 }
 
 /// Returns the available commands, as hosts list them.
 pub fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
     match &agent.session.slash_commands {
-        SlashCommands::On(registry) => registry.listing(can_compact(agent)),
+        SlashCommands::On(registry) => registry.listing(offer(agent)),
         SlashCommands::Off => Vec::new(),
     }
 }
 
-/// Returns the switch for compaction by command. The registry needs it to look up and list commands.
-fn can_compact(agent: &AgentHandle) -> CompactSwitch {
-    agent.view().compact.policy.manual
+/// Returns what decides about commands besides the registry.
+fn offer(agent: &AgentHandle) -> CommandOffer {
+    CommandOffer { compact: agent.view().compact.policy.manual, clock: agent.session.schedule.config.clock }
 }
 
 /// Splits a prompt that consists of a command into its name and arguments; `None` for any other prompt.

@@ -1,10 +1,12 @@
-//! Prompts that wait: those the host sent while a turn was running, or several at once. Knows their order and which
-//! have been seen before; the session decides when they run.
+//! Prompts that wait: those the host sent while a turn was running, or several at once, and those that the clock is to
+//! start. Knows their order and which have been seen before; the session decides when they run.
 
 use std::collections::VecDeque;
 
 use lathe_protocol::InboundUser;
 use lathe_transcript::PromptIds;
+
+use crate::state::schedule::ScheduleEntries;
 
 /// The queued prompts of a session.
 #[derive(Default)]
@@ -14,6 +16,8 @@ pub struct PromptQueue {
     seen: PromptIds,
     /// Those of them that earlier runs of the session have seen.
     earlier: PromptIds,
+    /// Prompts that wait for their time.
+    pub scheduled: ScheduleEntries,
 }
 
 /// When a prompt is to be handled.

@@ -6,7 +6,7 @@
 
 pub mod firing;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{Timestamp, Zoned};
@@ -37,13 +37,11 @@ pub struct ScheduleConfig {
     pub folder: Option<Arc<ScheduledTasks>>,
 }
 
-/// The schedule of one session.
-pub struct Schedule {
+/// How a session schedules. What it has scheduled is part of its queue of prompts.
+pub struct TurnSchedule {
     pub config: ScheduleConfig,
     /// Knows the zone that expressions are meant in.
     host: Arc<dyn ProcessHost>,
-    /// Written by calls that schedule and by the loop of the session; read by that loop, by calls and by Stop hooks.
-    entries: Mutex<ScheduleEntries>,
 }
 
 /// What is scheduled.
@@ -89,43 +87,16 @@ pub enum DueEntry {
     Job(ScheduledJob),
 }
 
-impl Schedule {
+impl TurnSchedule {
     /// Begins with an empty schedule. The clock of `host` decides what is due.
     pub fn new(config: ScheduleConfig, host: Arc<dyn ProcessHost>) -> Self {
-        Self { config, host, entries: Mutex::default() }
-    }
-
-    /// Locks what is scheduled.
-    pub fn entries(&self) -> MutexGuard<'_, ScheduleEntries> {
-        // Nothing that is done under the lock could leave it half changed.
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        Self { config, host }
     }
 
     /// Returns a moment in the zone of the session.
     pub fn zoned(&self, ms: u64) -> Zoned {
         let moment = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         moment.unwrap_or(Timestamp::MAX).to_zoned(self.host.time_zone())
-    }
-
-    /// Reads the jobs of the folder again if their file has changed. An error says why they cannot be read; it comes
-    /// once for each state of the file.
-    pub fn refresh(&self) -> Result<(), String> {
-        let Some(folder) = &self.config.folder else { return Ok(()) };
-        let stamp = folder.stamp();
-        let mut entries = self.entries();
-        if entries.stamp == Some(stamp) {
-            return Ok(());
-        }
-        entries.stamp = Some(stamp);
-        entries.folder_jobs.clear();
-        let tasks = folder.read().map_err(|error| format!("failed to read scheduled tasks: {error}"))?;
-        for judged in tasks {
-            let counts = judged.counts || entries.own.iter().any(|own| is_same(own, &judged.task));
-            let standing = if counts { CronStanding::Active } else { CronStanding::Untrusted };
-            let job = self.job_of(judged.task, standing);
-            entries.folder_jobs.extend(job);
-        }
-        Ok(())
     }
 
     /// Returns a task of the file as a job; `None` if its expression is none.
@@ -148,39 +119,23 @@ impl Schedule {
         })
     }
 
-    /// Adds a job of the session.
-    pub fn add(&self, id: String, job: NewCronJob, now_ms: u64) -> ScheduledJob {
+    /// Returns a job of the session.
+    pub fn new_job(&self, id: String, job: NewCronJob, now_ms: u64) -> ScheduledJob {
         let next_fire = next_fire(&job.cron, job.recurrence, &id, &self.zoned(now_ms));
         let standing = CronStanding::Active;
-        let job = ScheduledJob { id, job, standing, created_ms: now_ms, next_fire, stored: None };
-        self.entries().jobs.push(job.clone());
-        job
+        ScheduledJob { id, job, standing, created_ms: now_ms, next_fire, stored: None }
     }
 
-    /// Moves a job of the session past a turn that it starts now: a recurring one to its next time, another one off the
-    /// schedule.
-    pub fn pass(&self, fired: &ScheduledJob, now_ms: u64) {
-        let after = self.zoned(now_ms);
-        let mut entries = self.entries();
+    /// Returns a job as it is behind a turn that it starts now; `None` if it is over.
+    pub fn passed(&self, fired: &ScheduledJob, now_ms: u64) -> Option<ScheduledJob> {
         match fired.job.recurrence {
-            CronRecurrence::Once => entries.jobs.retain(|job| job.id != fired.id),
+            CronRecurrence::Once => None,
             CronRecurrence::Recurring => {
-                if let Some(job) = entries.jobs.iter_mut().find(|job| job.id == fired.id) {
-                    job.next_fire = next_fire(&job.job.cron, job.job.recurrence, &job.id, &after);
-                }
+                let (cron, after) = (&fired.job.cron, self.zoned(now_ms));
+                let next_fire = next_fire(cron, fired.job.recurrence, &fired.id, &after);
+                Some(ScheduledJob { next_fire, ..fired.clone() })
             }
         }
-    }
-
-    /// Returns how long nothing can become due; `None` if nothing is scheduled.
-    pub fn next_look(&self, now_ms: u64) -> Option<Duration> {
-        let entries = self.entries();
-        let times = entries.all().filter_map(|job| job.fires_at(now_ms));
-        let earliest = times.chain(entries.wake_up.as_ref().map(|wake_up| wake_up.at_ms)).min();
-        // Other processes may change a file that is there.
-        let latest = entries.stamp.flatten().map(|_| now_ms.saturating_add(LONGEST_LOOK.as_millis() as u64));
-        let next = earliest.into_iter().chain(latest).min()?;
-        Some(Duration::from_millis(next.saturating_sub(now_ms)).min(LONGEST_LOOK))
     }
 }
 
@@ -193,6 +148,46 @@ impl ScheduleEntries {
     /// Returns the jobs that end with the session.
     pub fn of_session(&self) -> impl Iterator<Item = &ScheduledJob> {
         self.jobs.iter()
+    }
+
+    /// Adds a job of the session.
+    pub fn add(&mut self, job: ScheduledJob) {
+        self.jobs.push(job);
+    }
+
+    /// Puts a job of the session in its place behind a turn that it has started, or takes it off the schedule.
+    pub fn pass(&mut self, id: &str, passed: Option<ScheduledJob>) {
+        let Some(at) = self.jobs.iter().position(|job| job.id == id) else { return };
+        match passed {
+            Some(passed) => self.jobs[at] = passed,
+            None => drop(self.jobs.remove(at)),
+        }
+    }
+
+    /// Returns whether the file of the folder was read as it is now.
+    pub fn is_read(&self, stamp: Option<Stamp>) -> bool {
+        self.stamp == Some(stamp)
+    }
+
+    /// Takes over the jobs of the folder.
+    pub fn set_folder_jobs(&mut self, stamp: Option<Stamp>, jobs: Vec<ScheduledJob>) {
+        self.stamp = Some(stamp);
+        self.folder_jobs = jobs;
+    }
+
+    /// Returns whether this session put a task into the file.
+    pub fn is_own(&self, task: &ScheduledTask) -> bool {
+        self.own.iter().any(|own| is_same(own, task))
+    }
+
+    /// Returns how long nothing can become due; `None` if nothing is scheduled.
+    pub fn next_look(&self, now_ms: u64) -> Option<Duration> {
+        let times = self.all().filter_map(|job| job.fires_at(now_ms));
+        let earliest = times.chain(self.wake_up.as_ref().map(|wake_up| wake_up.at_ms)).min();
+        // Other processes may change a file that is there.
+        let latest = self.stamp.flatten().map(|_| now_ms.saturating_add(LONGEST_LOOK.as_millis() as u64));
+        let next = earliest.into_iter().chain(latest).min()?;
+        Some(Duration::from_millis(next.saturating_sub(now_ms)).min(LONGEST_LOOK))
     }
 
     /// Removes a job of the session; whether it was there.
@@ -252,10 +247,9 @@ impl ScheduleEntries {
     }
 }
 
-impl Schedule {
+impl TurnSchedule {
     /// Returns what Stop hooks are told: the jobs that this session starts, and its wake-up.
-    pub fn told(&self) -> Vec<Value> {
-        let entries = self.entries();
+    pub fn told(&self, entries: &ScheduleEntries) -> Vec<Value> {
         let jobs = entries.all().filter(|job| job.standing == CronStanding::Active).map(|job| {
             json!({
                 "id": job.id,

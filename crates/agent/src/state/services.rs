@@ -35,7 +35,7 @@ use crate::state::host_questions::HostQuestions;
 use crate::state::introduction::HostIntroduction;
 use crate::state::process::ProcessServices;
 use crate::state::queue::PromptQueue;
-use crate::state::schedule::Schedule;
+use crate::state::schedule::TurnSchedule;
 use crate::state::settings_access::SettingsAccess;
 
 /// How often the host is shown that the session still waits for a tool, or for one of the host's hooks.
@@ -85,7 +85,7 @@ pub struct SessionServices {
     /// Where the task list is.
     pub task_lists: TaskListConfig,
     /// Turns that start by the clock.
-    pub schedule: Schedule,
+    pub schedule: TurnSchedule,
     /// The model the session started with, which `default` goes back to.
     pub first_model: String,
     pub init: Init,
@@ -108,7 +108,7 @@ pub struct SessionServices {
     permissions: Mutex<PermissionEngine>,
     /// Written by every agent that asks a model or runs a tool; read by results and host requests.
     totals: Mutex<SessionTotals>,
-    /// Written by lines of the host; read by the main agent between rounds and turns.
+    /// Written by lines of the host and by calls that schedule; read by the main agent between rounds and turns.
     queue: Mutex<PromptQueue>,
     /// The environment of command hooks. Written when settings change or another session begins; read for
     /// every hook.
@@ -148,7 +148,7 @@ impl SessionServices {
             late: AsyncHookOutput::default(),
             tasks: BackgroundTasks::new(background),
             task_lists,
-            schedule: Schedule::new(schedule, process.host.clone()),
+            schedule: TurnSchedule::new(schedule, process.host.clone()),
             hook_env: Mutex::new(Arc::new(hooks.env.clone())),
             if_rules: IfRules {
                 root: main.workspace.root.clone(),

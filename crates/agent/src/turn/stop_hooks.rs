@@ -46,7 +46,7 @@ impl Turn<'_> {
                 stop_hook_active: active,
                 last_assistant_message: Some(text),
                 background_tasks: Some(self.session.tasks.list().told()),
-                session_crons: Some(self.session.schedule.told()),
+                session_crons: Some(self.session.schedule.told(&self.session.queue().scheduled)),
                 ..StopInput::default()
             }),
             Some(child) => HookEventInput::SubagentStop(SubagentStopInput {

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::items::{ContentItem, text_of};
 use super::kinds::ContentKind;
+use super::scheduled;
 use crate::file::read_start;
-use crate::scheduled;
 
 /// More files of one kind are not listed one by one.
 const MAX_FILES: usize = 200;

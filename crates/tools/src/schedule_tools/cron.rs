@@ -64,9 +64,14 @@ static DELETE_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
+impl CronCreate {
+    /// The name of the tool.
+    pub const NAME: &'static str = "CronCreate";
+}
+
 impl Tool for CronCreate {
     fn name(&self) -> &str {
-        "CronCreate"
+        Self::NAME
     }
 
     fn declaration(&self) -> ToolDeclaration {
@@ -169,9 +174,14 @@ impl Tool for CronList {
     }
 }
 
+impl CronDelete {
+    /// The name of the tool.
+    pub const NAME: &'static str = "CronDelete";
+}
+
 impl Tool for CronDelete {
     fn name(&self) -> &str {
-        "CronDelete"
+        Self::NAME
     }
 
     fn declaration(&self) -> ToolDeclaration {

@@ -34,9 +34,14 @@ static SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
+impl ScheduleWakeup {
+    /// The name of the tool.
+    pub const NAME: &'static str = "ScheduleWakeup";
+}
+
 impl Tool for ScheduleWakeup {
     fn name(&self) -> &str {
-        "ScheduleWakeup"
+        Self::NAME
     }
 
     fn declaration(&self) -> ToolDeclaration {
