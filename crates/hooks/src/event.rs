@@ -107,14 +107,15 @@ pub(crate) fn facts(event: &HookEvent) -> Facts {
         }
         HookEvent::ConfigChange => Facts { unasked: UnaskedHook::Refuses, ..BLOCKS },
         HookEvent::PreCompact | HookEvent::Elicitation | HookEvent::ElicitationResult => BLOCKS,
-        HookEvent::WorktreeCreate => Facts { blocking: Blocking::AnyFailure, ..PLAIN },
+        HookEvent::WorktreeCreate | HookEvent::WorktreeRemove => {
+            Facts { blocking: Blocking::AnyFailure, ..PLAIN }
+        }
         HookEvent::MessageDisplay => Facts { default_timeout: Duration::from_secs(10), ..PLAIN },
         HookEvent::SessionEnd | HookEvent::InstructionsLoaded | HookEvent::CwdChanged => {
             Facts { shown: Shown::Nothing, ..PLAIN }
         }
         HookEvent::PostCompact
         | HookEvent::StopFailure
-        | HookEvent::WorktreeRemove
         | HookEvent::FileChanged
         | HookEvent::DirectoryAdded
         | HookEvent::Unknown(_) => PLAIN,

@@ -127,6 +127,7 @@ async fn blocks_on_events_that_can_be_blocked_and_only_there() {
         "ConfigChange",
         "PreCompact",
         "WorktreeCreate",
+        "WorktreeRemove",
         "Elicitation",
         "ElicitationResult",
     ];

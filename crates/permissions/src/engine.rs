@@ -60,7 +60,8 @@ pub struct Judged {
 pub struct PermissionEngine {
     config: EngineConfig,
     pub(crate) home: Option<String>,
-    root: Option<WorkingDir>,
+    /// The project root, then the roots of worktrees that agents work in.
+    roots: Vec<WorkingDir>,
     /// No agent may use `bypassPermissions` any more, whatever its scope says.
     bypass_forbidden: bool,
     readable: Vec<WorkingDir>,
@@ -74,7 +75,7 @@ impl PermissionEngine {
     pub fn new(config: EngineConfig) -> Self {
         Self {
             home: config.home.as_ref().and_then(|home| home.to_str()).map(str::to_owned),
-            root: config.root.as_deref().map(WorkingDir::new),
+            roots: config.root.as_deref().map(WorkingDir::new).into_iter().collect(),
             bypass_forbidden: false,
             readable: config.readable_dirs.iter().map(|dir| WorkingDir::new(dir)).collect(),
             deny: RuleSet::new(PermissionBehavior::Deny),
@@ -149,7 +150,7 @@ impl PermissionEngine {
     /// Returns the folders that relative file patterns of a rule start from; they depend on its source.
     pub(crate) fn bases(&self, source: RuleSource, rule: &SourcedRule) -> Bases {
         let roots: Vec<PathBuf> =
-            self.root.as_ref().map(|dir| vec![dir.written.clone(), dir.real.clone()]).unwrap_or_default();
+            self.roots.iter().flat_map(|dir| [dir.written.clone(), dir.real.clone()]).collect();
         let home = self.config.home.clone();
         let anchors = match source {
             RuleSource::Settings(SettingsSource::User) => {
@@ -189,6 +190,22 @@ impl PermissionEngine {
     /// Lets the session read a folder that is not a working directory, such as the one for its own outputs.
     pub fn add_readable(&mut self, dir: &Path) {
         self.readable.push(WorkingDir::new(dir));
+    }
+
+    /// Makes the patterns of all rules count in a further root as they do in the project: a worktree, whose files are
+    /// those of the project at another place. A rule that forbids must not end at its border.
+    pub fn add_root(&mut self, dir: &Path) {
+        self.roots.push(WorkingDir::new(dir));
+        self.read_rules_again();
+    }
+
+    /// Takes a root away again that was added.
+    pub fn remove_root(&mut self, dir: &Path) {
+        let last = self.roots.iter().rposition(|root| root.written == dir).filter(|place| *place > 0);
+        if let Some(place) = last {
+            self.roots.remove(place);
+            self.read_rules_again();
+        }
     }
 
     /// Returns the deny rule that removes a tool from the model's list, if there is one for the whole tool.

@@ -106,6 +106,16 @@ impl PermissionScope {
         }
     }
 
+    /// Gives the agent another folder of its own, in the place of the one it has. The further directories stay.
+    pub fn move_root(&mut self, root: &Path) {
+        let dirs = Arc::make_mut(&mut self.dirs);
+        let root = WorkingDir::new(root);
+        match dirs.first_mut() {
+            Some(first) => *first = root,
+            None => dirs.push(root),
+        }
+    }
+
     /// Returns the working directories with their links resolved; the first is the agent's own folder.
     pub(crate) fn dirs(&self) -> &[WorkingDir] {
         &self.dirs

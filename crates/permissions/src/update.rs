@@ -26,6 +26,10 @@ pub enum UpdateError {
     Directory(String),
 }
 
+/// All behaviours.
+const BEHAVIORS: [PermissionBehavior; 3] =
+    [PermissionBehavior::Deny, PermissionBehavior::Ask, PermissionBehavior::Allow];
+
 impl PermissionEngine {
     /// Applies an update to the rules of this session and to the scope of the agent that asked. Returns warnings about
     /// its rules.
@@ -71,7 +75,7 @@ impl PermissionEngine {
         &mut self,
         rules: impl IntoIterator<Item = (PermissionBehavior, RuleSource, SourcedRule)>,
     ) -> Vec<RuleWarning> {
-        for behavior in [PermissionBehavior::Deny, PermissionBehavior::Ask, PermissionBehavior::Allow] {
+        for behavior in BEHAVIORS {
             self.keep_rules(behavior, |source, _| !matches!(source, RuleSource::Settings(_)));
         }
         let rules = rules.into_iter();
@@ -96,6 +100,13 @@ impl PermissionEngine {
                 Ok(normal(&located.written))
             })
             .collect()
+    }
+
+    /// Adds all rules anew, because the folders that their patterns are relative to have changed.
+    pub(crate) fn read_rules_again(&mut self) {
+        for behavior in BEHAVIORS {
+            self.keep_rules(behavior, |_, _| true);
+        }
     }
 
     /// Rebuilds the rules of one behaviour from those that are kept.

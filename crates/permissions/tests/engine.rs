@@ -182,6 +182,39 @@ fn deny_beats_ask_beats_allow_whatever_the_source() {
 }
 
 #[test]
+fn rules_count_in_a_worktree_as_they_do_in_the_project() {
+    let mut project = project(PermissionMode::Default);
+    let tree = project.path.join(".claude/worktrees/w");
+    fs::create_dir_all(tree.join("src")).unwrap();
+    project.engine.add_rules(Deny, RuleSource::Session, ["Read(./src/secret.txt)", "Read(/keys/**)"]);
+    project.engine.add_rules(Allow, RuleSource::Session, ["Edit(src/**)"]);
+    let in_tree = |path: &str| json!({"file_path": tree.join(path)});
+    let write = |path: &str| json!({"file_path": tree.join(path), "content": ""});
+    check(&project, "Read", in_tree("src/secret.txt"), "allow");
+    check(&project, "Write", write("src/a"), "ask");
+    project.engine.engine.add_root(&tree);
+    check(&project, "Read", in_tree("src/secret.txt"), "deny");
+    check(&project, "Read", in_tree("keys/a"), "deny");
+    check(&project, "Read", json!({"file_path": project.path.join("src/secret.txt")}), "deny");
+    check(&project, "Write", write("src/a"), "allow");
+    project.engine.engine.remove_root(&tree);
+    check(&project, "Write", write("src/a"), "ask");
+    let root = project.path.clone();
+    project.engine.engine.remove_root(&root);
+    check(&project, "Read", json!({"file_path": root.join("src/secret.txt")}), "deny");
+}
+
+#[test]
+fn an_agent_that_moves_works_in_its_new_folder_only() {
+    let mut project = project(PermissionMode::AcceptEdits);
+    let tree = project.path.join(".claude/worktrees/w");
+    fs::create_dir_all(&tree).unwrap();
+    project.engine.scope.move_root(&tree);
+    check(&project, "Write", json!({"file_path": tree.join("a"), "content": ""}), "allow");
+    check(&project, "Write", json!({"file_path": project.path.join("a.txt"), "content": ""}), "ask");
+}
+
+#[test]
 fn the_deciding_rule_is_named_with_file_and_line() {
     let mut project = project(PermissionMode::Default);
     let rule = SourcedRule {
