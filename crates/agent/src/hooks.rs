@@ -85,18 +85,24 @@ impl AgentHandle {
         let input = HookInput { base: self.hook_base(&name), event };
         // Taken once: paths that the hooks name are relative to the folder they ran in.
         let cwd = self.workspace.cwd();
+        let view = self.view();
+        let worktree = view.worktree.as_ref().map(|inside| inside.tree.folder.as_path());
         let env = self.session.hook_env();
         let env_file = self.session.env_files.prepare(&name);
         let context = RunContext {
             cwd: &cwd,
-            project_dir: &self.workspace.root,
+            project_dir: self.session.hook_project.as_deref().unwrap_or(&self.workspace.root),
             env: &env,
             env_file: env_file.as_deref(),
             spill_dir: Some(&self.workspace.output_dir),
             tool_use_id: about.map(|about| about.id),
             cancel,
             events: Arc::new(Frames { agent: self.clone() }),
-            rules: &CallRules { rules: &self.session.if_rules, call: about.map(|about| about.description) },
+            rules: &CallRules {
+                rules: &self.session.if_rules,
+                worktree,
+                call: about.map(|about| about.description),
+            },
         };
         // On the heap: events are fired from many places, and the future of each would contain all of this.
         let outcome = Box::pin(self.session.hooks.run(&input, context)).await;

@@ -27,6 +27,9 @@ mod call;
 // Settings, memory files and variables that change between two rounds.
 mod changes;
 
+// The folder that an agent works in, if it is not the project.
+mod worktrees;
+
 // The connection to the hook engine.
 mod hooks;
 
@@ -58,5 +61,5 @@ pub use state::process::ProcessServices;
 pub use state::prompt::{PromptChoice, PromptEnvironment, SystemPrompt, environment_text};
 pub use state::schedule::ScheduleConfig;
 pub use state::settings_access::{
-    BypassMode, DirectoryChanges, NoSettings, ReloadedSettings, SessionEnv, SettingsAccess,
+    BypassMode, DirectoryChanges, NoSettings, ReloadedSettings, SessionEnv, SettingsAccess, WorktreePolicy,
 };

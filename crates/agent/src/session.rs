@@ -2,6 +2,7 @@
 //! waits for the host waits here; the turn itself is `turn.rs`, lines of the host are handled in `session/lines.rs`.
 
 mod ending;
+mod first_worktree;
 mod lines;
 mod opening;
 mod turn_kind;
@@ -121,7 +122,7 @@ pub async fn run(
 ) -> SessionEnd {
     let beginning = std::mem::take(&mut config.beginning);
     let source = beginning.source();
-    let setup = config.setup;
+    let (setup, worktree) = (config.setup, config.worktree.take());
     let notices = std::mem::take(&mut config.notices);
     let (session, main) = SessionServices::start(config, out, signals.stop, hook_engine);
     let mut agent = Agent::main(session, main);
@@ -147,6 +148,11 @@ pub async fn run(
         owes_idle: false,
         end: SessionEnd { last_was_error: false, interrupted: false },
     };
+    if let Some(target) = worktree
+        && let Err(refusal) = looping.begin_in_worktree(target).await
+    {
+        return looping.end_unbegun(&refusal).await;
+    }
     looping.begin(&mut agent, source, setup).await;
     let reason = loop {
         if setup == Some(SetupTrigger::InitOnly) {
@@ -168,6 +174,7 @@ impl SessionLoop {
         self.answer_the_rest().await;
         self.leave_wakers(reason).await;
         self.end_hooks().await;
+        self.main.tell_worktree_left();
         self.main.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         self.main.workspace.shell_startup.remove_snapshot();
         self.flush_files().await;

@@ -11,10 +11,12 @@ use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use lathe_settings::TrustChoice;
 use lathe_tools::ToolChoice;
+use lathe_tools::worktree_tools::actions::WorktreeTarget;
+use lathe_tools::worktree_tools::name::WorktreeName;
 use lathe_transcript::is_session_id;
 use serde_json::Value;
 
-use crate::args::{Args, FLAGS, State, invalid};
+use crate::args::{Args, FLAGS, Flag, State, invalid};
 use crate::refusal::StartError;
 
 /// How frames leave.
@@ -97,6 +99,9 @@ pub fn make(args: &Args, env: &LaunchEnvironment) -> Result<RunPlan, StartError>
         mirror: args.has("session-mirror"),
         name: args.value("name").map(str::to_owned),
         background: background(args)?,
+        worktree: worktree(args)?,
+        task_budget: task_budget(args)?,
+        project_config_root: args.value("project-config-root").map(PathBuf::from),
         setup: setup(args),
         slash_commands: !args.has("disable-slash-commands"),
         autocompact: autocompact(args)?,
@@ -129,11 +134,39 @@ fn refuse_unready(args: &Args) -> Result<(), StartError> {
     for name in args.names() {
         let flag = FLAGS.iter().find(|flag| flag.name == name);
         if let Some(flag) = flag.filter(|flag| flag.state == State::NotYet) {
-            let text = format!("error: option '{}' is known but not supported by lathe yet", flag.usage);
-            return Err(StartError::new(text));
+            return Err(StartError::new(refusal_of(flag)));
         }
     }
     Ok(())
+}
+
+/// Why flags are refused that lathe could have and does not.
+const REFUSED: [(&str, &str); 3] = [
+    (
+        "safe-mode",
+        "what it leaves out is not published, and a mode that others rely on to leave things out must not guess. \
+         --setting-sources \"\" reads no settings of user and project, --bare gives as few tools as there are",
+    ),
+    (
+        "restricted",
+        "what it forbids is not published, and a mode that others rely on to forbid things must not guess. \
+         --permission-mode dontAsk, --disallowedTools and --tools forbid what they name",
+    ),
+    (
+        "file",
+        "it fetches files from a service of the model's vendor before the session begins, and lathe speaks to nobody \
+         but the model. Put the file into the folder, or name it in the prompt",
+    ),
+];
+
+/// Says why a flag is refused.
+fn refusal_of(flag: &Flag) -> String {
+    match REFUSED.iter().find(|(name, _)| *name == flag.name) {
+        Some((_, why)) => {
+            format!("error: option '{}' is known but not supported by lathe: {why}", flag.usage)
+        }
+        None => format!("error: option '{}' is known but not supported by lathe yet", flag.usage),
+    }
 }
 
 /// Reads the two formats and refuses combinations that do not fit. If several are wrong, the order of the checks
@@ -342,6 +375,29 @@ fn background(args: &Args) -> Result<BackgroundEnd, StartError> {
     }
 }
 
+/// Returns the worktree to begin in; without a name one is made up.
+fn worktree(args: &Args) -> Result<Option<WorktreeTarget>, StartError> {
+    if !args.has("worktree") {
+        return Ok(None);
+    }
+    let Some(name) = args.value("worktree") else { return Ok(Some(WorktreeTarget::Unnamed)) };
+    match WorktreeName::parse(name) {
+        Ok(name) => Ok(Some(WorktreeTarget::Named(name))),
+        Err(refusal) => Err(invalid("worktree", name, &format!("{refusal}.")).into()),
+    }
+}
+
+/// Returns the tokens that the model is told of.
+fn task_budget(args: &Args) -> Result<Option<u64>, StartError> {
+    let Some(text) = args.value("task-budget") else { return Ok(None) };
+    match text.trim().parse::<u64>() {
+        Ok(tokens) if tokens > 0 => Ok(Some(tokens)),
+        Ok(_) | Err(_) => {
+            Err(invalid("task-budget", text, "--task-budget must be a positive integer").into())
+        }
+    }
+}
+
 /// Returns what Setup hooks are told to do; `None` without such a flag. `--init-only` ends the run after them.
 fn setup(args: &Args) -> Option<SetupTrigger> {
     let flags = [
@@ -430,6 +486,64 @@ mod tests {
         assert_eq!(
             complaint(&["--agents", "{}"]),
             "error: option '--agents <json>' is known but not supported by lathe yet"
+        );
+    }
+
+    #[test]
+    fn flags_that_stay_away_say_why() {
+        for (words, piece) in [
+            (&["--safe-mode"][..], "what it leaves out is not published"),
+            (&["--restricted"], "what it forbids is not published"),
+            (&["--file", "file_1:a.txt"], "lathe speaks to nobody but the model"),
+        ] {
+            let text = complaint(words);
+            assert!(
+                text.starts_with(&format!("error: option '{}", words[0])) && text.contains(piece),
+                "{text}"
+            );
+        }
+        for words in [
+            &["--bg"][..],
+            &["--tmux"],
+            &["--cloud", "x"],
+            &["--teleport"],
+            &["--from-pr", "12"],
+            &["--remote-control"],
+            &["--environment", "e"],
+            &["--desktop"],
+            &["--await-claim"],
+        ] {
+            let text = complaint(words);
+            let named = text.starts_with(&format!("error: option '{}", words[0]));
+            assert!(named && text.ends_with("is known but not supported by lathe yet"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_task_budget_is_a_positive_integer() {
+        assert_eq!(plan(&["--task-budget=1000"]).unwrap().session.task_budget, Some(1000));
+        assert_eq!(plan(&[]).unwrap().session.task_budget, None);
+        for bad in ["abc", "0", "-1", "1.5", ""] {
+            assert_eq!(
+                complaint(&["--task-budget", bad]),
+                format!(
+                    "error: option '--task-budget <tokens>' argument '{bad}' is invalid. --task-budget must be a \
+                     positive integer"
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn a_worktree_has_a_sound_name_or_none() {
+        assert_eq!(plan(&["--worktree"]).unwrap().session.worktree, Some(WorktreeTarget::Unnamed));
+        let named = WorktreeTarget::Named(WorktreeName::parse("fix/1").unwrap());
+        assert_eq!(plan(&["-w", "fix/1"]).unwrap().session.worktree, Some(named));
+        assert_eq!(plan(&[]).unwrap().session.worktree, None);
+        let text = complaint(&["--worktree=../x"]);
+        assert!(
+            text.starts_with("error: option '-w, --worktree [name]' argument '../x' is invalid. "),
+            "{text}"
         );
     }
 

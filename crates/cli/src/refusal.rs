@@ -78,6 +78,7 @@ impl From<LaunchError> for StartError {
             LaunchError::AnswerSchema(error) => {
                 Self::new(format!("Error: --json-schema is not a valid JSON Schema: {error}"))
             }
+            LaunchError::NoConfigRoot { .. } => Self::new(format!("Error: --project-config-root: {error}")),
             LaunchError::Settings(_)
             | LaunchError::BypassForbidden
             | LaunchError::ApiClient(_)

@@ -6,13 +6,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lathe_agent::{BypassMode, DirectoryChanges, ReloadedSettings, SettingsAccess};
+use lathe_agent::{BypassMode, DirectoryChanges, ReloadedSettings, SettingsAccess, WorktreePolicy};
 use lathe_agent::{CompactPolicy, CompactSwitch};
 use lathe_hooks::{EngineOptions, HookSource};
 use lathe_protocol::control::{GetSettingsResponse, PermissionRulesState};
 use lathe_protocol::settings::{HooksSettings, Settings};
 use lathe_protocol::{PermissionUpdate, SettingsSource};
 use lathe_settings::{Changed, SettingsError, SettingsStack, SettingsWrite};
+use lathe_tools::worktree_tools::git::RepositoryTrust;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -199,6 +200,16 @@ impl SettingsAccess for LiveSettings {
     fn current(&self) -> Option<ReloadedSettings> {
         let stack = self.settings.stack();
         Some(self.state(&stack, Vec::new()))
+    }
+
+    fn worktrees(&self) -> WorktreePolicy {
+        let stack = self.settings.stack();
+        // Trust in single items says nothing of hooks and filters of the repository, which no one was shown.
+        let trust = match stack.trust().is_whole() {
+            true => RepositoryTrust::Trusted,
+            false => RepositoryTrust::Untrusted,
+        };
+        WorktreePolicy { settings: stack.effective().worktree.unwrap_or_default(), trust }
     }
 
     fn permission_rules(&self) -> PermissionRulesState {

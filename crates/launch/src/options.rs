@@ -8,6 +8,7 @@ use lathe_models::Thinking;
 use lathe_protocol::PermissionMode;
 use lathe_settings::TrustChoice;
 use lathe_tools::ToolChoice;
+use lathe_tools::worktree_tools::actions::WorktreeTarget;
 use serde_json::Value;
 
 /// What becomes of background tasks at the end of a run.
@@ -116,6 +117,12 @@ pub struct SessionOptions {
     pub name: Option<String>,
     /// What becomes of background tasks when the input has ended and the last turn is over.
     pub background: BackgroundEnd,
+    /// The worktree that the session begins in, in place of the folder itself.
+    pub worktree: Option<WorktreeTarget>,
+    /// Tokens that the model is told it may use for its task.
+    pub task_budget: Option<u64>,
+    /// The checkout that `cwd` is a worktree of, and that settings, hooks and output styles are taken from.
+    pub project_config_root: Option<PathBuf>,
     /// Setup hooks that run first.
     pub setup: Option<SetupTrigger>,
     /// Whether `/name` may be a command.
@@ -160,6 +167,9 @@ impl Default for SessionOptions {
             mirror: false,
             name: None,
             background: BackgroundEnd::Wait,
+            worktree: None,
+            task_budget: None,
+            project_config_root: None,
             setup: None,
             slash_commands: true,
             autocompact: None,

@@ -29,6 +29,8 @@ pub struct ProjectContext {
     /// What all settings say together.
     pub wanted: Settings,
     pub cwd: PathBuf,
+    /// The folder that settings come from, if it is another one.
+    pub config_root: Option<PathBuf>,
     /// Directories of flags, as they exist.
     pub flag_dirs: Vec<PathBuf>,
     /// Directories of settings, as they exist.
@@ -62,7 +64,8 @@ impl ProjectContext {
         let cwd = env.cwd.clone().ok_or(LaunchError::NoWorkingDirectory)?;
         let flag_dirs = existing_dirs(&options.add_dirs, &cwd);
         let settings_dirs = existing_dirs(&settings_dirs(&settings), &cwd);
-        Ok(Self { process, env, settings, wanted, cwd, flag_dirs, settings_dirs })
+        let config_root = options.project_config_root.as_deref().map(settings::config_root).transpose()?;
+        Ok(Self { process, env, settings, wanted, cwd, config_root, flag_dirs, settings_dirs })
     }
 
     /// Returns every working directory besides `cwd`: those of flags, then those of settings.

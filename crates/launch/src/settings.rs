@@ -1,6 +1,7 @@
 //! The settings of a run: finds the files, says what is wrong with them, and reads what they lead to. What
 //! becomes of them while the session runs is `live.rs`.
 
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lathe_protocol::system::Informational;
@@ -57,7 +58,9 @@ pub fn load(
 /// environment of the process, without variables of settings.
 pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<SettingsStack, LaunchError> {
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
-    let mut request = StackRequest::new(cwd, ManagedFiles::of_platform(std::env::consts::OS));
+    // What the folder itself brings is then not looked at: another branch may be checked out in it.
+    let root = options.project_config_root.as_deref().map(config_root).transpose()?;
+    let mut request = StackRequest::new(root.unwrap_or(cwd), ManagedFiles::of_platform(std::env::consts::OS));
     request.home = env.home().map(Into::into);
     request.config_dir = env.config_dir();
     // By default this file lies beside `.claude`, but inside a folder that the variable names.
@@ -76,6 +79,12 @@ pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<Settin
         Some(_) | None => options.trust,
     };
     Ok(SettingsStack::load(request)?)
+}
+
+/// Returns the real path of the folder that project settings are taken from in place of the working folder.
+pub(crate) fn config_root(path: &Path) -> Result<PathBuf, LaunchError> {
+    let real = path.canonicalize().ok().filter(|real| path.is_absolute() && real.is_dir());
+    real.ok_or_else(|| LaunchError::NoConfigRoot { path: path.to_owned() })
 }
 
 /// Returns the warning for settings (`sandbox`) that ask for a sandbox, which Lathe does not have; an error if they
@@ -135,7 +144,10 @@ pub fn memory_of(env: &LaunchEnvironment, stack: &SettingsStack, may_read: ReadC
     if env.is_on("CLAUDE_CODE_DISABLE_CLAUDE_MDS") {
         return memory::load(MemoryRequest { sources: Sources::NONE, ..MemoryRequest::default() });
     }
-    memory::load(MemoryRequest { may_read, ..stack.memory_request() })
+    // Instructions are those of the files that are worked on, wherever the settings come from.
+    let request = stack.memory_request();
+    let cwd = env.cwd.clone().unwrap_or_else(|| request.cwd.clone());
+    memory::load(MemoryRequest { may_read, cwd, ..request })
 }
 
 impl RunSettings {

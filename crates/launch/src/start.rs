@@ -162,6 +162,7 @@ pub fn prepare(
         hooks: hooks_config(&project, services, child_env.hooks, &own_dir),
         permissions,
         setup: options.setup,
+        worktree: options.worktree.clone(),
         background,
         task_lists,
         schedule,
@@ -231,6 +232,7 @@ fn model_choice(
             .or_else(|| wanted.effort_level.clone()),
         max_output_tokens: max_output.map(|tokens| tokens.min(u64::from(u32::MAX)) as u32),
         betas: options.betas.clone(),
+        task_budget: options.task_budget,
         cache: cache(env),
         extra_body: extra_body.unwrap_or_default(),
         user_id: None,
@@ -354,6 +356,7 @@ fn hooks_config(
         options: live::hook_options(&stack, live::session_end_budget(env)),
         env: variables,
         env_dir: Some(own_dir.join("hook-env")),
+        project_dir: project.config_root.clone(),
         web: client::web_client(env, services),
     }
 }

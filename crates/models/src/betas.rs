@@ -6,6 +6,7 @@ use crate::request::{CacheTtl, ModelRequest, Thinking};
 use crate::table::{self, LONG_WINDOW};
 
 pub(crate) const EFFORT: &str = "effort-2025-11-24";
+pub(crate) const TASK_BUDGETS: &str = "task-budgets-2026-03-13";
 pub(crate) const EXTENDED_CACHE_TTL: &str = "extended-cache-ttl-2025-04-11";
 const ADVANCED_TOOL_USE: &str = "advanced-tool-use-2025-11-20";
 const INTERLEAVED_THINKING: &str = "interleaved-thinking-2025-05-14";
@@ -61,6 +62,7 @@ fn needed_by(request: &ModelRequest) -> Vec<&'static str> {
     let rows = [
         (INTERLEAVED_THINKING, has_tools && matches!(request.thinking, Thinking::Budget(_))),
         (EFFORT, request.effort.is_some()),
+        (TASK_BUDGETS, request.task_budget.is_some()),
         (EXTENDED_CACHE_TTL, request.cache == CacheTtl::OneHour),
         (LONG_CONTEXT, wants_long && !native_long),
         (ADVANCED_TOOL_USE, request.defers_tools),
@@ -85,12 +87,21 @@ mod tests {
         asked.thinking = Thinking::Budget(5000);
         asked.tools = r#"[{"name":"Bash"}]"#.into();
         asked.effort = Some("high".into());
+        asked.task_budget = Some(50_000);
         asked.cache = CacheTtl::OneHour;
         asked.defers_tools = true;
         asked.betas = vec!["mine-1".into(), EFFORT.into(), " ".into()];
         assert_eq!(
             betas_of(&asked, BetaPolicy::WhenNeeded),
-            ["mine-1", EFFORT, INTERLEAVED_THINKING, EXTENDED_CACHE_TTL, LONG_CONTEXT, ADVANCED_TOOL_USE]
+            [
+                "mine-1",
+                EFFORT,
+                INTERLEAVED_THINKING,
+                TASK_BUDGETS,
+                EXTENDED_CACHE_TTL,
+                LONG_CONTEXT,
+                ADVANCED_TOOL_USE
+            ]
         );
         assert_eq!(betas_of(&asked, BetaPolicy::OnlyGiven), ["mine-1", EFFORT]);
     }

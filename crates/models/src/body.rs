@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::betas::{self, BetaPolicy};
 use crate::request::{Breakpoint, CacheTtl, MESSAGE_END, ModelRequest, Thinking, WireMessage};
@@ -58,10 +58,9 @@ pub(crate) fn assemble(request: &ModelRequest, purpose: Purpose, policy: BetaPol
         writer.field("thinking", &thinking);
     }
     if purpose != Purpose::CountTokens {
-        if let Some(effort) = &request.effort
-            && policy.allows(betas::EFFORT, request)
-        {
-            writer.field("output_config", &json!({ "effort": effort }));
+        let output = output_config(request, policy);
+        if !output.is_empty() {
+            writer.field("output_config", &output);
         }
         if let Some(user_id) = &request.user_id {
             writer.field("metadata", &json!({ "user_id": user_id }));
@@ -94,6 +93,18 @@ fn thinking(request: &ModelRequest, purpose: Purpose) -> Option<Value> {
             enough.then(|| json!({ "type": "enabled", "budget_tokens": budget }))
         }
     }
+}
+
+/// Returns `output_config`, as far as the betas for its fields may be sent.
+fn output_config(request: &ModelRequest, policy: BetaPolicy) -> Map<String, Value> {
+    let mut config = Map::new();
+    if let Some(effort) = request.effort.as_ref().filter(|_| policy.allows(betas::EFFORT, request)) {
+        config.insert("effort".to_owned(), json!(effort));
+    }
+    if let Some(total) = request.task_budget.filter(|_| policy.allows(betas::TASK_BUDGETS, request)) {
+        config.insert("task_budget".to_owned(), json!({ "type": "tokens", "total": total }));
+    }
+    config
 }
 
 /// Returns the value for all cache breakpoints; `None` if there are to be none. Without the beta for one hour the

@@ -31,6 +31,8 @@ pub struct ModelRequest {
     pub thinking: Thinking,
     /// `output_config.effort`, for models that take it.
     pub effort: Option<String>,
+    /// `output_config.task_budget`: tokens that the model is told it may use for its task.
+    pub task_budget: Option<u64>,
     /// `metadata.user_id`.
     pub user_id: Option<String>,
     /// Values of the `anthropic-beta` header that the user asked for. Those that the features of this request need are

@@ -16,6 +16,7 @@ pub(crate) fn request() -> ModelRequest {
         messages: vec![message(Role::User, "hi")],
         thinking: Thinking::Disabled,
         effort: None,
+        task_budget: None,
         user_id: None,
         betas: Vec::new(),
         cache: CacheTtl::Off,

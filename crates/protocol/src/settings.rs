@@ -207,8 +207,8 @@ pub struct Settings {
     pub cross_session_inbound: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_workflows: Option<bool>,
-    #[serde(default, deserialize_with = "nullable", skip_serializing_if = "Option::is_none")]
-    pub worktree: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<WorktreeSettings>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub required_minimum_version: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -228,6 +228,34 @@ pub struct Settings {
     pub parent_settings_behavior: Option<String>,
     #[serde(flatten)]
     pub extra: Extra,
+}
+
+/// How worktrees are made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorktreeSettings {
+    /// Directories of the checkout that a worktree links to, for example `node_modules`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub symlink_directories: Option<Vec<String>>,
+    /// The directories that are checked out; all if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sparse_paths: Option<Vec<String>>,
+    /// What a new branch begins with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub base_ref: Option<WorktreeBase>,
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// The commit that a new worktree begins with.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum WorktreeBase {
+    /// The default branch of `origin`, as it was last fetched.
+    #[default]
+    Fresh,
+    /// What is checked out.
+    Head,
 }
 
 /// Rules and modes.

@@ -73,6 +73,7 @@ async fn in_process(model: &ScriptedModel, requests: usize) {
         ],
         thinking: Thinking::Disabled,
         effort: None,
+        task_budget: None,
         user_id: None,
         betas: Vec::new(),
         cache: CacheTtl::Off,

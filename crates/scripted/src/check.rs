@@ -189,7 +189,7 @@ impl RequestChecker {
             temperature: number("temperature")?,
             top_p: number("top_p")?,
             has_top_k: number("top_k")?.is_some(),
-            effort: top::check_output_config(fields)?,
+            effort: top::check_output_config(fields, betas)?,
             budget_spans_turn: interleaved && !names.is_empty(),
         };
         Ok(RequestParts { model, tools, system, choice, thinking, sampling })

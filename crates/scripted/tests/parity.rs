@@ -28,6 +28,7 @@ fn request() -> Arc<ModelRequest> {
         messages: vec![message],
         thinking: Thinking::Disabled,
         effort: None,
+        task_budget: None,
         user_id: None,
         betas: Vec::new(),
         cache: CacheTtl::Off,

@@ -47,6 +47,7 @@ fn request() -> Arc<ModelRequest> {
         messages: vec![WireMessage::new(Role::User, &[json!({"type": "text", "text": "go"})]).unwrap()],
         thinking: Thinking::Disabled,
         effort: None,
+        task_budget: None,
         user_id: None,
         betas: Vec::new(),
         cache: CacheTtl::Off,

@@ -33,6 +33,7 @@ mod toolset;
 mod web_tools;
 mod work_list;
 mod workspace;
+pub mod worktree_tools;
 
 use std::sync::Arc;
 
@@ -111,6 +112,8 @@ pub fn builtin_tools() -> Vec<Arc<dyn Tool>> {
         Arc::new(KillShell),
         Arc::new(ask_user::AskUserQuestion),
         Arc::new(plan::EnterPlanMode),
+        Arc::new(worktree_tools::enter::EnterWorktree),
+        Arc::new(worktree_tools::exit::ExitWorktree),
         Arc::new(task_create::TaskCreate),
         Arc::new(task_get::TaskGet),
         Arc::new(task_update::TaskUpdate),

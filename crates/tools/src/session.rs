@@ -7,13 +7,14 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
+use crate::worktree_tools::actions::WorktreeActions;
 use crate::{
     ScheduleActions, SessionRemarks, TaskActions, ToolLoading, ToolSet, WebActions, WorkListActions,
 };
 
 /// The session, as its tools can change it.
 pub trait SessionActions:
-    TaskActions + WorkListActions + ToolLoading + ScheduleActions + SessionRemarks + WebActions
+    TaskActions + WorkListActions + ToolLoading + ScheduleActions + SessionRemarks + WebActions + WorktreeActions
 {
     /// Enters plan mode: nothing may be changed until a plan is approved. No effect in plan mode.
     fn enter_plan_mode(&self) -> BoxFuture<'_, ()>;

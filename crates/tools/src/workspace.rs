@@ -44,6 +44,8 @@ pub struct Workspace {
 pub struct AgentPlace {
     /// Where the shell stands; `cd` in a Bash call moves it, inside the working directories.
     pub cwd: PathBuf,
+    /// The folder that the agent works in instead of the one it was started in: a worktree that it has entered.
+    pub home: Option<PathBuf>,
     /// Further directories the agent may work in (`--add-dir`).
     pub directories: Vec<PathBuf>,
     /// The files the model has read or written.
@@ -201,6 +203,12 @@ impl Workspace {
                 change(place);
             }
         });
+    }
+
+    /// The folder that the agent works in, and that its shell goes back to: the one it was started in, or a worktree
+    /// that it has entered.
+    pub fn home(&self) -> PathBuf {
+        self.place().home.clone().unwrap_or_else(|| self.root.clone())
     }
 
     /// Returns the current directory of the agent's shell.

@@ -52,6 +52,8 @@ fn every_tool_describes_its_calls() {
         ("ScheduleWakeup", json!({}), CallSubject::Session(SessionAccess::Changes)),
         ("WebFetch", json!({"url": "https://a.b"}), CallSubject::Host { url: "https://a.b".to_owned() }),
         ("WebSearch", json!({"query": "x y"}), CallSubject::WebSearch { query: "x y".to_owned() }),
+        ("EnterWorktree", json!({"name": "a"}), CallSubject::Session(SessionAccess::Changes)),
+        ("ExitWorktree", json!({"action": "keep"}), CallSubject::Session(SessionAccess::Changes)),
         ("StructuredOutput", json!({}), CallSubject::StructuredOutput),
     ];
     for (tool, input, subject) in &cases {

@@ -27,6 +27,10 @@ const PLACES: &[(&str, &str)] = &[
     ("crates/permissions/src/files.rs", "protects the folder from changes"),
     ("crates/permissions/src/protected.rs", "protects the folder from changes"),
     ("crates/permissions/src/update.rs", "names the file that an answer is written to"),
+    (
+        "crates/tools/src/worktree_tools/place.rs",
+        "the folder that worktrees are made in; nothing is read from it",
+    ),
     ("crates/launch/src/env.rs", "the user's own configuration folder"),
     ("crates/launch/src/settings.rs", "the user's own state file"),
     ("crates/models/src/credentials.rs", "the user's own credentials"),

@@ -1,6 +1,7 @@
 //! What the hook engine needs of a session, one small type for each of its traits: the host that runs callbacks, the
 //! rule language for `if`, the client for HTTP hooks. Models are asked in `prompt_model.rs`.
 
+use std::path::Path;
 use std::sync::{Arc, Weak};
 
 use futures_util::future::BoxFuture;
@@ -80,6 +81,8 @@ impl Callbacks for HostCallbacks {
 /// command in it was parsed when the call was described.
 pub struct CallRules<'a> {
     pub rules: &'a IfRules,
+    /// The worktree that the agent works in: rules count there as they do in the project.
+    pub worktree: Option<&'a Path>,
     pub call: Option<&'a DescribedCall>,
 }
 
@@ -91,6 +94,9 @@ impl RuleMatcher for CallRules<'_> {
             home: self.rules.home.clone(),
             ..EngineConfig::default()
         });
+        if let Some(worktree) = self.worktree {
+            engine.add_root(worktree);
+        }
         // A deny rule matches a part of a compound command; an allow rule would have to cover all of it.
         let warnings = engine.add_rules(PermissionBehavior::Deny, RuleSource::Session, [rule]);
         if !warnings.is_empty() {

@@ -14,6 +14,7 @@ use lathe_models::{ModelRequest, WireMessage};
 use lathe_permissions::PermissionScope;
 use lathe_protocol::PermissionMode;
 use lathe_settings::memory::{Memory, MemoryFile};
+use lathe_tools::worktree_tools::create::Worktree;
 use lathe_tools::{AgentPlace, PlaceHolder, TodoItem, Tool, ToolListing, ToolSet, Workspace};
 
 use crate::record::history::{ConversationHistory, ConversationSize};
@@ -111,6 +112,8 @@ pub struct AgentView {
     pub place: Arc<AgentPlace>,
     /// The mode it works in and the directories it may work in, which are part of each question to the rules.
     pub scope: PermissionScope,
+    /// The worktree that it works in, if it has entered one.
+    pub worktree: Option<Arc<OccupiedWorktree>>,
     /// The mode that plan mode interrupted.
     pub mode_before_plan: Option<PermissionMode>,
     /// When the conversation is compacted.
@@ -141,6 +144,19 @@ impl ToldTools {
     }
 }
 
+/// A worktree that an agent has entered, and what it goes back to.
+#[derive(Debug)]
+pub struct OccupiedWorktree {
+    /// The worktree.
+    pub tree: Worktree,
+    /// Where the shell stood before.
+    pub original_cwd: PathBuf,
+    /// The folder of the agent before, if it was not the one it was started in.
+    pub original_home: Option<PathBuf>,
+    /// Its own working directory before.
+    pub original_root: PathBuf,
+}
+
 /// How far a conversation has come, for readers outside of its turn.
 #[derive(Clone, Default)]
 pub struct ConversationProgress {
@@ -162,6 +178,7 @@ impl AgentView {
             system: Arc::new(config.system.clone()),
             place: config.workspace.place(),
             scope: config.scope.clone(),
+            worktree: None,
             mode_before_plan: None,
             compact: CompactChoice::new(config.compaction),
             prompt_id: None,

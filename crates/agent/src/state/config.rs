@@ -12,6 +12,7 @@ use lathe_protocol::settings::HooksSettings;
 use lathe_protocol::system::Informational;
 use lathe_protocol::{ClientGeneration, Init};
 use lathe_settings::memory::Memory;
+use lathe_tools::worktree_tools::actions::WorktreeTarget;
 use lathe_tools::{ToolSet, Workspace};
 use lathe_transcript::Resumed;
 use serde_json::{Map, Value};
@@ -62,6 +63,8 @@ pub struct SessionConfig {
     pub slash_commands: SlashCommands,
     /// Whether it is new or resumed.
     pub beginning: SessionBeginning,
+    /// The worktree that the main agent begins in, if it is not to work in the project itself.
+    pub worktree: Option<WorktreeTarget>,
     /// What Setup hooks are to do first, if anything.
     pub setup: Option<SetupTrigger>,
     /// What the host is told once, after the first `system/init`; ids are filled in then.
@@ -171,6 +174,8 @@ pub struct HooksConfig {
     pub options: EngineOptions,
     /// The variables that hooks find.
     pub env: HookVariables,
+    /// The project as hooks are told of it (`CLAUDE_PROJECT_DIR`); none is the folder of the agent.
+    pub project_dir: Option<PathBuf>,
     /// Where hooks may leave variables for commands; a folder of this session alone.
     pub env_dir: Option<PathBuf>,
     /// The client for HTTP hooks, and for pages that tools fetch.
@@ -189,6 +194,8 @@ pub struct AgentModel {
     pub effort: Option<String>,
     /// Overrides the model's own output limit.
     pub max_output_tokens: Option<u32>,
+    /// Tokens that the model is told it may use for its task.
+    pub task_budget: Option<u64>,
     /// Further betas the user asked for.
     pub betas: Vec<String>,
     pub cache: CacheTtl,

@@ -74,6 +74,8 @@ pub struct SessionServices {
     pub hooks: HookEngine,
     /// The rule language for the `if` of hooks.
     pub(crate) if_rules: IfRules,
+    /// The project as hooks are told of it, if it is not the folder of the agent.
+    pub(crate) hook_project: Option<PathBuf>,
     /// Files that hooks wait for.
     pub(crate) watch: FileWatch,
     /// Variables that hooks set.
@@ -143,6 +145,7 @@ impl SessionServices {
             max_budget_usd,
             surface,
             settings,
+            hook_project: hooks.project_dir.clone(),
             watch: FileWatch::default(),
             env_files: EnvFiles::new(hooks.env_dir.clone()),
             late: AsyncHookOutput::default(),

@@ -10,9 +10,10 @@ use lathe_protocol::PermissionBehavior;
 use lathe_protocol::PermissionUpdate;
 use lathe_protocol::Settings;
 use lathe_protocol::control::{GetSettingsResponse, PermissionRulesState};
-use lathe_protocol::settings::HooksSettings;
+use lathe_protocol::settings::{HooksSettings, WorktreeSettings};
 use lathe_settings::Changed;
 use lathe_tools::ChildVariables;
+use lathe_tools::worktree_tools::git::RepositoryTrust;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -68,6 +69,15 @@ pub struct SessionEnv {
     pub hooks: HookVariables,
 }
 
+/// How worktrees are made, as the settings are now.
+#[derive(Debug, Clone, Default)]
+pub struct WorktreePolicy {
+    /// What settings say.
+    pub settings: WorktreeSettings,
+    /// Whether the repository of the folder may run programs.
+    pub trust: RepositoryTrust,
+}
+
 /// Settings that can be read and changed during a session.
 pub trait SettingsAccess: Send + Sync {
     /// Returns the settings of each source and the values in force, for `get_settings`.
@@ -101,6 +111,11 @@ pub trait SettingsAccess: Send + Sync {
     /// follow.
     fn current(&self) -> Option<ReloadedSettings> {
         None
+    }
+
+    /// How worktrees are made.
+    fn worktrees(&self) -> WorktreePolicy {
+        WorktreePolicy::default()
     }
 
     /// Returns the permission rules of the files, for `list_permission_rules`.

@@ -87,7 +87,8 @@ impl AgentHandle {
 
     /// Returns the parent's model choice, with the model that the request names, if any.
     fn choice_of_child(&self, model: Option<&str>) -> AgentModel {
-        let mut choice = self.choice().as_ref().clone();
+        // The budget is that of the whole task, of which the child does a part.
+        let mut choice = AgentModel { task_budget: None, ..self.choice().as_ref().clone() };
         if let Some(name) = model {
             choice.id = self.session.process.catalog.resolve(name, CatalogPhase::Working);
         }
@@ -162,6 +163,7 @@ impl Agent {
     /// Ends the agent: stops its commands, closes its file and returns its id.
     async fn close(self) -> String {
         self.handle.workspace.ledger.end(ScopeEndPolicy::Stop).await;
+        self.handle.tell_worktree_left();
         let id = self.handle.identity.child().map(|child| child.agent_id.clone()).unwrap_or_default();
         self.handle.session.files.close_agent(&id);
         id

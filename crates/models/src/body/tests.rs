@@ -43,6 +43,7 @@ fn every_feature_lands_in_its_field() {
     asked.thinking = Thinking::Budget(40_000);
     asked.max_tokens = 32_000;
     asked.effort = Some("high".into());
+    asked.task_budget = Some(50_000);
     asked.user_id = Some("u".into());
     asked.cache = CacheTtl::FiveMinutes;
     asked.extra_body.insert("zzz".into(), json!(1));
@@ -57,7 +58,7 @@ fn every_feature_lands_in_its_field() {
                 {"type": "text", "text": "two"},
             ],
             "thinking": {"type": "enabled", "budget_tokens": 31_999},
-            "output_config": {"effort": "high"},
+            "output_config": {"effort": "high", "task_budget": {"type": "tokens", "total": 50_000}},
             "metadata": {"user_id": "u"},
             "zzz": 1,
             "stream": true,
@@ -89,6 +90,7 @@ fn only_the_last_message_that_can_carries_the_breakpoint() {
 fn betas_that_are_not_allowed_take_their_fields_along() {
     let mut asked = request();
     asked.effort = Some("low".into());
+    asked.task_budget = Some(50_000);
     asked.cache = CacheTtl::OneHour;
     let sent = joined(&chunks(&asked, Purpose::Stream, BetaPolicy::OnlyGiven));
     assert_eq!(sent["output_config"], Value::Null);

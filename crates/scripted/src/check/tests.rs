@@ -35,7 +35,7 @@ const SECTIONS: [(&str, &str, usize); 9] = [
     ("5", include_str!("tests/5-tools.yaml"), 20),
     ("6", include_str!("tests/6-cache.yaml"), 6),
     ("7", include_str!("tests/7-thinking.yaml"), 20),
-    ("8", include_str!("tests/8-media-and-output.yaml"), 14),
+    ("8", include_str!("tests/8-media-and-output.yaml"), 16),
     ("9", include_str!("tests/9-tokens.yaml"), 3),
     ("11", include_str!("tests/11-accepted.yaml"), 10),
 ];
@@ -214,6 +214,7 @@ fn request(messages: Vec<WireMessage>) -> Arc<ModelRequest> {
         defers_tools: false,
         messages,
         thinking: Thinking::Adaptive,
+        task_budget: None,
         effort: Some("medium".to_owned()),
         user_id: None,
         betas: Vec::new(),

@@ -188,11 +188,14 @@ pub(crate) fn check_simple_fields(fields: &BodyFields<'_>) -> Verdict {
 }
 
 /// Checks `output_config` and returns the requested effort.
-pub(crate) fn check_output_config(fields: &BodyFields<'_>) -> Verdict<Option<String>> {
+pub(crate) fn check_output_config(fields: &BodyFields<'_>, betas: &[&str]) -> Verdict<Option<String>> {
     let path = FieldPath::root("output_config");
     let Some(config) = fields.value("output_config")? else { return Ok(None) };
     let config = path.object(&config)?;
     path.only(config, &["effort", "format", "task_budget"])?;
+    if let Some(budget) = given(config, "task_budget") {
+        check_task_budget(budget, &path.key("task_budget"), betas)?;
+    }
     if let Some(format) = given(config, "format") {
         let path = path.key("format");
         let format = path.object(format)?;
@@ -202,6 +205,27 @@ pub(crate) fn check_output_config(fields: &BodyFields<'_>) -> Verdict<Option<Str
         }
     }
     Ok(given(config, "effort").and_then(Value::as_str).map(str::to_owned))
+}
+
+/// Checks a task budget: a field of a beta, with a number of tokens.
+fn check_task_budget(budget: &Value, path: &FieldPath<'_>, betas: &[&str]) -> Verdict {
+    if !betas.iter().any(|beta| beta.starts_with("task-budgets-")) {
+        return path.refuse(EXTRA);
+    }
+    let budget = path.object(budget)?;
+    path.only(budget, &["type", "total", "remaining"])?;
+    match budget.get("type") {
+        None => return path.key("type").refuse(REQUIRED),
+        Some(kind) if kind != "tokens" => return path.key("type").refuse("Input should be 'tokens'"),
+        Some(_) => {}
+    }
+    match budget.get("total") {
+        None => path.key("total").refuse(REQUIRED),
+        Some(total) if total.as_u64().is_none_or(|total| total == 0) => {
+            path.key("total").refuse("Input should be greater than 0")
+        }
+        Some(_) => Ok(()),
+    }
 }
 
 /// How deep schemas are checked.

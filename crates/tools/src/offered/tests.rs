@@ -6,8 +6,6 @@ use crate::builtin_tools;
 
 /// Names of the lists below that are not among the tools, each with the reason. One that is there fails the tests.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("EnterWorktree", "not yet"),
-    ("ExitWorktree", "not yet"),
     ("Agent", "subagents are not there yet"),
     ("Task", "subagents are not there yet"),
     ("SendMessage", "subagents are not there yet"),

@@ -270,11 +270,11 @@ fn follow(note: &[u8], started_in: &Path, workspace: &Workspace) -> Moved {
         |directory: &PathBuf| directory.canonicalize().is_ok_and(|directory| ended_in.starts_with(directory));
     let is_at = |directory: &Path| directory.canonicalize().ok().as_deref() == Some(&*ended_in);
     let may_stay = match workspace.limits.shell_folder {
-        ShellFolder::Follows => inside(&workspace.root) || workspace.place().directories.iter().any(inside),
-        ShellFolder::StaysAtRoot => is_at(&workspace.root),
+        ShellFolder::Follows => inside(&workspace.home()) || workspace.place().directories.iter().any(inside),
+        ShellFolder::StaysAtRoot => is_at(&workspace.home()),
     };
     if !may_stay {
-        workspace.set_cwd(workspace.root.clone());
+        workspace.set_cwd(workspace.home());
         return Moved::Reset;
     }
     if !is_at(started_in) {
@@ -289,7 +289,7 @@ pub(super) fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailu
     let mut text = format!("Failed to {error}");
     match error {
         ExecError::WorkingDirectory { .. } => {
-            workspace.set_cwd(workspace.root.clone());
+            workspace.set_cwd(workspace.home());
             text.push_str(&format!("\n{}", reset_notice(workspace)));
         }
         ExecError::Start { source, .. } if source.kind() == std::io::ErrorKind::ArgumentListTooLong => {
@@ -302,7 +302,7 @@ pub(super) fn not_started(error: &ExecError, workspace: &Workspace) -> ToolFailu
 
 /// Returns the line that tells the model that its directory was reset to the root.
 fn reset_notice(workspace: &Workspace) -> String {
-    format!("Shell cwd was reset to {}", workspace.root.display())
+    format!("Shell cwd was reset to {}", workspace.home().display())
 }
 
 /// Whether the text of a result stands for a picture.
