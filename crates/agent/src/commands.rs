@@ -21,7 +21,10 @@ use crate::turn::outcome::{TurnOutcome, TurnPhase};
 pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> TurnOutcome {
     let command = match call.found.clone() {
         FoundCommand::Command(command) => command,
-        FoundCommand::TerminalOnly => return local::unavailable(turn, &call).await,
+        // A prompt is dispatched as one and does not come here.
+        FoundCommand::TerminalOnly | FoundCommand::Prompt(..) => {
+            return local::unavailable(turn, &call).await;
+        }
     };
     turn.agent.handle.follow_settings(&turn.cancel).await;
     let answer: Result<String, String> = match &command.kind {
@@ -35,6 +38,7 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> Tu
         CommandKind::Builtin(BuiltinCommand::Context) => {
             return local::context(turn, &call, &command.name).await;
         }
+        CommandKind::Builtin(BuiltinCommand::Help) => Ok(local::help(&turn.agent.handle)),
         CommandKind::Builtin(BuiltinCommand::Usage) => Ok(control::cost_text(&turn.agent.handle)),
         CommandKind::Builtin(BuiltinCommand::Model) => local::model(turn, &call.args).await,
         CommandKind::Builtin(BuiltinCommand::Effort) => local::effort(&turn.agent.handle, &call.args),
@@ -42,8 +46,7 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> Tu
         CommandKind::Builtin(BuiltinCommand::Autocompact) => {
             local::autocompact(&turn.agent.handle, &call.args)
         }
-        // These become turns of the model before it comes to this; see `state/dispatch.rs`.
-        CommandKind::Builtin(BuiltinCommand::Prompt(prompt)) => Ok(prompt.instructions(&call.args)),
+        CommandKind::Prompt(_) => return local::unavailable(turn, &call).await,
         CommandKind::Added(action) => {
             // The code of an added command is not ours and may hang; an interrupt must still end the turn.
             match turn.cancel.run_until_cancelled(action.answer(&call.args)).await {

@@ -133,7 +133,8 @@ impl<'a> Turn<'a> {
         for prompt in joining {
             self.stats.asked.push(prompt.message.content.text());
             self.agent.history.add_user(prompt_blocks(&prompt.message.content));
-            let record = self.agent.write_prompt(&prompt, PromptStarts::Nothing, PromptWords::Shown).await;
+            let record =
+                self.agent.write_prompt(&prompt, &prompt, PromptStarts::Nothing, PromptWords::Shown).await;
             self.agent.history.note_prompt(record);
             self.session.emit_lifecycle(prompt.uuid.as_deref(), PromptState::Started).await;
             self.stats.prompts.extend(prompt.uuid);

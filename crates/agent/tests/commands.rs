@@ -72,9 +72,9 @@ async fn commands_change_what_they_are_about() {
 #[tokio::test]
 async fn a_command_of_a_terminal_says_that_it_is_none_here() {
     let folder = tempdir().unwrap();
-    let (frames, _) = run(Setup::new(json!([{"text": "never"}]), folder.path()), &["/help"]).await;
+    let (frames, _) = run(Setup::new(json!([{"text": "never"}]), folder.path()), &["/vim"]).await;
     assert_eq!(frames[1]["local_command_outcome"], json!({"kind": "unavailable_headless"}));
-    assert_eq!(results(&frames)[0]["result"], "/help isn't available in this environment.");
+    assert_eq!(results(&frames)[0]["result"], "/vim isn't available in this environment.");
     assert_eq!(results(&frames)[0].get("local_command"), None);
 }
 
@@ -353,6 +353,6 @@ fn a_name_is_taken_once() {
     for (name, alias, taken) in [("clear", "x", "clear"), ("cost", "x", "cost"), ("x", "new", "new")] {
         assert_eq!(registry.add(echo(name, alias)), Err(CommandNameTaken { name: taken.to_owned() }));
     }
-    registry.add(echo("help", "x")).unwrap();
-    assert!(registry.add(echo("help", "y")).is_err());
+    registry.add(echo("vim", "x")).unwrap();
+    assert!(registry.add(echo("vim", "y")).is_err());
 }

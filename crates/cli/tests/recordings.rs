@@ -57,7 +57,7 @@ const RUNS: &[(&str, Texts)] = &[
     ("wire/max_turns_1_text", Texts::Same),
     ("wire/autocompact", Texts::Ours),
     ("runtime/16_slash_clear", Texts::Same),
-    ("runtime/16_slash_help", Texts::Same),
+    ("runtime/16_slash_init", Texts::Same),
     ("runtime/16_slash_unknown", Texts::Same),
     ("runtime/16_slash_usage", Texts::Ours),
     ("runtime/20_jsonschema", Texts::Same),

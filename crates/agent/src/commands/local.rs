@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use lathe_protocol::control::SlashCommand;
 use serde_json::{Value, json};
 
 use crate::control;
 use crate::control::context_report::ContextReport;
 use crate::state::agent::AgentHandle;
 use crate::state::compact_policy::{CompactPolicy, CompactSwitch};
-use crate::state::dispatch::CommandInvocation;
+use crate::state::dispatch::{CommandInvocation, listing};
 use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::TurnOutcome;
@@ -57,6 +58,19 @@ async fn show(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str, text: &
     let uuid = call.uuid(turn.agent);
     turn.record_command(call, name, &uuid, (&frame.uuid, text));
     agent.session.emit(frame).await;
+}
+
+/// Returns the text of `/help`: the commands that this session has, and what each takes.
+pub(super) fn help(agent: &AgentHandle) -> String {
+    let line = |command: SlashCommand| {
+        let hint = Some(command.argument_hint).filter(|hint| !hint.is_empty());
+        let hint = hint.map(|hint| format!(" {hint}")).unwrap_or_default();
+        let names = command.aliases.unwrap_or_default();
+        let names = names.iter().map(|alias| format!(", also /{alias}")).collect::<String>();
+        format!("/{}{hint}{names}: {}", command.name, command.description)
+    };
+    let lines: Vec<String> = listing(agent).into_iter().map(line).collect();
+    format!("A prompt that begins with one of these is a command:\n\n{}", lines.join("\n"))
 }
 
 /// Runs `/model`: without a name, returns a text about the current model; with one, switches to it. The error is

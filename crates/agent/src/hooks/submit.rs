@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use lathe_hooks::{ContextText, Outcome};
 use lathe_protocol::InboundUser;
-use lathe_protocol::hooks::{HookEventInput, UserPromptSubmitInput};
+use lathe_protocol::hooks::{HookEventInput, UserPromptExpansionInput, UserPromptSubmitInput};
 use tokio_util::sync::CancellationToken;
 
 use crate::background::notice::notices_in;
 use crate::record::journal::PromptWords;
 use crate::state::agent::AgentHandle;
+use crate::state::commands::expansion::ExpandedPrompt;
 use crate::state::refused_prompt::{RefusalKind, RefusedPrompt};
 
 /// The outcome of the hooks for a prompt.
@@ -52,6 +53,34 @@ impl AgentHandle {
         let outcome = self.fire(HookEventInput::UserPromptSubmit(input), None, cancel).await;
         self.session.take_title(outcome.prompt.session_title.as_deref()).await;
         read_outcome(&outcome)
+    }
+
+    /// Runs the hooks for the command in a prompt that the others have accepted. What they say comes behind what the
+    /// others said.
+    pub(crate) async fn expand_before_hooks(
+        self: &Arc<Self>,
+        prompt: &InboundUser,
+        expanded: &ExpandedPrompt,
+        submitted: SubmittedPrompt,
+        cancel: &CancellationToken,
+    ) -> SubmittedPrompt {
+        let SubmittedPrompt::Accepted { mut contexts, words } = submitted else { return submitted };
+        let input = UserPromptExpansionInput {
+            expansion_type: "slash_command".to_owned(),
+            command_name: expanded.name.clone(),
+            command_args: expanded.args.clone(),
+            prompt: prompt.message.content.text(),
+            ..UserPromptExpansionInput::default()
+        };
+        let outcome = self.fire(HookEventInput::UserPromptExpansion(input), None, cancel).await;
+        match read_outcome(&outcome) {
+            SubmittedPrompt::Accepted { contexts: more, words: other } => {
+                contexts.extend(more);
+                let words = if other == PromptWords::Hidden { other } else { words };
+                SubmittedPrompt::Accepted { contexts, words }
+            }
+            refused @ (SubmittedPrompt::Refused(_) | SubmittedPrompt::Cancelled) => refused,
+        }
     }
 }
 

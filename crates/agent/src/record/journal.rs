@@ -66,7 +66,10 @@ pub enum PromptWords {
 /// A prompt as it is recorded.
 #[derive(Debug, Clone, Copy)]
 pub struct PromptRecord<'a> {
+    /// As it was written.
     pub prompt: &'a InboundUser,
+    /// As the model got it.
+    pub told: &'a InboundUser,
     pub starts: PromptStarts,
     pub words: PromptWords,
     /// The record's id.
@@ -143,11 +146,11 @@ impl AgentJournal {
     /// Records a prompt that starts a turn or joins one. Every record names the one before it, so the order of
     /// these calls is the order of the conversation; this holds for all methods below.
     pub fn prompt(&mut self, record: PromptRecord<'_>) {
-        let PromptRecord { prompt, starts, words, uuid, now, mode } = record;
+        let PromptRecord { prompt, told, starts, words, uuid, now, mode } = record;
         let text = prompt.message.content.text();
         // For lists of sessions, which show the beginning only.
         self.last_prompt = first_chars(&text, 1000).to_owned();
-        let mut body = UserBody::prompt(&prompt.message);
+        let mut body = UserBody::prompt(&told.message);
         if starts == PromptStarts::Turn {
             self.prompt_id = uuid.to_owned();
             self.turn_index += 1;

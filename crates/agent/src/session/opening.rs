@@ -1,6 +1,8 @@
 //! What happens to a prompt before its turn runs: it is announced, the hooks see it, the host gets the init frame, and
 //! the prompt goes into the history and the session's file. The work of the turn comes out as a [`TurnKind`].
 
+use std::borrow::Cow;
+
 use lathe_protocol::{ContentBlock, HookEvent, InboundUser, Outbound};
 
 use super::turn_kind::TurnKind;
@@ -9,6 +11,7 @@ use crate::call::planning;
 use crate::hooks::submit::SubmittedPrompt;
 use crate::record::journal::{PromptStarts, PromptWords};
 use crate::state::agent::Agent;
+use crate::state::commands::expansion::ExpandedPrompt;
 use crate::state::dispatch::{PromptDispatch, dispatch};
 use crate::state::wire_names::{PromptState, SessionState};
 use crate::turn::announce::{init_frame, is_blank, prompt_blocks};
@@ -19,8 +22,15 @@ struct Submission<'a> {
     prompt: &'a InboundUser,
     /// What started its turn, if it was not the host.
     source: Option<&'static str>,
-    /// What the model should know about it.
-    note: Option<String>,
+    form: PromptForm,
+}
+
+/// How a prompt reaches the model.
+enum PromptForm {
+    /// Word for word, with what the model should know about it.
+    AsWritten { note: Option<String> },
+    /// As the text of a command.
+    Expanded(Box<ExpandedPrompt>),
 }
 
 impl SessionLoop {
@@ -61,12 +71,12 @@ impl SessionLoop {
         }
         let work = match dispatch(&self.main, &prompt) {
             PromptDispatch::Command(call) => TurnKind::Command(call),
-            PromptDispatch::PromptCommand { instructions } => {
-                let submission = Submission { prompt: &prompt, source, note: Some(instructions) };
+            PromptDispatch::Expanded(expanded) => {
+                let submission = Submission { prompt: &prompt, source, form: PromptForm::Expanded(expanded) };
                 self.submit_prompt(agent, submission, handle).await
             }
             PromptDispatch::Prompt { note } => {
-                let submission = Submission { prompt: &prompt, source, note };
+                let submission = Submission { prompt: &prompt, source, form: PromptForm::AsWritten { note } };
                 self.submit_prompt(agent, submission, handle).await
             }
         };
@@ -101,21 +111,35 @@ impl SessionLoop {
         submission: Submission<'_>,
         handle: &TurnHandle,
     ) -> TurnKind {
-        let Submission { prompt, source, note } = submission;
+        let Submission { prompt, source, form } = submission;
         let main = self.main.clone();
         let before = async {
             let notes = main.catch_up(&handle.cancel).await;
-            (notes, main.submit_to_hooks(prompt, source, &handle.cancel).await)
+            let submitted = main.submit_to_hooks(prompt, source, &handle.cancel).await;
+            let submitted = match &form {
+                PromptForm::AsWritten { .. } => submitted,
+                PromptForm::Expanded(expanded) => {
+                    main.expand_before_hooks(prompt, expanded, submitted, &handle.cancel).await
+                }
+            };
+            (notes, submitted)
         };
         let (notes, mut submitted) = self.while_listening(before, Some(handle), Some(&handle.cancel)).await;
         // Hooks that were cancelled have not agreed, so the prompt must not reach the model, now or later.
-        if handle.cancel.is_cancelled() && self.session.listens(&HookEvent::UserPromptSubmit) {
+        let asked = [HookEvent::UserPromptSubmit, HookEvent::UserPromptExpansion];
+        if handle.cancel.is_cancelled() && asked.iter().any(|event| self.session.listens(event)) {
             submitted = SubmittedPrompt::Cancelled;
         }
-        if let (SubmittedPrompt::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
-            contexts.push(note);
-        }
-        self.record_prompt(agent, prompt, &submitted, &notes).await;
+        let told = match form {
+            PromptForm::AsWritten { note } => {
+                if let (SubmittedPrompt::Accepted { contexts, .. }, Some(note)) = (&mut submitted, note) {
+                    contexts.push(note);
+                }
+                Cow::Borrowed(prompt)
+            }
+            PromptForm::Expanded(expanded) => Cow::Owned(expanded.told),
+        };
+        self.record_prompt(agent, (prompt, &told), &submitted, &notes).await;
         match submitted {
             SubmittedPrompt::Refused(refusal) => TurnKind::NoModelCall { text: refusal.text },
             SubmittedPrompt::Cancelled => TurnKind::Cancelled,
@@ -131,7 +155,7 @@ impl SessionLoop {
     async fn record_prompt(
         &mut self,
         agent: &mut Agent,
-        prompt: &InboundUser,
+        (prompt, told): (&InboundUser, &InboundUser),
         submitted: &SubmittedPrompt,
         notes: &[String],
     ) {
@@ -147,11 +171,11 @@ impl SessionLoop {
         match submitted {
             SubmittedPrompt::Accepted { contexts, words } => {
                 if *words == PromptWords::Shown {
-                    agent.history.add_user(prompt_blocks(&prompt.message.content));
+                    agent.history.add_user(prompt_blocks(&told.message.content));
                 }
                 agent.history.add_notes(contexts);
                 agent.history.add_notes(planning::note(&self.main).as_slice());
-                let record = agent.write_prompt(prompt, PromptStarts::Turn, *words).await;
+                let record = agent.write_prompt(prompt, told, PromptStarts::Turn, *words).await;
                 agent.history.note_prompt(record);
                 agent.write_notes(notes);
                 agent.write_notes(contexts);
@@ -159,8 +183,8 @@ impl SessionLoop {
             SubmittedPrompt::Refused(refusal) => {
                 agent.write_notes(notes);
                 if refusal.kind.keeps_prompt() {
-                    agent.history.add_user(prompt_blocks(&prompt.message.content));
-                    agent.write_prompt(prompt, PromptStarts::Turn, PromptWords::Shown).await;
+                    agent.history.add_user(prompt_blocks(&told.message.content));
+                    agent.write_prompt(prompt, told, PromptStarts::Turn, PromptWords::Shown).await;
                 }
                 self.session.emit(self.main.frames.prompt_refused(refusal)).await;
             }

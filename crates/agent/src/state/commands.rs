@@ -2,7 +2,8 @@
 //! runs. Commands that need a terminal are known by name, so that they can be refused with a message. `commands.rs`
 //! runs a command; `dispatch.rs` decides whether a prompt is one.
 
-mod prompts;
+pub mod expansion;
+mod loop_text;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use lathe_protocol::control::SlashCommand;
 use lathe_tools::ClockTurns;
 
 use crate::state::compact_policy::CompactSwitch;
-pub(crate) use prompts::PromptCommand;
+use expansion::PromptCommand;
 
 /// Whether prompts may be commands, and which commands there are.
 #[derive(Debug, Clone)]
@@ -83,6 +84,8 @@ pub(crate) struct RegisteredCommand {
 pub(crate) enum CommandKind {
     /// The session itself.
     Builtin(BuiltinCommand),
+    /// The model, with a text of ours.
+    Prompt(PromptCommand),
     /// The code that was added with it.
     Added(Arc<dyn CommandAction>),
 }
@@ -93,13 +96,12 @@ pub(crate) enum BuiltinCommand {
     Clear,
     Compact,
     Context,
+    Help,
     Usage,
     Model,
     Effort,
     Rename,
     Autocompact,
-    /// The model, which is told what the command asks of it.
-    Prompt(PromptCommand),
 }
 
 /// What decides about the commands of a session besides the registry.
@@ -115,6 +117,8 @@ pub(crate) struct CommandOffer {
 #[derive(Debug, Clone)]
 pub(crate) enum FoundCommand {
     Command(Arc<RegisteredCommand>),
+    /// A prompt, under this name.
+    Prompt(PromptCommand, String),
     TerminalOnly,
 }
 
@@ -164,11 +168,11 @@ const BUILTINS: &[BuiltinFacts] = &[
         argument_hint: "<low|medium|high|xhigh|max|auto>",
     },
     BuiltinFacts {
-        builtin: BuiltinCommand::Prompt(PromptCommand::Loop),
-        name: "loop",
+        builtin: BuiltinCommand::Help,
+        name: "help",
         aliases: &[],
-        description: "Have something done again and again while the session is open",
-        argument_hint: "[interval] <prompt>",
+        description: "Show the commands there are",
+        argument_hint: "",
     },
     BuiltinFacts {
         builtin: BuiltinCommand::Model,
@@ -193,9 +197,43 @@ const BUILTINS: &[BuiltinFacts] = &[
     },
 ];
 
+/// A command that is a prompt, as it is registered.
+struct PromptFacts {
+    prompt: PromptCommand,
+    name: &'static str,
+    description: &'static str,
+    argument_hint: &'static str,
+}
+
+const PROMPTS: &[PromptFacts] = &[
+    PromptFacts {
+        prompt: PromptCommand::Init,
+        name: "init",
+        description: "Write a CLAUDE.md that tells later sessions how to work in this project",
+        argument_hint: "[wishes]",
+    },
+    PromptFacts {
+        prompt: PromptCommand::Loop,
+        name: "loop",
+        description: "Have something done again and again while the session is open",
+        argument_hint: "[interval] <prompt>",
+    },
+    PromptFacts {
+        prompt: PromptCommand::Review,
+        name: "review",
+        description: "Review a change: a pull request, a branch, or what is not committed",
+        argument_hint: "[what to review]",
+    },
+    PromptFacts {
+        prompt: PromptCommand::SecurityReview,
+        name: "security-review",
+        description: "Look for vulnerabilities that a change brings in",
+        argument_hint: "[what to review]",
+    },
+];
+
 /// Commands of other programs' terminals, which people type out of habit.
 const TERMINAL_ONLY: &[&str] = &[
-    "help",
     "bug",
     "color",
     "doctor",
@@ -222,8 +260,10 @@ const TERMINAL_ONLY: &[&str] = &[
 
 impl Default for CommandRegistry {
     fn default() -> Self {
-        let commands = BUILTINS.iter().map(|facts| (facts.name.to_owned(), Arc::new(facts.registered())));
-        Self { commands: Mutex::new(commands.collect()) }
+        let builtins = BUILTINS.iter().map(BuiltinFacts::registered);
+        let commands = builtins.chain(PROMPTS.iter().map(PromptFacts::registered));
+        let named = commands.map(|command| (command.name.clone(), Arc::new(command)));
+        Self { commands: Mutex::new(named.collect()) }
     }
 }
 
@@ -245,7 +285,7 @@ impl CommandRegistry {
     /// Removes a command that was added. Built-in commands cannot be removed.
     pub fn remove(&self, name: &str) {
         self.lock().retain(|other, command| match command.kind {
-            CommandKind::Builtin(_) => true,
+            CommandKind::Builtin(_) | CommandKind::Prompt(_) => true,
             CommandKind::Added(_) => other != name,
         });
     }
@@ -264,7 +304,10 @@ impl CommandRegistry {
         let is_meant =
             |command: &&Arc<RegisteredCommand>| command.answers_to(name) && command.is_available(offer);
         match self.lock().values().find(is_meant) {
-            Some(command) => Some(FoundCommand::Command(command.clone())),
+            Some(command) => Some(match command.kind {
+                CommandKind::Prompt(prompt) => FoundCommand::Prompt(prompt, command.name.clone()),
+                CommandKind::Builtin(_) | CommandKind::Added(_) => FoundCommand::Command(command.clone()),
+            }),
             None => TERMINAL_ONLY.contains(&name).then_some(FoundCommand::TerminalOnly),
         }
     }
@@ -288,6 +331,19 @@ impl BuiltinFacts {
     }
 }
 
+impl PromptFacts {
+    /// Returns the prompt as an entry of the registry.
+    fn registered(&self) -> RegisteredCommand {
+        RegisteredCommand {
+            name: self.name.to_owned(),
+            aliases: Vec::new(),
+            description: self.description.to_owned(),
+            argument_hint: self.argument_hint.to_owned(),
+            kind: CommandKind::Prompt(self.prompt),
+        }
+    }
+}
+
 impl RegisteredCommand {
     /// Whether this is the name of the command or one of its aliases; upper and lower case differ.
     fn answers_to(&self, name: &str) -> bool {
@@ -298,10 +354,8 @@ impl RegisteredCommand {
     fn is_available(&self, offer: CommandOffer) -> bool {
         match self.kind {
             CommandKind::Builtin(BuiltinCommand::Compact) => offer.compact == CompactSwitch::On,
-            CommandKind::Builtin(BuiltinCommand::Prompt(PromptCommand::Loop)) => {
-                offer.clock == ClockTurns::On
-            }
-            CommandKind::Builtin(_) | CommandKind::Added(_) => true,
+            CommandKind::Prompt(PromptCommand::Loop) => offer.clock == ClockTurns::On,
+            CommandKind::Builtin(_) | CommandKind::Prompt(_) | CommandKind::Added(_) => true,
         }
     }
 
@@ -313,7 +367,7 @@ impl RegisteredCommand {
             argument_hint: self.argument_hint.clone(),
             aliases: (!self.aliases.is_empty()).then(|| self.aliases.clone()),
             builtin: match self.kind {
-                CommandKind::Builtin(_) => Some(true),
+                CommandKind::Builtin(_) | CommandKind::Prompt(_) => Some(true),
                 CommandKind::Added(_) => None,
             },
             ..SlashCommand::default()
@@ -329,6 +383,7 @@ mod tests {
     fn every_name_leads_to_one_command() {
         let mut names: Vec<&str> =
             BUILTINS.iter().flat_map(|c| c.aliases.iter().copied().chain([c.name])).collect();
+        names.extend(PROMPTS.iter().map(|prompt| prompt.name));
         names.extend(TERMINAL_ONLY);
         let count = names.len();
         names.sort_unstable();
@@ -339,7 +394,9 @@ mod tests {
         assert!(
             matches!(find("cost", CompactSwitch::On), Some(FoundCommand::Command(found)) if found.name == "usage")
         );
-        assert!(matches!(find("help", CompactSwitch::On), Some(FoundCommand::TerminalOnly)));
+        assert!(matches!(find("vim", CompactSwitch::On), Some(FoundCommand::TerminalOnly)));
+        let prompt = find("init", CompactSwitch::On);
+        assert!(matches!(prompt, Some(FoundCommand::Prompt(PromptCommand::Init, name)) if name == "init"));
         assert!(find("nobody", CompactSwitch::On).is_none());
         assert!(find("compact", CompactSwitch::Off).is_none());
         assert!(find("loop", CompactSwitch::Off).is_some());

@@ -5,14 +5,15 @@ use lathe_protocol::control::SlashCommand;
 use lathe_protocol::{InboundUser, MessageContent};
 
 use crate::state::agent::AgentHandle;
-use crate::state::commands::{BuiltinCommand, CommandKind, CommandOffer, FoundCommand, SlashCommands};
+use crate::state::commands::expansion::ExpandedPrompt;
+use crate::state::commands::{CommandOffer, FoundCommand, SlashCommands};
 
 /// What a prompt is.
 pub enum PromptDispatch {
     /// A command, which the session runs.
     Command(Box<CommandInvocation>),
-    /// A command that stands for a prompt: the model is told this with it.
-    PromptCommand { instructions: String },
+    /// A command that is a prompt for the model.
+    Expanded(Box<ExpandedPrompt>),
     /// A prompt for the model.
     Prompt {
         /// What the model should know about it.
@@ -36,13 +37,10 @@ pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
         return PromptDispatch::Prompt { note: None };
     };
     let Some((name, args)) = call_of(prompt) else { return PromptDispatch::Prompt { note: None } };
-    let found = registry.find(name, offer(agent));
-    if let Some(FoundCommand::Command(command)) = &found
-        && let CommandKind::Builtin(BuiltinCommand::Prompt(prompt)) = &command.kind
-    {
-        return PromptDispatch::PromptCommand { instructions: prompt.instructions(args) };
-    }
-    match found {
+    match registry.find(name, offer(agent)) {
+        Some(FoundCommand::Prompt(command, name)) => {
+            PromptDispatch::Expanded(Box::new(ExpandedPrompt::new(command, &name, args, prompt)))
+        }
         Some(found) => PromptDispatch::Command(Box::new(CommandInvocation {
             name: name.to_owned(),
             args: args.to_owned(),
@@ -56,7 +54,7 @@ pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
 /// Returns whether the session would run this prompt as a command. Such a prompt cannot join a running turn.
 pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
     match dispatch(agent, prompt) {
-        PromptDispatch::Command(_) | PromptDispatch::PromptCommand { .. } => true,
+        PromptDispatch::Command(_) | PromptDispatch::Expanded(_) => true,
         PromptDispatch::Prompt { .. } => false,
     }
 }

@@ -47,6 +47,7 @@ impl Agent {
     pub(crate) async fn write_prompt(
         &mut self,
         prompt: &InboundUser,
+        told: &InboundUser,
         starts: PromptStarts,
         words: PromptWords,
     ) -> String {
@@ -55,7 +56,7 @@ impl Agent {
         // Under the announced id, because hooks were told it and may have kept it.
         let uuid = prompt.uuid.clone().or(announced).unwrap_or_else(|| handle.frames.uuid());
         let (mode, now) = (handle.view().scope.mode().as_str(), handle.frames.now());
-        self.journal.prompt(PromptRecord { prompt, starts, words, uuid: &uuid, now: &now, mode });
+        self.journal.prompt(PromptRecord { prompt, told, starts, words, uuid: &uuid, now: &now, mode });
         session.notices_delivered(&prompt.message.content.text());
         self.publish_prompt_id();
         // Before the turn goes on, because its calls may change files.

@@ -147,7 +147,15 @@ mod tests {
     fn say(journal: &mut AgentJournal, text: &str, uuid: &str) {
         let prompt = InboundUser { message: UserTurn::new(text.to_owned()), ..InboundUser::default() };
         let (starts, words) = (PromptStarts::Turn, PromptWords::Shown);
-        journal.prompt(PromptRecord { prompt: &prompt, starts, words, uuid, now: "T", mode: "default" });
+        journal.prompt(PromptRecord {
+            prompt: &prompt,
+            told: &prompt,
+            starts,
+            words,
+            uuid,
+            now: "T",
+            mode: "default",
+        });
     }
 
     fn summary(text: &str) -> UserMessage {

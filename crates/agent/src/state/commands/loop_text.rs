@@ -1,25 +1,10 @@
-//! Commands that stand for a prompt: the model gets the user's words, and with them a note that says what the command
-//! asks of it.
+//! What the model is told for `/loop`. Unlike the other texts it names tools, and the prompt that the next turn of the
+//! loop gets.
 
 use lathe_tools::{CronCreate, CronDelete, ScheduleWakeup};
 
-/// A command of this kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PromptCommand {
-    Loop,
-}
-
-impl PromptCommand {
-    /// Returns what the model is told about the command with these arguments.
-    pub fn instructions(self, args: &str) -> String {
-        match self {
-            Self::Loop => loop_text(args),
-        }
-    }
-}
-
 /// Returns the instructions of `/loop`.
-fn loop_text(args: &str) -> String {
+pub(super) fn loop_text(args: &str) -> String {
     let task = match args {
         "" => "It names no task: go on with what this conversation has left open. If nothing is open, say so and \
                schedule nothing."
@@ -29,7 +14,7 @@ fn loop_text(args: &str) -> String {
     let again = format!("/loop {args}");
     let (create, delete, wake) = (CronCreate::NAME, CronDelete::NAME, ScheduleWakeup::NAME);
     format!(
-        "The message above is the command /loop: a task is to be done again and again while this session is open.\n\
+        "This is the command /loop: a task is to be done again and again while this session is open.\n\
          {task}\n\n\
          If the user names an interval (such as 5m, or every 2 hours), make a recurring job with {create} (search for \
          the tool if it is only named). Its prompt is the task without the interval; its expression is the one that \
@@ -50,9 +35,9 @@ mod tests {
 
     #[test]
     fn the_next_turn_of_a_loop_gets_the_same_command() {
-        let text = PromptCommand::Loop.instructions("5m look at the build");
+        let text = loop_text("5m look at the build");
         assert!(text.contains("wrote it:\n5m look at the build\n"), "{text}");
         assert!(text.contains("the loop: /loop 5m look at the build\n"), "{text}");
-        assert!(PromptCommand::Loop.instructions("").contains("names no task"));
+        assert!(loop_text("").contains("names no task"));
     }
 }
