@@ -395,6 +395,9 @@ async fn a_bare_layout_in_the_tree_is_no_repository() {
     let repo = Repo::new().await;
     let planted = repo.top.join("planted");
     repo.git(&["clone", "-q", "--bare", ".", "planted"]).await;
+    // It claims to have a work tree, which is the folder around it.
+    repo.git_in(&planted, &["config", "core.bare", "false"]).await;
+    repo.git_in(&planted, &["config", "core.worktree", &repo.top.display().to_string()]).await;
     let (git, name) = (repo.runner(RepositoryTrust::Untrusted), WorktreeName::parse("wt").unwrap());
     let refused = create(&git, &planted, &name, &plain(), &CancellationToken::new()).await.unwrap_err();
     assert!(matches!(refused, WorktreeRefusal::NotARepository { .. }), "{refused}");
