@@ -29,11 +29,11 @@ fn answers(context: &TestContext) -> Vec<String> {
 #[test]
 fn the_default_timeout_and_the_longest_one() {
     let waits = json!({"command": "sleep 1000"});
-    let context = context(&[waits.clone()]).env("BASH_DEFAULT_TIMEOUT_MS", "150");
+    let context = context(std::slice::from_ref(&waits)).env("BASH_DEFAULT_TIMEOUT_MS", "150");
     assert_eq!(answers(&context), ["Exit code 143\nCommand timed out after 0.15s"]);
     // What a call asks for is cut to the longest; the longest is never below the default.
     let asks = json!({"command": "sleep 1000", "timeout": 500_000});
-    let context = self::context(&[asks.clone()])
+    let context = self::context(std::slice::from_ref(&asks))
         .env("BASH_DEFAULT_TIMEOUT_MS", "100")
         .env("BASH_MAX_TIMEOUT_MS", "200");
     assert_eq!(answers(&context), ["Exit code 143\nCommand timed out after 0.2s"]);
@@ -68,7 +68,7 @@ fn a_command_that_outlasts_its_timeout_is_moved_and_says_so() {
 #[test]
 fn the_length_of_output_that_is_shown() {
     let long = json!({"command": "seq 1 30"});
-    let context = context(&[long.clone()]).env("BASH_MAX_OUTPUT_LENGTH", "50");
+    let context = context(std::slice::from_ref(&long)).env("BASH_MAX_OUTPUT_LENGTH", "50");
     assert!(answers(&context)[0].starts_with("<persisted-output>\n"));
     // No more than 150,000 characters.
     let longer = json!({"command": "head -c 200000 /dev/zero | tr '\\0' x"});
@@ -106,7 +106,7 @@ fn the_folder_that_is_kept() {
 fn the_place_of_output_files() {
     let input = json!({"command": "cd / && echo x", "run_in_background": true});
     for (variable, folder) in [("TMPDIR", "tmp"), ("CLAUDE_CODE_TMPDIR", "own tmp")] {
-        let context = context(&[input.clone()]);
+        let context = context(std::slice::from_ref(&input));
         let place = context.write_home(&format!("{folder}/keep"), "");
         let place = place.parent().unwrap().display().to_string();
         let context = context.env(variable, place.clone());

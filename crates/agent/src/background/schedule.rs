@@ -205,7 +205,7 @@ impl SessionServices {
                 let prompt = prompt_of(&wake_up.prompt);
                 return Some(ScheduledTurn { prompt, source: ClockSource::WakeUp, wake_up: Some(wake_up) });
             }
-            DueEntry::Job(job) => job,
+            DueEntry::Job(job) => *job,
         };
         match (&job.stored, self.schedule.config.folder.clone()) {
             (Some(stored), Some(folder)) => {

@@ -84,7 +84,7 @@ pub struct PendingWakeUp {
 #[derive(Debug, Clone, PartialEq)]
 pub enum DueEntry {
     WakeUp(PendingWakeUp),
-    Job(ScheduledJob),
+    Job(Box<ScheduledJob>),
 }
 
 impl TurnSchedule {
@@ -242,7 +242,7 @@ impl ScheduleEntries {
         });
         match job {
             _ if wakes => self.wake_up.take().map(DueEntry::WakeUp),
-            job => job.map(|(_, job)| DueEntry::Job(job.clone())),
+            job => job.map(|(_, job)| DueEntry::Job(Box::new(job.clone()))),
         }
     }
 }
