@@ -298,7 +298,7 @@ fn the_command_refuses_without_a_terminal_and_can_be_looked_at_listed_and_undone
     symlink(context.cwd(), &link).unwrap();
     context.run(&["trust", "--yes", "--json", link.to_str().unwrap()]).success();
     let listed = context.run(&["trust", "--list"]).success().stdout;
-    assert_eq!(listed, format!("{}  21 items\n", context.cwd().display()));
+    assert_eq!(listed, format!("{}  22 items\n", context.cwd().display()));
     let again = context.run(&["trust"]).success();
     assert!(again.stdout.contains("All of it is trusted already."), "nothing is asked twice");
     context.run(&["trust", "--remove"]).success();

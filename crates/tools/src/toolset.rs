@@ -151,7 +151,7 @@ mod tests {
     use lathe_protocol::CallSubject;
 
     use super::*;
-    use crate::{SessionKind, ToolChoice, ToolContext, ToolFailure, ToolOutput, builtin_tools};
+    use crate::{SessionKind, ToolChoice, ToolContext, ToolDeferral, ToolFailure, ToolOutput, builtin_tools};
 
     struct Named(&'static str);
 
@@ -219,13 +219,18 @@ mod tests {
 
     #[test]
     fn the_builtin_tools_fit_their_budget() {
-        let set = SessionKind::default().tools(builtin_tools(), &ToolChoice::Default, |_| false);
-        let json = set.api_json(ToolDescriptions::All);
+        let tools_of = |deferral: ToolDeferral| {
+            let kind = SessionKind { deferral, ..SessionKind::default() };
+            kind.tools(builtin_tools(), &ToolChoice::Default, |_| false)
+        };
+        let json = tools_of(ToolDeferral::Off).api_json(ToolDescriptions::All);
         let tools: Value = serde_json::from_str(&json).unwrap();
         for tool in tools.as_array().unwrap() {
             assert_eq!(tool["input_schema"]["type"], "object", "{}", tool["name"]);
             assert_eq!(tool["input_schema"]["additionalProperties"], false, "{}", tool["name"]);
         }
-        assert!(json.len() < 9_000, "the tools take {} bytes of every request", json.len());
+        assert!(json.len() < 11_000, "all tools take {} bytes", json.len());
+        let described = tools_of(ToolDeferral::On).api_json(ToolDescriptions::Loaded);
+        assert!(described.len() < 6_500, "the tools take {} bytes of every request", described.len());
     }
 }

@@ -5,10 +5,6 @@ use serde_json::Value;
 /// Names in the reference's lists that are not in ours, each with the reason. A tool that is added takes its name out; one
 /// that is there and still listed here is a difference.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("EnterWorktree", "not yet"),
-    ("ExitWorktree", "not yet"),
-    ("WebFetch", "not yet"),
-    ("WebSearch", "not yet"),
     ("Task", "subagents are not there yet"),
     ("SendMessage", "subagents are not there yet"),
     ("Skill", "skills are not there yet"),

@@ -136,7 +136,9 @@ fn the_listing_names_one_tool_a_line_and_then_what_changes() {
     let set = session();
     let listing = set.listing().unwrap();
     let text = listing.text().unwrap();
-    assert!(text.ends_with("\nNotebookEdit\nTaskStop"), "{text}");
+    let named: Vec<&str> = set.deferred().map(|tool| tool.name()).collect();
+    assert!(named.is_sorted() && named.contains(&"TaskStop"), "{named:?}");
+    assert!(text.ends_with(&format!("\n{}", named.join("\n"))), "{text}");
     assert!(Arc::ptr_eq(&listing, &set.loading(&names(&["TaskStop"])).listing().unwrap()));
     let more = set.with(of_server("mcp__s__b")).with(of_server("mcp__s__a"));
     let more = more.without(&["TaskStop".to_owned()].into());
