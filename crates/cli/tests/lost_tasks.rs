@@ -173,8 +173,10 @@ fn a_task_that_outlived_its_conversation_is_not_lost_to_it() {
 }
 
 #[test]
-fn hooks_are_asked_about_the_notice_and_may_keep_it_from_the_model() {
-    let context = gated(&["Started.", "Seen."]);
+fn hooks_are_asked_about_the_notice_and_told_what_runs() {
+    let command = format!("cat gate; : {}", "x".repeat(2000));
+    let context = context(json!([in_background(&command), {"text": "Started."}, {"text": "Seen."}]));
+    context.make_pipe("gate");
     let log = context.cwd().join("asked.jsonl");
     let hook = json!({"type": "command", "command": format!("cat >> '{}'", log.display())});
     let settings =
@@ -195,7 +197,7 @@ fn hooks_are_asked_about_the_notice_and_may_keep_it_from_the_model() {
     let task = &inputs[1]["background_tasks"][0];
     assert_eq!(
         (&task["type"], &task["status"], &task["command"]),
-        (&json!("shell"), &json!("running"), &json!("cat gate"))
+        (&json!("shell"), &json!("running"), &json!(command[..1000]))
     );
     assert_eq!(inputs[3]["background_tasks"], json!([]));
     assert_eq!(inputs[1]["session_crons"], json!([]));
