@@ -11,8 +11,10 @@ use std::mem;
 /// Smaller pieces are not worth the risk.
 const WORTH_IT: usize = 256 * 1024;
 
-/// How much is kept on both sides of an address that is needed. A multiple of every page size.
-const AROUND: usize = 512 * 1024;
+/// How much is kept on both sides of an address that is needed: many times what the supervisor's functions use of the
+/// stack (they do not recurse, and never return to those of the host) and what a thread's block has. What the host left
+/// there is kept once for each command, so it is not more. A multiple of every page size.
+const AROUND: usize = 64 * 1024;
 
 /// Unmaps the large private mappings of the forked host that the supervisor does not need, mostly its heap. No value
 /// of the host may be used afterwards. Does nothing without `/proc`, or with a shadow stack.
