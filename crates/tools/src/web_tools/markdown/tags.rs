@@ -30,9 +30,7 @@ pub(super) fn use_of(name: &str) -> TagUse {
         "style" | "xmp" | "iframe" | "noembed" | "noframes" | "noscript" => TagUse::Raw(RawKind::Rawtext),
         "textarea" => TagUse::Raw(RawKind::Rcdata),
         "title" => TagUse::Title,
-        "svg" | "math" | "template" | "canvas" | "object" | "audio" | "video" | "select" | "map" => {
-            TagUse::Skipped
-        }
+        "svg" | "template" | "select" => TagUse::Skipped,
         "br" | "hr" | "img" => TagUse::Empty,
         "div" | "section" | "article" | "main" | "header" | "footer" | "nav" | "aside" | "form"
         | "fieldset" | "center" | "figure" | "figcaption" | "details" | "summary" | "address" | "hgroup"
@@ -48,12 +46,12 @@ pub(super) fn use_of(name: &str) -> TagUse {
 
 /// Returns the name that stands for the element in the tree: containers without a meaning of their own are alike there.
 pub(super) fn name_in_tree(name: &str) -> &str {
-    match (use_of(name), name) {
-        (_, "ul" | "ol") => name,
-        (_, "menu" | "dir") => "ul",
-        (TagUse::Container, _) => "div",
-        (TagUse::Title, _) => "p",
-        _ => name,
+    match name {
+        "menu" | "dir" => "ul",
+        "title" => "p",
+        "ul" | "ol" => name,
+        _without_meaning if use_of(name) == TagUse::Container => "div",
+        _known => name,
     }
 }
 
