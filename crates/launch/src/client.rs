@@ -210,7 +210,7 @@ pub(crate) fn web_client(env: &LaunchEnvironment, services: &SharedServices) -> 
     services.web_client(proxies(env), extra_ca_file(env))
 }
 
-/// Returns the limits of the web tools; a value that is no number leaves the default.
+/// Returns the limits of the web tools; a value that is not a number leaves the default.
 pub(crate) fn web_limits(env: &LaunchEnvironment) -> WebLimits {
     let mut limits = WebLimits::default();
     if let Some(ms) = env.number("CLAUDE_CODE_WEBFETCH_CACHE_TTL_MS") {

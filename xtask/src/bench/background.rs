@@ -150,6 +150,7 @@ struct Session {
 }
 
 impl Session {
+    /// Starts a session on pipes that does not wait for its background commands at the end.
     fn start(subject: &Subject, bench: &Bench<'_>) -> Result<Self> {
         let mut command = subject.talking(&bench.place);
         command.env("CLAUDE_CODE_TMPDIR", bench.place.path("home")).args(["--background", "stop"]);
@@ -164,6 +165,7 @@ impl Session {
         Ok(Self { child, stdin, lines: BufReader::new(stdout).lines() })
     }
 
+    /// Sends the next prompt.
     fn ask(&mut self) -> Result<()> {
         let prompt = json!({ "type": "user", "message": { "role": "user", "content": "go" } });
         writeln!(self.stdin, "{prompt}").context("failed to send a prompt")
@@ -191,6 +193,7 @@ impl Session {
         Some(all.filter_map(proportional_kb).sum())
     }
 
+    /// Closes the input and waits for the end of the session, which must succeed.
     fn end(self) -> Result<()> {
         let Self { mut child, stdin, lines } = self;
         drop(stdin);

@@ -143,6 +143,7 @@ pub fn resident_memory(process: u32) -> Option<u64> {
     in_bytes(&fs::read_to_string(format!("/proc/{process}/status")).ok()?, "VmRSS:")
 }
 
+/// Returns the peak memory of a child so far in bytes; `None` if `/proc` does not have it.
 fn high_water_mark(child: &Child) -> Option<u64> {
     parse_high_water_mark(&fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?)
 }

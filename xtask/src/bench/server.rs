@@ -239,6 +239,7 @@ static PAGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     page.into_bytes()
 });
 
+/// Returns the bytes of a complete HTTP response.
 fn reply(status: &str, kind: &str, body: &[u8]) -> Vec<u8> {
     let mut bytes =
         format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len())

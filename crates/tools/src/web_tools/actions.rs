@@ -11,7 +11,7 @@ pub trait WebActions: Send + Sync {
     /// Returns whether a page with this address is requested through a proxy, which then looks up the host.
     fn uses_proxy(&self, url: &str) -> bool;
 
-    /// Gets a page with the proxies and certificates of the session. No redirect is followed, and there is no time limit.
+    /// Gets a page with the proxies and certificates of the session. No redirect is followed, and no time limit applies.
     fn get_page<'a>(&'a self, get: PageGet<'a>) -> BoxFuture<'a, Result<PageReply, WebError>>;
 
     /// Returns whether a rule that counts names this host in full, so that it may be reached although it is internal.
@@ -56,7 +56,7 @@ pub struct SideAnswer {
     pub web_searches: u64,
 }
 
-/// Why there is no answer.
+/// Why a response is missing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SideFailure {
     /// The spending limit of the session is reached: nothing was asked.

@@ -80,6 +80,7 @@ fn decompressed(body: Vec<u8>, encoding: Option<&str>, stop: &Stop) -> Result<Ve
     }
 }
 
+/// Reads a decoded body to its end, up to [`MAX_BYTES`]. The stop is checked for every piece.
 fn read_all(mut reader: impl Read, stop: &Stop) -> Result<Vec<u8>, BodyError> {
     let mut all = Vec::new();
     let mut buffer = vec![0; 64 << 10];
@@ -117,6 +118,7 @@ fn kind_of(content_type: &str, body: &[u8]) -> ContentKind {
     }
 }
 
+/// Returns the kind of a body by its first bytes, for a response that does not say it.
 fn sniffed(body: &[u8]) -> ContentKind {
     let start = &body[..body.len().min(PRESCAN)];
     if start.contains(&0) {

@@ -27,6 +27,7 @@ struct Kept {
 }
 
 impl PageCache {
+    /// Creates an empty cache that keeps each page for this long.
     pub(crate) fn new(keep: Duration) -> Self {
         Self { keep, pages: VecDeque::new() }
     }
@@ -50,10 +51,12 @@ impl PageCache {
         }
     }
 
+    /// Returns the size of the kept texts in bytes.
     fn bytes(&self) -> usize {
         self.pages.iter().map(|kept| kept.page.text.len()).sum()
     }
 
+    /// Forgets the pages whose time is over.
     fn forget_old(&mut self) {
         let now = Instant::now();
         self.pages.retain(|kept| kept.until > now);

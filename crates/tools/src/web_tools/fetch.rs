@@ -189,6 +189,8 @@ impl Call<'_> {
         format!("The page {}, as Markdown:\n{fence}\n{text}\n{fence}\n\n{prompt}", self.url())
     }
 
+    /// Returns the text for a redirect to another host, which is not followed because permission was given for this
+    /// one.
     fn redirected(&self, status: u16, to: &str) -> String {
         format!(
             "REDIRECT DETECTED: {} answered with status {status} and points to another host, which was not asked:\n\
@@ -197,6 +199,7 @@ impl Call<'_> {
         )
     }
 
+    /// Returns the output of the call with the response's facts for programs.
     fn output(&self, status: u16, status_text: &str, bytes: usize, text: String) -> ToolOutput {
         let milliseconds = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let result = json!({

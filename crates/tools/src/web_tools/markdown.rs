@@ -26,7 +26,7 @@ const PIECE: usize = 32 << 10;
 /// Bytes of Markdown that are made of one page. Lines of nested lists and quotes are longer than their HTML.
 const MAX_MARKDOWN: usize = 16 << 20;
 
-/// Why there is no Markdown.
+/// Why a page has no Markdown form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopped;
 

@@ -102,7 +102,8 @@ pub(crate) async fn fetch(
     Ok(Fetched::Page(page))
 }
 
-fn broke_off(failure: ToolFailure) -> FetchError {
+/// Converts the failure of work on the blocking pool into an error of the fetch.
+fn abandoned(failure: ToolFailure) -> FetchError {
     match failure {
         ToolFailure::Interrupted => FetchError::Cancelled,
         ToolFailure::Failed(why) | ToolFailure::Rejected(why) => FetchError::BrokeOff(why),
@@ -151,6 +152,7 @@ async fn transfer(url: &Url, web: &dyn WebActions, state: &WebState) -> Result<T
     Err(FetchError::TooManyRedirects)
 }
 
+/// Returns whether a status asks to continue at another address.
 fn is_redirect(status: u16) -> bool {
     matches!(status, 301 | 302 | 303 | 307 | 308)
 }

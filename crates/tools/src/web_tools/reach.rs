@@ -87,6 +87,8 @@ fn upgraded(url: &Url) -> Url {
     url
 }
 
+/// Returns the addresses that a host has now. An address in the URL needs no look-up; a host without any is an
+/// error.
 async fn addresses(url: &Url, host: &str, resolver: &dyn HostResolver) -> Result<Vec<IpAddr>, ReachError> {
     let unresolved = |why: String| ReachError::Unresolved { host: host.to_owned(), why };
     match url.host() {

@@ -131,6 +131,7 @@ fn question(input: &Value, max_searches: u64) -> SideQuestion {
     }
 }
 
+/// Returns the failure of a call whose search could not be made.
 fn failed(failure: SideFailure) -> ToolFailure {
     ToolFailure::Failed(match failure {
         SideFailure::OverBudget => "Not searched: the spending limit is reached.".to_owned(),

@@ -62,6 +62,7 @@ impl WebState {
         Self { resolver, ..self }
     }
 
+    /// Locks the cache of pages, also after a panic under the lock.
     pub(crate) fn pages(&self) -> MutexGuard<'_, PageCache> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,6 +76,7 @@ impl WebState {
         (count > 0).then_some(ReservedSearches { state: self, count, made: 0 })
     }
 
+    /// Returns how many searches the session may make.
     pub(crate) fn max_searches(&self) -> u64 {
         self.max_searches
     }

@@ -46,7 +46,7 @@ fn leads(text: &str, names: &HashSet<String>) -> bool {
 }
 
 /// Returns the names of the functions, and of the aliases that lead to one. A line of a here-document that looks like the
-/// beginning of a function adds a name that nobody needs.
+/// beginning of a function adds a name that is not needed.
 fn needing(aliases: &str, functions: &str) -> HashSet<String> {
     let mut names: HashSet<String> =
         functions.lines().filter_map(|line| line.strip_suffix(" () ").map(str::to_owned)).collect();

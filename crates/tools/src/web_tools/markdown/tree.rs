@@ -28,6 +28,7 @@ struct TreeSize {
 }
 
 impl TreeSize {
+    /// Returns whether one of the counts has reached its limit.
     fn reaches(self, limit: Self) -> bool {
         self.nodes >= limit.nodes || self.bytes >= limit.bytes
     }
@@ -334,6 +335,7 @@ fn continued(element: &Rc<Node>, items: usize) -> Rc<Node> {
     new_element(name.clone(), attributes)
 }
 
+/// Creates an element without children.
 fn new_element(name: QualName, attributes: Vec<Attribute>) -> Rc<Node> {
     Node::new(NodeData::Element {
         name,
