@@ -224,7 +224,7 @@ async fn a_wake_up_after_the_ceiling_is_named_and_dropped_at_once() {
     let log = setup.log.clone();
     let (frames, _) = run(setup, &["go"]).await;
     assert_eq!(frames.iter().filter(|frame| is_result(frame)).count(), 1);
-    assert!(host.now_ms() < START + MINUTE, "nobody waits for what cannot come");
+    assert!(host.now_ms() < START + MINUTE, "no one waits for what cannot come");
     let told = log.lock().unwrap().join("\n");
     assert!(told.contains("wake-up at 01:05:00") && told.contains("longest wait"), "{told}");
 }

@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(
             memory.before_request(&policy, &limits, guessed),
             CompactStep::Send,
-            "a guess blocks nobody"
+            "a guess blocks no one"
         );
         memory.succeeded(1);
         assert_eq!(memory.before_request(&policy, &limits, at(170_000)), CompactStep::Compact);

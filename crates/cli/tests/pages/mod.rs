@@ -83,7 +83,7 @@ impl PageServer {
         let guard = self.seen.0.lock().unwrap();
         let (_guard, timed_out) =
             self.seen.1.wait_timeout_while(guard, limit, |requests| requests.is_empty()).unwrap();
-        assert!(!timed_out.timed_out(), "nobody asked");
+        assert!(!timed_out.timed_out(), "no question was asked");
     }
 }
 

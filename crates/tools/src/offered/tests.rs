@@ -208,7 +208,7 @@ fn tools_are_chosen_by_name() {
     assert_eq!(names(CURRENT, &ToolChoice::Bare, &[]), ["Bash", "Edit", "Read"]);
     assert_eq!(names(CURRENT, &only(&["Grep", "Read", "Nothing"]), &[]), ["Grep", "Read"]);
     assert!(names(CURRENT, &only(&[]), &[]).is_empty());
-    assert!(names(CURRENT, &only(&["AskUserQuestion"]), &[]).is_empty(), "there is no one to ask");
+    assert!(names(CURRENT, &only(&["AskUserQuestion"]), &[]).is_empty(), "no one can be asked");
     assert!(names(CURRENT, &only(&["Read"]), &["Read"]).is_empty());
     // Of the two kinds of lists of work, a session has only one, also by name.
     let lists = only(&["TodoWrite", "TaskCreate"]);

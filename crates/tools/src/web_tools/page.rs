@@ -95,7 +95,7 @@ pub(crate) async fn fetch(
     let (status, status_text) = (reply.status, reply.status_text.clone());
     let time_left = until.saturating_duration_since(Instant::now());
     let converted = stoppable::run(cancel, time_left, move |stop| body::text_of(*reply, stop)).await;
-    let body = converted.map_err(broke_off)??;
+    let body = converted.map_err(abandoned)??;
     let internal_host = reach.is_internal.then_some(reach.host);
     let page = Arc::new(Page { text: body.text, bytes: body.bytes, status, status_text, internal_host });
     state.pages().put(url.as_str().to_owned(), page.clone());

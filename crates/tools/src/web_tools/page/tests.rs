@@ -68,7 +68,7 @@ impl HostResolver for FakeResolver {
         let list = if lists.len() > 1 { lists.pop_front() } else { lists.front().copied() };
         let found = match list {
             Some(list) => Ok(list.iter().map(|address| address.parse().unwrap()).collect()),
-            None => Err(io::Error::other("nobody looks anything up here")),
+            None => Err(io::Error::other("no look-ups here")),
         };
         Box::pin(future::ready(found))
     }
