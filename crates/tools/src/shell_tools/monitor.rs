@@ -113,6 +113,8 @@ async fn start(input: &Value, context: &ToolContext) -> Result<ToolOutput, ToolF
         both: Some(Capture { spill: Some(file), ..in_memory(0) }),
         ..RunLimits::default()
     };
+    // Before the shell starts, because a monitor may be the first command of the session.
+    workspace.shell_startup.prepare(context).await;
     let mut spec = bash::spec(command, &workspace.cwd(), context);
     spec.output = OutputMode::Separate;
     // The watch is over when its command has ended.
