@@ -4,7 +4,8 @@
 // One case takes the time that the protocol names: a command counts as a task after 3 seconds.
 
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { readFileSync, realpathSync } from 'node:fs';
 import { describe } from 'node:test';
 
 import { bash, both, calls, every, isAlive, lastMessageOf, newest, Prompts, text, textOf, until } from './harness.mjs';
@@ -125,6 +126,28 @@ describe('lists of work', { concurrency: 8 }, () => {
     assert.match(told[4], /^Updated task #1/);
     assert.equal(told[5], '#1 [completed] Write\n#2 [pending] Print');
     assert.match(told[6], /Task not found/);
+  });
+});
+
+describe('worktrees', { concurrency: 8 }, () => {
+  newest('one is entered, worked in and left', async (w) => {
+    execFileSync('git', ['init', '-q', '-b', 'main', w.cwd]);
+    const git = ['-C', w.cwd, '-c', 'user.name=n', '-c', 'user.email=e'];
+    execFileSync('git', [...git, 'commit', '-q', '--allow-empty', '-m', 'first']);
+    const script = [
+      calls({ name: 'EnterWorktree', input: { name: 'side' } }),
+      calls(bash('pwd; touch made')),
+      calls({ name: 'ExitWorktree', input: { action: 'keep' } }),
+      calls(bash('pwd')),
+      text('done'),
+    ];
+    const allowedTools = ['Bash', 'EnterWorktree', 'ExitWorktree'];
+    const seen = (await w.run(script, 'go', { allowedTools })).good();
+    const told = seen.toolResults.map(textOf);
+    const inside = realpathSync(w.path('.claude/worktrees/side'));
+    assert.equal(told[1], inside, `${seen}`);
+    assert.ok(w.has('.claude/worktrees/side/made') && !w.has('made'));
+    assert.equal(told[3], realpathSync(w.cwd), `${seen}`);
   });
 });
 
