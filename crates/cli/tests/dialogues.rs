@@ -137,7 +137,6 @@ const NOT_YET: &[(&str, &str)] = &[
 /// Differences that are meant to be: the talk, a piece of the difference, and why.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ("bi_two_msgs_at_once", "queued_turn_count", "the second prompt has been read by then, and is counted"),
-    ("bi_controls", "tools of init 1", "the tools stay those of the model that the session began with"),
     ("bi_controls", "autocompactSource", "no such thing here"),
     ("bi_controls", "mcpInstructions", "MCP"),
     ("bi_controls", "slashCommands", "there are no skills that tokens go into"),

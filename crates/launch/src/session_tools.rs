@@ -8,7 +8,8 @@ use lathe_agent::{PromptSurface, TaskListConfig, TaskListName};
 use lathe_permissions::{PermissionEngine, parse_rule_list};
 use lathe_protocol::ClientGeneration;
 use lathe_tools::{
-    ClockTurns, SessionKind, StructuredOutput, ToolChoice, ToolDeferral, ToolSet, WorkList, builtin_tools,
+    ClockTurns, Selection, SessionKind, StructuredOutput, ToolChoice, ToolDeferral, ToolSet, WorkList,
+    builtin_tools,
 };
 
 use crate::env::LaunchEnvironment;
@@ -24,15 +25,40 @@ pub fn tools(
     kind: &SessionKind,
     permissions: &PermissionEngine,
 ) -> Result<ToolSet, LaunchError> {
+    let chosen = selected(options, kind, permissions);
+    // Added after the selection: without this tool the session could not return the result that the caller requires.
+    let Some(schema) = &options.json_schema else { return Ok(chosen) };
+    Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
+}
+
+/// Returns the built-in tools that the options select and that suit a session of this kind.
+fn selected(options: &SessionOptions, kind: &SessionKind, permissions: &PermissionEngine) -> ToolSet {
     let is_removed = |name: &str| permissions.removes_tool(name, None).is_some();
     let choice = match &options.tools {
         ToolChoice::Default => ToolChoice::DefaultAnd(allowed_names(options)),
         choice => choice.clone(),
     };
-    let chosen = kind.tools(builtin_tools(), &choice, is_removed);
-    // Added after the selection: without this tool the session could not return the result that the caller requires.
-    let Some(schema) = &options.json_schema else { return Ok(chosen) };
-    Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
+    kind.tools(builtin_tools(), &choice, is_removed)
+}
+
+/// Returns the tools that the session has only while its model needs a list of its work: none where the client or
+/// `CLAUDE_CODE_ENABLE_TODO_TOOLS` wants the list with every model.
+pub fn list_tools(
+    options: &SessionOptions,
+    env: &LaunchEnvironment,
+    kind: &SessionKind,
+    permissions: &PermissionEngine,
+) -> ToolSet {
+    if kind.generation != ClientGeneration::Current || env.is_on("CLAUDE_CODE_ENABLE_TODO_TOOLS") {
+        return ToolSet::default();
+    }
+    let (kept, by_name) = match kind.work_list {
+        WorkList::Tasks | WorkList::TasksByName => (WorkList::Tasks, WorkList::TasksByName),
+        WorkList::Todos | WorkList::TodosByName => (WorkList::Todos, WorkList::TodosByName),
+    };
+    let of = |work_list| selected(options, &SessionKind { work_list, ..*kind }, permissions);
+    let others: Vec<String> = of(by_name).names().map(str::to_owned).collect();
+    of(kept).select(Selection::Except(&others))
 }
 
 /// Returns the tools that the options allow in words, whatever the rules say besides the name.

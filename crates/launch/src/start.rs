@@ -34,7 +34,7 @@ use crate::options::{BackgroundEnd, SessionOptions};
 use crate::project_context::{ProjectContext, permissions, plan_dir};
 use crate::retention::RetentionSweep;
 use crate::services::SharedServices;
-use crate::session_tools::{session_kind, task_lists, tools};
+use crate::session_tools::{list_tools, session_kind, task_lists, tools};
 use crate::sessions::{self, OpenSession};
 use crate::settings::{self, ModelInstructions};
 use crate::warning::WarningSink;
@@ -158,6 +158,7 @@ pub fn prepare(
         },
         process: process_services(host, env, services),
         session_id,
+        list_tools: list_tools(options, env, &kind, &permissions),
         known_tools: builtin_tools().iter().map(|tool| tool.name().to_owned()).collect(),
         hooks: hooks_config(&project, services, child_env.hooks, &own_dir),
         permissions,

@@ -73,7 +73,7 @@ pub(crate) async fn switch(
     if let Some(reason) = objection(agent, &switch, withdraw).await {
         return Err(blocked(&reason));
     }
-    agent.change_choice(|choice| choice.id.clone_from(&switch.to));
+    agent.change_model(&switch.to);
     tell_hooks(agent, &switch, withdraw).await;
     Ok(switch.to)
 }
@@ -100,7 +100,7 @@ fn switch_to(agent: &AgentHandle, wanted: Option<&str>) -> Switch {
 
 /// Makes `switch.to` the model from the next request on, tells the host if it is another one, and returns its id.
 async fn apply(agent: &Arc<AgentHandle>, switch: &Switch) -> String {
-    agent.change_choice(|choice| choice.id.clone_from(&switch.to));
+    agent.change_model(&switch.to);
     if switch.from != switch.to {
         let text = format!("Set model to {}", switch.to);
         agent.session.emit(agent.frames.command_output(&text)).await;

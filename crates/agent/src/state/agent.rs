@@ -6,10 +6,11 @@
 //! [`AgentView`], which is replaced as a whole, so that a reader sees values that belong together. A change takes
 //! effect with the next request or decision.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use lathe_models::catalog::capabilities;
+use lathe_models::catalog::{capabilities, needs_work_list};
 use lathe_models::{ModelRequest, WireMessage};
 use lathe_permissions::PermissionScope;
 use lathe_protocol::PermissionMode;
@@ -278,6 +279,23 @@ impl AgentHandle {
     /// Changes the model choice; it takes effect with the next request.
     pub fn change_choice(&self, change: impl FnOnce(&mut AgentModel)) {
         self.change(|view| change(Arc::make_mut(&mut view.choice)));
+    }
+
+    /// Changes the model from the next request on, and with it the tools that only some models have.
+    pub fn change_model(&self, id: &str) {
+        let list = &self.session.list_tools;
+        let names: HashSet<String> = list.names().map(str::to_owned).collect();
+        self.change(|view| {
+            id.clone_into(&mut Arc::make_mut(&mut view.choice).id);
+            if names.is_empty() {
+                return;
+            }
+            let others = view.tools.without(&names);
+            view.tools = Arc::new(match needs_work_list(id) {
+                true => list.iter().fold(others, |set, tool| set.with(tool.clone())),
+                false => others,
+            });
+        });
     }
 
     /// Returns the effort that the model is asked for: the chosen one, or else its default.

@@ -39,6 +39,8 @@ pub struct SessionConfig {
     pub main: AgentConfig,
     /// Names of tools that exist, so that a call to one this session does not have says so.
     pub known_tools: Vec<String>,
+    /// Tools that only models have that need a list of their work: they come and go with the model of the main agent.
+    pub list_tools: ToolSet,
     /// The rules, for all agents of the session.
     pub permissions: PermissionEngine,
     /// US dollars for the whole run, of all agents together; none means no limit.

@@ -14,6 +14,7 @@ use lathe_models::Model;
 use lathe_models::web::WebClient;
 use lathe_permissions::PermissionEngine;
 use lathe_protocol::{Init, Outbound};
+use lathe_tools::ToolSet;
 use lathe_transcript::record::{Envelope, SideRecord};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -65,6 +66,8 @@ pub struct SessionServices {
     pub envelope: Envelope,
     /// Names of tools that exist, whether this session has them or not.
     pub known_tools: Vec<String>,
+    /// Tools that come and go with the model of the main agent.
+    pub list_tools: ToolSet,
     pub options: FrameOptions,
     /// US dollars for the whole run, of all agents together; none means no limit.
     pub max_budget_usd: Option<f64>,
@@ -128,7 +131,8 @@ impl SessionServices {
         stop: CancellationToken,
         hook_engine: impl FnOnce(&Weak<Self>, &ProcessServices, &AgentConfig, HooksConfig) -> HookEngine,
     ) -> (Arc<Self>, AgentConfig) {
-        let SessionConfig { session_id, process, model, main, known_tools, permissions, .. } = config;
+        let SessionConfig { session_id, process, model, main, known_tools, permissions, list_tools, .. } =
+            config;
         let SessionConfig { max_budget_usd, frames, surface, settings, hooks, init, .. } = config;
         let SessionConfig { output_styles, checkpoints, slash_commands, background, .. } = config;
         let SessionConfig { task_lists, schedule, .. } = config;
@@ -141,6 +145,7 @@ impl SessionServices {
             files: main.journal.files().clone(),
             envelope: main.journal.envelope().clone(),
             known_tools,
+            list_tools,
             options: frames,
             max_budget_usd,
             surface,

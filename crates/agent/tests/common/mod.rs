@@ -231,6 +231,7 @@ impl Setup {
                 limits: self.process_limits,
             }),
             known_tools: tools.names().map(str::to_owned).collect(),
+            list_tools: ToolSet::default(),
             main: AgentConfig {
                 choice: AgentModel {
                     id: "claude-opus-5-5".to_owned(),
