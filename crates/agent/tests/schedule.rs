@@ -313,5 +313,6 @@ async fn a_loop_is_a_prompt_with_instructions() {
     run(setup, &["/loop look at the build"]).await;
     let said = heard.lock().unwrap()[0].clone();
     assert!(said.contains("<command-args>look at the build</command-args>"), "{said}");
+    assert!(said.contains("goes on with the loop: /loop look at the build"), "{said}");
     assert!(said.contains("The task, as the user wrote it:\\nlook at the build"), "{said}");
 }
