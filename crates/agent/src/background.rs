@@ -55,7 +55,7 @@ impl TaskActions for AgentHandle {
         };
         // An id whose file exists belongs to an earlier run of the session.
         let free = |place: &TaskPlace| tasks.list().get(&place.id).is_none() && !place.output_file.exists();
-        std::iter::repeat_with(place).find(free).ok_or_else(|| "there is no free id for a task".to_owned())
+        std::iter::repeat_with(place).find(free).ok_or_else(|| "no free id was found for the task".to_owned())
     }
 
     fn add_task(self: Arc<Self>, task: CommandTask) -> BoxFuture<'static, ()> {

@@ -1,10 +1,10 @@
 //! Worktrees as agents use them: which folder an agent works in, what follows when it moves, and the hooks that make and
 //! remove worktrees in place of git. How git does it is in `lathe_tools::worktree_tools`.
 //!
-//! An agent in a worktree has it as its own folder: its shell goes back there, the folder it came from is no working
-//! directory any more, and every rule counts in the worktree as it does in the project. Settings, hooks and the files of
+//! An agent in a worktree has it as its own folder: its shell goes back there, the folder it came from stops being a
+//! working directory, and every rule counts in the worktree as it does in the project. Settings, hooks and the files of
 //! the session stay those of the project. The surprising thing: at the end of a session the worktree stays, even if
-//! nothing was changed in it, because nobody is there to be asked.
+//! nothing was changed in it, because a run without a terminal cannot ask the user.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl WorktreeActions for AgentHandle {
     }
 }
 
-/// Worktrees for whoever needs one: the agent itself, or one that it starts.
+/// Worktrees for this agent itself, and for an agent that it starts.
 impl AgentHandle {
     /// Makes a worktree for work in the folder of this agent, with the WorktreeCreate hooks if there are any, or with
     /// git. Does not enter it.
@@ -98,8 +98,8 @@ impl AgentHandle {
             WorktreeOrigin::Found => return Err(WorktreeRefusal::NotOurs { path: tree.path.clone() }),
             WorktreeOrigin::ByHook if !removes => {
                 return Err(WorktreeRefusal::Hook(format!(
-                    "A hook made the worktree {}, and there is no WorktreeRemove hook that removes it: leave it with \
-                     action \"keep\"",
+                    "A hook made the worktree {}, and no WorktreeRemove hook is set up that could remove it: leave \
+                     it with action \"keep\"",
                     tree.path.display()
                 )));
             }
@@ -137,7 +137,7 @@ impl AgentHandle {
             return Err(WorktreeRefusal::Interrupted);
         }
         if let Some(block) = outcome.block() {
-            let why = format!("A WorktreeCreate hook failed, so there is no worktree: {}", block.reason);
+            let why = format!("A WorktreeCreate hook failed, so no worktree was made: {}", block.reason);
             return Err(WorktreeRefusal::Hook(why));
         }
         let named = outcome.worktree_path.filter(|path| !path.is_empty()).ok_or_else(|| {
@@ -176,7 +176,7 @@ impl AgentHandle {
     }
 
     /// Looks up a worktree by its path. It has to lie where the agent may work: entering it makes it a working
-    /// directory, and nobody is asked.
+    /// directory without a permission question.
     async fn find_worktree(
         self: &Arc<Self>,
         path: &Path,

@@ -15,7 +15,7 @@
 //! (parent-death signal) and the status pipe ends without a record.
 //!
 //! Direct children are found in `/proc`; where that is not mounted, a process that left the command's group is waited
-//! for instead of killed. On unixes other than Linux there is no subreaper: there the supervisor looks after the
+//! for instead of killed. Only Linux has subreapers: on other unixes the supervisor looks after the
 //! command's process group instead, and a process that leaves the group is lost.
 //!
 //! # Rules of the unsafe code below

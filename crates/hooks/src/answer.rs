@@ -91,7 +91,7 @@ impl Answer {
             }
             Exit::Code(code) => answer.problems.push(ProblemKind::Exited { code, stderr }),
             Exit::Signal(signal) => answer.mark_killed(format!("signal {signal}"), label, at.facts),
-            Exit::Lost => answer.mark_killed("nobody knows by what".to_owned(), label, at.facts),
+            Exit::Lost => answer.mark_killed("the cause is not known".to_owned(), label, at.facts),
         }
         // Plain text of a failed hook describes the failure and is not context for the model.
         if !exit.is_success() {

@@ -25,7 +25,7 @@ pub(crate) async fn run(
 ) -> Answer {
     let failed = |kind| Answer::failed(kind, &firing.facts);
     let Some(poster) = &firing.services.http else {
-        return failed(ProblemKind::NotSupported("there is no HTTP client here".to_owned()));
+        return failed(ProblemKind::NotSupported("this session has no HTTP client".to_owned()));
     };
     if let Err(why) = allowed(&hook.url, firing.options) {
         return failed(ProblemKind::HttpFailed(why.to_owned()));

@@ -48,7 +48,7 @@ pub(crate) async fn run(
     firing: &Firing<'_>,
 ) -> Answer {
     let Some(prompter) = &firing.services.prompter else {
-        let why = "there is no model to ask here".to_owned();
+        let why = "this session has no model to ask".to_owned();
         return Answer::failed(ProblemKind::NotSupported(why), &firing.facts);
     };
     let cancel = firing.context.cancel;

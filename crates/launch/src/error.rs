@@ -12,7 +12,7 @@ pub enum LaunchError {
     /// Neither the options nor the environment name a folder that exists.
     #[error("the working directory does not exist any more")]
     NoWorkingDirectory,
-    /// The folder that settings are to be taken from is no absolute path of a folder.
+    /// The folder that settings are to be taken from is not given as the absolute path of a folder.
     #[error("{} is not the absolute path of a folder that settings can be taken from", path.display())]
     NoConfigRoot {
         /// The given path.

@@ -111,7 +111,7 @@ mod tests {
         let mut asked = request();
         asked.model = "claude-opus-5-5[1m]".into();
         assert!(betas_of(&asked, BetaPolicy::WhenNeeded).is_empty());
-        asked.model = "somebody-elses-model[1m]".into();
+        asked.model = "model-of-another-vendor[1m]".into();
         assert_eq!(betas_of(&asked, BetaPolicy::WhenNeeded), [LONG_CONTEXT]);
     }
 

@@ -96,7 +96,7 @@ impl PathRules {
         if let Some(rest) = content.strip_prefix("//") {
             self.anchored(&[Path::new("/")], rest, rule);
         } else if content == "~" || content.starts_with("~/") {
-            let home = bases.home.as_deref().ok_or("there is no home directory")?;
+            let home = bases.home.as_deref().ok_or("the home directory is not known")?;
             self.anchored(&[home], content[1..].trim_start_matches('/'), rule);
         } else if let Some(rest) = content.strip_prefix('/') {
             let mut anchors: Vec<&Path> = bases.anchors.iter().map(PathBuf::as_path).collect();

@@ -113,7 +113,7 @@ fn style(stack: &SettingsStack, styles: &Styles) -> Check {
     if styles.find(&name).is_some() {
         return Check::new("output style", CheckStatus::Ok, name);
     }
-    let detail = format!("there is no output style `{name}`, so the default one is used");
+    let detail = format!("no output style has the name `{name}`, so the default one is used");
     let hint = format!("the styles are {}", styles.names().join(", "));
     Check { hint: Some(hint), ..Check::new("output style", CheckStatus::Warn, detail) }
 }

@@ -28,7 +28,7 @@ pub enum SettingsError {
     #[error("read settings: expected a JSON object, found {0}")]
     NotAnObject(&'static str),
     /// The source has no file of its own.
-    #[error("change {0}: there is no file for it")]
+    #[error("change {0}: these settings have no file")]
     NoFile(&'static str),
     /// The file lies behind a link that leads out of the project.
     #[error("write {}: it is reached through a link that leads outside the project", path.display())]

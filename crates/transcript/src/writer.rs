@@ -303,7 +303,7 @@ pub(crate) fn create_file(path: &Path) -> Result<File> {
         let kind = file.metadata().map_err(failed)?.file_type();
         if !kind.is_file() {
             // A pipe would accept a few records and then block the writer.
-            return Err(failed(io::Error::other("it is no regular file")));
+            return Err(failed(io::Error::other("it is not a regular file")));
         }
         lock(&file, path)?;
         let metadata = file.metadata().map_err(failed)?;

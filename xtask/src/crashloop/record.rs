@@ -148,6 +148,6 @@ mod tests {
         fs::write(folder.path().join(EFFECTS), "toolu_0_0_bash\ntoolu_0_0_bash\n").unwrap();
         assert!(transcript.check_effects(folder.path()).is_err(), "an effect twice");
         fs::write(folder.path().join(EFFECTS), "toolu_0_0_bash\ntoolu_9_9_bash\n").unwrap();
-        assert!(transcript.check_effects(folder.path()).is_err(), "an effect of nobody");
+        assert!(transcript.check_effects(folder.path()).is_err(), "an effect without a call");
     }
 }

@@ -249,7 +249,7 @@ impl<'a> Trial<'a> {
         let wanted = if self.tasks == Tasks::Some { PROMPTS as usize } else { 0 };
         ensure!(transcript.tasks.count() >= wanted, "only {} tasks started", transcript.tasks.count());
         let lost = transcript.tasks.lost();
-        // A life without a prompt tells of nothing: what is lost stays so until somebody asks for more.
+        // A life without a prompt tells of nothing: lost tasks are told of with the next prompt.
         ensure!(
             lost.is_empty() || self.prompts_of_life == 0,
             "a session that ended left tasks without an end: {lost:?}"

@@ -2,7 +2,7 @@
 //! types that several crates may export.
 //!
 //! It may only shrink: an entry about a size states what it allows, growing beyond it fails, and so does any entry that
-//! is no longer needed (checked in `sizes.rs` and `exports.rs`).
+//! has lost its use (checked in `sizes.rs` and `exports.rs`).
 
 use anyhow::{Context, Result, bail};
 

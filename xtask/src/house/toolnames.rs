@@ -3,7 +3,7 @@
 //!
 //! The check reads the string literals of shipped crates without their tests. The names are read from the source of
 //! `tools`; former and planned names are listed here. `xtask/tool-names.txt` lists where a name is allowed and why; an
-//! entry that is no longer needed fails.
+//! entry without a use fails.
 
 use std::collections::BTreeSet;
 

@@ -46,7 +46,7 @@ pub fn folder_of_user(folder: &Path) -> &Path {
 pub fn ensure_folder(folder: &Path) -> Result<(), String> {
     let failed = |path: &Path, error: io::Error| format!("{} cannot be used: {error}", path.display());
     let Some(of_user) = folder.ancestors().nth(3) else {
-        return Err("there is no folder for output".to_owned());
+        return Err("the folder for output has no parent folders".to_owned());
     };
     match DirBuilder::new().mode(0o700).create(of_user) {
         Ok(()) => {}
@@ -63,7 +63,7 @@ pub fn ensure_folder(folder: &Path) -> Result<(), String> {
     }
     let facts = std::fs::symlink_metadata(of_user).map_err(|error| failed(of_user, error))?;
     if !facts.is_dir() || facts.uid() != rustix::process::geteuid().as_raw() {
-        return Err(format!("{} belongs to somebody else or is no folder", of_user.display()));
+        return Err(format!("{} is not a folder, or belongs to another user", of_user.display()));
     }
     if facts.mode() & 0o077 != 0 {
         let closed = std::fs::Permissions::from_mode(0o700);
@@ -101,6 +101,6 @@ mod tests {
         let other = tempfile::tempdir().unwrap();
         let linked = folder(other.path(), "-p", "s");
         std::os::unix::fs::symlink(base.path(), linked.ancestors().nth(3).unwrap()).unwrap();
-        assert!(ensure_folder(&linked).unwrap_err().contains("somebody else"));
+        assert!(ensure_folder(&linked).unwrap_err().contains("another user"));
     }
 }

@@ -169,7 +169,7 @@ fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permi
     let text = match verdict.behavior {
         HookPermissionDecision::Deny => verdict.tool_error(),
         HookPermissionDecision::Defer => {
-            format!("{} hook error: the call cannot be put off here", verdict.hook_name)
+            format!("{} hook error: the call cannot be deferred here", verdict.hook_name)
         }
         HookPermissionDecision::Allow | HookPermissionDecision::Ask => return None,
     };

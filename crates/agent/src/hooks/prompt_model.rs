@@ -47,7 +47,7 @@ impl Prompter for PromptHookModel {
             };
             tokio::select! {
                 biased;
-                () = question.cancel.cancelled() => Err(PromptError::Failed("it was broken off".to_owned())),
+                () = question.cancel.cancelled() => Err(PromptError::Failed("it was cancelled".to_owned())),
                 () = tokio::time::sleep(question.timeout) => Err(PromptError::TimedOut),
                 answer = agent.judge(&question) => answer,
             }

@@ -57,7 +57,8 @@ impl Options {
             match name {
                 "--port" => {
                     let text = value()?;
-                    options.port = text.parse().with_context(|| format!("--port {text} is no port"))?;
+                    options.port =
+                        text.parse().with_context(|| format!("--port {text} is not a port number"))?;
                 }
                 "--lax" if attached.is_none() => options.strictness = RequestStrictness::Lax,
                 "--log" => options.log = Some(value()?.into()),

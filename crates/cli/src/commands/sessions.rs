@@ -228,7 +228,7 @@ fn findings(report: &Report) -> Vec<String> {
     fault(
         report.dangling_calls,
         format!(
-            "{} tool call(s) have no result: after a resume the model is told so (this is no damage)",
+            "{} tool call(s) have no result: after a resume the model is told so (the file is not damaged)",
             report.dangling_calls
         ),
     );

@@ -29,7 +29,7 @@ impl WebClient {
             PageRoute::Direct(addresses) => (addresses.as_slice(), None),
             PageRoute::Proxy => {
                 let proxy = self.proxy_of(&url);
-                (no_addresses, Some(proxy.ok_or_else(|| unusable("there is no proxy for this address"))?))
+                (no_addresses, Some(proxy.ok_or_else(|| unusable("no proxy is set for this address"))?))
             }
         };
         let is_secure = url.scheme() == "https" || proxy.is_some_and(|proxy| proxy.starts_with("https:"));

@@ -16,7 +16,7 @@ const EXPLANATORY: &str = "Teach while you work. Before or after a piece of work
 you passed over, what to look out for. Keep to what is particular here; general textbook knowledge is not needed. \
 The passages go into the conversation, never into the code.";
 
-const LEARNING: &str = "Work as a pair with somebody who wants to learn. Do the routine parts yourself. Where a \
+const LEARNING: &str = "Work as a pair with a person who wants to learn. Do the routine parts yourself. Where a \
 decision is interesting (a data structure, an error policy, a piece of logic of five to ten lines), prepare the \
 place, mark it in the code with `TODO(human)`, explain what is needed and what to weigh, and stop there for the \
 user's attempt. One such place at a time. Afterwards comment on what they wrote: one thing that is good, one that \

@@ -247,7 +247,7 @@ fn document(
         serde_json::from_str(&text).map_err(|error| broken(path, error.to_string()))?;
     match document.get("tasks") {
         None | Some(Value::Array(_)) => Ok(document),
-        Some(_) => Err(broken(path, "its `tasks` is no list".to_owned())),
+        Some(_) => Err(broken(path, "its `tasks` is not a list".to_owned())),
     }
 }
 

@@ -30,7 +30,7 @@ pub struct FileMark(Stamp);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum KeepError {
     /// The path is a link or goes through one, or the file has further names, or it is not a regular file.
-    #[error("it is a link, has further names, or is no regular file")]
+    #[error("it is a link, has further names, or is not a regular file")]
     NotPlain,
     /// Larger than the caller allows.
     #[error("it is larger than {0} bytes")]

@@ -222,7 +222,7 @@ impl Tool for CronDelete {
 /// Returns the failure of a call for what the session could not do.
 fn failure(why: ScheduleFailure) -> ToolFailure {
     match why {
-        ScheduleFailure::UnknownJob => ToolFailure::Rejected("There is no such job".to_owned()),
+        ScheduleFailure::UnknownJob => ToolFailure::Rejected("No job has this id".to_owned()),
         ScheduleFailure::Failed(why) => ToolFailure::Failed(why),
     }
 }

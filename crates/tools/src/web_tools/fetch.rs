@@ -244,7 +244,7 @@ impl<'a> Part<'a> {
         let total = text.chars().count() as u64;
         if offset > 0 && offset >= total {
             return Err(ToolFailure::Failed(format!(
-                "There is no text at offset {offset}: the page has {total} characters."
+                "Offset {offset} is behind the end: the page has {total} characters."
             )));
         }
         let byte_at = |character: usize| text.char_indices().nth(character).map_or(text.len(), |(at, _)| at);

@@ -114,7 +114,7 @@ impl Repository {
         Ok(Self { top, common, git })
     }
 
-    /// The commit that a name stands for; none if there is no such name, or no commit behind it.
+    /// Returns the commit that a name stands for, or `None` if git does not know the name or it leads to no commit.
     pub async fn commit(
         &self,
         name: &str,

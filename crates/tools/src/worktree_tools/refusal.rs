@@ -50,7 +50,7 @@ pub enum WorktreeRefusal {
         /// The worktree.
         path: PathBuf,
     },
-    /// There is no repository, or git does not take it for one.
+    /// The folder is not in a repository, or git does not accept it as one.
     #[error("{} is not in a git repository with a work tree, and no WorktreeCreate hook makes one: {why}", folder.display())]
     NotARepository {
         /// The folder.
@@ -73,7 +73,7 @@ pub enum WorktreeRefusal {
     NoCommit,
     /// A repository without trust that may run programs.
     #[error(
-        "The git configuration of this folder, which nobody has vouched for, sets {key:?}, and it is not known that this \
+        "The git configuration of this folder, which is not trusted, sets {key:?}, and it is not known that this \
          runs no program: no worktree is made of it. A session that trusts the folder (--trust-workspace) makes one"
     )]
     Configured {

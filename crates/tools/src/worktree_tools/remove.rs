@@ -116,7 +116,7 @@ impl Worktree {
     ) -> Result<(), WorktreeRefusal> {
         let branch = self.branch.as_deref().map(|branch| format!("refs/heads/{branch}"));
         let mut tips = Vec::new();
-        // Without its folder there is no head of its own, and that of the checkout is another one.
+        // HEAD of a worktree is read in its folder. If that is gone, git would answer with HEAD of the checkout.
         if self.path.is_dir() {
             let args = words(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]);
             let head = repository.git.ask(&self.path, &args, LOOK, cancel).await?;

@@ -270,7 +270,7 @@ async fn settings_say_where_it_begins_and_what_is_in_it() {
     let head = repo.make("head", &settings).await.unwrap();
     assert!(head.path.join("later.txt").exists() && head.path.join("sub/inner.txt").exists());
     assert!(head.path.join("node_modules/x/index.js").exists());
-    assert!(repo.changes(&head).await.is_none(), "a link of ours is no change");
+    assert!(repo.changes(&head).await.is_none(), "a link of ours does not count as a change");
     repo.remove(&head).await;
     assert!(repo.top.join("node_modules/x/index.js").exists(), "what a link leads to stays");
     for bad in ["../out", "/etc", "", "a/../b", "-x"] {

@@ -213,7 +213,7 @@ fn binary_files_and_bits_come_back_and_what_others_did_is_undone() {
     world.prompt("p1");
     world.write("tool", "text");
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    fs::write(&path, "changed by somebody else").unwrap();
+    fs::write(&path, "changed by another program").unwrap();
     assert_eq!(world.rewind("p1").unwrap().files_changed.len(), 1);
     assert_eq!(fs::read(&path).unwrap(), bytes);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o4755);
