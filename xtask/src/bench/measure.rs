@@ -158,7 +158,12 @@ impl Bench<'_> {
             Plan::ToolTurns(turns) | Plan::Writes { turns, .. } | Plan::Calls { turns, .. } => turns + 1,
             Plan::Fetches { turns, .. } => 2 * turns + 1,
         };
-        let run = self.run(&subject.name, subject.session(&self.place, "go", detail), plan)?;
+        let mut command = subject.session(&self.place, "go", detail);
+        // Current clients search with Bash; the search tools are there for those who name them.
+        if let Plan::Calls { tool, .. } = &plan {
+            command.args(["--tools", tool]);
+        }
+        let run = self.run(&subject.name, command, plan)?;
         let got = run.seen.arrivals.len();
         if got < expected {
             bail!("{} sent {got} requests, and the plan has {expected}", subject.name);
