@@ -121,6 +121,7 @@ impl AgentHandle {
         tree.remove(&git, cancel).await
     }
 
+    /// Returns a runner of git with this agent's environment and the trust of its folder.
     fn git(&self) -> GitRunner {
         GitRunner::new(&self.workspace, self.session.settings.worktrees().trust)
     }
@@ -192,13 +193,13 @@ impl AgentHandle {
         }
     }
 
-    /// A name that no other session uses.
+    /// Returns a name that no other session uses: `wt-` and the beginning of a fresh id.
     fn made_up_name(&self) -> Result<WorktreeName, WorktreeRefusal> {
         let id = self.session.process.host.uuid();
         WorktreeName::parse(&format!("wt-{}", id.split('-').next().unwrap_or(&id)))
     }
 
-    /// In plan mode nothing is changed, on disk neither.
+    /// Refuses in plan mode, in which nothing may change, and a worktree is a change of the disk.
     fn may_change(&self) -> Result<(), WorktreeRefusal> {
         match self.view().scope.mode() {
             PermissionMode::Plan => Err(WorktreeRefusal::PlanMode),
@@ -210,7 +211,8 @@ impl AgentHandle {
         }
     }
 
-    /// Makes a worktree the folder of this agent.
+    /// Makes a worktree the folder of this agent: its shell, its working directories and the root of rules move there
+    /// with one change of its view.
     fn move_into(&self, tree: Worktree) {
         // Before the agent works there: a rule that forbids counts from the first moment on.
         self.session.permissions().add_root(&tree.folder);
@@ -230,7 +232,8 @@ impl AgentHandle {
         });
     }
 
-    /// Makes the folder from before the one of this agent again.
+    /// Undoes [`Self::move_into`]. The shell goes to its folder from before, or to the home of the agent if that is
+    /// gone.
     fn move_out(&self, inside: &OccupiedWorktree, lost: Option<LostWork>) -> LeftWorktree {
         let home = inside.original_home.clone().unwrap_or_else(|| self.workspace.root.clone());
         let restored_cwd = if inside.original_cwd.is_dir() { inside.original_cwd.clone() } else { home };
@@ -251,7 +254,7 @@ impl AgentHandle {
         }
     }
 
-    /// Says where the worktree is that this agent leaves behind at its end.
+    /// Logs where the worktree is that this agent is in at its end, because it stays there.
     pub(crate) fn tell_worktree_left(&self) {
         if let Some(inside) = &self.view().worktree {
             let path = inside.tree.path.display();

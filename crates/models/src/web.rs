@@ -133,7 +133,7 @@ fn failed(error: reqwest::Error) -> WebError {
     }
 }
 
-/// Whether an error number says that the process or the machine has run out of something.
+/// Returns whether an error number says that the process or the machine has run out of something.
 fn is_exhaustion(number: i32) -> bool {
     let numbers = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
     numbers.map(Errno::raw_os_error).contains(&number)

@@ -54,7 +54,7 @@ pub enum TaskKind {
 }
 
 impl TaskKind {
-    /// The word for it in what hooks and results are told.
+    /// Returns the word for it in what hooks and results are told.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::Shell => "shell",

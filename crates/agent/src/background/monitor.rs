@@ -71,7 +71,8 @@ impl SessionServices {
         self.command_ended(&task.id, &finished, event.as_deref()).await;
     }
 
-    /// Tells of lines until the command ends. Those in front of the end are left for its notice.
+    /// Queues an event for each group of lines until the command ends, and counts them in `told`. Lines directly before
+    /// the end stay in `lines` for the notice of the end.
     async fn tell_lines(&self, task: &SessionTask, lines: &mut MonitorLines, told: &mut usize) -> StreamEnd {
         let mut meter = FloodMeter::default();
         let mut events = task.job.events();
@@ -135,7 +136,8 @@ impl MonitorLines {
         self.text(&bytes, left_out)
     }
 
-    /// Reads on. Returns the bytes that were not told, and how many are lost before them.
+    /// Reads on from the last offset. Returns the bytes that were not told yet, and how many before them are lost
+    /// because they came faster than they were read.
     fn read(&mut self) -> (Vec<u8>, u64) {
         let (mut bytes, mut left_out) = (std::mem::take(&mut self.begun), 0);
         loop {
@@ -155,7 +157,7 @@ impl MonitorLines {
         }
     }
 
-    /// Returns lines as the text of an event, cut to its size.
+    /// Returns lines as the text of an event of at most [`EVENT_CHARS`], with a remark on what was left out.
     fn text(&self, bytes: &[u8], left_out: u64) -> String {
         let whole = String::from_utf8_lossy(bytes);
         let whole = whole.trim_end_matches(['\n', '\r']);

@@ -43,7 +43,7 @@ pub(crate) enum ClockSource {
 }
 
 impl ClockSource {
-    /// The word for it in hook inputs and frames.
+    /// Returns the word for it in hook inputs and frames.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::WakeUp => "loop_wakeup",
@@ -191,8 +191,8 @@ impl SessionServices {
             .unwrap_or_default()
     }
 
-    /// Takes what is due by now as a turn. A job of the folder is taken by writing that into its file: if another process
-    /// was faster, or the file cannot be written, its turn is not started here.
+    /// Takes what is due by now as a turn. A job of the folder is taken by writing that into its file: if another
+    /// process was faster, or the file cannot be written, its turn is not started here.
     pub(crate) async fn take_scheduled_turn(&self) -> Option<ScheduledTurn> {
         if let Err(why) = self.refresh_schedule() {
             self.trouble("scheduled_tasks", &why).await;

@@ -30,7 +30,7 @@ impl WebActions for AgentHandle {
 }
 
 impl AgentHandle {
-    /// Asks once, with the usual retries. Its cost counts for the session, whatever becomes of it.
+    /// Sends a side question with the usual retries. Its cost counts for the session even if the answer is not used.
     async fn answer_of_model(&self, question: SideQuestion) -> Result<SideAnswer, SideFailure> {
         if self.session.over_budget() {
             return Err(SideFailure::OverBudget);
@@ -67,7 +67,7 @@ impl AgentHandle {
     }
 }
 
-/// Tells requests that the API will never take from those that failed.
+/// Converts an error of the model: requests that the API would refuse again are `Refused`, all others `Failed`.
 fn failure(error: ModelError) -> SideFailure {
     match error.kind {
         ErrorKind::InvalidRequest | ErrorKind::ModelNotFound => SideFailure::Refused(error.message),

@@ -9,7 +9,7 @@ use lathe_tools::worktree_tools::refusal::WorktreeRefusal;
 use super::{SessionEnd, SessionLoop};
 
 impl SessionLoop {
-    /// Enters the worktree before anything else happens, and keeps a note for the model.
+    /// Enters the worktree before anything else happens, and adds a note to what the model is told first.
     pub(super) async fn begin_in_worktree(&mut self, target: WorktreeTarget) -> Result<(), WorktreeRefusal> {
         let cancel = self.session.stop.child_token();
         let project = self.main.workspace.cwd();

@@ -12,7 +12,7 @@ pub trait ProcessHost: Send + Sync {
     /// Returns the wall time in milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
 
-    /// The zone that people here mean when they name a time. UTC, unless the program knows better.
+    /// Returns the zone of the times that people name, such as those of cron expressions. UTC by default.
     fn time_zone(&self) -> TimeZone {
         TimeZone::UTC
     }

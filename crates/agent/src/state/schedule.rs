@@ -99,7 +99,7 @@ impl TurnSchedule {
         moment.unwrap_or(Timestamp::MAX).to_zoned(self.host.time_zone())
     }
 
-    /// Returns a task of the file as a job; `None` if its expression is none.
+    /// Returns a task of the file as a job; `None` if its cron expression is not valid.
     pub fn job_of(&self, task: ScheduledTask, standing: CronStanding) -> Option<ScheduledJob> {
         let recurrence = if task.recurring { CronRecurrence::Recurring } else { CronRecurrence::Once };
         let job = NewCronJob {
@@ -119,14 +119,15 @@ impl TurnSchedule {
         })
     }
 
-    /// Returns a job of the session.
+    /// Returns a new job of the session, with its first turn after `now_ms`.
     pub fn new_job(&self, id: String, job: NewCronJob, now_ms: u64) -> ScheduledJob {
         let next_fire = next_fire(&job.cron, job.recurrence, &id, &self.zoned(now_ms));
         let standing = CronStanding::Active;
         ScheduledJob { id, job, standing, created_ms: now_ms, next_fire, stored: None }
     }
 
-    /// Returns a job as it is behind a turn that it starts now; `None` if it is over.
+    /// Returns a job as it is after a turn that it starts now; `None` for a job that comes once. Times that were missed
+    /// are left out, so a late job starts one turn.
     pub fn passed(&self, fired: &ScheduledJob, now_ms: u64) -> Option<ScheduledJob> {
         match fired.job.recurrence {
             CronRecurrence::Once => None,
@@ -155,7 +156,8 @@ impl ScheduleEntries {
         self.jobs.push(job);
     }
 
-    /// Puts a job of the session in its place behind a turn that it has started, or takes it off the schedule.
+    /// Replaces a job of the session that has started a turn by what [`TurnSchedule::passed`] returned for it; `None`
+    /// removes it.
     pub fn pass(&mut self, id: &str, passed: Option<ScheduledJob>) {
         let Some(at) = self.jobs.iter().position(|job| job.id == id) else { return };
         match passed {
@@ -169,18 +171,19 @@ impl ScheduleEntries {
         self.stamp == Some(stamp)
     }
 
-    /// Takes over the jobs of the folder.
+    /// Replaces the jobs of the folder by what was read from the file with this stamp.
     pub fn set_folder_jobs(&mut self, stamp: Option<Stamp>, jobs: Vec<ScheduledJob>) {
         self.stamp = Some(stamp);
         self.folder_jobs = jobs;
     }
 
-    /// Returns whether this session put a task into the file.
+    /// Returns whether this session put a task into the file. Such a task counts in an untrusted folder too.
     pub fn is_own(&self, task: &ScheduledTask) -> bool {
         self.own.iter().any(|own| is_same(own, task))
     }
 
-    /// Returns how long nothing can become due; `None` if nothing is scheduled.
+    /// Returns how long to wait before the schedule is looked at again, 30 s at most; `None` if nothing is
+    /// scheduled and the folder has no file.
     pub fn next_look(&self, now_ms: u64) -> Option<Duration> {
         let times = self.all().filter_map(|job| job.fires_at(now_ms));
         let earliest = times.chain(self.wake_up.as_ref().map(|wake_up| wake_up.at_ms)).min();
@@ -190,7 +193,7 @@ impl ScheduleEntries {
         Some(Duration::from_millis(next.saturating_sub(now_ms)).min(LONGEST_LOOK))
     }
 
-    /// Removes a job of the session; whether it was there.
+    /// Removes a job of the session, and returns whether it was there.
     pub fn remove(&mut self, id: &str) -> bool {
         let before = self.jobs.len();
         self.jobs.retain(|job| job.id != id);
@@ -204,7 +207,7 @@ impl ScheduleEntries {
         self.stamp = None;
     }
 
-    /// Forgets jobs of the folder until the file is read again.
+    /// Marks the jobs of the folder as out of date, so that the file is read again before the next use.
     pub fn forget_folder(&mut self) {
         self.stamp = None;
     }
@@ -214,26 +217,27 @@ impl ScheduleEntries {
         self.wake_up.as_ref()
     }
 
-    /// Puts a wake-up in the place of the one there is, which is returned.
+    /// Replaces the wake-up, or removes it with `None`. Returns the earlier one.
     pub fn set_wake_up(&mut self, wake_up: Option<PendingWakeUp>) -> Option<PendingWakeUp> {
         std::mem::replace(&mut self.wake_up, wake_up)
     }
 
-    /// Lets a job of the folder wait until then, because its turn cannot be taken in the file.
+    /// Postpones a job of the folder whose turn could not be recorded in the file.
     pub fn hold_back(&mut self, id: &str, until: &Zoned) {
         for job in self.folder_jobs.iter_mut().filter(|job| job.id == id) {
             job.next_fire = Some(until.clone());
         }
     }
 
-    /// Takes jobs off the schedule that are too old. Returns those of the folder, which are still in its file.
+    /// Removes the jobs that are too old. Returns those of the folder, which are still in its file.
     pub fn take_old(&mut self, now_ms: u64) -> Vec<ScheduledJob> {
         self.jobs.retain(|job| !job.is_old(now_ms));
         let is_ours = |job: &mut ScheduledJob| job.standing == CronStanding::Active && job.is_old(now_ms);
         self.folder_jobs.extract_if(.., is_ours).collect()
     }
 
-    /// Returns what is due, the earliest first. A wake-up is taken; a job has to be passed.
+    /// Returns the earliest entry that is due. A wake-up is removed with that; a job stays until [`Self::pass`] or, for
+    /// one of the folder, a change of its file.
     pub fn take_due(&mut self, now_ms: u64) -> Option<DueEntry> {
         let due = |job: &ScheduledJob| job.fires_at(now_ms).filter(|at_ms| *at_ms <= now_ms);
         let job = self.all().filter_map(|job| Some((due(job)?, job))).min_by_key(|(at_ms, _)| *at_ms);
@@ -277,7 +281,7 @@ impl ScheduledJob {
         self.next_fire.as_ref().filter(|_| counts).map(as_ms)
     }
 
-    /// Whether its time is over: recurring jobs do not run for ever.
+    /// Returns whether it is a recurring job older than [`LIFETIME_MS`], which starts no further turn.
     fn is_old(&self, now_ms: u64) -> bool {
         let is_recurring = self.job.recurrence == CronRecurrence::Recurring;
         is_recurring && now_ms >= self.created_ms.saturating_add(LIFETIME_MS)
@@ -299,7 +303,7 @@ pub fn as_ms(time: &Zoned) -> u64 {
     u64::try_from(time.timestamp().as_millisecond()).unwrap_or(0)
 }
 
-/// Whether a task of the file is one that was put there, apart from when it ran.
+/// Returns whether two tasks are the same apart from when they last started a turn.
 fn is_same(own: &ScheduledTask, task: &ScheduledTask) -> bool {
     ScheduledTask { last_fired_ms: None, ..own.clone() }
         == ScheduledTask { last_fired_ms: None, ..task.clone() }

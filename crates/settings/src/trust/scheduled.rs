@@ -133,7 +133,7 @@ impl ScheduledTasks {
         self.request.cwd.join(FILE)
     }
 
-    /// In the home folder, `.claude` is the user's own.
+    /// Returns whose file it is: the user's own if the folder is the home folder, whose `.claude` is the config folder.
     fn owner(&self) -> Owner {
         match self.request.config_dir.as_deref() {
             Some(config_dir) if self.file().parent() == Some(config_dir) => Owner::User,
@@ -141,7 +141,7 @@ impl ScheduledTasks {
         }
     }
 
-    /// Whether a task may start turns: its folder or the task itself is trusted.
+    /// Returns whether a task may start turns: its folder or the task itself is trusted, or the file is the user's own.
     pub fn counts(&self, task: &ScheduledTask) -> bool {
         let trust = || self.trust.get_or_init(|| self.request.look_up_trust());
         self.owner() == Owner::User || trust().counts(&item_of(task)) == Counts::Fully
@@ -179,7 +179,7 @@ impl ScheduledTasks {
     }
 }
 
-/// The tasks of a folder as items that need trust.
+/// Returns the tasks of a folder as items that need trust. A file that cannot be read is one item that says so.
 pub(crate) fn items(folder: &Path) -> Vec<ContentItem> {
     let path = folder.join(FILE);
     match entries(&path, read_text(&path, MAX_BYTES)) {

@@ -135,7 +135,7 @@ impl CronExpression {
         number(self.text.split(' ').nth(field)?.strip_prefix("*/")?)
     }
 
-    /// Returns the first time of a day that is after `after`.
+    /// Returns the first time on a day that is after `after`, in its zone; `None` if the day does not fit.
     fn first_of(&self, date: Date, after: &Zoned) -> Option<Zoned> {
         if !self.suits_day(date) {
             return None;
@@ -182,7 +182,7 @@ impl fmt::Display for CronExpression {
 }
 
 impl Field {
-    /// Reads a field whose values go from `low` to `high`.
+    /// Parses a field whose values go from `low` to `high`; `None` if it is not valid or names another value.
     fn parse(text: &str, low: u32, high: u32) -> Option<Self> {
         let mut bits = 0;
         for part in text.split(',') {
@@ -218,13 +218,13 @@ impl Field {
         (0..64).filter(move |value| self.has(*value))
     }
 
-    /// The value, if there is one and only one.
+    /// Returns the value of a field that has exactly one.
     fn only(self) -> Option<u32> {
         (self.bits.count_ones() == 1).then(|| self.bits.trailing_zeros())
     }
 }
 
-/// A number of one or two digits without a sign.
+/// Parses a number of one or two digits without a sign.
 fn number(text: &str) -> Option<u32> {
     let plain = (1..=2).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     if plain { text.parse().ok() } else { None }

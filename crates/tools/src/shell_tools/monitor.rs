@@ -89,7 +89,8 @@ impl Tool for Monitor {
     }
 }
 
-/// Starts the command and returns; its lines are told by the session.
+/// Starts the command, hands it to the session as a task, and returns at once. The session reads the lines and tells
+/// the model.
 async fn start(input: &Value, context: &ToolContext) -> Result<ToolOutput, ToolFailure> {
     let (workspace, session) = (&*context.workspace, &context.session);
     let not_started = |why: String| ToolFailure::Failed(format!("Not started: {why}"));

@@ -134,12 +134,12 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// The address as the model wrote it.
+    /// Returns the address as the model wrote it.
     fn url(&self) -> &str {
         self.input["url"].as_str().unwrap_or_default()
     }
 
-    /// Has a part of the page read.
+    /// Returns what the small model says about the part of the page that begins at `offset`, and where to read on.
     async fn read(&self, page: &Page) -> Result<ToolOutput, ToolFailure> {
         let part = Part::of(&page.text, self.input["offset"].as_u64().unwrap_or(0))?;
         let answer = if part.text.trim().is_empty() {
@@ -158,7 +158,7 @@ impl Call<'_> {
         Ok(self.output(page.status, &page.status_text, page.bytes, text))
     }
 
-    /// Asks the small model.
+    /// Asks the small model about a text, and returns its answer. A used-up budget or an empty answer is a failure.
     async fn answer(&self, text: &str) -> Result<String, ToolFailure> {
         let question = SideQuestion {
             purpose: "web_fetch",
@@ -214,13 +214,13 @@ impl Call<'_> {
     }
 }
 
-/// What is said of a page that the server does not give.
+/// Returns the text for a page that the server answered with an error status.
 fn refused(status: u16, status_text: &str) -> String {
     let status = format!("{status} {status_text}");
     format!("The server returned HTTP {}. There is no page to read at this address.", status.trim_end())
 }
 
-/// The text blocks of an answer, with empty lines between them.
+/// Returns the text blocks of an answer, with empty lines between them.
 fn texts(answer: &SideAnswer) -> String {
     let texts = answer.blocks.iter().filter(|block| block["type"] == "text");
     texts.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n\n")

@@ -176,7 +176,7 @@ fn found(block: &Value) -> Value {
     json!({"tool_use_id": block["tool_use_id"], "content": hits})
 }
 
-/// Returns what the model reads.
+/// Returns the results as the text that the model reads.
 fn told(query: &str, results: &[Value]) -> String {
     let mut text = format!("Found on the web for \"{query}\":\n");
     for result in results {

@@ -76,8 +76,8 @@ impl Worktree {
     }
 }
 
-/// Makes the worktree with this name for an agent that works in `folder`, or takes up the one that an earlier session
-/// made. Two at once make one: the second finds it.
+/// Makes the worktree with this name for an agent that works in `folder`, or returns the one that an earlier session
+/// made. Of two callers at once the second finds what the first made, because the lock of the place is held until then.
 pub async fn create(
     git: &GitRunner,
     folder: &Path,
@@ -98,7 +98,8 @@ pub async fn create(
     making.make(folder, cancel).await
 }
 
-/// Takes up a worktree of the repository around `folder` by its path.
+/// Returns the worktree at `path` of the repository around `folder`. Fails for the checkout itself, for an unfinished
+/// worktree, and for a folder that git does not take for one of this repository.
 pub async fn find(
     git: &GitRunner,
     folder: &Path,
@@ -118,7 +119,7 @@ pub async fn find(
     Ok(found(&repository, path.clone(), branch.map(str::to_owned), folder))
 }
 
-/// A worktree that was there.
+/// Returns a worktree that was there before. Its first commit and its links are not known.
 fn found(repository: &Repository, path: PathBuf, branch: Option<String>, folder: &Path) -> Worktree {
     Worktree {
         folder: counterpart(repository, &path, folder),
@@ -139,8 +140,8 @@ fn counterpart(repository: &Repository, path: &Path, folder: &Path) -> PathBuf {
     inside.filter(|inside| inside.starts_with(path) && inside.is_dir()).unwrap_or_else(|| path.to_owned())
 }
 
-/// Whether git, asked in a folder, says that it is a worktree of this repository. The list alone says what the
-/// repository claims; its author may have listed the user's home.
+/// Returns whether git, asked in a folder, says that it is a worktree of this repository. The repository's own list
+/// does not suffice, because its author may have listed the user's home.
 async fn belongs_to(
     repository: &Repository,
     path: &Path,
@@ -153,7 +154,7 @@ async fn belongs_to(
     }
 }
 
-/// Whether a worktree was cut short while it was made.
+/// Returns whether a process ended while it made this worktree: it is still locked for that reason.
 fn is_unfinished(listed: &ListedWorktree) -> bool {
     matches!(listed.locked.as_deref(), Some(UNFINISHED | UNFINISHED_BY_GIT))
 }
@@ -239,6 +240,7 @@ struct CheckedSettings {
 }
 
 impl CheckedSettings {
+    /// Returns the settings, or an error that names a path with `..`, an absolute one, or one like an option.
     fn of(settings: &WorktreeSettings) -> Result<Self, WorktreeRefusal> {
         let check = |setting: &'static str, paths: &Option<Vec<String>>| {
             let paths = paths.clone().unwrap_or_default();
@@ -253,7 +255,7 @@ impl CheckedSettings {
     }
 }
 
-/// Whether a path leads nowhere but down.
+/// Returns whether a path is relative, without `..`, and does not look like an option.
 fn is_inside(path: &str) -> bool {
     let mut parts = Path::new(path).components();
     // `git sparse-checkout` keeps `--end-of-options` as a path, so a path must not look like an option.
@@ -273,7 +275,8 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Makes it, or leaves nothing behind.
+    /// Makes the worktree. After a failure or an interrupt, what was begun is removed within [`CLEAR`]; what that
+    /// leaves is removed by the next attempt.
     async fn make(self, folder: &Path, cancel: &CancellationToken) -> Result<Worktree, WorktreeRefusal> {
         let is_new_branch = self.repository.commit(&self.branch_ref(), cancel).await?.is_none();
         let made = self.fill(is_new_branch, cancel).await;
@@ -299,11 +302,13 @@ impl Making<'_> {
         })
     }
 
+    /// Returns the full name of the branch, so that a tag of the same name is not taken for it.
     fn branch_ref(&self) -> String {
         format!("refs/heads/{}", self.branch)
     }
 
-    /// Runs the steps, and returns the links that were made.
+    /// Runs the steps, and returns the links that were made. The worktree stays locked until the last step, which marks
+    /// it as unfinished if the process dies.
     async fn fill(
         &self,
         is_new_branch: bool,
@@ -338,7 +343,8 @@ impl Making<'_> {
         Ok(links)
     }
 
-    /// Links directories of the checkout into the worktree: those that it has, and the worktree has not.
+    /// Links directories of the checkout into the worktree, and returns them. One that the checkout lacks, or that the
+    /// worktree has itself, is passed over.
     fn link(&self) -> Result<Vec<PathBuf>, WorktreeRefusal> {
         let mut made = Vec::new();
         for link in &self.settings.links {

@@ -92,7 +92,8 @@ pub(super) struct Repository {
 }
 
 impl Repository {
-    /// Looks at the repository around a folder. It is an error if there is none, or one that must not be used.
+    /// Looks at the repository around a folder. Fails if git finds none, if it claims a folder that it is not in, or,
+    /// for an untrusted one, if its configuration may run a program.
     pub async fn open(
         git: &GitRunner,
         folder: &Path,
@@ -126,7 +127,8 @@ impl Repository {
         Ok((answer.code == 0).then(|| answer.line()))
     }
 
-    /// The worktrees that the repository lists.
+    /// Returns the worktrees that the repository lists, the checkout among them. It may list folders that are none:
+    /// callers ask git in the folder before they use one.
     pub async fn worktrees(
         &self,
         cancel: &CancellationToken,
@@ -168,7 +170,8 @@ pub(super) struct ListedWorktree {
     pub locked: Option<String>,
 }
 
-/// Reads the list: fields that end with a zero byte, and an empty one behind each worktree.
+/// Parses the output of `git worktree list --porcelain -z`: fields that end with a zero byte, and an empty field after
+/// each worktree.
 fn listed(text: &str) -> Vec<ListedWorktree> {
     let mut all: Vec<ListedWorktree> = Vec::new();
     for field in text.split('\0') {
@@ -206,12 +209,12 @@ async fn checked(
     Ok(git.clone().without_filters(&filters.into_iter().collect::<Vec<_>>()))
 }
 
-/// The filter that a key is about.
+/// Returns the name of the filter that a key sets up; `None` for any other key.
 fn filter_of(key: &str) -> Option<&str> {
     Some(key.strip_prefix("filter.")?.rsplit_once('.')?.0)
 }
 
-/// Whether a key is known to start nothing. Git writes section and key in lower case.
+/// Returns whether a key is known to start no program. Git writes section and key in lower case.
 fn is_harmless(key: &str) -> bool {
     let (section, name) =
         (key.split('.').next().unwrap_or_default(), key.rsplit('.').next().unwrap_or_default());

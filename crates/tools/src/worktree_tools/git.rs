@@ -67,12 +67,12 @@ pub(super) struct GitAnswer {
 }
 
 impl GitAnswer {
-    /// The first line of the output.
+    /// Returns the first line of the output; empty if there is none.
     pub fn line(&self) -> String {
         String::from_utf8_lossy(&self.stdout).lines().next().unwrap_or_default().to_owned()
     }
 
-    /// What git says about a failure.
+    /// Returns what git printed about a failure, without its `fatal:` and cut; the exit code if it printed nothing.
     pub fn reason(&self) -> String {
         let text = self.stderr.trim();
         let text = text.strip_prefix("fatal: ").unwrap_or(text);
@@ -111,7 +111,7 @@ impl GitRunner {
         }
     }
 
-    /// Whether programs of the repository may run.
+    /// Returns whether programs of the repository may run.
     pub(super) fn trust(&self) -> RepositoryTrust {
         self.trust
     }
@@ -163,7 +163,7 @@ impl GitRunner {
         }
     }
 
-    /// The same for a command that has to succeed.
+    /// Runs a command as [`GitRunner::ask`] does; another exit code than 0 is an error with the reason that git gives.
     pub(super) async fn run(
         &self,
         folder: &Path,
@@ -178,6 +178,7 @@ impl GitRunner {
         }
     }
 
+    /// Returns the command as a child to start, with the overrides of the configuration in its environment.
     fn spec(&self, folder: &Path, args: &[&OsStr]) -> Spec {
         let mut spec = Spec::new("git", folder);
         spec.args = args.iter().map(|arg| (*arg).to_owned()).collect();
@@ -193,19 +194,21 @@ impl GitRunner {
     }
 }
 
-/// The command without its options, for people.
+/// Returns the first words of a command up to its options, such as `worktree add`, for errors and labels.
 fn name_of(args: &[&OsStr]) -> String {
     let words = args.iter().map(|arg| arg.to_string_lossy()).take_while(|arg| !arg.starts_with('-'));
     words.take(2).collect::<Vec<_>>().join(" ")
 }
 
-/// An answer that is longer than what is kept would be half of one, so it ends the command.
+/// Returns a capture that ends the command once it prints more than `bytes`: half an answer must not pass for a whole
+/// one.
 fn capture(bytes: usize) -> Capture {
     Capture { head_bytes: bytes, tail_bytes: 0, spill: None, limit: OutputLimit::KillAt(bytes as u64) }
 }
 
-/// Owned pairs.
+/// Turns pairs of borrowed texts into owned ones.
 trait MapOwned {
+    /// Returns the pairs in the same order.
     fn map_owned(self) -> Vec<(String, String)>;
 }
 

@@ -29,18 +29,18 @@ impl WorktreeName {
         }
     }
 
-    /// The name as it was given.
+    /// Returns the name as it was given.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name of the folder. Worktrees lie side by side and never in each other, so a `/` becomes a `+`, which no name
-    /// contains.
+    /// Returns the name of the folder. Worktrees lie side by side and never in each other, so a `/` becomes a `+`,
+    /// which no name contains.
     pub fn folder(&self) -> String {
         self.0.replace('/', "+")
     }
 
-    /// The name of the branch.
+    /// Returns the name of the branch.
     pub fn branch(&self) -> String {
         format!("worktree-{}", self.folder())
     }

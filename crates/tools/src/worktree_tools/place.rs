@@ -65,7 +65,7 @@ fn make_folders(top: &Path) -> Result<PathBuf, WorktreeRefusal> {
     Ok(path)
 }
 
-/// Whether there is a folder, and no link to one.
+/// Returns whether a path is a folder itself and not a link to one.
 pub(super) fn is_own_folder(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir())
 }
@@ -110,7 +110,7 @@ async fn lock(path: &Path, cancel: &CancellationToken) -> Result<File, WorktreeR
     }
 }
 
-/// The words of a command.
+/// Returns the words of a command in the form that [`GitRunner`](super::git::GitRunner) takes.
 pub(super) fn words<'a>(words: &[&'a str]) -> Vec<&'a OsStr> {
     words.iter().map(|word| OsStr::new(*word)).collect()
 }

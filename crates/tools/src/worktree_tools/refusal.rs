@@ -150,7 +150,8 @@ pub enum WorktreeRefusal {
 }
 
 impl WorktreeRefusal {
-    /// The failure of the call. What is refused before anything was tried is told as a mistake of the call.
+    /// Returns the failure of the call: a mistake of the model for what is refused before anything was tried, otherwise
+    /// an error.
     pub fn failure(&self) -> ToolFailure {
         match self {
             Self::BadName { .. }
@@ -177,7 +178,7 @@ impl WorktreeRefusal {
         }
     }
 
-    /// An error of the disk.
+    /// Returns the refusal for an error of the file system; `what` is the step that failed.
     pub(crate) fn disk(what: impl Into<String>, error: &std::io::Error) -> Self {
         Self::Disk { what: what.into(), why: error.to_string() }
     }

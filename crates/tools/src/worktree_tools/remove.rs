@@ -24,12 +24,12 @@ pub struct WorktreeChanges {
 }
 
 impl WorktreeChanges {
-    /// Whether nothing would be lost.
+    /// Returns whether nothing would be lost.
     pub fn is_none(&self) -> bool {
         self.files == 0 && self.commits == 0
     }
 
-    /// How much would be lost, and some of it by name.
+    /// Returns how much would be lost, with the first ten files and commits by name.
     pub fn in_words(&self) -> String {
         let count = |count: u64, one: &str, many: &str| match count {
             0 => None,
@@ -96,7 +96,8 @@ impl Worktree {
         Ok(())
     }
 
-    /// Whether submodules were checked out here: their repositories lie in the worktree's own.
+    /// Returns whether submodules were checked out here. Git keeps their repositories in `modules` of the worktree's
+    /// own folder.
     async fn has_submodules(
         &self,
         repository: &Repository,
@@ -107,7 +108,8 @@ impl Worktree {
         Ok(std::path::Path::new(&answer.line()).join("modules").exists())
     }
 
-    /// Counts the commits that are on no other branch, and were not there when it was made.
+    /// Counts the commits of its branch and its HEAD that are on no other branch or tag, without those that it began
+    /// with.
     async fn commits(
         &self,
         repository: &Repository,
@@ -170,12 +172,13 @@ impl Worktree {
 }
 
 impl WorktreeChanges {
+    /// Counts a file, and names it.
     fn add_file(&mut self, path: &str) {
         self.files += 1;
         self.name(path);
     }
 
-    /// Names some of the work, and says that there is more.
+    /// Adds a name to the first [`NAMED`]; the next one becomes `…`, and later ones are left out.
     fn name(&mut self, what: &str) {
         match self.named.len() {
             count if count < NAMED => self.named.push(what.chars().take(200).collect()),

@@ -44,7 +44,7 @@ pub fn next_fire(
     }
 }
 
-/// A number from 0 up to 1 that follows from the id.
+/// Returns the first eight hexadecimal digits of an id as a fraction of 2^32; 0 for an id of another form.
 fn fraction(id: &str) -> f64 {
     let digits = id.get(..8).unwrap_or(id);
     u32::from_str_radix(digits, 16).map_or(0.0, |number| f64::from(number) / 4_294_967_296.0)

@@ -223,7 +223,8 @@ impl BashCall<'_> {
     }
 }
 
-/// Whether a command changes the folder of its shell. A word in a text may be taken for it; then the hint is needless.
+/// Returns whether a command seems to change the folder of its shell. A word inside a quoted text counts too; the model
+/// then gets a hint that it does not need.
 fn changes_folder(command: &str) -> bool {
     let mut words = command.split(|c: char| c.is_whitespace() || ";|&()".contains(c));
     words.any(|word| matches!(word, "cd" | "pushd" | "popd" | "chdir"))

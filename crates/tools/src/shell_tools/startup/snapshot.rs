@@ -32,21 +32,22 @@ impl Snapshot {
         Self { file, names }
     }
 
-    /// Returns whether a command may need the functions.
+    /// Returns whether a command may need the functions, so that they cannot be left out. When in doubt it does.
     pub fn is_needed_whole(&self, command: &str) -> bool {
         let Some(names) = &self.names else { return true };
         leads(command, names)
     }
 }
 
-/// Returns whether a text may lead to one of the names.
+/// Returns whether a text contains one of the names as a word, or something that could become one, such as an
+/// expansion.
 fn leads(text: &str, names: &HashSet<String>) -> bool {
     let mut words = text.split(|c: char| c.is_whitespace() || ";|&()<>'\"=!".contains(c));
     DYNAMIC.iter().any(|piece| text.contains(piece)) || words.any(|word| names.contains(word))
 }
 
-/// Returns the names of the functions, and of the aliases that lead to one. A line of a here-document that looks like the
-/// beginning of a function adds a name that is not needed.
+/// Returns the names of the functions, and of the aliases that lead to one. A line of a here-document that looks like
+/// the beginning of a function adds a name that is not needed.
 fn needing(aliases: &str, functions: &str) -> HashSet<String> {
     let mut names: HashSet<String> =
         functions.lines().filter_map(|line| line.strip_suffix(" () ").map(str::to_owned)).collect();

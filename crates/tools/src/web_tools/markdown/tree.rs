@@ -304,7 +304,7 @@ fn trim_end(block: &Node) {
     }
 }
 
-/// Whether a text is nothing but blanks.
+/// Returns whether a text consists of blanks only.
 fn is_blank(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_whitespace())
 }
