@@ -26,6 +26,8 @@ const READ_BYTES: usize = 64 << 10;
 
 /// A monitor that prints more than this many bytes in [`FLOOD_TIME`] is stopped.
 const FLOOD_BYTES: u64 = 256 << 10;
+
+/// The time for which the printed bytes are counted.
 const FLOOD_TIME: Duration = Duration::from_secs(10);
 
 /// Why no more lines are read.

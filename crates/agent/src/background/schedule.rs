@@ -19,6 +19,7 @@ use crate::state::services::SessionServices;
 
 /// How long another writer of the folder's file is waited for.
 const FILE_WAIT: Duration = Duration::from_secs(5);
+/// The pause between two attempts.
 const FILE_PAUSE: Duration = Duration::from_millis(10);
 
 /// How long a job waits whose turn could not be taken.

@@ -133,7 +133,7 @@ impl TaskList {
         self.tasks.push(task);
     }
 
-    /// Notes a place that a task has reserved.
+    /// Notes a place that a task has reserved, so that a task that is about to start counts for the limit too.
     pub fn add_place(&mut self, place: &Arc<Place>) {
         self.places.push(Arc::downgrade(place));
     }
@@ -191,7 +191,8 @@ impl TaskList {
         self.notices.iter().filter(waking).map(|notice| notice.task_id.as_str())
     }
 
-    /// Takes the notices for a request that is sent anyway, in the order of the ends.
+    /// Takes the notices for a request that is sent anyway, in the order of the ends. They count as in delivery until
+    /// [`Self::delivered_with`] or [`Self::put_back`].
     pub fn take_notices(&mut self) -> Vec<TaskNotice> {
         let taken: Vec<TaskNotice> = std::mem::take(&mut self.notices).into();
         self.in_delivery.extend(taken.iter().cloned());
@@ -203,7 +204,7 @@ impl TaskList {
         if self.notice_wakes() { self.take_notices() } else { Vec::new() }
     }
 
-    /// Takes the notices that a text tells, because it is recorded now.
+    /// Takes the notices in delivery that a text contains. To be called when the text is recorded.
     pub fn delivered_with(&mut self, text: &str) -> Vec<TaskNotice> {
         self.in_delivery.extract_if(.., |notice| text.contains(&notice.text)).collect()
     }
@@ -216,7 +217,7 @@ impl TaskList {
         }
     }
 
-    /// Adds an event of a monitor, or a notice from an earlier run of the session.
+    /// Adds an event of a monitor, or a notice from an earlier run of the session, behind those that wait.
     pub fn add_notice(&mut self, notice: TaskNotice) {
         self.notices.push_back(notice);
     }

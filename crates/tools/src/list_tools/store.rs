@@ -20,14 +20,18 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The tasks that one list holds at most, and the bytes of one task's file.
+/// The most tasks of one list.
 const MOST_TASKS: usize = 1000;
+
+/// The most bytes of one task's file.
 const TASK_BYTES: u64 = 256 << 10;
 
-/// The files of a list besides its tasks.
+/// The file of a list that is locked for a change.
 const LOCK: &str = ".lock";
+
+/// The file with the highest number that was given out.
 const HIGHEST: &str = ".highwatermark";
-/// Used by the holder of the lock only, so one name is enough.
+/// The file that replaces another one. Only the holder of the lock uses it, so one name is enough.
 const TEMPORARY: &str = ".lathe-tmp";
 
 /// The status of a task that is done.

@@ -93,7 +93,7 @@ impl ShellKind {
         }
     }
 
-    /// The word that makes sure of a builtin, whatever functions there are.
+    /// Returns the word in front of a builtin that keeps a function of the same name from running in its place.
     fn builtin(self) -> &'static str {
         match self {
             Self::Bash | Self::Zsh => "builtin",
@@ -101,8 +101,8 @@ impl ShellKind {
         }
     }
 
-    /// The script that takes a snapshot, the options of the shell that runs it, and the user's file. Interactive, because
-    /// many such files do nothing otherwise.
+    /// Returns the script that takes a snapshot, the options of the shell that runs it, and the user's file; `None` for
+    /// a shell without snapshots. The shell is interactive, because many such files do nothing otherwise.
     fn snapshot(
         self,
         home: &Path,
@@ -123,13 +123,13 @@ impl ShellKind {
 }
 
 impl ShellStartup {
-    /// The same with a snapshot, which is written to this file when the first command needs it.
+    /// Returns the same value with a snapshot, which is written to this file when the first command needs it.
     #[must_use]
     pub fn with_snapshot_in(self, file: PathBuf) -> Self {
         Self { snapshot_file: Some(file), ..self }
     }
 
-    /// The same with a file of the user that each shell sources.
+    /// Returns the same value with a file of the user that each shell sources.
     #[must_use]
     pub fn with_user_file(self, file: PathBuf) -> Self {
         Self { user_file: Some(file), ..self }
@@ -191,8 +191,8 @@ impl ShellStartup {
         Prepared { snapshot, user_file }
     }
 
-    /// Runs the shell that reads the user's file, and writes the snapshot. None if there is nothing to read, or nothing
-    /// came of it.
+    /// Runs the shell that reads the user's file, and writes the snapshot. `None` if the user has no such file, or it
+    /// defines nothing.
     async fn take_snapshot(&self, workspace: &Workspace) -> Result<Option<Snapshot>, String> {
         let env = workspace.env.of_child(CommandEnvironment::Whole);
         let folder = |name: &str| {
@@ -237,8 +237,8 @@ impl ShellStartup {
         }
     }
 
-    /// Returns what a shell is told before this command. Nothing of it prints. The files may do anything, so the folder is
-    /// set again behind them, and names that no command gets are taken out.
+    /// Returns what a shell is told before this command. Nothing of it prints. The files may do anything, so the folder
+    /// is set again behind them, and names that no command gets are taken out.
     pub(crate) fn prelude(
         &self,
         workspace: &Workspace,
@@ -313,8 +313,8 @@ fn write(file: &Path, text: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Sources files in a shell like that of commands, each after those before it. An error says which cannot be used: a file
-/// that does not parse, that ends the shell, or that takes longer than ten seconds would do so in every command.
+/// Sources files in a shell like that of commands, each after those before it. An error says which cannot be used: a
+/// file that does not parse, that ends the shell, or that takes longer than ten seconds would do so in every command.
 /// `limits` may bring a place; its time-out is replaced.
 pub async fn try_env_files(
     workspace: &Workspace,

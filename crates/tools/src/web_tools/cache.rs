@@ -9,8 +9,10 @@ use tokio::time::Instant;
 
 use super::page::Page;
 
-/// The most pages, and the most bytes of their texts together.
+/// The most pages that are kept.
 const MAX_PAGES: usize = 32;
+
+/// The most bytes of their texts together.
 const MAX_BYTES: usize = 8 << 20;
 
 /// The cache of a session.
@@ -20,7 +22,9 @@ pub(crate) struct PageCache {
     pages: VecDeque<Kept>,
 }
 
+/// A page, and when it is forgotten.
 struct Kept {
+    /// As it was asked for, before redirects.
     url: String,
     page: Arc<Page>,
     until: Instant,

@@ -16,8 +16,10 @@ use super::tags::{self, TagUse};
 /// Elements inside each other. What is deeper stands in the last one.
 const MAX_DEPTH: usize = 96;
 
-/// The size at which a tree is converted as soon as no block is open, and the one at which it is converted anywhere.
+/// The size at which a tree is converted as soon as no block is open.
 const ENOUGH: TreeSize = TreeSize { nodes: 2_000, bytes: 64 << 10 };
+
+/// The size at which a tree is converted wherever the page stands.
 const TOO_MUCH: TreeSize = TreeSize { nodes: 12_000, bytes: 512 << 10 };
 
 /// How much is in a tree.
