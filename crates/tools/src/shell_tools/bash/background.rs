@@ -13,12 +13,16 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{OUTPUT_KILL_BYTES, TAIL_BYTES, not_started, spec};
+use super::{OUTPUT_KILL_BYTES, not_started, spec};
 use crate::background::{FOREGROUND_TASK_AFTER, TASK_FILE_BYTES, exit_line};
 use crate::{
     BackgroundPolicy, CommandTask, Content, TaskGround, TaskKind, TaskPlace, TaskStatus, ToolContext,
     ToolFailure, ToolOutput,
 };
+
+/// Bytes of a background command's output that memory keeps beside its file, in case the file cannot be written. Little,
+/// because 64 commands of a session may run at once.
+const TAIL_BYTES: usize = 16 << 10;
 
 /// The longest time that a command can ask for in the background.
 const LONGEST: Duration = Duration::from_millis(7_200_000);
