@@ -67,7 +67,8 @@ enum Due {
 }
 
 impl Due {
-    /// Returns the id of the wake-up that it is announced as.
+    /// Returns the id under which the host was told of the wake-up that starts this turn; `None` if the turn starts for
+    /// another reason.
     fn wake_up_id(&self) -> Option<String> {
         match self {
             Self::Scheduled(turn) => turn.wake_up.as_ref().map(|wake_up| wake_up.uuid.clone()),
@@ -112,8 +113,9 @@ struct SessionLoop {
     end: SessionEnd,
 }
 
-/// Runs a session until its inbox is closed (no more prompts) and everything in it is done, or until a
-/// signal ends it.
+/// Runs a session until the host has closed `inbox` and nothing in it can start a turn any more, or until a signal, the
+/// host or a limit ends it. Frames for the host go to `out`. A session that cannot enter its worktree ends before it
+/// begins, and one with [`SetupTrigger::InitOnly`] before its first prompt.
 pub async fn run(
     mut config: SessionConfig,
     inbox: mpsc::Receiver<Inbound>,
@@ -167,8 +169,8 @@ pub async fn run(
 }
 
 impl SessionLoop {
-    /// Ends the session after its last turn: pending replies, tasks, hooks, commands, then files. The order
-    /// matters, because hooks may run commands, and all of them may write records.
+    /// Ends the session after its last turn: pending replies, tasks, hooks, commands, then files. The order matters,
+    /// because hooks may run commands, and all of them may write records. Returns how the session ended.
     async fn end(mut self, reason: LeaveReason) -> SessionEnd {
         // In this order, because hooks may run commands, and all of these may write records.
         self.answer_the_rest().await;
@@ -187,8 +189,10 @@ impl SessionLoop {
         self.end
     }
 
-    /// Waits for what comes next: a prompt, the notices of tasks, a deferred call, or a reason to leave. With the input
-    /// closed, the session still waits for what can start a turn, up to the ceiling; `ending.rs` decides.
+    /// Waits for what comes next: a prompt, a scheduled turn, the notices of tasks, a deferred call, or a reason to
+    /// leave. A queued prompt comes before everything that needs none, and no turn begins while a request is changing
+    /// the session. With the input closed, the session still waits for what can start a turn, up to the ceiling;
+    /// `ending.rs` decides.
     async fn next_due(&mut self, deferral: &DeferredCallState) -> NextDue {
         let mut patience = None;
         loop {
@@ -250,8 +254,9 @@ impl SessionLoop {
         }
     }
 
-    /// Runs `work` while the host's lines are read, because `work` may wait for one of them. `cancel` fires when the
-    /// session is told to finish.
+    /// Runs `work` to its end while the host's lines are read, because `work` may wait for one of them, and returns
+    /// what it returns. `turn` is the running turn, which lines may interrupt. If the session is told to finish early,
+    /// `cancel` is cancelled; without a `cancel` the work goes on undisturbed.
     async fn while_listening<T>(
         &mut self,
         work: impl Future<Output = T>,
@@ -273,7 +278,7 @@ impl SessionLoop {
     }
 
     /// Waits until the requests that are pending now have their replies, or the session is told to stop. The host's
-    /// lines are read meanwhile, because a reply may depend on one.
+    /// lines are read meanwhile, because a reply may depend on one; requests that arrive meanwhile are not waited for.
     async fn answer_the_rest(&mut self) {
         // Taken out, because reading lines needs `self`. Requests that arrive from now on are not waited for.
         let mut pending = std::mem::replace(&mut self.pending, PendingRequests::new(self.main.clone()));
@@ -291,14 +296,14 @@ impl SessionLoop {
         .await;
     }
 
-    /// Closes the inbox: the host sends no more, so it cannot reply to open questions.
+    /// Notes that the host has closed its input and fails all open questions to it, because it cannot reply any more.
     fn close_inbox(&mut self) {
         self.inbox_open = false;
         self.session.questions.close();
     }
 
-    /// Runs the hooks at the beginning of the session and keeps what they say, which goes in front of the first
-    /// prompt.
+    /// Runs the hooks at the beginning of the session. Their notes are added to the preamble of the first prompt, and
+    /// their words for the user are kept in `first_words`.
     async fn begin(&mut self, agent: &mut Agent, source: &str, setup: Option<SetupTrigger>) {
         let cancel = self.session.stop.child_token();
         let beginning = self.while_listening(agent.begin(source, setup, &cancel), None, Some(&cancel)).await;
@@ -312,7 +317,7 @@ impl SessionLoop {
         self.first_words = beginning.first_words;
     }
 
-    /// Runs the SessionEnd hooks, then ends those that still run in the background.
+    /// Runs the SessionEnd hooks, then ends the hooks that still run in the background.
     async fn end_hooks(&mut self) {
         let main = self.main.clone();
         self.while_listening(main.end_conversation("other"), None, None).await;
@@ -329,8 +334,8 @@ impl SessionLoop {
         }
     }
 
-    /// Runs one turn: opens it for `due`, runs it while the host's lines are read, and sends exactly one result. A
-    /// session that was told to stop sends none.
+    /// Runs one turn: opens it for `due`, runs it while the host's lines are read, sends exactly one result, and
+    /// publishes the conversation for side questions. A session that was told to stop sends no result.
     async fn turn(&mut self, agent: &mut Agent, due: Due) {
         // From here on the turn can be interrupted, also while hooks look at the prompt.
         let handle =
@@ -365,7 +370,9 @@ impl SessionLoop {
     }
 
     /// Sends the result of a turn and the final state of its prompts. Everything recorded in the turn is written
-    /// before, so that a host that has the result finds the records.
+    /// before, so that a host that has the result finds the records. The host is also told that the session is idle,
+    /// unless a prompt waits; if hosts must not see that while tasks can wake the session, it is kept for later in
+    /// `owes_idle`.
     async fn close_turn(
         &mut self,
         agent: &mut Agent,
@@ -398,7 +405,8 @@ impl SessionLoop {
         }
     }
 
-    /// Tells the host about problems that no other frame has reported.
+    /// Sends the host the notices of the start and the problems with files and prices that no other frame has reported,
+    /// each of them once.
     pub(super) async fn report_troubles(&mut self) {
         for notice in std::mem::take(&mut self.notices) {
             self.session.show(notice).await;

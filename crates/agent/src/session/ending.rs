@@ -83,7 +83,8 @@ pub(super) enum IdleStep {
     Idle,
 }
 
-/// Decides what a session does that has neither a turn nor a prompt.
+/// Decides what a session does that has neither a turn nor a prompt; a pure function of `outlook`. Only closed input
+/// can end the run: while it is open, the session waits whatever the ceiling and the budget say.
 pub(super) fn idle_step(outlook: IdleOutlook) -> IdleStep {
     use CeilingState::{Ahead, NotCounting, Passed};
     use HostInput::{Closed, Open};
@@ -103,7 +104,8 @@ pub(super) fn idle_step(outlook: IdleOutlook) -> IdleStep {
 }
 
 impl SessionLoop {
-    /// Returns why the session has to end now, whatever waits.
+    /// Returns why the session has to end now, whatever waits, or `None` if it may go on. If there are several reasons,
+    /// the signal to stop comes first, then the one to finish early, then the host's request.
     pub(super) fn told_to_leave(&self) -> Option<LeaveReason> {
         if self.session.stop.is_cancelled() {
             Some(LeaveReason::Stopped)
@@ -116,7 +118,8 @@ impl SessionLoop {
         }
     }
 
-    /// Looks at what is left while no turn runs and no prompt waits, and tells the host when the session is idle.
+    /// Looks at what can still start a turn while no turn runs and no prompt waits, and returns what to do. If the host
+    /// is still to be told that the session is idle (`owes_idle`), it is told once nothing is awaited.
     pub(super) async fn follow_wakers(&mut self, now: Instant) -> IdleStep {
         let ceiling = match (self.session.tasks.config.ceiling, self.last_turn_ended) {
             (Some(ceiling), Some(ended)) if now >= ended + ceiling => CeilingState::Passed(ceiling),
@@ -145,8 +148,9 @@ impl SessionLoop {
         step
     }
 
-    /// Ends what could still have started a turn, and names it on stderr for the operator: a run never
-    /// ends before its work without a word.
+    /// Stops the tasks and the wake-up that could still have started a turn. Before that, they, the ends that the model
+    /// was not told of and the jobs of the session are named in the operator's log, so that a run never ends before its
+    /// work without a word.
     pub(super) async fn leave_wakers(&self, reason: LeaveReason) {
         let (running, untold) = (self.session.named_wakers(), self.session.untold_ends());
         if !running.is_empty() {
@@ -167,8 +171,8 @@ impl SessionLoop {
         self.session.stop_wakers().await;
     }
 
-    /// Returns whether the clock may start turns now. It does not start the first one: hosts take the first result for
-    /// the answer to their first prompt.
+    /// Returns whether the clock may start turns now: it is on, and the budget is not used up. It does not start the
+    /// first turn, because hosts take the first result for the answer to their first prompt.
     pub(super) fn clock_counts(&self) -> bool {
         let schedule = &self.session.schedule;
         let is_on = schedule.config.clock == ClockTurns::On;
@@ -176,7 +180,8 @@ impl SessionLoop {
     }
 }
 
-/// Returns the line for the operator that names what is stopped.
+/// Returns the line for the operator that names what is stopped (`named`) and why. For the ceiling it also says how to
+/// set it.
 fn still_running(reason: LeaveReason, named: &[String]) -> String {
     let named = named.join(", ");
     let why = match reason {
@@ -200,8 +205,9 @@ fn still_running(reason: LeaveReason, named: &[String]) -> String {
 }
 
 impl SessionServices {
-    /// Returns whether the session counts as idle although something may still start a turn. Hosts that close their
-    /// input when it is idle must not be told so: the turn may need them.
+    /// Returns whether the host may be told that the session is idle although something may still start a turn. With
+    /// [`StateFrames::SdkOnly`] it may not while anything can: such hosts close their input when the session is idle,
+    /// and the turn may need them.
     pub(super) fn shows_idle_despite_wakers(&self) -> bool {
         match self.options.states {
             StateFrames::SdkOnly => !self.can_wake(),

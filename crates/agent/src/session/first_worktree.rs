@@ -9,7 +9,8 @@ use lathe_tools::worktree_tools::refusal::WorktreeRefusal;
 use super::{SessionEnd, SessionLoop};
 
 impl SessionLoop {
-    /// Enters the worktree before anything else happens, and adds a note to what the model is told first.
+    /// Enters the worktree and adds a note about it to the preamble of the first prompt. Must come before the hooks of
+    /// the beginning; after an `Err` the session must not begin and is ended with [`Self::end_unbegun`].
     pub(super) async fn begin_in_worktree(&mut self, target: WorktreeTarget) -> Result<(), WorktreeRefusal> {
         let cancel = self.session.stop.child_token();
         let project = self.main.workspace.cwd();
@@ -29,7 +30,8 @@ impl SessionLoop {
         Ok(())
     }
 
-    /// Ends a session that has no worktree to begin in. No hook is told of its end, as none was told of its beginning.
+    /// Ends a session that could not enter the worktree to begin in, and logs why. No hook is told of its end, as none
+    /// was told of its beginning. The end counts as an error.
     pub(super) async fn end_unbegun(mut self, refusal: &WorktreeRefusal) -> SessionEnd {
         self.session.process.host.log(&format!("there is no worktree to begin in: {refusal}"));
         self.session.hooks.shut_down().await;

@@ -40,8 +40,8 @@ pub(crate) async fn take(
     }
 }
 
-/// Hands a reply to the question it belongs to. A late reply is ignored; one to a question that was never asked is
-/// reported to the host.
+/// Hands a reply of the host to the question it belongs to. A late reply is ignored; one to a question that was never
+/// asked is reported to the host and logged.
 async fn settle(agent: &AgentHandle, response: ControlResponse) {
     match agent.session.questions.settle(response) {
         // A late reply is normal: the question was withdrawn while the host was writing it.
@@ -53,8 +53,8 @@ async fn settle(agent: &AgentHandle, response: ControlResponse) {
     }
 }
 
-/// Reports a line that cannot be handled: an error reply to a control request with an id, otherwise a notice. A
-/// line of an unknown type is only logged.
+/// Reports a line that cannot be handled: an error reply to a control request with an id, otherwise a notice to the
+/// host and the log. A line of an unknown type is only logged.
 async fn refuse(agent: &AgentHandle, line: &Inbound) {
     let kind = line.tag();
     match (kind, line.request_id()) {
@@ -86,8 +86,9 @@ fn shown(line: &Inbound) -> String {
     shorten(&text, SHOWN_CHARS).into_owned()
 }
 
-/// Puts a prompt into the queue. A prompt whose id was seen before is only acknowledged. One with the priority
-/// `now` also ends the running turn.
+/// Puts a prompt into the queue and tells the host so. Results of tool calls in it are left out, which the host is
+/// told. A prompt whose id was seen before is only acknowledged, and one with the priority `now` also ends the running
+/// turn.
 async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnHandle>) {
     if let Some(dropped) = drop_results(&mut prompt) {
         let text = format!("results of calls that this session did not make are left out: {dropped}");
@@ -114,8 +115,9 @@ async fn admit(agent: &AgentHandle, mut prompt: InboundUser, turn: Option<&TurnH
     }
 }
 
-/// Removes results of tool calls from a prompt: results are made here, and the API refuses a result without its call.
-/// Returns the ids of the calls they name. A prompt is never left empty, because its host waits for a result.
+/// Removes results of tool calls from a prompt, because they are made here and the API refuses a result without its
+/// call. Returns the ids of the calls they name, separated by commas, or `None` if there were none. A prompt that held
+/// nothing else gets a text in their place, because its host waits for a result.
 fn drop_results(prompt: &mut InboundUser) -> Option<String> {
     let MessageContent::Blocks(blocks) = &mut prompt.message.content else { return None };
     let mut dropped = Vec::new();

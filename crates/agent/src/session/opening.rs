@@ -34,7 +34,9 @@ enum PromptForm {
 }
 
 impl SessionLoop {
-    /// Opens the turn of a prompt, or of a deferred call without a prompt.
+    /// Opens the turn of a prompt, of a scheduled prompt or of a deferred call: tells the host that it has started, has
+    /// the hooks look at the prompt, and records it as far as they permit. Returns the prompt (an empty one for a
+    /// deferred call) and what the turn does.
     pub(super) async fn open_turn(
         &mut self,
         agent: &mut Agent,
@@ -83,15 +85,16 @@ impl SessionLoop {
         (prompt, work)
     }
 
-    /// Returns whether the prompt gives the model nothing to respond to: it is blank, and no hook has words for it.
+    /// Returns whether the prompt gives the model nothing to respond to: it is blank, and no hook has words for it. A
+    /// prompt that is only to be recorded (`should_query: false`) does not count as such, even if it is blank.
     fn asks_nothing(&self, prompt: &InboundUser) -> bool {
         let has_words = self.first_words.is_some() || prompt.should_query == Some(false);
         !has_words && is_blank(&prompt.message.content)
     }
 
-    /// Opens the turn of an empty prompt. Hosts send one to get a session for some other request, to rewind files for
-    /// instance. The API refuses empty messages, so the model is not asked and nothing is recorded; only a deferred
-    /// call is resumed.
+    /// Opens the turn of an empty prompt: sends the init frame and acknowledges the prompt. Hosts send one to get a
+    /// session for some other request, such as rewinding files. The API refuses empty messages, so the model is not
+    /// asked and nothing is recorded; only a deferred call is resumed.
     async fn open_empty_prompt(&mut self, agent: &Agent, prompt: &InboundUser) -> TurnKind {
         let init = init_frame(&self.main, prompt.uuid.as_deref());
         self.session.emit(Outbound::system(init)).await;
@@ -103,8 +106,9 @@ impl SessionLoop {
         }
     }
 
-    /// Runs the hooks for a prompt and records it as far as they permit. Returns what kind of turn follows. A
-    /// prompt whose hooks were cancelled is not recorded, because nothing has agreed to it.
+    /// Runs the hooks for a prompt and records it as far as they permit; the host's lines are read meanwhile. Returns
+    /// what kind of turn follows. If hooks were listening and `handle` was cancelled, the prompt is not recorded,
+    /// because nothing has agreed to it.
     async fn submit_prompt(
         &mut self,
         agent: &mut Agent,
@@ -150,8 +154,9 @@ impl SessionLoop {
         }
     }
 
-    /// Sends the init frame, then puts the prompt with its notes into the history and the session's file, as far as
-    /// the hooks permit it.
+    /// Sends the init frame, then puts the first words of hooks, the prompt and its notes into the history and the
+    /// session's file. `prompt` is what the host sent, `told` what the model gets. A blocked or cancelled prompt stays
+    /// out, and the notices of tasks in a cancelled one wait again.
     async fn record_prompt(
         &mut self,
         agent: &mut Agent,

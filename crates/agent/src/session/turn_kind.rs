@@ -24,8 +24,8 @@ pub(crate) enum TurnKind {
     Cancelled,
 }
 
-/// Runs a turn of this kind to its outcome. Also returns the id of the command that resumed a deferred call,
-/// because its state has to be reported too.
+/// Runs a turn of this kind to its outcome. Also returns the id under which the host was told of a resumed deferred
+/// call, because its final state has to be reported too; `None` for every other turn.
 pub(crate) async fn outcome_of(turn: &mut Turn<'_>, work: TurnKind) -> (TurnOutcome, Option<String>) {
     let (resumed, command) = match work {
         TurnKind::Command(call) => return (commands::run(turn, call).await, None),

@@ -11,12 +11,15 @@ use crate::state::background_tasks::SessionTask;
 use crate::state::services::SessionServices;
 
 impl SessionServices {
-    /// Returns whether something is left that will start a turn.
+    /// Returns whether a task in the background, a notice or a wake-up is left that can start a turn, so that the run
+    /// waits for it. Scheduled jobs do not count, because they do not keep a run alive; the budget is the caller's
+    /// question.
     pub(super) fn can_wake(&self) -> bool {
         self.tasks.list().can_wake() || self.queue().scheduled.wake_up().is_some()
     }
 
-    /// Returns when the clock wakes the session; `None` if something else may do so before, or nothing does.
+    /// Returns when the wake-up starts a turn; `None` if there is none, or if a task or a notice may start one before.
+    /// Scheduled jobs are not considered.
     pub(super) fn wakes_at(&self, now: Instant) -> Option<Instant> {
         if self.tasks.list().can_wake() {
             return None;
@@ -25,8 +28,8 @@ impl SessionServices {
         now.checked_add(Duration::from_millis(at_ms.saturating_sub(self.process.host.now_ms())))
     }
 
-    /// Takes the prompt of a turn that is due now, or `None`. With the budget used up no turn is due: it could not ask
-    /// the model, and its result would come unasked.
+    /// Takes the notices that wait, as the prompt of a turn; `None` unless one of them starts a turn. With the budget
+    /// used up they stay where they are: the turn could not ask the model, and its result would come unasked.
     pub(super) fn wake_up_prompt(&self) -> Option<InboundUser> {
         if self.over_budget() {
             return None;
@@ -34,7 +37,8 @@ impl SessionServices {
         self.task_prompt()
     }
 
-    /// Returns what would be lost if the session ended now, in words for the operator.
+    /// Returns the running tasks in the background and the wake-up, which would be lost if the session ended now, in
+    /// words for the operator. Notices are not among them; see [`Self::untold_ends`].
     pub(super) fn named_wakers(&self) -> Vec<String> {
         let wake_up = self.queue().scheduled.wake_up().map(|wake_up| {
             let at = self.schedule.zoned(wake_up.at_ms);
@@ -51,18 +55,20 @@ impl SessionServices {
         list.in_background().map(task).chain(wake_up).collect()
     }
 
-    /// Returns the tasks whose end the model was to be told, but was not.
+    /// Returns the ids of the tasks whose end was to start a turn that tells the model, but has not yet.
     pub(super) fn untold_ends(&self) -> Vec<String> {
         self.tasks.list().untold().map(str::to_owned).collect()
     }
 
-    /// Returns the jobs that end with the session, in words for the operator.
+    /// Returns the scheduled jobs that end with the session, in words for the operator. Jobs of the folder outlive it
+    /// and are not among them.
     pub(super) fn named_jobs(&self) -> Vec<String> {
         let queue = self.queue();
         queue.scheduled.of_session().map(|job| format!("{} ({})", job.id, job.job.cron.in_words())).collect()
     }
 
-    /// Stops everything that could start a turn.
+    /// Removes the wake-up and stops all tasks. Scheduled jobs are left as they are, because the clock is not looked at
+    /// any more.
     pub(super) async fn stop_wakers(&self) {
         self.queue().scheduled.set_wake_up(None);
         self.stop_all_tasks().await;

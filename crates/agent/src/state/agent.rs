@@ -57,7 +57,7 @@ pub enum AgentIdentity {
 }
 
 impl AgentIdentity {
-    /// Returns the name of the agent in requests to the model; the wire knows `main` and the types of child agents.
+    /// Returns the name of the agent in requests to the model: `main` for the main agent, its type for a child.
     pub fn label(&self) -> &str {
         match self {
             Self::Main => "main",
@@ -65,7 +65,7 @@ impl AgentIdentity {
         }
     }
 
-    /// Returns the identity of a child agent; none for the main one.
+    /// Returns the identity of a child agent, or `None` for the main one.
     pub fn child(&self) -> Option<&ChildIdentity> {
         match self {
             Self::Main => None,
@@ -139,7 +139,8 @@ pub struct ToldTools {
 }
 
 impl ToldTools {
-    /// What a conversation begins with.
+    /// Returns what a conversation begins with: the model knows the names of `listing`, and its text, if it has one, is
+    /// part of the system prompt.
     pub fn at_beginning(listing: Arc<ToolListing>) -> Self {
         Self { beginning: listing.text().map(Arc::from), listing }
     }
@@ -191,8 +192,8 @@ impl AgentView {
 }
 
 impl AgentView {
-    /// Begins another conversation about the tools: only those stay loaded that `referenced` names. Returns the others
-    /// that were loaded.
+    /// Forgets what the model was told of deferred tools and unloads the loaded ones that `referenced` does not name,
+    /// because another conversation begins. Returns the names of those that were unloaded.
     pub(crate) fn forget_loaded_tools(&mut self, referenced: &[String]) -> Vec<String> {
         self.told_tools = None;
         let (tools, forgotten) = self.tools.unloading_all_but(referenced);
@@ -212,8 +213,8 @@ impl AgentCell {
         lock(&self.view).clone()
     }
 
-    /// Replaces the view by a changed copy, so that readers always see values that belong together. `change` must
-    /// not read the cell, which is locked.
+    /// Changes the view in place under its lock and returns what `change` returns. Snapshots that readers hold stay as
+    /// they were. `change` must not read the cell, which is locked.
     pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
         // Copied only if a reader holds the old view, which stays as it was.
         change(Arc::make_mut(&mut lock(&self.view)))
@@ -251,7 +252,8 @@ impl AgentHandle {
         self.cell.view()
     }
 
-    /// Changes the view of the agent; see [`AgentCell::change`].
+    /// Changes the view of the agent and returns what `change` returns, which must not read the view; see
+    /// [`AgentCell::change`].
     pub fn change<T>(&self, change: impl FnOnce(&mut AgentView) -> T) -> T {
         self.cell.change(change)
     }
@@ -261,7 +263,7 @@ impl AgentHandle {
         self.view().tools.clone()
     }
 
-    /// Returns the tool with this name or alias.
+    /// Returns the tool with this name or alias, or `None` if the agent has none.
     pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
         self.view().tools.get(name).cloned()
     }
@@ -281,7 +283,8 @@ impl AgentHandle {
         self.change(|view| change(Arc::make_mut(&mut view.choice)));
     }
 
-    /// Changes the model from the next request on, and with it the tools that only some models have.
+    /// Changes the model from the next request on. The tools that only models with a list of work have are added or
+    /// removed accordingly. `id` must be a resolved model id.
     pub fn change_model(&self, id: &str) {
         let list = &self.session.list_tools;
         let names: HashSet<String> = list.names().map(str::to_owned).collect();
@@ -298,7 +301,8 @@ impl AgentHandle {
         });
     }
 
-    /// Returns the effort that the model is asked for: the chosen one, or else its default.
+    /// Returns the effort that the model is asked for: the chosen one, or else the model's default. `None` if it has no
+    /// default.
     pub fn effort(&self) -> Option<String> {
         let choice = self.choice();
         let default = capabilities(&choice.id).default_effort;
@@ -306,6 +310,7 @@ impl AgentHandle {
     }
 
     /// Returns the conversation as it was published last: after the last turn, or as the running turn last sent it.
+    /// Empty before the first request.
     pub fn conversation(&self) -> Vec<WireMessage> {
         let view = self.view();
         // During a turn the history may hold calls without results; what was last sent is always a valid request.
@@ -316,7 +321,8 @@ impl AgentHandle {
         }
     }
 
-    /// Returns when the last request was sent, in milliseconds since the epoch.
+    /// Returns when the last request of this conversation was sent, in milliseconds since the epoch; `None` before the
+    /// first.
     pub fn last_request_ms(&self) -> Option<u64> {
         self.view().progress.last_request.as_ref().map(|(_, at)| *at)
     }
@@ -326,7 +332,8 @@ impl AgentHandle {
         self.change(|view| view.progress.settled = Some(messages.into()));
     }
 
-    /// Puts the request that is being sent into the view, for side questions during the turn.
+    /// Puts the request that is being sent into the view, with the time, for side questions during the turn. What was
+    /// published after the last turn no longer counts.
     pub(crate) fn publish_request(&self, request: &Arc<ModelRequest>) {
         let now = self.session.process.host.now_ms();
         self.change(|view| {
@@ -342,13 +349,14 @@ impl AgentHandle {
 }
 
 impl Agent {
-    /// Builds the main agent of a session.
+    /// Builds the main agent of a session. It shares the view that the session was created with, and `config` must be
+    /// the one that [`SessionServices::start`] returned.
     pub(crate) fn main(session: Arc<SessionServices>, config: AgentConfig) -> Self {
         let cell = session.main.clone();
         Self::with_identity(session, AgentIdentity::Main, cell, config)
     }
 
-    /// Builds a child agent, which a call of another agent starts.
+    /// Builds a child agent, which a call of another agent starts, with a view of its own.
     pub(crate) fn child(session: Arc<SessionServices>, identity: ChildIdentity, config: AgentConfig) -> Self {
         let cell = Arc::new(AgentCell::new(AgentView::of(&config)));
         Self::with_identity(session, AgentIdentity::Child(identity), cell, config)
@@ -374,8 +382,9 @@ impl Agent {
         }
     }
 
-    /// Begins another session: nothing of the old conversation counts any more. What the host has chosen (model,
-    /// permissions, hooks) stays, and so do queued prompts.
+    /// Begins another session with this id: history, totals, files the agent has seen, loaded tools and a deferred call
+    /// are forgotten, and frames, records and variables get the id. What the host has chosen (model, permissions,
+    /// hooks) stays, and so do queued prompts.
     pub(crate) fn begin_anew(&mut self, session_id: &str) {
         let session = self.handle.session.clone();
         let old_id = session.frames.session_id();

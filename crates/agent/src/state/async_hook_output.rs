@@ -33,13 +33,14 @@ pub struct WaitingOutput {
 }
 
 impl AsyncHookOutput {
-    /// Locks the output that waits for the next request.
+    /// Locks the output that waits for the next request. The lock must not be held when another method of this type is
+    /// called, because those take it too.
     pub fn waiting(&self) -> MutexGuard<'_, WaitingOutput> {
         // Nothing that is done under the lock could leave it half changed.
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues texts for the next request. Beyond a fixed number the oldest are dropped.
+    /// Queues notes for the next request. Beyond a fixed number the oldest are dropped.
     pub fn add(&self, lines: impl IntoIterator<Item = String>) {
         let notes = &mut self.waiting().notes;
         notes.extend(lines);
@@ -47,8 +48,8 @@ impl AsyncHookOutput {
         notes.drain(..too_many);
     }
 
-    /// Queues everything that finished hooks left, at once: the future that waits for them may be dropped at any
-    /// time.
+    /// Queues everything that finished hooks left: notes for the model, notices for the host, and the wish to wake the
+    /// model. Does not wait, because the future that collects the results may be dropped at any time.
     pub fn keep(&self, results: Vec<AsyncResult>) {
         for result in results {
             let name = result.hook_name;
@@ -65,7 +66,8 @@ impl AsyncHookOutput {
         }
     }
 
-    /// Takes the texts for a request that is about to be sent, and clears the wish to wake the model.
+    /// Takes the notes for a request that is about to be sent, and clears the wish to wake the model. Notices for the
+    /// host stay.
     pub fn take(&self) -> Vec<String> {
         let mut waiting = self.waiting();
         waiting.wakes = false;

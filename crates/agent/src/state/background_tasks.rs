@@ -107,13 +107,14 @@ impl BackgroundTasks {
         Self { config, list: Mutex::default(), telling: Semaphore::new(1), changed: Notify::new() }
     }
 
-    /// Locks the list.
+    /// Locks the list; the lock must not be held across an await.
     pub fn list(&self) -> MutexGuard<'_, TaskList> {
         // Nothing that is done under the lock could leave it half changed.
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other start or end is being told; frames are sent in order while the result is held.
+    /// Waits until no other start or end of a task is being told. The caller sends its frames while it holds the
+    /// permit, so that those of two tasks do not mix. Never `None`, because the semaphore is never closed.
     pub async fn tell(&self) -> Option<SemaphorePermit<'_>> {
         // The semaphore is never closed, so there is always a permit.
         self.telling.acquire().await.ok()
@@ -128,43 +129,45 @@ impl BackgroundTasks {
 }
 
 impl TaskList {
-    /// Adds a task that has just started.
+    /// Adds a task that has just started, behind the others.
     pub fn add(&mut self, task: SessionTask) {
         self.tasks.push(task);
     }
 
-    /// Notes a place that a task has reserved, so that a task that is about to start counts for the limit too.
+    /// Notes a place that a task has reserved, for [`Self::live_places`]. The list does not keep it reserved.
     pub fn add_place(&mut self, place: &Arc<Place>) {
         self.places.push(Arc::downgrade(place));
     }
 
-    /// Returns how many tasks run or are about to.
+    /// Returns how many tasks run or are about to, by the places that are still held. Released places are removed from
+    /// the list.
     pub fn live_places(&mut self) -> usize {
         self.places.retain(|place| place.strong_count() > 0);
         self.places.len()
     }
 
-    /// Notes what an earlier run of the session left behind.
+    /// Keeps what an earlier run of the session left behind until [`Self::take_earlier`] takes it.
     pub fn resume(&mut self, earlier: RecordedTasks) {
         self.earlier = Some(earlier);
     }
 
-    /// Takes what an earlier run left behind.
+    /// Takes what an earlier run of the session left behind; `None` if there is nothing, or if it was taken before.
     pub fn take_earlier(&mut self) -> Option<RecordedTasks> {
         self.earlier.take()
     }
 
-    /// Returns the task with this id, running or ended.
+    /// Returns the task with this id, running or ended; `None` if it is not known or was forgotten.
     pub fn get(&self, id: &str) -> Option<&SessionTask> {
         self.tasks.iter().find(|task| task.id == id)
     }
 
-    /// Returns the task with this id for a change.
+    /// Returns the task with this id for a change; `None` if it is not known. The end of a task must be noted with
+    /// [`Self::end`] instead.
     pub fn get_mut(&mut self, id: &str) -> Option<&mut SessionTask> {
         self.tasks.iter_mut().find(|task| task.id == id)
     }
 
-    /// Returns the tasks that run, in the order of their starts.
+    /// Returns the tasks that run, in the foreground or the background, in the order of their starts.
     pub fn running(&self) -> impl Iterator<Item = &SessionTask> {
         self.tasks.iter().filter(|task| task.status == TaskStatus::Running)
     }
@@ -174,42 +177,44 @@ impl TaskList {
         self.running().filter(|task| task.ground == TaskGround::Background)
     }
 
-    /// Returns whether something is left that will start a turn: a command in the background, or a notice.
+    /// Returns whether something is left that can start a turn: a task that runs in the background, an end whose frames
+    /// are being sent, or a notice that starts one.
     pub fn can_wake(&self) -> bool {
         self.notice_wakes() || self.being_told > 0 || self.in_background().next().is_some()
     }
 
-    /// Returns whether a notice waits that starts a turn.
+    /// Returns whether a notice waits that starts a turn of its own.
     fn notice_wakes(&self) -> bool {
         self.notices.iter().any(|notice| notice.urgency == NoticeUrgency::WakesSession)
     }
 
-    /// Returns the ids of the tasks whose end waits to start a turn.
+    /// Returns the ids of the tasks whose end waits to start a turn. Events of monitors are not among them.
     pub fn untold(&self) -> impl Iterator<Item = &str> {
         let waking =
             |notice: &&TaskNotice| notice.urgency == NoticeUrgency::WakesSession && notice.run_id.is_some();
         self.notices.iter().filter(waking).map(|notice| notice.task_id.as_str())
     }
 
-    /// Takes the notices for a request that is sent anyway, in the order of the ends. They count as in delivery until
-    /// [`Self::delivered_with`] or [`Self::put_back`].
+    /// Takes all notices, in the order in which they came, for a request that is sent anyway. They count as being
+    /// delivered until [`Self::delivered_with`] or [`Self::put_back`] finds their text.
     pub fn take_notices(&mut self) -> Vec<TaskNotice> {
         let taken: Vec<TaskNotice> = std::mem::take(&mut self.notices).into();
         self.in_delivery.extend(taken.iter().cloned());
         taken
     }
 
-    /// Takes the notices for a turn of their own; none unless one of them starts a turn.
+    /// Takes all notices for a turn of their own. Empty, with nothing taken, unless one of them starts a turn.
     pub fn take_wake_up(&mut self) -> Vec<TaskNotice> {
         if self.notice_wakes() { self.take_notices() } else { Vec::new() }
     }
 
-    /// Takes the notices in delivery that a text contains. To be called when the text is recorded.
+    /// Takes the notices being delivered whose text `text` contains, because it is recorded now: the model was told.
     pub fn delivered_with(&mut self, text: &str) -> Vec<TaskNotice> {
         self.in_delivery.extract_if(.., |notice| text.contains(&notice.text)).collect()
     }
 
-    /// Puts back the notices whose prompt was cancelled before the model could read it: they wait for the next request.
+    /// Puts back the notices that `text` contains, the prompt that was cancelled before the model could read it. They
+    /// wait for the next request and no longer start a turn.
     pub fn put_back(&mut self, text: &str) {
         for mut notice in self.delivered_with(text) {
             notice.urgency = NoticeUrgency::RidesAlong;
@@ -223,7 +228,8 @@ impl TaskList {
     }
 
     /// Notes the end of a running task, once: `None` for a task that has ended before or is not known. The caller sends
-    /// the frames of the end and then calls [`TaskList::end_is_told`].
+    /// the frames of the end and then calls [`TaskList::end_is_told`]. Also releases the task's place and forgets the
+    /// oldest ended tasks beyond [`MAX_ENDED`].
     pub fn end(&mut self, id: &str, status: TaskStatus, exit_code: Option<i32>) -> Option<SessionTask> {
         let task = self.tasks.iter_mut().find(|task| task.id == id)?;
         if task.status != TaskStatus::Running {
@@ -238,24 +244,26 @@ impl TaskList {
         Some(ended)
     }
 
-    /// Notes that the host knows of an end, and keeps the notice for the next request, if the model is to know.
+    /// Notes that the host knows of an end, and keeps the notice for the next request, if the model is to know. Must
+    /// follow every [`TaskList::end`] that returned a task, or the session waits for ever.
     pub fn end_is_told(&mut self, notice: Option<TaskNotice>) {
         self.being_told = self.being_told.saturating_sub(1);
         self.notices.extend(notice);
     }
 
-    /// Returns whether an event of this monitor waits for a request.
+    /// Returns whether an event of the monitor with this id waits for a request.
     pub fn has_event_of(&self, id: &str) -> bool {
         self.notices.iter().any(|notice| notice.task_id == id && notice.run_id.is_none())
     }
 
-    /// Takes the notice of a task whose end the model has seen otherwise.
+    /// Takes the notice of a task's end, because the model has seen the end otherwise; `None` if none waits. Events of
+    /// monitors stay.
     pub fn withdraw_notice(&mut self, id: &str) -> Option<TaskNotice> {
         let at = self.notices.iter().position(|notice| notice.task_id == id && notice.run_id.is_some())?;
         self.notices.remove(at)
     }
 
-    /// Forgets the oldest tasks that have ended, so that a long session does not grow.
+    /// Forgets the oldest tasks that have ended, so that at most [`MAX_ENDED`] of those are kept. Running tasks stay.
     fn forget_old(&mut self) {
         let ended = self.tasks.iter().filter(|task| task.status != TaskStatus::Running).count();
         let mut too_many = ended.saturating_sub(MAX_ENDED);
@@ -266,7 +274,7 @@ impl TaskList {
         });
     }
 
-    /// Returns the set for `background_tasks_changed`.
+    /// Returns the tasks that run in the background, in the form that `background_tasks_changed` lists them.
     pub fn frame(&self) -> Vec<BackgroundTask> {
         let task = |task: &SessionTask| BackgroundTask {
             task_id: task.id.clone(),
@@ -278,7 +286,8 @@ impl TaskList {
         self.in_background().map(task).collect()
     }
 
-    /// Returns the tasks in the background in the form that Stop hooks and results carry.
+    /// Returns the tasks that run in the background, in the form that Stop hooks and results carry. Descriptions and
+    /// commands are cut to [`TOLD_CHARS`].
     pub fn told(&self) -> Vec<Value> {
         let cut = |text: &str| text.chars().take(TOLD_CHARS).collect::<String>();
         let task = |task: &SessionTask| {
@@ -298,7 +307,7 @@ impl SessionTask {
     /// The type of a command in frames.
     pub const TYPE: &str = "local_bash";
 
-    /// Returns the description of the task that tools get.
+    /// Returns a copy of what tools get to know of the task, with its job.
     pub fn report(&self) -> TaskReport {
         TaskReport {
             id: self.id.clone(),

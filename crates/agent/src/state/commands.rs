@@ -268,7 +268,8 @@ impl Default for CommandRegistry {
 }
 
 impl CommandRegistry {
-    /// Adds a command. The name of a command that needs a terminal may be used; the added one is then found.
+    /// Adds a command. If its name or an alias belongs to another command, nothing is added. The name of a command that
+    /// needs a terminal may be used; the added one is then found.
     pub fn add(&self, command: AddedCommand) -> Result<(), CommandNameTaken> {
         let AddedCommand { name, aliases, description, argument_hint, action } = command;
         let mut commands = self.lock();
@@ -282,7 +283,8 @@ impl CommandRegistry {
         Ok(())
     }
 
-    /// Removes a command that was added. Built-in commands cannot be removed.
+    /// Removes the added command with this name; an alias does not count. An unknown name does nothing, and built-in
+    /// commands cannot be removed.
     pub fn remove(&self, name: &str) {
         self.lock().retain(|other, command| match command.kind {
             CommandKind::Builtin(_) | CommandKind::Prompt(_) => true,
@@ -290,7 +292,8 @@ impl CommandRegistry {
         });
     }
 
-    /// Returns the commands as hosts list them. Without compaction, `/compact` is not among them.
+    /// Returns the available commands as hosts list them, in the order of their names. Without compaction, `/compact`
+    /// is not among them, and without the clock `/loop` is not.
     pub(crate) fn listing(&self, offer: CommandOffer) -> Vec<SlashCommand> {
         self.lock()
             .values()
@@ -299,7 +302,8 @@ impl CommandRegistry {
             .collect()
     }
 
-    /// Returns the command with this name or alias.
+    /// Returns the command with this name or alias, or `None` if there is none. A command that `offer` makes
+    /// unavailable is not found; a known name that needs a terminal is found as [`FoundCommand::TerminalOnly`].
     pub(crate) fn find(&self, name: &str, offer: CommandOffer) -> Option<FoundCommand> {
         let is_meant =
             |command: &&Arc<RegisteredCommand>| command.answers_to(name) && command.is_available(offer);
@@ -312,7 +316,7 @@ impl CommandRegistry {
         }
     }
 
-    /// Locks the registry, also after a panic under the lock.
+    /// Locks the commands, also after a panic under the lock.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Arc<RegisteredCommand>>> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -345,12 +349,12 @@ impl PromptFacts {
 }
 
 impl RegisteredCommand {
-    /// Whether this is the name of the command or one of its aliases; upper and lower case differ.
+    /// Returns whether this is the name of the command or one of its aliases; upper and lower case differ.
     fn answers_to(&self, name: &str) -> bool {
         self.name == name || self.aliases.iter().any(|alias| alias == name)
     }
 
-    /// Returns whether the command exists in such a session: `/compact` needs compaction, and `/loop` the clock.
+    /// Returns whether a session with this offer has the command: `/compact` needs compaction, and `/loop` the clock.
     fn is_available(&self, offer: CommandOffer) -> bool {
         match self.kind {
             CommandKind::Builtin(BuiltinCommand::Compact) => offer.compact == CompactSwitch::On,

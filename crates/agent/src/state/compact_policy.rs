@@ -64,7 +64,7 @@ pub struct WindowLimits {
 }
 
 impl CompactPolicy {
-    /// Returns the window that a user asked for, within the permitted range.
+    /// Returns the window that a user asked for, moved into the permitted range ([`WINDOW_BOUNDS`]).
     pub fn clamp_window(tokens: u64) -> u64 {
         tokens.clamp(WINDOW_BOUNDS.0, WINDOW_BOUNDS.1)
     }
@@ -75,8 +75,8 @@ impl CompactPolicy {
         (self.automatic, self.manual) == (CompactSwitch::On, CompactSwitch::On)
     }
 
-    /// Returns at which sizes a conversation is compacted and at which it counts as full, for a model with this
-    /// window.
+    /// Returns at which sizes a conversation is compacted and at which it counts as full, for a model with this window.
+    /// The policy can only make compaction earlier; the size that counts as full follows from the model's window alone.
     pub fn limits(&self, model_window: u64) -> WindowLimits {
         let window = self.window.map_or(model_window, |wanted| model_window.min(Self::clamp_window(wanted)));
         // A small window cannot spare so much, so half of it is left to the conversation.
@@ -116,7 +116,9 @@ pub enum CompactStep {
 }
 
 impl CompactionMemory {
-    /// Decides what to do before a request of size `context`: send it, compact first, or end the turn.
+    /// Counts a request of size `context` and decides what to do before it: send it, compact first, or end the turn.
+    /// Must be called exactly once for each request, because compactions in quick succession are told by the number of
+    /// requests between them.
     pub fn before_request(
         &mut self,
         policy: &CompactPolicy,
@@ -149,8 +151,9 @@ impl CompactionMemory {
         self.in_a_row = 0;
     }
 
-    /// Returns whether a request that the API found too long is worth a compaction: compaction is on, and it did
-    /// not just happen several times in a row.
+    /// Returns whether a request that the API found too long is worth a compaction: compaction is automatic, it has not
+    /// failed too often, and it did not just happen several times in a row. Enough requests since the last compaction
+    /// end such a row.
     pub fn after_refusal(&mut self, policy: &CompactPolicy) -> bool {
         if self.requests_since > QUICK_REQUESTS {
             self.in_a_row = 0;
@@ -158,7 +161,7 @@ impl CompactionMemory {
         policy.is_automatic() && self.failures < MAX_FAILURES && self.in_a_row < MAX_IN_A_ROW
     }
 
-    /// Counts a compaction that made room; `dropped` is how many tokens it saved.
+    /// Counts a compaction that made room, which clears the failures before it; `dropped` is how many tokens it saved.
     pub fn succeeded(&mut self, dropped: u64) {
         self.failures = 0;
         self.in_a_row += 1;
@@ -166,7 +169,8 @@ impl CompactionMemory {
         self.dropped_tokens += dropped;
     }
 
-    /// Counts a compaction that failed. Returns true if no further automatic attempt will be made.
+    /// Counts an automatic compaction that failed. Returns true only for the failure after which no further automatic
+    /// attempt is made, so that it is reported once.
     pub fn failed(&mut self) -> bool {
         self.failures += 1;
         self.failures == MAX_FAILURES
@@ -182,7 +186,8 @@ pub struct RequestSize {
 }
 
 impl RequestSize {
-    /// Adds the tokens of everything that is not a message to the size of the conversation.
+    /// Returns the size of a request. If the API has counted the conversation, that number already includes everything
+    /// that is not a message, so `overhead`, the tokens of those parts, is only added to an estimate.
     pub fn of(size: ConversationSize, overhead: u64) -> Self {
         match size.measured {
             Some(measured) => Self { tokens: measured + size.added, is_measured: true },
@@ -212,8 +217,8 @@ impl CompactChoice {
         Self { policy, written: policy }
     }
 
-    /// Takes over the policy of settings that were read again. If they say the same as before, what a command has
-    /// set in between stays.
+    /// Takes over the policy of settings that were read again. If they say the same as before, what a command has set
+    /// in between stays.
     pub fn follow(&mut self, written: CompactPolicy) {
         if self.written != written {
             (self.policy, self.written) = (written, written);

@@ -122,7 +122,7 @@ pub enum SessionBeginning {
 }
 
 impl SessionBeginning {
-    /// Returns the value of `SessionStart.source`, by which hooks tell a new session from a resumed one.
+    /// Returns the value of `SessionStart.source`, by which hooks tell a new session from a resumed or a forked one.
     pub fn source(&self) -> &'static str {
         match self {
             Self::New => "startup",
@@ -131,7 +131,7 @@ impl SessionBeginning {
         }
     }
 
-    /// Returns whether the session begins with a call that an earlier run deferred.
+    /// Returns whether the session begins with a call that an earlier run deferred; false for a new session.
     pub fn has_deferred_call(&self) -> bool {
         match self {
             Self::New => false,

@@ -21,29 +21,30 @@ impl DeferredCallState {
         Self { resumes_without_prompt: call.is_some(), call }
     }
 
-    /// Returns the deferred call without taking it.
+    /// Returns the deferred call without taking it, or `None` if there is none.
     pub fn call(&self) -> Option<&ToolCall> {
         self.call.as_ref()
     }
 
-    /// Whether the session resumes the call at once: true only for a call of an earlier run, until the next turn
-    /// begins.
+    /// Returns whether the session resumes the call without a prompt: true only for a call of an earlier run, until the
+    /// next turn begins.
     pub fn resumes_without_prompt(&self) -> bool {
         self.resumes_without_prompt
     }
 
-    /// Keeps a call that a hook deferred. There is never more than one, because a call with siblings cannot be
-    /// deferred.
+    /// Keeps a call that a hook deferred, in place of any other. There is never more than one, because a call with
+    /// siblings cannot be deferred.
     pub fn set(&mut self, call: ToolCall) {
         self.call = Some(call);
     }
 
-    /// Takes the call, for the turn that resumes it. A call that is not taken waits for a later run.
+    /// Takes the call, for the turn that resumes it; `None` if there is none. A call that is not taken waits for a
+    /// later run.
     pub fn take(&mut self) -> Option<ToolCall> {
         self.call.take()
     }
 
-    /// Notes that a turn begins. Whatever it does, the call waits for prompts from now on.
+    /// Notes that a turn begins. Whatever the turn does, a deferred call is resumed only with a prompt from now on.
     pub fn turn_began(&mut self) {
         self.resumes_without_prompt = false;
     }

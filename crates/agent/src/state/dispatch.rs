@@ -31,7 +31,7 @@ pub struct CommandInvocation {
 }
 
 /// Decides what a prompt is: text for the model, a command of the session, or the name of a command that does not
-/// exist. Runs and changes nothing.
+/// exist, which goes to the model with a note. With slash commands off everything is text. Runs and changes nothing.
 pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
     let SlashCommands::On(registry) = &agent.session.slash_commands else {
         return PromptDispatch::Prompt { note: None };
@@ -51,7 +51,8 @@ pub fn dispatch(agent: &AgentHandle, prompt: &InboundUser) -> PromptDispatch {
     }
 }
 
-/// Returns whether the session would run this prompt as a command. Such a prompt cannot join a running turn.
+/// Returns whether the session would handle this prompt as a command, be it one that runs, one that is a prompt of
+/// ours, or one that is refused because it needs a terminal. Such a prompt cannot join a running turn.
 pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
     match dispatch(agent, prompt) {
         PromptDispatch::Command(_) | PromptDispatch::Expanded(_) => true,
@@ -59,7 +60,7 @@ pub fn is_command(agent: &AgentHandle, prompt: &InboundUser) -> bool {
     }
 }
 
-/// Returns the available commands, as hosts list them.
+/// Returns the available commands, as hosts list them; empty if slash commands are off.
 pub fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
     match &agent.session.slash_commands {
         SlashCommands::On(registry) => registry.listing(offer(agent)),
@@ -67,12 +68,14 @@ pub fn listing(agent: &AgentHandle) -> Vec<SlashCommand> {
     }
 }
 
-/// Returns what decides about commands besides the registry.
+/// Returns which of the optional commands the session offers at this moment: `/compact` depends on the agent's policy,
+/// `/loop` on the clock.
 fn offer(agent: &AgentHandle) -> CommandOffer {
     CommandOffer { compact: agent.view().compact.policy.manual, clock: agent.session.schedule.config.clock }
 }
 
-/// Splits a prompt that consists of a command into its name and arguments; `None` for any other prompt.
+/// Splits a prompt that consists of a command into its name and arguments; `None` for any other prompt. A prompt that a
+/// client composed, that is only to be recorded, or that has several blocks is not a command.
 fn call_of(prompt: &InboundUser) -> Option<(&str, &str)> {
     // A text that a client composed, or that is only to be kept, was not typed as a command.
     let verbatim = prompt.client_composed == Some(true) || prompt.should_query == Some(false);
@@ -90,7 +93,8 @@ fn call_of(prompt: &InboundUser) -> Option<(&str, &str)> {
     split(text)
 }
 
-/// Splits `/name args`; a path such as `/etc/hosts` is not a name.
+/// Splits `/name args` into the name and the arguments without white space around them. `None` if the text does not
+/// begin so; a path such as `/etc/hosts` is not a name.
 fn split(text: &str) -> Option<(&str, &str)> {
     let rest = text.strip_prefix('/')?;
     let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
@@ -99,7 +103,7 @@ fn split(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty() && name.chars().all(is_name)).then(|| (name, args.trim()))
 }
 
-/// Returns what the model is told about a command that does not exist.
+/// Returns what the model is told about a command `name` that does not exist, with the list of those that do.
 fn unknown_note(known: &[SlashCommand], name: &str) -> String {
     let names: Vec<String> = known.iter().map(|command| format!("/{}", command.name)).collect();
     format!(

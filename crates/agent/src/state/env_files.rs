@@ -34,8 +34,9 @@ impl EnvFiles {
         Self { dir, cleared: OnceLock::new() }
     }
 
-    /// Returns the file that the hooks of an event may write variables to, after creating it; `None` for events
-    /// without one.
+    /// Returns the file that the hooks of an event may write variables to, after creating it; `None` for events without
+    /// one, without a folder, or if the file cannot be created. The first call removes the files of an earlier run, and
+    /// for `CwdChanged` the file begins empty each time.
     pub fn prepare(&self, event: &HookEvent) -> Option<PathBuf> {
         let dir = self.dir.as_deref()?;
         let (_, name) = EVENTS.iter().find(|(known, _)| known == event)?;
@@ -51,7 +52,8 @@ impl EnvFiles {
         Some(path)
     }
 
-    /// Returns the paths of all files in the order in which they are read, whether they exist or not.
+    /// Returns the paths of all files in the order in which they are read, whether they exist or not; empty without a
+    /// folder.
     pub fn paths(&self) -> Vec<PathBuf> {
         let dir = self.dir.iter();
         dir.flat_map(|dir| EVENTS.iter().map(|(_, name)| dir.join(name))).collect()

@@ -24,8 +24,8 @@ impl FileWatch {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins to watch files that a hook named; relative paths start at `cwd`. At most a fixed number is watched,
-    /// the rest is ignored.
+    /// Begins to watch files that a hook named, from their present state on; relative paths start at `cwd`. Files that
+    /// are watched already keep their state, and at most [`MAX_WATCHED`] are watched: the rest is ignored.
     pub fn add_paths(&self, paths: &[String], cwd: &Path) {
         let mut files = self.files();
         for path in paths {
@@ -37,8 +37,8 @@ impl FileWatch {
         }
     }
 
-    /// Returns the watched files that differ from the last call, each with the name of the event: `add`, `change`
-    /// or `unlink`.
+    /// Returns the watched files that have changed since the last call (or since they were added), each with the name
+    /// of the event: `add`, `change` or `unlink`. The new state is remembered, so a change is returned once.
     pub fn changes(&self) -> Vec<(PathBuf, &'static str)> {
         let mut changes = Vec::new();
         for (path, was) in self.files().iter_mut() {

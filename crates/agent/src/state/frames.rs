@@ -83,8 +83,8 @@ impl FrameBuilder {
         iso_time(self.host.now_ms())
     }
 
-    /// Builds the frame of one finished block of a response. A response is sent block by block under one message
-    /// id.
+    /// Builds the frame of one finished block of a response. A response is sent block by block under one message id;
+    /// `stop_reason` is known only with the last one.
     pub fn assistant_block(
         &self,
         answer: &ModelResponse,
@@ -111,7 +111,7 @@ impl FrameBuilder {
         }
     }
 
-    /// Builds the assistant message that stands for a request that failed for good.
+    /// Builds the assistant message that stands for the response to a request that failed for good.
     pub fn api_error(&self, failure: &ApiFailure) -> AssistantMessage {
         AssistantMessage {
             error: Some(failure.error.to_owned()),
@@ -184,7 +184,7 @@ impl FrameBuilder {
         UserMessage { is_synthetic: Some(true), ..self.user(vec![ContentBlock::text(text)]) }
     }
 
-    /// Builds a user message with fresh ids and nothing else set, for others to add to.
+    /// Builds a user message of this agent with fresh ids and nothing else set, for others to add to.
     pub fn user(&self, content: Vec<ContentBlock>) -> UserMessage {
         UserMessage {
             message: UserTurn::new(content),
@@ -226,7 +226,8 @@ impl FrameBuilder {
         }))
     }
 
-    /// Builds the frame that says how many tokens the model has thought, in all and since the last such frame.
+    /// Builds the frame that says how many tokens the model has thought: `total` in all, `delta` since the last such
+    /// frame.
     pub fn thinking_tokens(&self, total: u64, delta: u64) -> Outbound {
         system(SystemMessage::ThinkingTokens(ThinkingTokens {
             estimated_tokens: total,
@@ -264,8 +265,8 @@ impl FrameBuilder {
         }))
     }
 
-    /// Builds the frame about a change to a fallback model because the first model refused. `prompt` is the id of
-    /// the prompt that was refused.
+    /// Builds the frame about a change to the model `fallback` because `original` refused. `prompt` is the id of the
+    /// prompt that was refused.
     pub fn refusal_fallback(
         &self,
         original: &str,
@@ -291,7 +292,8 @@ impl FrameBuilder {
         }))
     }
 
-    /// Builds the frame about a model that refused, also when it was asked again, where no other model is left.
+    /// Builds the frame about a model that refused when no other model is left to ask. `prompt` is the id of the prompt
+    /// that was refused.
     pub fn refused(&self, model: &str, request_id: Option<String>, prompt: Option<String>) -> Outbound {
         system(SystemMessage::ModelRefusalNoFallback(ModelRefusalNoFallback {
             original_model: model.to_owned(),
@@ -345,7 +347,8 @@ impl FrameBuilder {
         }))
     }
 
-    /// Builds the frame that says that a tool, or a hook of the host, is still running.
+    /// Builds the frame that says that a tool, or a hook of the host, is still running. `id` is its call, and `count`
+    /// makes the frames of one call distinct.
     pub fn heartbeat(&self, name: &str, id: &str, count: u32, elapsed: Duration) -> Outbound {
         Outbound::ToolProgress(ToolProgress {
             tool_use_id: format!("{id}-heartbeat-{count}"),
@@ -394,7 +397,8 @@ impl FrameBuilder {
         })))
     }
 
-    /// Builds the acknowledgement of a prompt, which is a copy of it marked as replayed.
+    /// Builds the acknowledgement of a prompt, which is a copy of it marked as replayed. It keeps the id of the prompt,
+    /// or gets a fresh one if the prompt has none.
     pub fn replay(&self, prompt: &InboundUser) -> UserMessage {
         UserMessage {
             message: prompt.message.clone(),
@@ -417,7 +421,7 @@ impl FrameBuilder {
         }
     }
 
-    /// Builds the frame about a new permission mode.
+    /// Builds the frame that tells the host of a new permission mode; `mode` is its name on the wire.
     pub fn mode_changed(&self, mode: &str) -> Outbound {
         system(SystemMessage::Status(Status {
             status: None,

@@ -12,7 +12,7 @@ pub trait ProcessHost: Send + Sync {
     /// Returns the wall time in milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
 
-    /// Returns the zone of the times that people name, such as those of cron expressions. UTC by default.
+    /// Returns the zone that people here mean when they name a time: UTC, unless the program knows better.
     fn time_zone(&self) -> TimeZone {
         TimeZone::UTC
     }
@@ -28,7 +28,8 @@ pub trait ProcessHost: Send + Sync {
     fn log(&self, line: &str);
 }
 
-/// Formats milliseconds since the epoch as `2026-01-31T12:00:00.000Z`.
+/// Formats milliseconds since the epoch as `2026-01-31T12:00:00.000Z`. A time beyond the year 9999 becomes the last one
+/// that can be written.
 pub fn iso_time(ms: u64) -> String {
     let time = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
     // A clock beyond the year 9999 is broken, but a time stamp must not fail because of it.

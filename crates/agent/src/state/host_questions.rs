@@ -62,8 +62,9 @@ impl HostQuestions {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a reply of the host to the code that waits for it. The return value says whether a question was
-    /// waiting, was settled before, or never existed; only the last is worth a warning.
+    /// Gives a reply of the host to the code that waits for it. The return value says whether a question was waiting,
+    /// was settled before, or never existed; only the last is worth a warning. Questions beyond [`MAX_REMEMBERED`]
+    /// after their end count as never asked.
     pub fn settle(&self, response: ControlResponse) -> SettledQuestion {
         let id = response.request_id().unwrap_or("").to_owned();
         let asker = {
@@ -98,13 +99,14 @@ impl HostQuestions {
         state.waiting.clear();
     }
 
-    /// Returns the open permission questions, as they were asked.
+    /// Returns the open permission questions, as they were asked, in no particular order.
     pub fn pending_permissions(&self) -> Vec<Value> {
         self.state().waiting.values().filter_map(|waiting| waiting.shown.clone()).collect()
     }
 
-    /// Registers a question and returns where its reply arrives. Must precede the request, or a quick reply finds no
-    /// question. `shown` is set for permission questions, which hosts can list.
+    /// Registers a question and returns where its reply arrives, or `Closed` if the host has closed its input. Must
+    /// precede the request, or a quick reply finds no question. `shown` is set for permission questions, which hosts
+    /// can list.
     fn register(
         &self,
         id: &str,
@@ -126,8 +128,8 @@ impl HostQuestions {
 }
 
 impl State {
-    /// Removes a question and returns where its reply goes; `None` if it is not open. Its id is remembered, so that
-    /// a late reply is recognised as late.
+    /// Removes an open question and returns where its reply goes; `None` if it is not open. Its id is remembered, so
+    /// that a late reply is recognised as late; beyond [`MAX_REMEMBERED`] the oldest ids are forgotten.
     fn end(&mut self, id: &str) -> Option<oneshot::Sender<Result<Value, String>>> {
         let asker = self.waiting.remove(id)?.asker;
         if self.over.len() == MAX_REMEMBERED {
@@ -150,7 +152,9 @@ pub enum SettledQuestion {
 }
 
 impl SessionServices {
-    /// Asks the host and waits for the reply. `withdraw` cancels the question; so does the timeout.
+    /// Asks the host and waits for the reply; `None` waits as long as it takes. `withdraw` or the timeout ends the
+    /// question, and the host is then told that it is withdrawn. An error that the host replied is
+    /// [`AskError::Refused`].
     pub async fn ask(
         &self,
         body: impl Into<ControlRequestBody>,

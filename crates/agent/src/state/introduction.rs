@@ -52,7 +52,8 @@ impl HostIntroduction {
         self.sdk_mcp_servers.iter().map(server).collect()
     }
 
-    /// Returns the MCP servers that the host offers, for `mcp_status`.
+    /// Returns the MCP servers that the host offers, as the rows of `mcp_status`. They are listed as failed, because
+    /// they cannot be used yet.
     pub fn mcp_status(&self) -> Vec<Value> {
         let row = |name: &String| {
             json!({
@@ -64,7 +65,7 @@ impl HostIntroduction {
     }
 }
 
-/// Names the parts of an introduction that have no effect here; none when everything counts.
+/// Returns a text that names the parts of an introduction that have no effect here; `None` if it has no such parts.
 pub(crate) fn without_effect(body: &InitializeRequest) -> Option<String> {
     let given = [
         ("sdkMcpServers", body.sdk_mcp_servers.as_ref().is_some_and(|list| !list.is_empty())),

@@ -63,8 +63,9 @@ pub struct SystemPrompt {
 }
 
 impl SystemPrompt {
-    /// Returns the parts of the system prompt in the order in which they are sent. The order and the bytes must
-    /// stay the same within a session, or the API's cache is lost.
+    /// Returns the parts of the system prompt in the order in which they are sent: the role with the user's text, then
+    /// environment and style. Empty parts are left out. The order and the bytes must stay the same within a session, or
+    /// the API's cache is lost.
     pub fn parts(&self) -> Vec<SystemPart> {
         let mut role = self.choice.replace.clone().unwrap_or_else(|| ROLE.to_owned());
         if let Some(append) = &self.choice.append {
@@ -81,7 +82,7 @@ impl SystemPrompt {
     }
 }
 
-/// Returns the part of the system prompt that describes folder, platform and date.
+/// Returns the part of the system prompt that describes folders, repository, platform, date and model.
 pub fn environment_text(environment: &PromptEnvironment<'_>) -> String {
     let mut lines =
         vec!["Environment".to_owned(), format!("- Working folder: {}", environment.cwd.display())];

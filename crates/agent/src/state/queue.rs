@@ -32,7 +32,7 @@ pub enum PromptPriority {
 }
 
 impl PromptPriority {
-    /// Returns the priority that a prompt asks for. A missing or unknown one is the default.
+    /// Returns the priority that a prompt asks for; a missing or unknown one counts as [`Self::Next`].
     pub fn of(prompt: &InboundUser) -> Self {
         match prompt.priority.as_deref() {
             Some("now") => Self::Now,
@@ -57,8 +57,8 @@ pub enum SeenBefore {
 }
 
 impl PromptQueue {
-    /// Puts a prompt into the queue at the place that its priority gives it. A prompt whose id was seen before is
-    /// not queued.
+    /// Puts a prompt into the queue: in front of all others with the priority `now`, otherwise behind them. A prompt
+    /// whose id was seen before is not queued; one without an id always is.
     pub fn admit(&mut self, prompt: InboundUser) -> QueueAdmission {
         if let Some(uuid) = &prompt.uuid
             && !self.seen.insert(uuid)
@@ -77,19 +77,21 @@ impl PromptQueue {
         QueueAdmission::Queued
     }
 
-    /// Marks the ids from earlier runs of the session as seen.
+    /// Marks the ids from earlier runs of the session as seen. To be called before the first prompt is admitted,
+    /// because it replaces the ids that were seen so far.
     pub fn remember(&mut self, prompts: PromptIds) {
         self.earlier = prompts.clone();
         self.seen = prompts;
     }
 
-    /// Takes the prompt that the next turn begins with.
+    /// Takes the prompt that the next turn begins with; `None` if none waits.
     pub fn take_next(&mut self) -> Option<InboundUser> {
         self.waiting.pop_front()
     }
 
-    /// Takes the prompts that join the current turn, in order. A command never does, and a prompt that was sent after
-    /// one waits with it: it may depend on what the command changes.
+    /// Takes the prompts that join the current turn, in order: those with the priority [`PromptPriority::Next`]. A
+    /// command never does, and a prompt that was sent after one waits with it, because it may depend on what the
+    /// command changes.
     pub fn joining(&mut self, is_command: impl Fn(&InboundUser) -> bool) -> Vec<InboundUser> {
         let behind = self.waiting.iter().position(is_command).unwrap_or(self.waiting.len());
         let behind = self.waiting.split_off(behind);
@@ -107,17 +109,17 @@ impl PromptQueue {
         self.waiting.len() < before
     }
 
-    /// Removes all prompts and returns the ids of those that have one.
+    /// Removes all queued prompts and returns the ids of those that have one. Scheduled prompts stay.
     pub fn cancel_all(&mut self) -> Vec<String> {
         self.waiting.drain(..).filter_map(|prompt| prompt.uuid).collect()
     }
 
-    /// Returns the ids of the queued prompts.
+    /// Returns the ids of the queued prompts in their order; those without an id are left out.
     pub fn waiting_ids(&self) -> Vec<String> {
         self.waiting.iter().filter_map(|prompt| prompt.uuid.clone()).collect()
     }
 
-    /// Returns the number of queued prompts.
+    /// Returns the number of queued prompts, without the scheduled ones.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }

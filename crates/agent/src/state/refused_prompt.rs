@@ -28,7 +28,7 @@ impl RefusalKind {
         }
     }
 
-    /// Whether the prompt stays in the conversation.
+    /// Returns whether the refused prompt stays in the conversation.
     pub fn keeps_prompt(self) -> bool {
         match self {
             Self::Blocked => false,

@@ -93,13 +93,15 @@ impl TurnSchedule {
         Self { config, host }
     }
 
-    /// Returns a moment in the zone of the session.
+    /// Returns a moment, given in milliseconds since the epoch, in the zone of the session. One that is out of range
+    /// becomes the last moment that can be expressed.
     pub fn zoned(&self, ms: u64) -> Zoned {
         let moment = i64::try_from(ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
         moment.unwrap_or(Timestamp::MAX).to_zoned(self.host.time_zone())
     }
 
-    /// Returns a task of the file as a job; `None` if its cron expression is not valid.
+    /// Returns a task of the folder's file as a job; `None` if its expression cannot be parsed. Its next turn counts
+    /// from when it last fired, or else from when it was created.
     pub fn job_of(&self, task: ScheduledTask, standing: CronStanding) -> Option<ScheduledJob> {
         let recurrence = if task.recurring { CronRecurrence::Recurring } else { CronRecurrence::Once };
         let job = NewCronJob {
@@ -119,15 +121,15 @@ impl TurnSchedule {
         })
     }
 
-    /// Returns a new job of the session, with its first turn after `now_ms`.
+    /// Builds an active job of the session that is created now; it is not put into the schedule.
     pub fn new_job(&self, id: String, job: NewCronJob, now_ms: u64) -> ScheduledJob {
         let next_fire = next_fire(&job.cron, job.recurrence, &id, &self.zoned(now_ms));
         let standing = CronStanding::Active;
         ScheduledJob { id, job, standing, created_ms: now_ms, next_fire, stored: None }
     }
 
-    /// Returns a job as it is after a turn that it starts now; `None` for a job that comes once. Times that were missed
-    /// are left out, so a late job starts one turn.
+    /// Returns a job as it is after a turn that it starts now: with the time of its next turn, or `None` if it fires
+    /// only once. Changes nothing; see [`ScheduleEntries::pass`].
     pub fn passed(&self, fired: &ScheduledJob, now_ms: u64) -> Option<ScheduledJob> {
         match fired.job.recurrence {
             CronRecurrence::Once => None,
@@ -156,8 +158,8 @@ impl ScheduleEntries {
         self.jobs.push(job);
     }
 
-    /// Replaces a job of the session that has started a turn by what [`TurnSchedule::passed`] returned for it; `None`
-    /// removes it.
+    /// Puts `passed` in the place of the session's job with this id, or removes the job if that is `None`. A job that
+    /// is not there any more stays gone.
     pub fn pass(&mut self, id: &str, passed: Option<ScheduledJob>) {
         let Some(at) = self.jobs.iter().position(|job| job.id == id) else { return };
         match passed {
@@ -166,24 +168,24 @@ impl ScheduleEntries {
         }
     }
 
-    /// Returns whether the file of the folder was read as it is now.
+    /// Returns whether the jobs of the folder are those of the file in this state; false if they have to be read again.
     pub fn is_read(&self, stamp: Option<Stamp>) -> bool {
         self.stamp == Some(stamp)
     }
 
-    /// Replaces the jobs of the folder by what was read from the file with this stamp.
+    /// Replaces the jobs of the folder by those that were read from the file when it had this stamp.
     pub fn set_folder_jobs(&mut self, stamp: Option<Stamp>, jobs: Vec<ScheduledJob>) {
         self.stamp = Some(stamp);
         self.folder_jobs = jobs;
     }
 
-    /// Returns whether this session put a task into the file. Such a task counts in an untrusted folder too.
+    /// Returns whether this session put a task into the file; when the task last fired does not matter.
     pub fn is_own(&self, task: &ScheduledTask) -> bool {
         self.own.iter().any(|own| is_same(own, task))
     }
 
-    /// Returns how long to wait before the schedule is looked at again, 30 s at most; `None` if nothing is
-    /// scheduled and the folder has no file.
+    /// Returns how long to wait before the schedule is looked at again, at most [`LONGEST_LOOK`]; zero if something is
+    /// due. `None` if nothing is scheduled and there is no file that other processes could change.
     pub fn next_look(&self, now_ms: u64) -> Option<Duration> {
         let times = self.all().filter_map(|job| job.fires_at(now_ms));
         let earliest = times.chain(self.wake_up.as_ref().map(|wake_up| wake_up.at_ms)).min();
@@ -193,51 +195,54 @@ impl ScheduleEntries {
         Some(Duration::from_millis(next.saturating_sub(now_ms)).min(LONGEST_LOOK))
     }
 
-    /// Removes a job of the session, and returns whether it was there.
+    /// Removes a job of the session. Returns whether it was there; jobs of the folder are not touched.
     pub fn remove(&mut self, id: &str) -> bool {
         let before = self.jobs.len();
         self.jobs.retain(|job| job.id != id);
         self.jobs.len() < before
     }
 
-    /// Notes what this session is about to put into the file of the folder.
+    /// Notes a task that this session is about to put into the file of the folder, so that it counts as its own. The
+    /// file is read again after that.
     pub fn remember_own(&mut self, task: ScheduledTask) {
         self.own.push(task);
         // The file is read again with it.
         self.stamp = None;
     }
 
-    /// Marks the jobs of the folder as out of date, so that the file is read again before the next use.
+    /// Has the file of the folder read again at the next look. Until then its jobs stay as they were read last.
     pub fn forget_folder(&mut self) {
         self.stamp = None;
     }
 
-    /// Returns the wake-up that waits.
+    /// Returns the wake-up that waits, or `None`.
     pub fn wake_up(&self) -> Option<&PendingWakeUp> {
         self.wake_up.as_ref()
     }
 
-    /// Replaces the wake-up, or removes it with `None`. Returns the earlier one.
+    /// Replaces the wake-up; `None` removes it. Returns the one that was there before.
     pub fn set_wake_up(&mut self, wake_up: Option<PendingWakeUp>) -> Option<PendingWakeUp> {
         std::mem::replace(&mut self.wake_up, wake_up)
     }
 
-    /// Postpones a job of the folder whose turn could not be recorded in the file.
+    /// Has the job of the folder with this id wait until then, because its turn cannot be noted in the file. Reading
+    /// the file again ends that.
     pub fn hold_back(&mut self, id: &str, until: &Zoned) {
         for job in self.folder_jobs.iter_mut().filter(|job| job.id == id) {
             job.next_fire = Some(until.clone());
         }
     }
 
-    /// Removes the jobs that are too old. Returns those of the folder, which are still in its file.
+    /// Takes the recurring jobs whose lifetime is over off the schedule. Returns those of the folder, which are still
+    /// in its file; jobs of the folder that this session does not start are left alone.
     pub fn take_old(&mut self, now_ms: u64) -> Vec<ScheduledJob> {
         self.jobs.retain(|job| !job.is_old(now_ms));
         let is_ours = |job: &mut ScheduledJob| job.standing == CronStanding::Active && job.is_old(now_ms);
         self.folder_jobs.extract_if(.., is_ours).collect()
     }
 
-    /// Returns the earliest entry that is due. A wake-up is removed with that; a job stays until [`Self::pass`] or, for
-    /// one of the folder, a change of its file.
+    /// Returns what is due now, the earliest first, or `None`. A wake-up is taken off the schedule; a job stays due
+    /// until the caller passes it ([`Self::pass`], or the file of the folder).
     pub fn take_due(&mut self, now_ms: u64) -> Option<DueEntry> {
         let due = |job: &ScheduledJob| job.fires_at(now_ms).filter(|at_ms| *at_ms <= now_ms);
         let job = self.all().filter_map(|job| Some((due(job)?, job))).min_by_key(|(at_ms, _)| *at_ms);
@@ -252,7 +257,8 @@ impl ScheduleEntries {
 }
 
 impl TurnSchedule {
-    /// Returns what Stop hooks are told: the jobs that this session starts, and its wake-up.
+    /// Returns what Stop hooks are told: the jobs that this session starts, and its wake-up. Prompts are cut to
+    /// [`TOLD_CHARS`].
     pub fn told(&self, entries: &ScheduleEntries) -> Vec<Value> {
         let jobs = entries.all().filter(|job| job.standing == CronStanding::Active).map(|job| {
             json!({
@@ -275,13 +281,15 @@ impl TurnSchedule {
 }
 
 impl ScheduledJob {
-    /// Returns when the job starts its next turn; `None` if it starts none.
+    /// Returns when the job starts its next turn, in milliseconds since the epoch; `None` if it starts none: it has no
+    /// next time, this session does not start it, or its lifetime is over.
     fn fires_at(&self, now_ms: u64) -> Option<u64> {
         let counts = self.standing == CronStanding::Active && !self.is_old(now_ms);
         self.next_fire.as_ref().filter(|_| counts).map(as_ms)
     }
 
-    /// Returns whether it is a recurring job older than [`LIFETIME_MS`], which starts no further turn.
+    /// Returns whether the lifetime of a recurring job is over ([`LIFETIME_MS`]); always false for a job that fires
+    /// once.
     fn is_old(&self, now_ms: u64) -> bool {
         let is_recurring = self.job.recurrence == CronRecurrence::Recurring;
         is_recurring && now_ms >= self.created_ms.saturating_add(LIFETIME_MS)
@@ -298,18 +306,18 @@ impl ScheduledJob {
     }
 }
 
-/// Returns a moment in milliseconds since the epoch.
+/// Returns a moment in milliseconds since the epoch; 0 if it is before that.
 pub fn as_ms(time: &Zoned) -> u64 {
     u64::try_from(time.timestamp().as_millisecond()).unwrap_or(0)
 }
 
-/// Returns whether two tasks are the same apart from when they last started a turn.
+/// Returns whether two tasks of the file are the same apart from when they last fired.
 fn is_same(own: &ScheduledTask, task: &ScheduledTask) -> bool {
     ScheduledTask { last_fired_ms: None, ..own.clone() }
         == ScheduledTask { last_fired_ms: None, ..task.clone() }
 }
 
-/// Returns the beginning of a prompt, and how much of it was left out.
+/// Returns the prompt, cut to [`TOLD_CHARS`] characters; a cut one says how many were left out.
 fn cut(prompt: &str) -> String {
     let count = prompt.chars().count();
     let shown: String = prompt.chars().take(TOLD_CHARS).collect();

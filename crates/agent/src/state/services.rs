@@ -123,8 +123,8 @@ pub struct SessionServices {
 }
 
 impl SessionServices {
-    /// Creates the services of a new session, and returns what its main agent is made of. The hook engine refers back
-    /// to the session, so it is created together with it.
+    /// Creates the services of a session, and returns what its main agent is made of. `hook_engine` builds the hook
+    /// engine and gets a weak reference to the session, which cannot be upgraded before this returns.
     pub(crate) fn start(
         config: SessionConfig,
         out: mpsc::Sender<Outbound>,
@@ -182,7 +182,8 @@ impl SessionServices {
         (session, main)
     }
 
-    /// Sends a frame to the host. A slow host slows the session here; a host that is gone ends it.
+    /// Sends a frame to the host, after the records that the host mirrors. A slow host slows the session here; a host
+    /// that is gone ends it.
     pub async fn emit(&self, frame: impl Into<Outbound>) {
         self.mirror_records().await;
         self.send(frame.into()).await;
@@ -205,15 +206,15 @@ impl SessionServices {
         }
     }
 
-    /// Reports a problem that does not stop the session, to the host and to the log, because many hosts show no
-    /// frames that they do not know.
+    /// Reports a problem that does not stop the session, to the host under `tag` and to the log, because many hosts
+    /// show no frames that they do not know.
     pub async fn trouble(&self, tag: &str, text: &str) {
         self.process.host.log(text);
         self.emit(self.frames.note(tag, text)).await;
     }
 
-    /// Shows the host at intervals that a tool, or a hook of the host, still runs: hosts take silence for a hang. Ends
-    /// when it is dropped.
+    /// Shows the host every [`HEARTBEAT`] that a tool, or a hook of the host, still runs, because hosts take silence
+    /// for a hang. Never returns; the caller drops the future when the work is done.
     pub(crate) async fn beat(&self, name: &str, id: &str) -> Infallible {
         let mut elapsed = Duration::ZERO;
         for count in 0.. {
@@ -224,15 +225,15 @@ impl SessionServices {
         std::future::pending().await
     }
 
-    /// Begins a checkpoint for a prompt, if checkpoints are on: files that were followed so far are compared and
-    /// saved again.
+    /// Begins a checkpoint for the prompt with the id `prompt`: files that were followed so far are compared and saved
+    /// again. Does nothing if checkpoints are off.
     pub(crate) async fn checkpoint_prompt(&self, prompt: &str) {
         let prompt = prompt.to_owned();
         self.checkpoint(&self.stop, move |checkpoints, at| Some(checkpoints.begin(&prompt, at))).await;
     }
 
-    /// Saves a file that a call is about to change, if checkpoints are on. `cancel` is the call's own token: a call
-    /// that was cancelled meanwhile changes nothing and needs no copy.
+    /// Saves a file that a call is about to change; does nothing if checkpoints are off. Must be awaited before the
+    /// change. `cancel` is the call's own token: a call that was cancelled meanwhile changes nothing and needs no copy.
     pub(crate) async fn checkpoint_file(
         &self,
         path: &Path,
@@ -243,8 +244,9 @@ impl SessionServices {
         self.checkpoint(cancel, move |checkpoints, at| checkpoints.before_change(&path, &call, at)).await;
     }
 
-    /// Does the file work of checkpoints on the blocking pool, because it copies files of up to 32 MB. The record is
-    /// written there too: work whose caller was cancelled still leaves the record of what it kept.
+    /// Does the file work of checkpoints on the blocking pool, because it copies files of up to 32 MB; nothing if
+    /// checkpoints are off. Returns early if `cancel` fires, but the work goes on and writes its record there. Problems
+    /// are reported to the session's files and not returned.
     async fn checkpoint(
         &self,
         cancel: &CancellationToken,
@@ -274,27 +276,27 @@ impl SessionServices {
         self.emit(self.frames.title_changed(title)).await;
     }
 
-    /// Locks the permission engine. Like all locks below, it must not be held across an await.
+    /// Locks the permission engine. The guard must not be held across an await.
     pub fn permissions(&self) -> MutexGuard<'_, PermissionEngine> {
         lock(&self.permissions)
     }
 
-    /// Locks the counts of what the session has used so far.
+    /// Locks the counts of what the session has used so far. The guard must not be held across an await.
     pub fn totals(&self) -> MutexGuard<'_, SessionTotals> {
         lock(&self.totals)
     }
 
-    /// Locks the queue of prompts.
+    /// Locks the queue of prompts, which also holds what is scheduled. The guard must not be held across an await.
     pub fn queue(&self) -> MutexGuard<'_, PromptQueue> {
         lock(&self.queue)
     }
 
-    /// Locks what the host said about itself in its handshake.
+    /// Locks what the host said about itself in its handshake. The guard must not be held across an await.
     pub fn introduction(&self) -> MutexGuard<'_, HostIntroduction> {
         lock(&self.introduction)
     }
 
-    /// Returns the environment of command hooks.
+    /// Returns the environment of command hooks as it is now; later changes do not show in it.
     pub(crate) fn hook_env(&self) -> Arc<HookVariables> {
         lock(&self.hook_env).clone()
     }
@@ -312,13 +314,13 @@ impl SessionServices {
         }
     }
 
-    /// Returns whether the run has reached its spending limit.
+    /// Returns whether the run has reached its spending limit; false if there is none.
     pub fn over_budget(&self) -> bool {
         self.max_budget_usd.is_some_and(|limit| self.totals().run_cost_usd() >= limit)
     }
 }
 
-/// Locks a mutex of the session. Nothing panics while one of these locks is held.
+/// Locks a mutex of the session, also after a panic under the lock. The guard must not be held across an await.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

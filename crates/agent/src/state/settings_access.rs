@@ -83,14 +83,16 @@ pub trait SettingsAccess: Send + Sync {
     /// Returns the settings of each source and the values in force, for `get_settings`.
     fn listing(&self) -> GetSettingsResponse;
 
-    /// Merges into the layer of `--settings`; null clears a key. Returns the effective settings.
+    /// Merges settings into the layer of `--settings`; null clears a key. Returns the effective settings, or a text
+    /// about what is wrong with the given ones.
     fn apply_flag(&self, settings: &Value) -> Result<Settings, String>;
 
-    /// Writes keys to a settings file. Waits for other writers of the file without holding a thread.
+    /// Writes keys to the settings file that `source` names. Waits for other writers of the file without holding a
+    /// thread. The error is a text for people.
     fn update<'a>(&'a self, source: &'a str, settings: &'a Value) -> BoxFuture<'a, Result<(), String>>;
 
-    /// Writes a permission update to the file it names, and waits in the same way. Must not be called for updates that
-    /// concern the session alone.
+    /// Writes a permission update to the settings file it names. Waits for other writers of the file without holding a
+    /// thread. Must not be called for updates that concern the session alone.
     fn save_permission<'a>(&'a self, update: &'a PermissionUpdate) -> BoxFuture<'a, Result<(), String>>;
 
     /// Returns the files that have changed since they were read. Cheap, because it is called between rounds.
@@ -102,18 +104,19 @@ pub trait SettingsAccess: Send + Sync {
     /// again.
     fn leave(&self, _files: &[Changed]) {}
 
-    /// Reads changed files again; one that cannot be used leaves things as they were.
+    /// Reads changed files again and returns what the settings say now; a file that cannot be used leaves things as
+    /// they were and is named among the problems.
     fn reload(&self, _files: &[Changed]) -> ReloadedSettings {
         ReloadedSettings::default()
     }
 
-    /// Returns what the settings say now, for a session that has just changed them; none if there are no files to
+    /// Returns what the settings say now, for a session that has just changed them; `None` if there are no files to
     /// follow.
     fn current(&self) -> Option<ReloadedSettings> {
         None
     }
 
-    /// How worktrees are made.
+    /// Returns how worktrees are made, as the settings are now.
     fn worktrees(&self) -> WorktreePolicy {
         WorktreePolicy::default()
     }

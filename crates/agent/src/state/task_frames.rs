@@ -40,7 +40,7 @@ impl FrameBuilder {
         self.task_updated(task, TaskPatch { is_backgrounded: Some(true), ..TaskPatch::default() })
     }
 
-    /// Builds the frame about a background task that has ended now.
+    /// Builds the frame about a task that has ended now, in the foreground or the background.
     pub fn task_ended(&self, task: &SessionTask, now_ms: u64) -> Outbound {
         let patch = TaskPatch {
             status: Some(task.status.wire_name().to_owned()),
@@ -62,8 +62,8 @@ impl FrameBuilder {
         })
     }
 
-    /// Builds the frame that tells a person how a task ended. The output of a foreground task is in the result of
-    /// its call, so no file is named for it.
+    /// Builds the frame that tells a person how a task ended; a task that still runs counts as stopped. The output of a
+    /// foreground task is in the result of its call, so no file is named for it.
     pub fn task_notification(&self, task: &SessionTask, summary: &str) -> Outbound {
         let status = match task.status {
             TaskStatus::Completed => "completed",

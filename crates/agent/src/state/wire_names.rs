@@ -59,7 +59,7 @@ impl NotificationPriority {
         }
     }
 
-    /// Returns the colour in which hosts show the notification, where it is not the usual one.
+    /// Returns the colour in which hosts show the notification; `None` leaves it to them.
     pub fn color(self) -> Option<&'static str> {
         match self {
             Self::High => Some("warning"),

@@ -18,7 +18,8 @@ pub(crate) enum PromptCommand {
 }
 
 impl PromptCommand {
-    /// Returns what the model is told, with the words of the user in it.
+    /// Returns what the model is told for the command, with the words of the user, if there are any, at the end;
+    /// `/loop` puts them into its own text.
     fn text(self, args: &str) -> String {
         let fixed = match self {
             Self::Init => include_str!("prompts/init.md"),
@@ -43,7 +44,8 @@ pub struct ExpandedPrompt {
 }
 
 impl ExpandedPrompt {
-    /// Puts the text of the command in the place of what was typed.
+    /// Expands a prompt that called a command: its content becomes a block that says what was typed and a block with
+    /// the command's text. Everything else of `prompt` stays. `name` is the name of the command, not an alias.
     pub(crate) fn new(command: PromptCommand, name: &str, args: &str, prompt: &InboundUser) -> Self {
         let mut typed =
             format!("<command-message>{name}</command-message>\n<command-name>/{name}</command-name>");

@@ -3,7 +3,7 @@
 
 use lathe_tools::{CronCreate, CronDelete, ScheduleWakeup};
 
-/// Returns the instructions of `/loop`.
+/// Returns what the model is told for `/loop`. Without `args` the task is what the conversation has left open.
 pub(super) fn loop_text(args: &str) -> String {
     let task = match args {
         "" => "It names no task: go on with what this conversation has left open. If nothing is open, say so and \

@@ -17,8 +17,8 @@ const EARLIEST_SECS: f64 = 90.0;
 /// After this time a recurring job is removed.
 pub const LIFETIME_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 
-/// Returns when a job next starts a turn, if nothing keeps it; `None` if never. `after` is when it was created or last
-/// started one.
+/// Returns when a job next starts a turn, with the shift that the module describes; `None` if never. `after` is when
+/// the job was created or last started a turn. For the same arguments the time is always the same.
 pub fn next_fire(
     cron: &CronExpression,
     recurrence: CronRecurrence,
@@ -44,7 +44,8 @@ pub fn next_fire(
     }
 }
 
-/// Returns the first eight hexadecimal digits of an id as a fraction of 2^32; 0 for an id of another form.
+/// Returns a number from 0 up to but not including 1 that follows from the first eight characters of the id, read as
+/// hexadecimal digits; 0 if they are none.
 fn fraction(id: &str) -> f64 {
     let digits = id.get(..8).unwrap_or(id);
     u32::from_str_radix(digits, 16).map_or(0.0, |number| f64::from(number) / 4_294_967_296.0)
