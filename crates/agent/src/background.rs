@@ -132,15 +132,16 @@ impl TaskActions for AgentHandle {
 }
 
 impl SessionServices {
-    /// Sends the host the whole list of tasks that run in the background now. To be called after every change of
-    /// it.
+    /// Sends the host the whole list of tasks that run in the background now. Has to be called after every change of
+    /// that list, because hosts replace their list with it.
     pub(crate) async fn tell_background_set(&self) {
         let set = self.tasks.list().frame();
         self.emit(self.frames.background_tasks(set)).await;
     }
 
-    /// Starts a task of the event loop that waits for the command to end, which then reports the end to the host
-    /// and the model. Returns at once.
+    /// Spawns a task of the event loop that waits for the command to end and then reports the end to the host and the
+    /// model; for a monitor it also tells the events. Returns at once. To be called once for each task, when it is in
+    /// the background.
     fn watch(self: &Arc<Self>, task: SessionTask) {
         let session = self.clone();
         match task.kind {
@@ -156,9 +157,9 @@ impl SessionServices {
         }
     }
 
-    /// Marks a task as ended, sends its frames to the host, and queues the notice for the model. Does nothing if a
-    /// request to stop the task has claimed the end before: each end is told once. `event` is what a
-    /// monitor has last to say.
+    /// Marks a task as ended, sends its frames to the host, and queues the notice for the model, unless the model has
+    /// seen the end already. Does nothing if a request to stop the task has claimed the end before, because each end is
+    /// told once. `event` is the last text of a monitor.
     async fn command_ended(&self, id: &str, finished: &Finished, event: Option<&str>) {
         let code = exit_code(finished.exit);
         let status = match (finished.ended, code) {
@@ -185,16 +186,18 @@ impl SessionServices {
         self.tasks.tell_loop();
     }
 
-    /// Sends the frames about the end of a task: the update of its status, the notification, and the set of tasks
-    /// that are left.
+    /// Sends the frames about the end of a task: the update of its status, the notification, and the set of tasks that
+    /// are left. The caller has ended the task in the list before and holds the permit of `tell`, so that the frames of
+    /// two tasks do not mix.
     async fn tell_end(&self, task: &SessionTask, summary: &str) {
         self.emit(self.frames.task_ended(task, self.process.host.now_ms())).await;
         self.emit(self.frames.task_notification(task, summary)).await;
         self.tell_background_set().await;
     }
 
-    /// Detaches the command of a foreground task from its call, and tells the host. False if no task has this id, or
-    /// its command has ended.
+    /// Detaches the command of a foreground task from its call, so that it goes on in the background, and tells the
+    /// host. Returns false and changes nothing for the host if background tasks are switched off, no task has this id,
+    /// or it has ended or is in the background already.
     pub(crate) async fn move_to_background(self: &Arc<Self>, id: &str) -> bool {
         let BackgroundPolicy::For(lifetime) = self.tasks.config.policy else { return false };
         let _telling = self.tasks.tell().await;
@@ -226,13 +229,15 @@ impl SessionServices {
         true
     }
 
-    /// Ends a task with all its processes, and tells the host; the model gets no notice, because it has asked for this
-    /// itself or a person has.
+    /// Kills a task with all its processes, and tells the host. The model gets no notice, because it has asked for the
+    /// stop or a person has. Fails if no task has this id or it has ended.
     pub(crate) async fn stop_task(&self, id: &str) -> Result<TaskReport, NotStopped> {
         self.stop(id, NoticeRecord::Withdrawn).await
     }
 
-    /// Ends a task with all its processes. `model` says whether a later run is to tell the model.
+    /// Claims the end of a task, kills it with all its processes, and tells the host; fails if no task has this id or
+    /// it has ended. `model` says what is recorded about the notice of a background task: `Withdrawn`, or `Queued` for
+    /// a later run to tell the model, and then the host is told no output file.
     async fn stop(&self, id: &str, model: NoticeRecord) -> Result<TaskReport, NotStopped> {
         let mut claimed = {
             let mut list = self.tasks.list();
@@ -260,7 +265,8 @@ impl SessionServices {
         Ok(claimed.report())
     }
 
-    /// Stops every task in the background, because the session ends. A later run of it tells the model.
+    /// Stops every task in the background, all at the same time, because the session ends. Each end is recorded as
+    /// queued, so that a later run of the session tells the model.
     pub(crate) async fn stop_all_tasks(&self) {
         let ids: Vec<String> = self.tasks.list().in_background().map(|task| task.id.clone()).collect();
         join_all(ids.iter().map(|id| self.stop(id, NoticeRecord::Queued))).await;

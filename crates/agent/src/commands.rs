@@ -17,7 +17,9 @@ use crate::turn::announce::init_frame;
 use crate::turn::decide::TurnEnding;
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
-/// Runs a command in place of the model. The returned outcome carries the text of the result.
+/// Runs a command in place of the model and returns how the turn ends, as a rule with the text of the result. A
+/// `/compact` over the budget and an added command that is interrupted end the turn without one. Changed settings files
+/// are applied first.
 pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> TurnOutcome {
     let command = match call.found.clone() {
         FoundCommand::Command(command) => command,
@@ -59,16 +61,16 @@ pub(crate) async fn run(turn: &mut Turn<'_>, call: Box<CommandInvocation>) -> Tu
 }
 
 impl Turn<'_> {
-    /// Sends the init frame of this turn, then the acknowledgement of its prompt. Called by each command exactly
-    /// once, because every turn begins with one init frame.
+    /// Sends the init frame of this turn, then the acknowledgement of its prompt. Each command calls this exactly once,
+    /// because every turn begins with one init frame.
     async fn show_init(&self, prompt: &InboundUser) {
         let init = init_frame(&self.agent.handle, prompt.uuid.as_deref());
         self.session.emit(Outbound::system(init)).await;
         self.session.replay(prompt).await;
     }
 
-    /// Writes a command and its output into the session's file. `uuid` is the id of the prompt; `output` is the id
-    /// of the frame that shows the output, and its text.
+    /// Writes a command and its output into the session's file. `uuid` is the id of the prompt; `output` is the id of
+    /// the frame that shows the output, and the text of the output, which may be empty.
     fn record_command(&mut self, call: &CommandInvocation, name: &str, uuid: &str, output: (&str, &str)) {
         let now = self.agent.handle.frames.now();
         let record = CommandRecord { name, args: &call.args, uuid, output, now: &now };
@@ -77,8 +79,9 @@ impl Turn<'_> {
 }
 
 impl CommandInvocation {
-    /// Returns the id of the command's prompt: the one the host chose, the one that hooks were told, or a fresh
-    /// one. Takes the announced id, so it can be called once per turn.
+    /// Returns the id of the command's prompt: the one that the host chose, otherwise the one that hooks were told,
+    /// otherwise a fresh one. Takes the id that hooks were told out of the journal, so a second call in the turn may
+    /// return another id.
     fn uuid(&self, agent: &mut Agent) -> String {
         let announced = agent.journal.take_announced();
         self.prompt.uuid.clone().or(announced).unwrap_or_else(|| agent.handle.frames.uuid())

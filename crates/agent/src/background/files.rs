@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 /// Digits of ids.
 const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
 
-/// Returns an id for a command: `b` and eight digits. `random` returns numbers from 0 up to 1.
+/// Returns an id for a task: `b` and eight of the digits `0-9a-z`. `random` returns numbers from 0 up to 1. The id may
+/// be taken already; the caller checks that.
 pub fn task_id(mut random: impl FnMut() -> f64) -> String {
     let digit = |_| {
         let index = (random() * DIGITS.len() as f64) as usize;
@@ -17,7 +18,8 @@ pub fn task_id(mut random: impl FnMut() -> f64) -> String {
     std::iter::once('b').chain((0..8).map(digit)).collect()
 }
 
-/// Returns an id for one run of a task: the time, and a part of a fresh id.
+/// Returns an id for one run of a task, `<time>-<unique>`: the time in base 36 with at least nine digits, so that ids
+/// sort by time, and the first eight hexadecimal digits of `uuid`, which has to be fresh.
 pub fn run_id(now_ms: u64, uuid: &str) -> String {
     let mut digits = Vec::new();
     let mut rest = now_ms;
@@ -30,19 +32,22 @@ pub fn run_id(now_ms: u64, uuid: &str) -> String {
     format!("{time:0>9}-{unique}")
 }
 
-/// Returns the folder for the output files of a session: `<base>/claude-<user>/<project>/<session>/tasks`.
+/// Returns the path of the folder for the output files of a session: `<base>/claude-<user>/<project>/<session>/tasks`.
+/// Creates nothing; [`ensure_folder`] and [`folder_of_user`] rely on the number of parts.
 pub fn folder(base: &Path, project_slug: &str, session_id: &str) -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     base.join(format!("claude-{user}")).join(project_slug).join(session_id).join("tasks")
 }
 
-/// Returns the part of such a folder that all sessions of the user share.
+/// Returns `<base>/claude-<user>` of a path that [`folder`] made: the part that all sessions of the user share. A path
+/// with fewer parts is returned as it is.
 pub fn folder_of_user(folder: &Path) -> &Path {
     folder.ancestors().nth(3).unwrap_or(folder)
 }
 
-/// Creates the folder of output files. Its parent in the base, which others can write to, has to belong to this user and
-/// is closed to others: what commands print may be secret, and another user's folder could be swapped for a link.
+/// Creates a folder that [`folder`] names, if it is missing, and closes `<base>/claude-<user>` to others, because what
+/// commands print may be secret. Fails if that part is a link or belongs to another user, who could have put it into a
+/// base that all can write to.
 pub fn ensure_folder(folder: &Path) -> Result<(), String> {
     let failed = |path: &Path, error: io::Error| format!("{} cannot be used: {error}", path.display());
     let Some(of_user) = folder.ancestors().nth(3) else {

@@ -39,7 +39,8 @@ enum StreamEnd {
 }
 
 impl SessionServices {
-    /// Tells the model of the lines of a monitor as they come, and of its end.
+    /// Tells the model the lines of a monitor as they come, until the command ends, then its end with the lines that
+    /// are left. A monitor that prints too much is killed. Returns when the end has been told.
     pub(super) async fn follow_monitor(&self, task: &SessionTask) {
         let mut lines = MonitorLines::new(task.job.clone());
         let mut told = 0;
@@ -73,8 +74,8 @@ impl SessionServices {
         self.command_ended(&task.id, &finished, event.as_deref()).await;
     }
 
-    /// Queues an event for each group of lines until the command ends, and counts them in `told`. Lines directly before
-    /// the end stay in `lines` for the notice of the end.
+    /// Queues the lines of a monitor as events, one at a time, until the command ends or prints too much; returns
+    /// which. Counts the events in `told`. The lines in front of the end stay in `lines` for the notice of the end.
     async fn tell_lines(&self, task: &SessionTask, lines: &mut MonitorLines, told: &mut usize) -> StreamEnd {
         let mut meter = FloodMeter::default();
         let mut events = task.job.events();
@@ -114,14 +115,16 @@ struct MonitorLines {
 }
 
 impl MonitorLines {
-    /// Begins to read at the first byte of the output.
+    /// Creates a reader that begins at the first byte of the output.
     fn new(job: CommandJob) -> Self {
         Self { job, offset: 0, begun: Vec::new() }
     }
 
-    /// Returns the finished lines since the last call, joined; empty without any.
+    /// Returns the finished lines since the last call as the text of an event, or an empty text if there are none. An
+    /// unfinished line is kept for the next call, unless it is longer than [`READ_BYTES`]: then it is returned too, or
+    /// it might never be told.
     fn take_whole(&mut self) -> String {
-        let (mut bytes, left_out) = self.read();
+        let (mut bytes, left_out) = self.read_on();
         // A line without an end would otherwise never be told.
         let end = if bytes.len() > READ_BYTES {
             bytes.len()
@@ -129,18 +132,20 @@ impl MonitorLines {
             bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
         };
         self.begun = bytes.split_off(end);
-        self.text(&bytes, left_out)
+        self.event_text(&bytes, left_out)
     }
 
-    /// Returns all that is left, with a last line that has no end.
+    /// Returns everything that was not returned before as the text of an event, also a last line without an end; empty
+    /// if nothing is left.
     fn take_rest(&mut self) -> String {
-        let (bytes, left_out) = self.read();
-        self.text(&bytes, left_out)
+        let (bytes, left_out) = self.read_on();
+        self.event_text(&bytes, left_out)
     }
 
-    /// Reads on from the last offset. Returns the bytes that were not told yet, and how many before them are lost
-    /// because they came faster than they were read.
-    fn read(&mut self) -> (Vec<u8>, u64) {
+    /// Reads the output up to its present end, and returns the bytes that were not told and how many before them are
+    /// lost. Of more than twice [`READ_BYTES`] only the newest are kept. Empties `begun`, so the caller has to put back
+    /// what it does not tell.
+    fn read_on(&mut self) -> (Vec<u8>, u64) {
         let (mut bytes, mut left_out) = (std::mem::take(&mut self.begun), 0);
         loop {
             let part = self.job.read_from(OutputStream::Stdout, self.offset, READ_BYTES);
@@ -159,8 +164,9 @@ impl MonitorLines {
         }
     }
 
-    /// Returns lines as the text of an event of at most [`EVENT_CHARS`], with a remark on what was left out.
-    fn text(&self, bytes: &[u8], left_out: u64) -> String {
+    /// Returns bytes of the output as the text of an event, cut after [`EVENT_CHARS`]. Two lines in brackets name what
+    /// is only in the output file: the `left_out` bytes before, and the rest that was cut.
+    fn event_text(&self, bytes: &[u8], left_out: u64) -> String {
         let whole = String::from_utf8_lossy(bytes);
         let whole = whole.trim_end_matches(['\n', '\r']);
         let shown = first_chars(whole, EVENT_CHARS);
@@ -187,7 +193,8 @@ struct FloodMeter {
 }
 
 impl FloodMeter {
-    /// Returns whether too much was printed in the last [`FLOOD_TIME`].
+    /// Returns whether more than [`FLOOD_BYTES`] were printed in the last [`FLOOD_TIME`]. `total_bytes` is the size of
+    /// the whole output by now; it is remembered for later calls, so neither it nor `now` may decrease.
     fn floods(&mut self, total_bytes: u64, now: Instant) -> bool {
         while let Some((then, bytes)) = self.marks.front().copied()
             && now - then > FLOOD_TIME

@@ -14,8 +14,8 @@ use crate::state::services::SessionServices;
 const BANNER: &str =
     "Nobody wrote this: the runtime reports on work that was started earlier in this conversation.";
 
-/// Returns one sentence about how the command ended, for the notification that hosts get. The notice for the model
-/// contains it too.
+/// Returns one sentence about how the command ended, for the notification that hosts get and for the notice to the
+/// model. For a monitor that was killed it is only the description, because the event of its notice tells the reason.
 pub fn summary(task: &SessionTask, ended: Ended) -> String {
     let what = &task.description;
     let code = task.exit_code.unwrap_or(1);
@@ -43,12 +43,13 @@ pub fn summary(task: &SessionTask, ended: Ended) -> String {
 }
 
 /// Returns the notice about the end of a task that the model gets: its ids, output file, status and `summary` as
-/// elements.
+/// elements, without an event. `urgency` says whether it starts a turn.
 pub fn notice(task: &SessionTask, summary: &str, urgency: NoticeUrgency) -> TaskNotice {
     TaskNotice { urgency, ..end_with_event(task, summary, None) }
 }
 
-/// Returns the notice of an end that starts a turn, with the last lines of a monitor.
+/// Returns the notice about the end of a task as [`notice`] does, with the last text of a monitor as `event`. It starts
+/// a turn if none runs. A note is added if the output file holds only the end of the output.
 pub fn end_with_event(task: &SessionTask, summary: &str, event: Option<&str>) -> TaskNotice {
     let total = task.job.total_bytes(OutputStream::Stdout);
     let note = if total > TASK_FILE_BYTES {
@@ -74,7 +75,8 @@ pub fn end_with_event(task: &SessionTask, summary: &str, event: Option<&str>) ->
     }
 }
 
-/// Returns the notice of an event of a monitor.
+/// Returns the notice of an event of a monitor, which starts a turn if none runs. It has no run id, because it is not
+/// an end; this tells events from ends everywhere else.
 pub fn event_notice(task: &SessionTask, event: &str) -> TaskNotice {
     let text = format!(
         "<task-notification>\n<task-id>{}</task-id>\n<summary>{}</summary>\n{}</task-notification>",
@@ -85,17 +87,20 @@ pub fn event_notice(task: &SessionTask, event: &str) -> TaskNotice {
     TaskNotice { task_id: task.id.clone(), run_id: None, text, urgency: NoticeUrgency::WakesSession }
 }
 
-/// Returns an event of a monitor as an element that its text cannot end.
+/// Returns the text of an event of a monitor as an `<event>` element. Escaped, so that output of the command cannot end
+/// the element.
 fn event_element(event: &str) -> String {
     format!("<event>{}</event>\n", escaped(event))
 }
 
-/// Returns what hosts are told of a task of an earlier run that has a start and no end.
+/// Returns the sentence that hosts and the model are told about a task of an earlier run that has a start and no end in
+/// the session's file.
 pub fn lost_summary(task: &RecordedTask) -> String {
     format!("Background command \"{}\" did not end before the last run of the session did", task.description)
 }
 
-/// Returns the notice for such a task. Its output file may be gone, so none is named.
+/// Returns the notice about a task of an earlier run that has a start and no end in the session's file; it waits for
+/// the next request. It names no output file, because that may be gone.
 pub fn lost_notice(task: &RecordedTask, run_id: String) -> TaskNotice {
     let text = format!(
         "<task-notification>\n<task-id>{}</task-id>\n<tool-use-id>{}</tool-use-id>\n<status>stopped</status>\n\
@@ -108,20 +113,22 @@ pub fn lost_notice(task: &RecordedTask, run_id: String) -> TaskNotice {
     TaskNotice { task_id: task.id.clone(), run_id: Some(run_id), text, urgency: NoticeUrgency::RidesAlong }
 }
 
-/// Returns a text that cannot end the element it stands in.
+/// Returns a text with `&` and `<` escaped, so that it cannot end the element that it stands in.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 impl SessionServices {
-    /// Takes the notices that wait, each as a note for the request of the running turn. A notice that was taken is
-    /// not offered again.
+    /// Takes the notices that wait, each as a note for the next request of the running turn. They are not offered
+    /// again, and count as delivered when the record of their text has been written
+    /// ([`SessionServices::notices_delivered`]).
     pub(crate) fn take_task_notes(&self) -> Vec<String> {
         let notices = self.tasks.list().take_notices();
         notices.into_iter().map(|notice| format!("{BANNER}\n{}", notice.text)).collect()
     }
 
-    /// Takes the notices that wait, as the prompt of a turn; `None` unless one of them starts a turn.
+    /// Takes all notices that wait, as the prompt of a turn. Returns `None` and takes nothing if none of them starts a
+    /// turn.
     pub(crate) fn task_prompt(&self) -> Option<InboundUser> {
         let notices = self.tasks.list().take_wake_up();
         notices.first()?;
@@ -144,7 +151,8 @@ impl SessionServices {
     }
 }
 
-/// Returns the elements of a wake-up prompt without the words around them, which is what hooks are asked about.
+/// Returns the elements of a wake-up prompt without the words around them, which is what hooks are asked about: from
+/// the first start tag to the last end tag. `None` if the prompt holds no such element.
 pub(crate) fn notices_in(prompt: &str) -> Option<&str> {
     let from = prompt.find("<task-notification>")?;
     const END: &str = "</task-notification>";

@@ -1,5 +1,5 @@
-//! The ends of tasks on disk, and what an earlier run of the session left behind. `lathe_transcript::tasks` says how the
-//! records are read.
+//! The ends of tasks on disk, and what an earlier run of the session left behind. `lathe_transcript::tasks` says how
+//! the records are read.
 
 use lathe_protocol::Outbound;
 use lathe_protocol::system::TaskNotification;
@@ -21,8 +21,8 @@ pub(crate) enum NoticeRecord {
 }
 
 impl SessionServices {
-    /// Records what became of the notice of an end. Events of monitors are not recorded: a later run cannot go on with
-    /// the watch.
+    /// Records in the session's file what became of the notice of an end, so that a later run knows whether to tell it.
+    /// Events of monitors are not recorded, because a later run cannot go on with the monitor.
     pub(crate) fn record_notice(&self, what: NoticeRecord, notice: &TaskNotice) {
         let Some(run_id) = &notice.run_id else { return };
         let (operation, text) = match what {
@@ -34,16 +34,16 @@ impl SessionServices {
         self.files.side(&SideRecord::task_notice(operation, &session, &now, run_id, text));
     }
 
-    /// Records that the notices in a text were delivered. Must directly follow the record of that text, with no
-    /// other record in between.
+    /// Records as delivered the taken notices that `text` contains. Must directly follow the record of that text, with
+    /// no other record in between.
     pub(crate) fn notices_delivered(&self, text: &str) {
         let delivered = self.tasks.list().delivered_with(text);
         delivered.iter().for_each(|notice| self.record_notice(NoticeRecord::Delivered, notice));
     }
 
-    /// Tells the host of the tasks that an earlier run started and whose end is not in the file, and keeps a notice
-    /// of each for the next request, together with those that the earlier run did not deliver. Must come before the
-    /// first init frame; later calls do nothing.
+    /// Tells the host of the tasks that an earlier run started and whose end is not in the file, and keeps a notice of
+    /// each for the next request, together with those that the earlier run did not deliver. Must come before the first
+    /// init frame; later calls do nothing.
     pub(crate) async fn tell_of_earlier_tasks(&self) {
         let earlier = self.tasks.list().take_earlier();
         let Some(earlier) = earlier else { return };
@@ -74,8 +74,9 @@ impl SessionServices {
         }
     }
 
-    /// Records in the file of a conversation that is about to be cleared that its running tasks continue without
-    /// it, so that a later run does not count them as lost.
+    /// Records in the file of a conversation that is about to be cleared that its running tasks continue without it, so
+    /// that a later run does not count them as lost. Must come before the session changes its id and file. The tasks
+    /// themselves are not touched.
     pub(crate) fn leave_tasks_behind(&self) {
         let running: Vec<SessionTask> = self.tasks.list().in_background().cloned().collect();
         for task in &running {

@@ -12,15 +12,16 @@ use crate::state::services::SessionServices;
 const OUTPUT_BYTES: usize = 8 * 1024;
 
 impl SessionServices {
-    /// Stops a task because the host asked for it. Not an error if the task has ended or never existed: then there
-    /// is nothing left to stop.
+    /// Stops a task because the host asked for it, and tells the host its end. Does nothing if the task has ended or
+    /// never existed, because then nothing is left to stop.
     pub(crate) async fn stop_for_host(&self, id: &str) {
         match self.stop_task(id).await {
             Ok(_) | Err(NotStopped::Unknown | NotStopped::Ended(_)) => {}
         }
     }
 
-    /// Moves foreground tasks to the background: the one of a call, or all. Returns whether any was moved.
+    /// Moves foreground tasks to the background: the one of the call that the request names, or all of them if it names
+    /// none. Returns whether any was moved.
     pub(crate) async fn background_for_host(self: &Arc<Self>, request: &BackgroundTasksRequest) -> bool {
         let wanted = |call: &str| request.tool_use_id.as_deref().is_none_or(|id| id == call);
         let ids: Vec<String> = {
@@ -35,7 +36,8 @@ impl SessionServices {
         moved
     }
 
-    /// Returns the end of what a task has printed; `None` if no task has this id.
+    /// Returns the last [`OUTPUT_BYTES`] of the standard output of a task, running or ended, and how much it has
+    /// printed in all. `None` if no task has this id. Does not change what the model counts as read.
     pub(crate) fn output_for_host(&self, id: &str) -> Option<GetTaskOutputResponse> {
         let job = self.tasks.list().get(id)?.job.clone();
         let total_bytes = job.total_bytes(OutputStream::Stdout);

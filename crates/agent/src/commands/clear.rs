@@ -10,8 +10,9 @@ use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::TurnOutcome;
 
-/// Runs `/clear`: ends the conversation and begins another one, under a new session id and in a new file. An
-/// argument becomes the title of the session that is left. Queued prompts and what the host has chosen stay.
+/// Runs `/clear`: ends the conversation and begins another one under a new session id and in a new file; an argument
+/// becomes the title of the session that is left. The steps about the old session (hooks, title, tasks, mirrored
+/// records) have to come before `begin_anew`, which changes the id. Queued prompts and what the host has chosen stay.
 pub(super) async fn run(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let agent = turn.agent.handle.clone();
     // SessionEnd hooks and the title are about the old session, so they come before the id changes.

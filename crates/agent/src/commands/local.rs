@@ -14,7 +14,8 @@ use crate::turn::Turn;
 use crate::turn::outcome::CommandEnd;
 use crate::turn::outcome::TurnOutcome;
 
-/// Answers a command that needs a terminal with a text that says so.
+/// Answers a command that cannot run in this environment, such as one that needs a terminal, with a text that says so.
+/// The result is not an error, and the command is not recorded in the session's file.
 pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &CommandInvocation) -> TurnOutcome {
     let text = format!("/{} isn't available in this environment.", call.name);
     turn.show_init(&call.prompt).await;
@@ -24,7 +25,8 @@ pub(super) async fn unavailable(turn: &mut Turn<'_>, call: &CommandInvocation) -
     TurnOutcome::Command(CommandEnd { text, ..CommandEnd::default() })
 }
 
-/// Runs `/context`. Its frame also carries the figures, for hosts that draw them.
+/// Runs `/context`: publishes the size of the conversation, then shows and records a report of what fills the window.
+/// The frame also carries the figures, for hosts that draw them.
 pub(super) async fn context(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str) -> TurnOutcome {
     let agent = turn.agent.handle.clone();
     agent.publish_size(turn.agent.history.size());
@@ -34,7 +36,8 @@ pub(super) async fn context(turn: &mut Turn<'_>, call: &CommandInvocation, name:
     TurnOutcome::Command(CommandEnd { name: Some(name.to_owned()), text, ..CommandEnd::default() })
 }
 
-/// Shows the text that a command returned; an `Err` is shown too, and makes the result of the turn an error.
+/// Shows and records the text that a command returned, and returns it as the outcome of the turn. An `Err` is shown in
+/// the same way and makes the result of the turn an error.
 pub(super) async fn show_answer(
     turn: &mut Turn<'_>,
     call: &CommandInvocation,
@@ -47,8 +50,8 @@ pub(super) async fn show_answer(
     TurnOutcome::Command(CommandEnd { name: Some(name.to_owned()), text, is_error, cleared: false })
 }
 
-/// Shows the text of a command to the host and records it. The record of the text has the id of the frame, and is
-/// written before the frame is sent.
+/// Sends the init frame, records the command with its text, and sends the text to the host; `context` are the figures
+/// of `/context`. The record has the id of the frame and is written before the frame is sent.
 async fn show(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str, text: &str, context: Option<Value>) {
     let agent = turn.agent.handle.clone();
     turn.show_init(&call.prompt).await;
@@ -60,7 +63,8 @@ async fn show(turn: &mut Turn<'_>, call: &CommandInvocation, name: &str, text: &
     agent.session.emit(frame).await;
 }
 
-/// Returns the text of `/help`: the commands that this session has, and what each takes.
+/// Returns the text of `/help`: one line for each command that this session has, with its argument, its aliases and its
+/// description.
 pub(super) fn help(agent: &AgentHandle) -> String {
     let line = |command: SlashCommand| {
         let hint = Some(command.argument_hint).filter(|hint| !hint.is_empty());
@@ -73,8 +77,8 @@ pub(super) fn help(agent: &AgentHandle) -> String {
     format!("A prompt that begins with one of these is a command:\n\n{}", lines.join("\n"))
 }
 
-/// Runs `/model`: without a name, returns a text about the current model; with one, switches to it. The error is
-/// the objection of a hook.
+/// Runs `/model` and returns the text to show: without a name it tells the current model, with one it switches to that
+/// model. The error is the objection of a hook, and then the model stays.
 pub(super) async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String> {
     if name.is_empty() {
         return Ok(format!("The model is {}.", turn.agent.handle.choice().id));
@@ -83,14 +87,15 @@ pub(super) async fn model(turn: &Turn<'_>, name: &str) -> Result<String, String>
     switched.map(|id| format!("Set model to {id}"))
 }
 
-/// Runs `/rename`: names the session, as the host's request does, and returns the text to show.
+/// Runs `/rename`: names the session, as the host's request does, and returns the text to show. An empty name is an
+/// error and changes nothing.
 pub(super) async fn rename(turn: &Turn<'_>, name: &str) -> Result<String, String> {
     let renamed = control::rename(&turn.agent.handle, name).await;
     renamed.map(|()| format!("The session is now called {:?}.", name.trim()))
 }
 
-/// Runs `/effort`: shows the level, sets one that the model takes, or returns to the model's default with `auto`. A
-/// level that the model does not list is an error and changes nothing.
+/// Runs `/effort` and returns the text to show: without a level it tells the one in force, `auto` returns to the
+/// model's default, and any other value is set. A level that the model does not list is an error and changes nothing.
 pub(super) fn effort(agent: &Arc<AgentHandle>, level: &str) -> Result<String, String> {
     let choice = agent.choice();
     let capabilities = lathe_models::catalog::capabilities(&choice.id);
@@ -115,8 +120,9 @@ pub(super) fn effort(agent: &Arc<AgentHandle>, level: &str) -> Result<String, St
     }
 }
 
-/// Runs `/autocompact`: shows the limits, or sets the window (`auto` or a number of tokens, clamped). Setting a window
-/// also switches automatic compaction on.
+/// Runs `/autocompact` and returns the limits in force as the text to show. `auto` or a number of tokens (clamped to
+/// the permitted range) sets the window and switches automatic compaction on; an empty text changes nothing, any other
+/// is an error.
 pub(super) fn autocompact(agent: &Arc<AgentHandle>, wanted: &str) -> Result<String, String> {
     let window = {
         let choice = agent.choice();
