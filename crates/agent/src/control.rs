@@ -42,8 +42,8 @@ pub(crate) enum Reply {
     Sent,
 }
 
-/// Gives the session a title for the `/rename` command, with the same checks as the host's request. The error is a
-/// text for the user.
+/// Gives the session a title for the `/rename` command, with the same check as the host's request: a blank title is
+/// refused. The error is a text for the user.
 pub(crate) async fn rename(agent: &Arc<AgentHandle>, title: &str) -> Result<(), String> {
     let body = RenameSessionRequest { title: title.to_owned(), ..RenameSessionRequest::default() };
     match change::rename(agent, &body).await {
@@ -55,8 +55,9 @@ pub(crate) async fn rename(agent: &Arc<AgentHandle>, title: &str) -> Result<(), 
 pub(crate) use inspect::cost_text;
 pub(crate) use model::switch as switch_model;
 
-/// Handles one control request of the host. Requests that ask the model or the host are started in `pending` and
-/// get their reply later; all others get it before this returns.
+/// Handles one control request of the host. Requests that ask the model or the host are started in `pending` and get
+/// their reply later, also a change of the model that hooks or an earlier change delay; all others have their reply
+/// when this returns. `turn` is the running turn, if there is one.
 pub(crate) async fn handle(
     agent: &Arc<AgentHandle>,
     pending: &mut PendingRequests,
@@ -196,7 +197,8 @@ fn unsupported(subtype: &str) -> Reply {
     Reply::Coded(format!("Unsupported control request subtype: {subtype}"), "unsupported_request")
 }
 
-/// Refuses a request of an unknown subtype, or of a known one whose fields do not fit.
+/// Returns the error for a request that was not recognised: of an unknown subtype, or of a known one whose fields do
+/// not fit. For `set_permission_mode` it is the error for an unknown mode.
 fn unknown(subtype: &str) -> Reply {
     match subtype {
         // Fields that do not fit mean an unknown mode here, for which programs know a code.

@@ -53,8 +53,9 @@ impl HookEvents for Frames {
 }
 
 impl AgentHandle {
-    /// Runs the hooks of an event and shows the host their notices. Returns what all hooks together want; the
-    /// caller has to act on it.
+    /// Runs the hooks of an event and shows the host their notices. Returns what all hooks together want, on which the
+    /// caller has to act; an event without hooks has the empty outcome. `about` is the call that the event concerns, if
+    /// any.
     pub(crate) async fn fire(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
@@ -68,8 +69,9 @@ impl AgentHandle {
         outcome
     }
 
-    /// Runs the hooks of an event without showing their notices, which the caller shows at the place where they
-    /// belong. Files to watch and exported variables take effect here, because every event may bring them.
+    /// Runs the hooks of an event without showing their notices, which the caller shows at the place where they belong.
+    /// Files to watch and exported variables take effect here, because every event may bring them. An event without
+    /// hooks has the empty outcome, and nothing is built for it.
     pub(crate) async fn fire_without_notices(
         self: &Arc<Self>,
         event: impl Into<HookEventInput>,
@@ -113,8 +115,8 @@ impl AgentHandle {
         outcome
     }
 
-    /// Builds the fields that the input of every hook has. Events outside of a turn carry no permission mode, and
-    /// only those around a response of the model carry an effort.
+    /// Builds the fields that the input of every hook has. [`told_about_the_turn`] decides for each event whether they
+    /// include the permission mode and the effort; the effort is also absent if the model has none.
     fn hook_base(&self, event: &HookEvent) -> HookBase {
         let view = self.view();
         let (has_mode, has_effort) = told_about_the_turn(event);
@@ -140,8 +142,8 @@ impl AgentHandle {
 }
 
 impl SessionServices {
-    /// Returns whether any hook is registered for an event. Asked first, so that nothing is built for an event
-    /// without hooks.
+    /// Returns whether any hook that may run is registered for an event. Asked first, so that nothing is built for an
+    /// event without hooks.
     pub(crate) fn listens(&self, event: &HookEvent) -> bool {
         self.hooks.listens(event)
     }

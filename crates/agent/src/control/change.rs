@@ -17,8 +17,8 @@ use crate::state::agent::AgentHandle;
 use crate::state::wire_names::PromptState;
 use crate::turn::outcome::TurnHandle;
 
-/// Cancels the running turn. Queued prompts run afterwards, unless the request cancels them too; the reply lists
-/// both kinds.
+/// Cancels the running turn, if there is one. Queued prompts run afterwards, unless the request cancels them too. The
+/// reply lists the prompts that still wait and, if the request cancels, those that were cancelled.
 pub(super) async fn interrupt(
     agent: &Arc<AgentHandle>,
     body: &InterruptRequest,
@@ -40,8 +40,8 @@ pub(super) async fn interrupt(
     Reply::Success(json!(reply))
 }
 
-/// Ends the session: the running turn still gets its result, prompts that wait are cancelled, and what runs in the
-/// background is stopped.
+/// Asks the session to end and returns before it does: prompts that wait are cancelled at once, the running turn still
+/// gets its result, and then what runs in the background is stopped.
 pub(super) async fn end_session(agent: &Arc<AgentHandle>) -> Reply {
     let cancelled = agent.session.queue().cancel_all();
     for uuid in &cancelled {
@@ -51,7 +51,9 @@ pub(super) async fn end_session(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Ack
 }
 
-/// Changes the permission mode. Sends the reply itself, because the frame about the new mode has to follow it.
+/// Changes the permission mode. Sends the reply itself and returns [`Reply::Sent`], because the frame about the new
+/// mode has to follow the reply. An unknown mode, and `bypassPermissions` in a session that was not launched for it,
+/// are refused and change nothing.
 pub(super) async fn permission_mode(
     agent: &Arc<AgentHandle>,
     id: &str,
@@ -78,8 +80,8 @@ pub(super) fn unknown_mode() -> Reply {
     Reply::Coded(format!("Cannot set permission mode: must be one of {modes}"), "invalid_mode")
 }
 
-/// Changes how many tokens the model may think, from the next request on. Null returns to the default, 0 turns
-/// thinking off.
+/// Changes how many tokens the model may think, from the next request on. Null, or no value, returns to the default; 0
+/// turns thinking off.
 pub(super) fn thinking(agent: &Arc<AgentHandle>, body: &SetMaxThinkingTokensRequest) -> Reply {
     let tokens = body.max_thinking_tokens.flatten();
     let thinking = match tokens {
@@ -91,7 +93,8 @@ pub(super) fn thinking(agent: &Arc<AgentHandle>, body: &SetMaxThinkingTokensRequ
     Reply::Ack
 }
 
-/// Merges the settings of the request into those of `--settings`, and applies the result to the running session.
+/// Merges the settings of the request into those of `--settings`, and applies the result to the running session. Model
+/// and effort change only if the request names them; settings that cannot be merged are an error and change nothing.
 pub(super) async fn flag_settings(agent: &Arc<AgentHandle>, body: &ApplyFlagSettingsRequest) -> Reply {
     match agent.session.settings.apply_flag(&body.settings) {
         Ok(effective) => {
@@ -136,7 +139,8 @@ async fn apply_rules(agent: &Arc<AgentHandle>, permissions: PermissionSettings) 
     }
 }
 
-/// Writes keys to the settings file that the request names.
+/// Writes keys to the settings file that the request names. The reply is an empty object, or the error if the file
+/// could not be changed.
 pub(super) async fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequest) -> Reply {
     match agent.session.settings.update(&body.source, &body.settings).await {
         Ok(()) => Reply::Success(json!({})),
@@ -144,15 +148,15 @@ pub(super) async fn settings(agent: &Arc<AgentHandle>, body: &UpdateSettingsRequ
     }
 }
 
-/// Marks a file as read, so that the model may edit it: the host saw it being read in a part of the conversation
-/// that is gone.
+/// Notes that a file was read in the state of the given modification time, so that the model may edit it: the host saw
+/// it being read in a part of the conversation that is gone. A file that has changed since then stays unread.
 pub(super) fn read_state(agent: &Arc<AgentHandle>, body: &SeedReadStateRequest) -> Reply {
     let path = agent.workspace.resolve(&body.path);
     agent.workspace.note_read_at(&path, body.mtime);
     Reply::Ack
 }
 
-/// Gives the session a title, which must not be blank.
+/// Gives the session a title, without the white space around it. A blank title is refused and changes nothing.
 pub(super) async fn rename(agent: &Arc<AgentHandle>, body: &RenameSessionRequest) -> Reply {
     let title = body.title.trim();
     if title.is_empty() {

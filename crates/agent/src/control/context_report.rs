@@ -184,8 +184,9 @@ impl ContextReport {
         HostReport { always, auto_compact_threshold }
     }
 
-    /// Returns the window as rows of squares for hosts that draw it: first what is used, then what is free, then
-    /// the buffer.
+    /// Returns the window as rows of squares for hosts that draw it: first what is used, then what is free, then the
+    /// buffer. Each used category and the buffer are rounded up to whole squares; squares beyond the end of the grid
+    /// are left out.
     fn grid(&self) -> Vec<Vec<Value>> {
         let columns = if self.window >= WIDE_WINDOW { 20 } else { 10 };
         let unit = (self.window / (GRID_ROWS * columns)).max(1);
@@ -214,7 +215,8 @@ impl ContextReport {
         cells.chunks(columns as usize).map(<[Value]>::to_vec).collect()
     }
 
-    /// Returns the report as the field `context_usage` of the frame that `/context` shows.
+    /// Returns the report as the field `context_usage` of the frame that `/context` shows. It says how much is over the
+    /// limit only if more is used than the window holds.
     pub fn for_frame(&self) -> FrameReport {
         let category = |category: &Category| json!({"name": category.name, "tokens": category.tokens, "kind": category.kind.wire_name()});
         let always = json!({
@@ -235,7 +237,8 @@ impl ContextReport {
         self.memory_files.iter().map(MemoryUse::listed).collect()
     }
 
-    /// Returns the report as Markdown, which is the text of `/context`.
+    /// Returns the report as Markdown, which is the text of `/context`. It says that the figures are estimates, and
+    /// adds the API's own count if there was a response.
     pub fn for_people(&self) -> String {
         let mut text = format!(
             "## Context Usage\n\n**Model:** {}  \n**Tokens:** {} / {} ({}%)\n\n\
@@ -310,7 +313,7 @@ fn named((name, tokens): (&str, u64)) -> (String, Value) {
     (name.to_owned(), tokens.into())
 }
 
-/// Formats a token count for people: `950`, `2.3k`, `1m`.
+/// Formats a token count for people, with tenths rounded down: `950`, `2.3k`, `1m`.
 fn short(tokens: u64) -> String {
     let scaled = |unit: u64, name: &str| {
         let tenths = tokens * 10 / unit;

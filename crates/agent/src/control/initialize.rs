@@ -16,8 +16,9 @@ use crate::state::prompt::SystemPrompt;
 use crate::state::wire_names::SessionState;
 use crate::turn::outcome::TurnHandle;
 
-/// Applies what the host says in its handshake and returns what the session offers. Hosts may repeat the request;
-/// each one replaces what the one before said.
+/// Applies what the host says in its handshake and sends the reply with what the session offers. Hosts may repeat the
+/// request; each one replaces what the one before said, but a system prompt, hooks or a schema that it does not name
+/// stay. A schema that is not valid is an error, and nothing is changed then.
 pub(super) async fn handle(
     agent: &Arc<AgentHandle>,
     id: &str,
@@ -65,8 +66,8 @@ pub(super) async fn handle(
     Reply::Sent
 }
 
-/// Adds the tool for structured output with the schema of the handshake. Does nothing if the same schema came on
-/// the command line. The error is a schema that cannot be used.
+/// Adds the tool for structured output with the schema of the handshake. Does nothing if the schema is null or that of
+/// the tool which the session already has. The error is a schema that cannot be used.
 fn take_schema(agent: &AgentHandle, schema: &Value) -> Result<(), BadSchema> {
     let known = agent.tool(STRUCTURED_OUTPUT);
     if schema.is_null() || known.is_some_and(|tool| tool.input_schema() == schema) {
@@ -81,8 +82,9 @@ fn take_prompt(agent: &AgentHandle, body: &InitializeRequest) {
     agent.change(|view| change_prompt(Arc::make_mut(&mut view.system), body));
 }
 
-/// Applies what the handshake says about the system prompt. Fields that are absent change nothing; parts of a list are
-/// joined by blank lines, and parts that are not strings are left out.
+/// Applies what the handshake says about the system prompt. Fields that are absent change nothing, nor does a prompt
+/// that is neither a text nor a list. Parts of a list are joined by blank lines, and parts that are not strings are
+/// left out.
 fn change_prompt(prompt: &mut SystemPrompt, body: &InitializeRequest) {
     match &body.system_prompt {
         Some(Value::String(text)) => prompt.choice.replace = Some(text.clone()),
@@ -136,7 +138,7 @@ fn response(agent: &AgentHandle, body: &InitializeRequest, state: SessionState) 
     Handshake { always, hooks_applied: matches!(body.hooks, Some(Some(_))).then_some(true) }
 }
 
-/// Returns the agents that the host defines, as the reply lists them.
+/// Returns the agents that the host defines, as the reply lists them; none if it defines none.
 fn agents(body: &InitializeRequest) -> Vec<AgentInfo> {
     let agents = body.agents.iter().flatten();
     let info = |(name, agent): (&String, &AgentDefinition)| AgentInfo {

@@ -22,7 +22,7 @@ const MAX_SUGGESTIONS: usize = 20;
 /// Folder entries after which the search for them ends, because it runs on the event loop.
 const MAX_LOOKED_AT: usize = 5000;
 
-/// Returns what is set, by which source, and the values in force.
+/// Replies to `get_settings`: what each source sets, the settings that result, and the model and effort in force.
 pub(super) fn settings(agent: &Arc<AgentHandle>) -> Reply {
     let choice = agent.choice();
     let applied = json!({"model": choice.id, "effort": choice.effort});
@@ -30,12 +30,13 @@ pub(super) fn settings(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!(listing))
 }
 
-/// Returns what the session cost, for people.
+/// Replies to `get_session_cost` with [`cost_text`].
 pub(super) fn cost(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({"text": cost_text(agent)}))
 }
 
-/// Returns the cost of the session as text, for `/usage` and hosts.
+/// Returns the cost of the session as text for people, for `/usage` and hosts: the total over all its runs, then a line
+/// for each model.
 pub(crate) fn cost_text(agent: &Arc<AgentHandle>) -> String {
     let totals = agent.session.totals();
     let mut text = format!("Total cost: ${:.4}", totals.cost_usd());
@@ -52,7 +53,8 @@ pub(crate) fn cost_text(agent: &Arc<AgentHandle>) -> String {
     text
 }
 
-/// Returns what the session cost, for programs.
+/// Replies to `get_usage`: what the session used and cost, for programs. The numbers of changed lines are always 0
+/// here, and limits of a subscription are not known.
 pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
     let totals = agent.session.totals();
     Reply::Success(json!({
@@ -71,7 +73,7 @@ pub(super) fn usage(agent: &Arc<AgentHandle>) -> Reply {
     }))
 }
 
-/// Returns the versions of this program.
+/// Replies to `get_binary_version`: the version of the reference that this program stands for, and its own.
 pub(super) fn version(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({
         "version": agent.session.init.claude_code_version,
@@ -80,7 +82,9 @@ pub(super) fn version(agent: &Arc<AgentHandle>) -> Reply {
     }))
 }
 
-/// Returns files below the working folder whose path contains the query.
+/// Returns files and folders below the working folder whose relative path contains the query, in any case: at most
+/// [`MAX_SUGGESTIONS`], short paths first. Hidden ones are left out, and the search ends after the folder with which
+/// [`MAX_LOOKED_AT`] entries are exceeded.
 pub(super) fn file_suggestions(agent: &Arc<AgentHandle>, query: &str) -> Reply {
     let cwd = agent.workspace.cwd();
     let query = query.to_lowercase();
@@ -115,7 +119,9 @@ pub(super) fn file_suggestions(agent: &Arc<AgentHandle>, query: &str) -> Reply {
     Reply::Success(json!({"suggestions": suggestions, "cwd": cwd.display().to_string()}))
 }
 
-/// Returns a file that the session itself could read without a question.
+/// Returns the text of a file that the session itself could read without a question; any other file is refused. No more
+/// than [`MAX_READ_BYTES`], or the smaller number that the request names, are read; `truncated` says that the file is
+/// longer.
 pub(super) fn read_file(agent: &Arc<AgentHandle>, body: &ReadFileRequest) -> Reply {
     let cwd = agent.workspace.cwd();
     let path = cwd.join(&body.path);
@@ -170,13 +176,15 @@ pub(super) fn mcp_set_servers(body: &McpSetServersRequest) -> Reply {
     Reply::Success(json!({"added": [], "removed": [], "errors": errors}))
 }
 
-/// Returns the error for a call of an MCP tool; it names the server, which does not exist.
+/// Returns the error for a call of an MCP tool. It names the server, which does not exist; a name without the prefix
+/// `mcp__` is quoted whole.
 pub(super) fn mcp_call(tool: &str) -> Reply {
     let server = tool.strip_prefix("mcp__").and_then(|rest| rest.split("__").next()).unwrap_or(tool);
     Reply::Error(format!("MCP server not connected: {server}"))
 }
 
-/// Refuses every folder: only those of the session can be registered, and there is nothing to reload in them yet.
+/// Returns an error for every folder: only those of the session can be registered, and there is nothing to reload in
+/// them yet.
 pub(super) fn register_repo_root(directory: &str) -> Reply {
     Reply::Error(format!("{directory} is not below a folder of this session"))
 }

@@ -38,7 +38,8 @@ const WITH_MATCHER: [HookEvent; 20] = [
     HookEvent::FileChanged,
 ];
 
-/// Replies to `list_permission_rules`: the rules of files, of the command line and of the session itself.
+/// Replies to `list_permission_rules` with the rules of files, of the command line and of the session itself, and the
+/// folders that the session may work in. Only rules of the session are marked as editable.
 pub(super) fn permission_rules(agent: &Arc<AgentHandle>) -> Reply {
     let of_files = agent.session.settings.permission_rules();
     let rules = agent
@@ -62,8 +63,9 @@ pub(super) fn permission_rules(agent: &Arc<AgentHandle>) -> Reply {
     Reply::Success(json!({"state": state}))
 }
 
-/// Returns the directories beyond the working folder, each with where it comes from: a settings file, the command
-/// line or the session.
+/// Returns `listed`, which are the folders that settings files add, and behind them all other working folders except
+/// the first, each with its source: the command line or the session. A folder that settings name through a link is not
+/// listed twice.
 fn directories(agent: &AgentHandle, listed: Vec<WorkspaceDirectory>) -> Vec<WorkspaceDirectory> {
     // A settings file or a flag may name a folder through a link.
     let same = |a: &Path, b: &str| {
@@ -89,7 +91,8 @@ fn directories(agent: &AgentHandle, listed: Vec<WorkspaceDirectory>) -> Vec<Work
     listed.iter().cloned().chain(added).collect()
 }
 
-/// Replies to `get_hooks_listing` with every registered hook, its source, and whether hooks are switched off.
+/// Replies to `get_hooks_listing` with every registered hook, its source, the events that hooks can name, and whether
+/// hooks are switched off.
 pub(super) fn hooks(agent: &Arc<AgentHandle>) -> Reply {
     let hooks = agent.session.hooks.listing();
     let mut events: Vec<&str> = Vec::new();

@@ -28,8 +28,9 @@ struct Switch {
     requested: Value,
 }
 
-/// Handles `set_model`. Returns the reply if no hook listens and no change is in progress; otherwise starts the
-/// change in the background and returns `None`, because hooks take their time.
+/// Handles `set_model`; no name, null or an empty one means the model that the session began with. Returns the reply if
+/// no hook listens and no change is in progress; otherwise starts the change in the background and returns `None`,
+/// because hooks take their time.
 pub(super) async fn set(
     agent: &Arc<AgentHandle>,
     pending: &mut PendingRequests,
@@ -57,13 +58,14 @@ pub(super) async fn set(
     None
 }
 
-/// Changes the model because a setting changed. Hooks are not asked, because the host or user has decided already.
+/// Changes the model because a setting changed; `None` means the model that the session began with. Hooks are neither
+/// asked nor told, because the host or user has decided already.
 pub(super) async fn follow_setting(agent: &Arc<AgentHandle>, wanted: Option<&str>) {
     apply(agent, &switch_to(agent, wanted)).await;
 }
 
-/// Changes the model for a command, which shows the change itself. Returns the id of the new model, or the objection of
-/// a hook.
+/// Changes the model for a command, which shows the change itself, so no frame about it is sent. Hooks are asked before
+/// and told afterwards. Returns the id of the new model, or a text with the objection of a hook; the model stays then.
 pub(crate) async fn switch(
     agent: &Arc<AgentHandle>,
     name: &str,
@@ -83,7 +85,7 @@ fn blocked(reason: &str) -> String {
     format!("Model switch blocked by a PreModelSwitch hook: {reason}")
 }
 
-/// Whether hooks listen to a switch, before or after it. Such a switch has to run in the background.
+/// Returns whether hooks listen to a switch, before or after it. Such a switch has to run in the background.
 fn hooked(agent: &AgentHandle) -> bool {
     agent.session.listens(&HookEvent::PreModelSwitch) || agent.session.listens(&HookEvent::PostModelSwitch)
 }
@@ -108,8 +110,8 @@ async fn apply(agent: &Arc<AgentHandle>, switch: &Switch) -> String {
     switch.to.clone()
 }
 
-/// Returns the reply to a switch that must not happen, because a hook objects or the host has withdrawn the
-/// request; `None` if it may.
+/// Asks the hooks about a switch and returns `None` if it may happen. If the host has withdrawn the request, the result
+/// is an error for the caller to send; if a hook objects, its error is sent here, and the result is [`Reply::Sent`].
 async fn refusal(
     agent: &Arc<AgentHandle>,
     id: &str,
@@ -132,8 +134,8 @@ async fn refusal(
     Some(Reply::Sent)
 }
 
-/// Fires `PreModelSwitch` and returns the objection of a hook, if there is one. A switch to the same model is not
-/// asked about.
+/// Fires `PreModelSwitch` and returns the reason of a hook that denies or blocks the switch; `None` if no hook does. A
+/// switch to the same model is not asked about.
 async fn objection(
     agent: &Arc<AgentHandle>,
     switch: &Switch,
@@ -163,8 +165,8 @@ async fn tell_hooks(agent: &Arc<AgentHandle>, switch: &Switch, withdraw: &Cancel
     }
 }
 
-/// Returns what hooks are told about a switch. Its cost is an estimate: the cache belongs to the old model, so the
-/// new one reads the whole conversation once.
+/// Returns what hooks are told about a switch. Its cost is an estimate: a cache belongs to one model, so the new model
+/// writes the whole conversation to the cache once.
 fn facts(agent: &AgentHandle, switch: &Switch) -> ModelSwitchInput {
     let tokens = agent.session.totals().context_tokens();
     let ttl = agent.choice().cache;

@@ -38,8 +38,8 @@ impl PendingRequests {
         }
     }
 
-    /// Runs a request that changes nothing beside the others, and sends its reply when it is ready. `work` gets the
-    /// token that [`Self::withdraw`] cancels.
+    /// Starts a request that does not change the session, at the same time as all others, and sends its reply when it
+    /// is ready. `work` gets the token that [`Self::withdraw`] cancels.
     pub fn start<W>(&mut self, id: String, work: impl FnOnce(CancellationToken) -> W)
     where
         W: Future<Output = Reply> + Send + 'static,
@@ -54,8 +54,8 @@ impl PendingRequests {
         });
     }
 
-    /// Runs a request that changes the session, after every change that was started before it, so that replies come
-    /// in the order of the requests. `work` gets the token that [`Self::withdraw`] cancels.
+    /// Starts a request that changes the session. It runs after every change that was started before it, so that
+    /// replies come in the order of the requests. `work` gets the token that [`Self::withdraw`] cancels.
     pub fn change<W>(&mut self, id: String, work: impl FnOnce(CancellationToken) -> W)
     where
         W: Future<Output = Reply> + Send + 'static,
@@ -91,7 +91,8 @@ impl PendingRequests {
         }
     }
 
-    /// Cancels the request `id` because the host has withdrawn it. Does nothing if it has its reply already.
+    /// Cancels the request `id` because the host has withdrawn it; its work still returns a reply. Does nothing if the
+    /// request has its reply already.
     pub fn withdraw(&mut self, id: &str) {
         if let Some(token) = self.open.remove(id) {
             token.cancel();

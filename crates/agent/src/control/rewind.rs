@@ -9,7 +9,9 @@ use super::Reply;
 use crate::record::checkpoints::{CheckpointMoment, DryRun, NoRewind};
 use crate::state::agent::AgentHandle;
 
-/// Rewinds, or reports what that would change. A dry run never fails: it reports that a rewind is not possible.
+/// Rewinds the files to before the prompt that the request names, or reports what that would change. Files that could
+/// not be restored are listed in the reply. If no rewind is possible, a real one is an error, and a dry run is a
+/// success that says `can_rewind: false`.
 pub(super) async fn files(agent: &Arc<AgentHandle>, body: &RewindFilesRequest) -> Reply {
     let dry = if body.dry_run == Some(true) { DryRun::Yes } else { DryRun::No };
     let (session, now) = (agent.frames.session_id(), agent.frames.now());

@@ -55,8 +55,8 @@ enum Failed {
     Model(ModelError),
 }
 
-/// Asks the model a question beside the turn and returns the response as the reply. The conversation does not
-/// change, but the usage counts.
+/// Asks the model a question beside the turn and returns the response as the reply. The conversation does not change,
+/// but the usage counts. A blank question, a withdrawn request and a failure of the model are errors.
 pub(super) async fn question(
     agent: Arc<AgentHandle>,
     id: String,
@@ -75,7 +75,8 @@ pub(super) async fn question(
     }
 }
 
-/// Replies to `generate_session_title`. A title is a nicety: where none can be made it is null, and the log says why.
+/// Replies to `generate_session_title`, and gives the session the title if the request says `persist`. The title is
+/// null if the model failed, which is logged, or wrote none; only a withdrawn request is an error.
 pub(super) async fn title(
     agent: Arc<AgentHandle>,
     id: String,
@@ -100,7 +101,8 @@ pub(super) async fn title(
 }
 
 /// Builds the request for a side question: the current conversation with the question behind it. The tools stay
-/// declared, because the conversation refers to them, but the model may not call them.
+/// declared, because the conversation refers to them, but the model may not call them; tools that the conversation
+/// refers to are loaded first.
 fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
     let choice = agent.choice();
     let conversation = agent.conversation();
@@ -123,7 +125,8 @@ fn side_request(agent: &AgentHandle, question: &str) -> ModelRequest {
     request
 }
 
-/// Builds the request for a session title, for the small fast model.
+/// Builds the request for a session title, for the small fast model. The betas of the session are left out, because
+/// they were chosen for its own model.
 fn title_request(agent: &AgentHandle, description: &str) -> ModelRequest {
     let model = agent.session.process.catalog.small_fast();
     ModelRequest {
@@ -144,7 +147,8 @@ fn user_message(texts: &[&str]) -> Option<WireMessage> {
     WireMessage::new(Role::User, &blocks).ok().map(WireMessage::without_breakpoint)
 }
 
-/// Returns the first line, without the quotes that models like to put around it.
+/// Returns the first line that is not blank, cut at [`MAX_TITLE_CHARS`], without the quotes, Markdown marks and final
+/// full stop that models like to add. `None` if nothing is left of it.
 fn as_title(text: &str) -> Option<String> {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
     let line = line.trim_matches(['"', '\'', '`', '*', '#', ' ']).trim_end_matches('.');
@@ -153,8 +157,9 @@ fn as_title(text: &str) -> Option<String> {
 }
 
 impl Asking<'_> {
-    /// Sends the request, with the retries that every request has, and returns the text of the response. Progress
-    /// goes to the host if it asked for it.
+    /// Sends the request, with the retries that every request has, and returns the text of the response. Retries are
+    /// shown to the host if the progress is. If the host withdraws the request, it is dropped and the error is
+    /// [`Failed::Withdrawn`].
     async fn ask(&self, request: ModelRequest) -> Result<String, Failed> {
         let session = &self.agent.session;
         tokio::select! {
@@ -166,7 +171,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Returns a progress frame for this request with ids only; the caller fills in what happened.
+    /// Returns a progress frame for this request that has only its ids; the caller fills in what happened.
     fn frame(&self) -> ControlRequestProgress {
         ControlRequestProgress {
             request_id: self.id.to_owned(),
@@ -176,7 +181,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Returns the frame about a retry, or `None` if the host does not want progress.
+    /// Returns the frame about a retry, or `None` if the progress of this request is not shown.
     fn retry_frame(&self, wait: RetryWait, error: &ModelError) -> Option<Outbound> {
         let frame = ControlRequestProgress {
             status: "api_retry".to_owned(),

@@ -23,8 +23,9 @@ pub struct ConversationOpening {
 }
 
 impl Agent {
-    /// Runs everything that precedes the first prompt: Setup hooks if there is a trigger, memory files, and
-    /// SessionStart hooks. Returns what they say, which belongs in front of the prompt.
+    /// Runs everything that precedes the first prompt, in this order: Setup hooks if there is a trigger, memory files,
+    /// and SessionStart hooks, which get `source` as the reason. Returns what they say, which belongs in front of the
+    /// prompt. Notes the state of watched files at the end, because later checks compare with it.
     pub(crate) async fn begin(
         &mut self,
         source: &str,
@@ -45,7 +46,8 @@ impl Agent {
         ConversationOpening { notes, ..opening }
     }
 
-    /// Fires CwdChanged if a command has left the shell in another folder than hooks were last told.
+    /// Fires CwdChanged if a command has left the shell in another folder than the one that hooks were last told;
+    /// otherwise does nothing.
     pub(crate) async fn tell_cwd(&mut self, cancel: &CancellationToken) {
         let now = self.handle.workspace.cwd();
         if now == self.cwd_told {
@@ -62,8 +64,8 @@ impl Agent {
 }
 
 impl AgentHandle {
-    /// Fires SessionStart, also for a conversation that begins anew within a session. `source` says why and is a
-    /// value of the wire.
+    /// Fires SessionStart, also for a conversation that begins anew within a session. `source` says why and is a value
+    /// of the wire. Takes over the title that a hook gives, and returns what belongs in front of the first prompt.
     pub(crate) async fn start_conversation(
         self: &Arc<Self>,
         source: &str,
@@ -83,7 +85,8 @@ impl AgentHandle {
         }
     }
 
-    /// Fires SessionEnd. Only its own time limit ends it, because the session's token may be cancelled already.
+    /// Fires SessionEnd and returns its outcome. Only its own time limit ends it, because the session's token may be
+    /// cancelled already.
     pub(crate) async fn end_conversation(self: &Arc<Self>, reason: &str) -> Outcome {
         let input = SessionEndInput { reason: reason.to_owned(), ..SessionEndInput::default() };
         self.fire(HookEventInput::SessionEnd(input), None, &CancellationToken::new()).await

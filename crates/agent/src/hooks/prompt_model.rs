@@ -56,15 +56,15 @@ impl Prompter for PromptHookModel {
 }
 
 impl SessionServices {
-    /// Asks the model a prompt hook's question and returns the text of its response. A request that the API refuses
-    /// as invalid is repeated once without the response format, which some models do not have. Refused over the
-    /// budget.
+    /// Asks the model a prompt hook's question and returns the text of its response. A request that the API refuses as
+    /// invalid is repeated once without the response format, which some models do not have. If the run is over its
+    /// budget, nothing is sent and the result is an error.
     async fn judge(&self, question: &PromptQuestion<'_>) -> Result<String, PromptError> {
         // Hooks also run where no turn checks the limit.
         if self.over_budget() {
             return Err(PromptError::Failed("the spending limit is reached".to_owned()));
         }
-        let request = self.question(question)?;
+        let request = self.build_request(question)?;
         let plain = request.extra_body.contains_key(FORMAT).then(|| {
             let mut plain = request.clone();
             plain.extra_body.shift_remove(FORMAT);
@@ -80,8 +80,9 @@ impl SessionServices {
     }
 
     /// Builds the request: the hook's model or that of the main agent, one message, and the schema as the response
-    /// format. A question of an agent hook says in addition that there are no tools.
-    fn question(&self, question: &PromptQuestion<'_>) -> Result<ModelRequest, PromptError> {
+    /// format. A question of an agent hook says in addition that there are no tools. The error is a prompt that cannot
+    /// be sent as a message.
+    fn build_request(&self, question: &PromptQuestion<'_>) -> Result<ModelRequest, PromptError> {
         let choice = self.main.view().choice.clone();
         let model = match question.model {
             Some(name) => self.process.catalog.resolve(name, Phase::Working),

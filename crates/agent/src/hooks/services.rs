@@ -22,7 +22,8 @@ use crate::state::process::ProcessServices;
 use crate::state::services::IfRules;
 use crate::state::services::SessionServices;
 
-/// Builds the engine with the hooks of settings files. It holds the session weakly, because the session owns it.
+/// Builds the engine with the hooks of settings files; hooks that cannot run as written are reported to the host. The
+/// engine holds the session weakly, because the session owns it.
 pub fn hook_engine(
     session: &Weak<SessionServices>,
     process: &ProcessServices,

@@ -31,8 +31,10 @@ impl SubmittedPrompt {
 }
 
 impl AgentHandle {
-    /// Runs the UserPromptSubmit hooks for a prompt. Returns whether it may reach the model, with the notes that
-    /// hooks add to it. `source` says what started its turn, if it was not the host.
+    /// Runs the UserPromptSubmit hooks for a prompt, and takes over the title that they give. Returns whether the
+    /// prompt may reach the model, with the notes that hooks add to it. A prompt that a background hook wrote is
+    /// accepted without asking, so that its hooks cannot wake the model again. `source` says what started the turn, if
+    /// it was not the host.
     pub(crate) async fn submit_to_hooks(
         self: &Arc<Self>,
         prompt: &InboundUser,
@@ -55,8 +57,8 @@ impl AgentHandle {
         read_outcome(&outcome)
     }
 
-    /// Runs the hooks for the command in a prompt that the others have accepted. What they say comes behind what the
-    /// others said.
+    /// Runs the UserPromptExpansion hooks for the command in a prompt that the UserPromptSubmit hooks have accepted;
+    /// any other `submitted` is returned as it is. Their notes come behind those that the prompt already has.
     pub(crate) async fn expand_before_hooks(
         self: &Arc<Self>,
         prompt: &InboundUser,
@@ -84,8 +86,8 @@ impl AgentHandle {
     }
 }
 
-/// Returns the words that hooks are asked about: what the user wrote, or of a turn that ends of tasks start, the notices
-/// without what the runtime wrote around them.
+/// Returns the text that hooks are asked about: what the user wrote. If ends of tasks start the turn, it is their
+/// notices alone, without the words that the runtime wrote around them.
 fn words_for_hooks(prompt: &InboundUser) -> String {
     let text = prompt.message.content.text();
     let is_notice = prompt.origin.as_ref().is_some_and(|origin| origin["producer"] == "session-task");
@@ -95,8 +97,8 @@ fn words_for_hooks(prompt: &InboundUser) -> String {
     }
 }
 
-/// Reads the outcome of the hooks. A block counts before a stop; a prompt is hidden from the model only if a note
-/// remains to be sent.
+/// Converts the outcome of the hooks of a prompt. A block counts before a stop; a prompt is hidden from the model only
+/// if a note remains to be sent. The result is never [`SubmittedPrompt::Cancelled`].
 fn read_outcome(outcome: &Outcome) -> SubmittedPrompt {
     if let Some(block) = outcome.block() {
         let text = format!("A hook refused this prompt: {}", block.reason);

@@ -58,14 +58,14 @@ pub struct PreToolUseOutcome {
 }
 
 impl PreToolUseOutcome {
-    /// Whether the call is deferred until the session is resumed.
+    /// Returns whether a hook defers the call until the session is resumed.
     pub fn defers(&self) -> bool {
         self.verdict.as_ref().is_some_and(|verdict| verdict.behavior == HookPermissionDecision::Defer)
     }
 }
 
-/// Fires PreToolUse for a call. Returns the input that hooks want instead, their verdict and their notes; nothing
-/// is applied here.
+/// Fires PreToolUse for a call. Returns the input that hooks want instead, their verdict and their notes, all empty if
+/// no hook has a say. Nothing is applied here, but the host is told if a hook ends the turn.
 pub async fn before(
     agent: &Arc<AgentHandle>,
     call: &ToolCall,
@@ -87,8 +87,9 @@ pub async fn before(
     PreToolUseOutcome { updated_input: outcome.updated_input, verdict: outcome.permission, said }
 }
 
-/// Fires PostToolUse, or PostToolUseFailure after an error, and returns the result with the notes of the hooks. A
-/// hook may replace the output by one of the same shape, which is bounded like the tool's own.
+/// Fires PostToolUse, or PostToolUseFailure after an error, and returns the result with the notes of the hooks; without
+/// hooks it is returned as it is. An output that a hook wants instead is taken only if [`may_replace`] allows it, and
+/// is bounded like the tool's own.
 pub async fn after(
     agent: &Arc<AgentHandle>,
     mut answered: ToolCallResult,
@@ -139,8 +140,8 @@ pub async fn after(
     answered
 }
 
-/// Fires PostToolBatch once all calls of a response have their results. Its notes go behind the results; a block
-/// ends the turn, because the calls have run already.
+/// Fires PostToolBatch once all calls of a response have their results, and returns its notes, which go behind the
+/// results. A block ends the turn, because the calls have run already.
 pub async fn after_batch(
     agent: &Arc<AgentHandle>,
     tool_calls: Vec<BatchedCall>,
@@ -155,7 +156,8 @@ pub async fn after_batch(
     said
 }
 
-/// Whether an output may replace that of the tool: it has to have the same shape.
+/// Returns whether an output may replace that of the tool: both have to be text, or lists, or objects, and an object
+/// may not have keys that the tool's does not have. A change that is meant for MCP tools counts only for these.
 fn may_replace(answered: &ToolCallResult, change: &ToolOutputChange) -> bool {
     let for_this_tool = match change.kind {
         ToolOutputKind::AnyTool => true,

@@ -43,7 +43,8 @@ pub enum AfterFailure {
 
 impl FailedAttempts {
     /// Counts a failed attempt and returns what follows: a retry after a delay, another model, a request without a
-    /// stream, or the end. The only place where this is decided.
+    /// stream, or the end. Must be called once per failure, and nothing else decides this. What `alternatives` does not
+    /// offer is never returned.
     pub fn add(
         &mut self,
         error: &ModelError,
@@ -71,8 +72,8 @@ impl FailedAttempts {
         }
     }
 
-    /// Returns why another model should take over: this one was overloaded several times in a row, or fails on its own
-    /// side.
+    /// Counts how many overloads came in a row. Returns why another model should take over: this one was overloaded
+    /// several times in a row, or fails on its own side; `None` after any other failure.
     fn fallback_trigger(&mut self, kind: ErrorKind) -> Option<&'static str> {
         let is_overload = kind == ErrorKind::Overloaded;
         self.overloads_in_a_row = if is_overload { self.overloads_in_a_row + 1 } else { 0 };
@@ -83,7 +84,7 @@ impl FailedAttempts {
     }
 }
 
-/// Whether the error concerns the stream and not the request, so that a request without a stream may succeed.
+/// Returns whether the error concerns the stream and not the request, so that a request without a stream may succeed.
 fn breaks_streams(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::StreamCut | ErrorKind::Stalled | ErrorKind::StreamError)
 }

@@ -29,7 +29,8 @@ impl ToolOffer {
     }
 }
 
-/// Returns which tools requests to a model describe.
+/// Returns which tools requests to a model describe: only those that are loaded if the model understands references to
+/// tools, otherwise all.
 pub fn descriptions(model_id: &str) -> ToolDescriptions {
     if catalog::capabilities(model_id).tool_references {
         ToolDescriptions::Loaded
@@ -39,7 +40,8 @@ pub fn descriptions(model_id: &str) -> ToolDescriptions {
 }
 
 impl AgentHandle {
-    /// Returns what a request to this model says of the tools.
+    /// Returns the system prompt and the tools for a request to this model. If the tools include deferred ones, the
+    /// system prompt names them, in the words in which this conversation was first told of them.
     pub(crate) fn offer(&self, model_id: &str) -> ToolOffer {
         let view = self.view();
         let descriptions = descriptions(model_id);
@@ -55,8 +57,9 @@ impl AgentHandle {
         ToolOffer { system, tools: view.tools.api_json(descriptions), defers_tools }
     }
 
-    /// Loads these tools if they are not: the array must hold each tool that the conversation refers to, or the API
-    /// would refuse every request. Has an effect after a resume. A tool that is gone gets an entry that says so.
+    /// Loads the tools in `referenced` that are not loaded yet, which happens after a resume. The `tools` array must
+    /// hold each tool that the conversation refers to, or the API would refuse every request, so a tool that is gone
+    /// gets an entry that says so.
     pub(crate) fn load_referenced(&self, referenced: &[String]) {
         let view = self.view();
         let missing = view.tools.lacking(referenced);
@@ -65,7 +68,8 @@ impl AgentHandle {
         }
     }
 
-    /// Notes what the model is told of deferred tools by the first request of a conversation.
+    /// Notes what the model is told of deferred tools by the first request of a conversation, so that later requests
+    /// repeat the same words. Does nothing if it is noted already.
     pub(crate) fn begin_telling_of_tools(&self) {
         if self.view().told_tools.is_none() {
             self.change(|view| view.told_tools = view.tools.listing().map(ToldTools::at_beginning));

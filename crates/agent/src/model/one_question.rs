@@ -27,7 +27,9 @@ impl SessionServices {
         Ok(texts.collect::<Vec<_>>().join("\n\n"))
     }
 
-    /// Asks in the same way, and returns the whole response.
+    /// Sends a request outside of the conversation, with the retries that every request has, and returns the whole
+    /// response. The error is that of the last attempt; the cost of each attempt counts. `retry_frame` makes the frame
+    /// about a retry, if the host is to see one.
     pub(crate) async fn ask_model_for_all(
         &self,
         request: ModelRequest,
@@ -82,7 +84,8 @@ struct Paid<'a> {
 }
 
 impl Paid<'_> {
-    /// Adds the cost to the session's, and returns the response.
+    /// Adds the cost to the session's totals, and returns the response. `None` if that was done before, so a response
+    /// is never counted twice.
     fn settle(&mut self) -> Option<ModelResponse> {
         let answer = self.answer.take()?;
         let model = if answer.model.is_empty() { self.model } else { &answer.model };

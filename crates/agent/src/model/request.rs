@@ -7,7 +7,9 @@ use lathe_models::{CacheTtl, ModelRequest, Thinking};
 use crate::state::agent::Agent;
 use crate::state::config::AgentModel;
 
-/// Builds the next request of an agent to this model.
+/// Builds the next request of an agent to this model. Closes the open user message, loads the tools that the
+/// conversation refers to, and notes what the model is told of deferred ones; all of that has to precede the offer of
+/// tools.
 pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
     let messages = agent.history.messages();
     agent.handle.load_referenced(agent.history.referenced_tools());
@@ -35,7 +37,8 @@ pub fn build(agent: &mut Agent, model_id: &str) -> ModelRequest {
     }
 }
 
-/// Builds a request outside of the conversation: no thinking, no tools, nothing cached. The caller fills in the rest.
+/// Builds a request outside of the conversation: no thinking, no tools, nothing cached. The caller fills in the system
+/// prompt and the messages; `purpose` names the kind of request in place of an agent.
 pub fn side_request(choice: &AgentModel, model_id: &str, purpose: &'static str) -> ModelRequest {
     let model = catalog::capabilities(model_id);
     ModelRequest {
