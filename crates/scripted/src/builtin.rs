@@ -12,7 +12,8 @@ pub const NAMES: [&str; 2] = ["demo", "echo"];
 pub const DEMO_PROMPT: &str =
     "The test in test.sh fails. Find out why, repair the program and run the test again.";
 
-/// Returns the built-in script with this name; `None` if there is none.
+/// Returns the built-in script with this name, which is given without `script:`; `None` if the name is not one of
+/// [`NAMES`]. Panics if a built-in script is not valid.
 pub fn script(name: &str) -> Option<Script> {
     let text = match name {
         "demo" => include_str!("builtin/demo.yaml"),
@@ -26,7 +27,7 @@ pub fn script(name: &str) -> Option<Script> {
     )
 }
 
-/// Returns path and content of the files that the demo works on. They are meant for an empty folder.
+/// Returns path and content of the files that the demo works on. The caller writes them into an empty folder.
 pub fn demo_files() -> [(&'static str, &'static str); 2] {
     [
         ("temperature.sh", include_str!("builtin/demo/temperature.sh")),

@@ -91,7 +91,7 @@ pub(crate) struct CheckedRequest {
 }
 
 impl CheckedRequest {
-    /// Returns whether the conversation contains a call with this id.
+    /// Returns whether the conversation contains a call with this id; calls of server tools do not count.
     pub(crate) fn has_call(&self, id: &str) -> bool {
         self.messages.iter().any(|message| message.summary.calls.iter().any(|call| call.id == id))
     }
@@ -131,7 +131,8 @@ impl RequestChecker {
         self.checked.load(Ordering::Relaxed)
     }
 
-    /// Records that the response `number` began with thinking, for the rule about tool loops.
+    /// Records that the response `number` began with thinking, for the rule about tool loops. Beyond
+    /// [`ANSWERS_WITH_THINKING`] the oldest is forgotten, and counts from then on as one without.
     pub(crate) fn note_thinking(&self, number: u64) {
         let mut answers = lock(&self.with_thinking);
         if answers.len() == ANSWERS_WITH_THINKING {
@@ -140,12 +141,14 @@ impl RequestChecker {
         answers.push_back(number);
     }
 
-    /// Checks the headers and returns the betas that they ask for.
+    /// Checks the headers and returns the betas that they ask for, in their order. Unknown betas are refused, unless
+    /// the script adds them.
     pub(crate) fn check_headers<'h>(&self, headers: &'h [(String, String)]) -> Verdict<Vec<&'h str>> {
         top::check_headers(headers, &self.betas)
     }
 
-    /// Checks a body whose headers were found valid. Returns what later steps need of it.
+    /// Checks a body whose headers were found valid, and remembers its valid parts. `betas` are those of the headers.
+    /// Returns what later steps need of it.
     pub(crate) fn check_body(
         &self,
         fields: &BodyFields<'_>,
@@ -195,7 +198,8 @@ impl RequestChecker {
         Ok(RequestParts { model, tools, system, choice, thinking, sampling })
     }
 
-    /// Checks a field that is the same in most requests, unless the same text was checked before.
+    /// Returns the summary of the field `name` from `memory`, or checks it and remembers the result; `None` if the
+    /// field is absent or null. `check` is only called for a text that was not found valid before.
     fn remembered_part<T>(
         &self,
         memory: &Mutex<RecentlyChecked<Arc<T>>>,
@@ -215,8 +219,8 @@ impl RequestChecker {
         Ok(Some(part))
     }
 
-    /// Checks each message on its own. A message that is remembered is not parsed again, unless its cache marks differ
-    /// from those it was checked with; one without marks needs no new check.
+    /// Checks each message on its own and remembers the valid ones. A message that is remembered is not parsed again,
+    /// unless its cache marks differ from those it was checked with; one without marks needs no new check.
     fn check_messages(
         &self,
         fields: &BodyFields<'_>,
@@ -257,8 +261,8 @@ impl RequestChecker {
         Ok(checked)
     }
 
-    /// Checks the rules that concern several fields or messages. The order is that of the API, because only the first
-    /// fault is reported.
+    /// Checks the rules that concern several fields or messages. The order of the checks is that of the API and must
+    /// stay so, because only the first fault is reported.
     fn check_together(
         &self,
         parts: &RequestParts,
@@ -306,7 +310,8 @@ fn summaries(messages: &[CheckedMessage]) -> Vec<&MessageSummary> {
     messages.iter().map(|message| message.summary.as_ref()).collect()
 }
 
-/// Checks number and order of the cache marks of the whole request.
+/// Checks number and order of the cache marks in tools, system and messages together. Marks of a remembered message
+/// count only if it has them in this request too.
 fn check_marks(parts: &RequestParts, messages: &[CheckedMessage]) -> Verdict {
     let mut order = MarkOrder::default();
     parts.tools.iter().flat_map(|tools| &tools.marks).for_each(|mark| order.add(mark, None));
@@ -317,19 +322,19 @@ fn check_marks(parts: &RequestParts, messages: &[CheckedMessage]) -> Verdict {
     order.verdict()
 }
 
-/// Returns whether a beta allows the field `scope` in a cache mark, which is unknown otherwise.
+/// Returns whether a beta allows the field `scope` in a cache mark, which is refused otherwise.
 fn allows_scope(betas: &[&str]) -> bool {
     betas.iter().any(|beta| beta.starts_with("prompt-caching-scope-"))
 }
 
-/// Returns the call ids that the script itself sets in a turn. Such an id does not tell the number of its response, so
-/// its call counts as one of a response without thinking.
+/// Returns the call ids that the script itself sets in a turn. Such an id does not contain the number of its response,
+/// so its call counts as one of a response without thinking.
 fn given_ids(turn: &Turn) -> impl Iterator<Item = String> {
     let calls = turn.tools.iter().chain(turn.blocks.iter().filter_map(|block| block.tool.as_ref()));
     calls.filter_map(|call| call.id.clone())
 }
 
-/// Locks a memory of the checker; a poisoned lock is used as it is.
+/// Locks a memory of the checker, also after a panic under the lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -93,7 +93,7 @@ enum Choice<'a> {
 }
 
 impl ScriptEngine {
-    /// Validates the script and begins at its first turn.
+    /// Validates the script and returns an engine at its first turn. A script that is not valid is an error.
     pub fn new(script: Script) -> Result<Self, ScriptError> {
         validate("script", &script)?;
         let main = Line::new("", &script.at_end, &script.turns);
@@ -110,18 +110,19 @@ impl ScriptEngine {
         Ok(Self { lines, script, state: Mutex::default(), checker, refused: AtomicU64::new(0) })
     }
 
-    /// Returns the script.
+    /// Returns the script, as it was loaded.
     pub fn script(&self) -> &Script {
         &self.script
     }
 
-    /// Returns how many messages were parsed and checked so far. A message that is remembered does not count again.
+    /// Returns how many messages were parsed and checked so far; 0 for a lax script. A message that is remembered does
+    /// not count again.
     pub fn messages_checked(&self) -> u64 {
         self.checker.as_ref().map_or(0, RequestChecker::messages_checked)
     }
 
-    /// Responds to the body of a `POST /v1/messages`, or refuses it as the API would. Names of headers are in lower
-    /// case.
+    /// Responds to the body of a `POST /v1/messages`, or refuses it as the API would; a refused request uses no turn.
+    /// Names of headers must be in lower case.
     pub fn respond_http(&self, body: Bytes, headers: Vec<(String, String)>) -> Served {
         match self.read_http(body, headers) {
             Ok(facts) => self.respond(facts),
@@ -129,7 +130,8 @@ impl ScriptEngine {
         }
     }
 
-    /// Checks a request and reads what choosing a turn needs. Without a checker it only has to be readable.
+    /// Checks a request over HTTP and returns the facts by which a turn is chosen. Without a checker the body only has
+    /// to be readable.
     fn read_http(&self, body: Bytes, headers: Vec<(String, String)>) -> Verdict<Facts> {
         let betas = self.checker.as_ref().map(|checker| checker.check_headers(&headers)).transpose()?;
         let fields = BodyFields::split(&body)?;
@@ -170,14 +172,16 @@ impl ScriptEngine {
         checker.check_body(&fields, ApiEndpoint::Messages, &betas).map(Some)
     }
 
-    /// Checks a request to count tokens, which may have fewer fields than one for a message. Uses no turn.
+    /// Checks a request to count tokens, which may have fewer fields than one for a message. Uses no turn. Without a
+    /// checker the body only has to be a JSON object.
     pub(crate) fn check_count(&self, body: &[u8], headers: &[(String, String)]) -> Verdict {
         let betas = self.checker.as_ref().map(|checker| checker.check_headers(headers)).transpose()?;
         let fields = BodyFields::split(body)?;
         self.check_fields(&fields, ApiEndpoint::CountTokens, betas.as_deref()).map(drop)
     }
 
-    /// Checks a body; `None` without a checker. `betas` are those of its headers, which must have been checked before.
+    /// Checks a body; `None` if the script turned checks off. `betas` are those of its headers, which must have been
+    /// checked before; without them nothing is checked.
     fn check_fields(
         &self,
         fields: &BodyFields<'_>,
@@ -190,14 +194,16 @@ impl ScriptEngine {
         }
     }
 
-    /// Returns the response to a refused request. It uses no turn and no number of the script.
+    /// Returns the response to a refused request and counts the refusal, since its id contains the count. The request
+    /// uses no turn and no number of the script.
     pub(crate) fn refusal(&self, refusal: &RequestRefusal) -> Served {
         let count = self.refused.fetch_add(1, Ordering::Relaxed) + 1;
         Served { number: 0, turn: format!("refused: {refusal}"), reply: refusal.reply(count) }
     }
 
-    /// Responds to a request: gives it a number, chooses the turn, checks the turn's expectations and renders it. A
-    /// request with a failed expectation still uses the turn.
+    /// Responds to a request that was checked: gives it a number, chooses the turn, checks the turn's expectations and
+    /// renders it. A failed expectation or placeholder gives a 400 and still uses the turn; a script without a turn
+    /// left gives a 500.
     pub fn respond(&self, mut facts: Facts) -> Served {
         let (number, choice) = self.choose(&mut facts);
         let defaults = &self.script.defaults;
@@ -229,8 +235,8 @@ impl ScriptEngine {
         Served { number, turn: place, reply }
     }
 
-    /// Chooses the turn, and gives the request its number. Both happen under one lock, so that concurrent requests
-    /// cannot take the same use of a turn.
+    /// Gives the request its number, in `facts` too, and chooses its turn. Both happen under one lock, so that
+    /// concurrent requests cannot take the same use of a turn; texts are matched before, without the lock.
     fn choose(&self, facts: &mut Facts) -> (u64, Choice<'_>) {
         // Everything that parses or matches text happens before the lock, apart from the few `when`s of the line
         // itself.
@@ -265,15 +271,16 @@ impl ScriptEngine {
     }
 }
 
-/// Returns the conditions of the route of a line; `None` for the main line.
+/// Returns the conditions of the route of a line; `None` for the main line (index 0) and for a route without
+/// conditions.
 fn route_of(line_index: usize, script: &Script) -> Option<&Conditions> {
     let route = line_index.checked_sub(1)?;
     script.routes[route].when.as_ref()
 }
 
 impl State {
-    /// Returns the positions of a conversation. A new one displaces the one that was first seen longest ago, which then
-    /// starts from the beginning.
+    /// Returns the positions of a conversation, at the beginning if it is new. Beyond [`MAX_CONVERSATIONS`] a new one
+    /// displaces the one that was first seen longest ago, which then starts from the beginning.
     fn progress(&mut self, conversation: u64) -> &mut Progress {
         if !self.conversations.contains_key(&conversation) {
             if self.oldest_first.len() == MAX_CONVERSATIONS
@@ -294,8 +301,9 @@ enum Next {
 }
 
 impl LineProgress {
-    /// Takes the next turn: the first of `holding` (turns whose condition holds) with uses left, otherwise the next one
-    /// in sequence. Without `times` a conditional turn never runs out, and one in sequence is used once.
+    /// Takes the next turn and counts its use: the first of `holding` (turns whose condition holds) with uses left,
+    /// otherwise the next one in sequence; `End` if that is used up. Without `times` a conditional turn never runs out,
+    /// and one in sequence is used once.
     fn next(&mut self, line: &Line, turns: &[Turn], holding: &[usize]) -> Next {
         for index in holding {
             let used = self.used.entry(*index).or_default();
@@ -315,14 +323,15 @@ impl LineProgress {
 }
 
 impl Line {
-    /// Divides the turns into those with a condition and those in sequence; both keep the order of the script.
+    /// Creates a line and divides its turns into those with a condition and those in sequence; both keep the order of
+    /// the script. `name` comes before the name of a turn in messages.
     fn new(name: &str, at_end: &AtEnd, turns: &[Turn]) -> Self {
         let (matching, sequence) = (0..turns.len()).partition(|index| turns[*index].when.is_some());
         Self { name: name.to_owned(), at_end: at_end.clone(), sequence, matching }
     }
 
-    /// Turns a choice into the turn and its name for messages. At the end of the sequence `at_end` applies; repeating a
-    /// line that has no turn in sequence is an error like none being left.
+    /// Returns the turn of a choice with its name for messages. At the end of the sequence `at_end` applies; repeating
+    /// a line that has no turn in sequence is an error, as if no turn were left.
     fn resolve<'a>(&'a self, next: Next, turns: &'a [Turn], facts: &Facts) -> Choice<'a> {
         let turn = |index: usize| Choice::Turn {
             place: format!("{}{}", self.name, turn_name(index, &turns[index])),

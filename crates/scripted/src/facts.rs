@@ -91,8 +91,8 @@ pub(crate) struct RequestBrief {
 }
 
 impl RequestBrief {
-    /// Reads the fields by which turns are chosen, and refuses a body that is not a request at all, also with a lax
-    /// script.
+    /// Reads the fields by which turns are chosen. Refuses, also for a lax script, a body without messages, model or
+    /// `max_tokens`.
     pub(crate) fn read(fields: &BodyFields<'_>) -> Result<Self, RequestRefusal> {
         let missing = |name: &str| RequestRefusal::invalid(format!("{name}: Field required"));
         match &fields.messages {
@@ -114,7 +114,8 @@ impl RequestBrief {
 }
 
 impl Facts {
-    /// Reads the body of a `POST /v1/messages`.
+    /// Reads the body of a `POST /v1/messages` without the checks of the API; a body that is not a request is refused.
+    /// Names of headers are in lower case, and the number is 0 until an engine responds.
     pub fn from_http(body: Bytes, headers: Vec<(String, String)>) -> Result<Self, RequestRefusal> {
         let brief = RequestBrief::read(&BodyFields::split(&body)?)?;
         Ok(Self::of_http(brief, body, headers))
@@ -126,7 +127,8 @@ impl Facts {
         Self::new(brief, agent, Source::Http { body, headers })
     }
 
-    /// Reads a request that never becomes HTTP; `sent` is what the client would send for it.
+    /// Returns the facts of a request that never becomes HTTP; `sent` is what the client would send for it and gives
+    /// the body.
     pub(crate) fn of_outgoing(request: &ModelRequest, delivery: Delivery, sent: OutgoingRequest) -> Self {
         let brief = RequestBrief {
             model: request.model.clone(),
@@ -137,7 +139,7 @@ impl Facts {
         Self::new(brief, Some(request.agent.to_string()), Source::InProcess(sent))
     }
 
-    /// Returns facts whose conversation is not parsed yet. The engine sets the number when it chooses a turn.
+    /// Returns facts whose conversation is not parsed yet. The number is 0 until the engine chooses a turn.
     fn new(brief: RequestBrief, agent: Option<String>, source: Source) -> Self {
         Self {
             number: 0,
@@ -153,22 +155,24 @@ impl Facts {
         }
     }
 
-    /// Adds the findings of the check.
+    /// Sets the findings of the check; `None` if the request was not checked.
     pub(crate) fn with_check(self, checked: Option<CheckedRequest>) -> Self {
         Self { checked, ..self }
     }
 
-    /// Returns whether the conversation is known to contain a call with this id.
+    /// Returns whether the conversation contains a call with this id; false if the request was not checked, since only
+    /// the check finds the calls.
     pub(crate) fn has_call(&self, id: &str) -> bool {
         self.checked.as_ref().is_some_and(|checked| checked.has_call(id))
     }
 
-    /// Returns a number for the conversation so far, if thinking is bound to it; otherwise 0.
+    /// Returns a hash of the conversation so far, if the model binds its thinking to it; otherwise, or if the request
+    /// was not checked, 0.
     pub(crate) fn history(&self) -> u64 {
         self.checked.as_ref().map_or(0, |checked| checked.history)
     }
 
-    /// Returns the whole body as JSON.
+    /// Returns the whole body as JSON, parsed at the first call; null if it is not JSON.
     pub fn body(&self) -> &Value {
         self.body.get_or_init(|| match &self.source {
             Source::Http { body, .. } => serde_json::from_slice(body).unwrap_or(Value::Null),
@@ -176,7 +180,8 @@ impl Facts {
         })
     }
 
-    /// Returns a header of a request over HTTP; `None` in-process.
+    /// Returns the first header of this name, in any case; `None` if there is none, and always for an in-process
+    /// request.
     pub fn header(&self, name: &str) -> Option<&str> {
         match &self.source {
             Source::Http { headers, .. } => headers
@@ -187,18 +192,19 @@ impl Facts {
         }
     }
 
-    /// Returns the text that the user sent with this request; `None` if the request only brings tool results.
+    /// Returns the text that the user sent with this request, without reminders; `None` if the last message brings only
+    /// tool results or reminders.
     pub fn fresh_user_text(&self) -> Option<&str> {
         let detail = self.detail();
         if detail.last_message.has_user_text { detail.users.last().map(String::as_str) } else { None }
     }
 
-    /// Returns the newest user text of the conversation.
+    /// Returns the newest user text of the conversation without reminders; `None` if there is none.
     pub fn last_user_text(&self) -> Option<&str> {
         self.detail().users.last().map(String::as_str)
     }
 
-    /// Returns the text that the conversation began with.
+    /// Returns the text that the conversation began with, without reminders; `None` if there is no user text.
     pub fn first_user_text(&self) -> Option<&str> {
         self.detail().users.first().map(String::as_str)
     }
@@ -208,12 +214,12 @@ impl Facts {
         &self.detail().users
     }
 
-    /// Returns the name in the last `RUN<name>` of a user text.
+    /// Returns the name in the last `RUN<name>` of the user texts; `None` if there is none.
     pub fn last_marker(&self) -> Option<&str> {
         self.markers().last()
     }
 
-    /// Returns how often `RUN<name>` occurs in the user texts.
+    /// Returns how often `RUN<name>` occurs in all user texts together.
     pub fn marker_count(&self) -> usize {
         self.markers().count()
     }
@@ -225,18 +231,18 @@ impl Facts {
         after_run.filter_map(|rest| rest.split_once('>')).map(|(name, _)| name)
     }
 
-    /// Returns the tool results that were sent with this request.
+    /// Returns the tool results in the last message of the request; empty if there are none.
     pub fn fresh_results(&self) -> &[ToolResult] {
         let detail = self.detail();
         &detail.results[detail.results.len() - detail.last_message.results..]
     }
 
-    /// Returns the text of the newest tool result.
+    /// Returns the text of the newest tool result of the conversation; `None` if there is none.
     pub fn last_tool_result(&self) -> Option<&str> {
         self.detail().results.last().map(|result| result.text.as_str())
     }
 
-    /// Returns the text of the newest result of the tool `name`.
+    /// Returns the text of the newest result of the tool `name`; `None` if the conversation has none.
     pub fn result_of(&self, name: &str) -> Option<&str> {
         let results = &self.detail().results;
         results
@@ -246,7 +252,8 @@ impl Facts {
             .map(|result| result.text.as_str())
     }
 
-    /// Returns the newest match of `regex` in the conversation: its first group, or all of it.
+    /// Returns the newest match of `regex` in the user texts and tool results: its first group, or all of it if it has
+    /// none. `None` if nothing matches.
     pub fn last_match(&self, regex: &Regex) -> Option<String> {
         self.detail().texts.iter().rev().find_map(|text| {
             let found = regex.captures_iter(text).last()?;
@@ -254,12 +261,13 @@ impl Facts {
         })
     }
 
-    /// Returns the system prompt, followed by the system messages of the conversation.
+    /// Returns the system prompt, followed by the system messages of the conversation, each on new lines; empty if
+    /// there is none.
     pub fn system(&self) -> &str {
         &self.detail().system
     }
 
-    /// Returns the names of the offered tools.
+    /// Returns the names of the offered tools in the order of the request.
     pub fn tools(&self) -> &[String] {
         &self.detail().tools
     }
@@ -299,7 +307,8 @@ impl Facts {
 }
 
 impl Detail {
-    /// Collects texts, results, tools and system prompt from a body.
+    /// Collects system prompt, tools, user texts and tool results from a body. What is missing or malformed is left
+    /// out.
     fn read(body: &Value) -> Self {
         let mut detail = Self { system: text_of(&body["system"]), ..Self::default() };
         detail.tools =
@@ -324,7 +333,8 @@ impl Detail {
         detail
     }
 
-    /// Adds a user message. `calls` are the calls before it, which name the tools of its results.
+    /// Adds the texts and results of a user message, and makes it the last one; reminders are left out. `calls` maps
+    /// the ids of the calls before it to the names of their tools.
     fn read_user(&mut self, content: &Value, calls: &Map<String, Value>) {
         let mut texts = Vec::new();
         let results_before = self.results.len();
@@ -357,17 +367,18 @@ impl Detail {
     }
 }
 
-/// Returns whether a text is a reminder. Runtimes add these to user messages, so they are not the user's words.
+/// Returns whether a text begins with a reminder. Runtimes add these to user messages, so they are not the user's
+/// words.
 fn is_reminder(text: &str) -> bool {
     text.trim_start().starts_with("<system-reminder>")
 }
 
-/// Returns the entries of a list; none for any other value.
+/// Returns the entries of a list; an empty slice for any other value.
 fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or(&[])
 }
 
-/// Returns the text of a string, or of a list of blocks joined.
+/// Returns a string as it is, or the texts of a list of blocks joined by line breaks; empty for any other value.
 fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -49,7 +49,7 @@ impl Request {
         self.target.split('?').next().unwrap_or("")
     }
 
-    /// Returns the first value of a query parameter, not decoded.
+    /// Returns the first value of a query parameter, not decoded; `None` if there is no `name=`.
     pub(crate) fn query(&self, name: &str) -> Option<&str> {
         let (_, query) = self.target.split_once('?')?;
         query
@@ -105,7 +105,8 @@ pub(crate) trait Handler: Send + Sync + 'static {
     fn handle(&self, request: Request) -> impl Future<Output = Response> + Send;
 }
 
-/// Accepts connections until `stop`; every connection is on `tasks` and ends with `stop` too.
+/// Accepts connections until `stop`. Every connection runs as a task of `tasks` and ends with `stop` too; after an
+/// error of the listener the next attempt waits for [`ACCEPT_PAUSE`].
 pub(crate) async fn accept<H: Handler>(
     listener: TcpListener,
     handler: Arc<H>,
@@ -132,8 +133,8 @@ pub(crate) async fn accept<H: Handler>(
     }
 }
 
-/// Serves the requests of one connection until either side closes it. A request that cannot be read is answered and
-/// ends the connection.
+/// Serves the requests of one connection until either side closes it. A request that cannot be read is refused, if a
+/// response can still be sent, and ends the connection.
 async fn converse<H: Handler>(stream: TcpStream, handler: &H) {
     // Without it the second small write of a response waits for the client's delayed acknowledgement.
     let _ = stream.set_nodelay(true);
@@ -186,8 +187,9 @@ enum Next {
 }
 
 impl Connection {
-    /// Performs the steps of a response and returns whether the connection can be used again. Bytes are collected and
-    /// written before every wait and every fault, so that the client sees exactly what precedes it.
+    /// Performs the steps of a response and returns whether the connection can be used again; it closes after a fault
+    /// and when the client leaves during a pause. Bytes are collected and written before every wait and every fault, so
+    /// that the client sees exactly what precedes it.
     async fn perform(&mut self, mut response: Response, about: About) -> io::Result<Next> {
         let chunked = response.framing == Framing::Chunked && about.chunked_allowed;
         // HTTP/1.0 has no chunks: there the end of the connection ends the body.
@@ -282,8 +284,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes the sending half, then reads and discards what the client still sends, for a moment. Closing at once
-    /// would reset the connection, and the client would lose the refusal.
+    /// Closes the sending half, then reads and discards for up to [`REFUSAL_TIME`] what the client still sends. Closing
+    /// at once would reset the connection, and the client would lose the refusal.
     async fn let_it_be_read(&mut self) {
         let _ = self.stream.shutdown().await;
         let thrown_away = async {
@@ -293,8 +295,8 @@ impl Connection {
         let _ = tokio::time::timeout(REFUSAL_TIME, thrown_away).await;
     }
 
-    /// Returns when the client has closed or reset the connection. What it sends meanwhile is kept for later, up to a
-    /// bound; the rest is left in the socket.
+    /// Returns when the client has closed or reset the connection. What it sends meanwhile is kept as input for the
+    /// next request; beyond [`MAX_SENT_AHEAD`] nothing more is read, and a later end is not noticed.
     async fn client_leaves(&mut self) {
         while self.input.len() < MAX_SENT_AHEAD {
             match self.stream.read_buf(&mut self.input).await {

@@ -20,7 +20,7 @@ use crate::script::{AtEnd, Script, ScriptBlock, Turn};
 const MAX_SCRIPT_BYTES: u64 = 256 * 1024 * 1024;
 
 impl Script {
-    /// Reads a script file.
+    /// Reads a script file in any of the three forms. A file above [`MAX_SCRIPT_BYTES`] is an error and is not read.
     pub fn load(path: &Path) -> Result<Self, ScriptError> {
         let read_error = |source| ScriptError::Read { path: path.to_owned(), source };
         let size = std::fs::metadata(path).map_err(read_error)?.len();
@@ -32,7 +32,8 @@ impl Script {
         Self::parse(&path.display().to_string(), &text)
     }
 
-    /// Reads a script from its text; `file` is the name for messages.
+    /// Reads a script from its text in any of the three forms and validates it; `file` is the name for messages. A name
+    /// that ends in `.json` makes the text JSON.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScriptError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if record::is_recording(text) {
@@ -50,7 +51,7 @@ impl Script {
     }
 }
 
-/// Whether this is a map of lists, none of which has the name of a key of the full form.
+/// Returns whether this is the keyed short form: a map of lists that is not empty and has neither `turns` nor `routes`.
 fn is_keyed(map: &Map<String, Value>) -> bool {
     let full = map.contains_key("turns") || map.contains_key("routes");
     !full && !map.is_empty() && map.values().all(Value::is_array)
@@ -99,7 +100,8 @@ fn yaml_options() -> serde_saphyr::Options {
     }
 }
 
-/// Returns the parse error of a JSON text that begins `lines_before` lines into the file.
+/// Returns the parse error of a JSON text. `lines_before` is the number of lines in the file before that text, so that
+/// the error names the line of the file.
 pub(crate) fn json_error(file: &str, lines_before: u64, error: &serde_json::Error) -> ScriptError {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or(&text);
@@ -107,7 +109,7 @@ pub(crate) fn json_error(file: &str, lines_before: u64, error: &serde_json::Erro
 }
 
 /// Returns a YAML error in the words that [`parse_error`] understands: an unknown field is put into serde's form, so
-/// that it gets the same hint as in JSON.
+/// that it gets the same hint as in JSON. An error without a place is at line 1, column 1.
 fn yaml_error(file: &str, error: &serde_saphyr::Error) -> ScriptError {
     let (line, column) = error.location().map_or((1, 1), |place| (place.line(), place.column()));
     if let serde_saphyr::Error::SerdeUnknownField { field, expected, .. } = error {
@@ -134,7 +136,8 @@ fn parse_error(file: &str, line: u64, column: u64, message: &str) -> ScriptError
     ScriptError::Parse { file: file.to_owned(), line, column, message, hint }
 }
 
-/// Parses serde's "unknown field `a`, expected one of `b`, `c`" (or "expected `b`", "expected `b` or `c`").
+/// Parses serde's "unknown field `a`, expected one of `b`, `c`" (or "expected `b`", "expected `b` or `c`") into the key
+/// and the known ones. `None` if the message is another one.
 fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
     let rest = message.strip_prefix("unknown field `")?;
     let (key, rest) = rest.split_once('`')?;
@@ -142,7 +145,8 @@ fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
     Some((key, known))
 }
 
-/// Returns the known key that `key` probably stands for.
+/// Returns the known key that `key` is probably a misspelling of; `None` if each differs in more than half of its
+/// characters.
 fn nearest<'a>(key: &str, known: &[&'a str]) -> Option<&'a str> {
     let distance = |candidate: &&&str| edit_distance(key, candidate);
     let best = known.iter().min_by_key(distance)?;
@@ -164,7 +168,8 @@ fn edit_distance(left: &str, right: &str) -> usize {
     row[right.len()]
 }
 
-/// Checks what the types cannot express: keys that exclude each other, and invalid values.
+/// Checks what the types cannot express: keys that exclude each other, lines without turns, and invalid values. The
+/// error names the first turn or route that is wrong.
 pub(crate) fn validate(file: &str, script: &Script) -> Result<(), ScriptError> {
     let invalid =
         |place: String, message: String| ScriptError::Invalid { file: file.to_owned(), place, message };
@@ -193,7 +198,7 @@ pub(crate) fn validate(file: &str, script: &Script) -> Result<(), ScriptError> {
     Ok(())
 }
 
-/// Returns the name of a turn for messages.
+/// Returns the name of a turn for messages: its number, counted from one, and its id if it has one.
 pub(crate) fn turn_name(index: usize, turn: &Turn) -> String {
     match &turn.id {
         Some(id) => format!("turn {} (`{id}`)", index + 1),
@@ -201,7 +206,8 @@ pub(crate) fn turn_name(index: usize, turn: &Turn) -> String {
     }
 }
 
-/// Checks what the types cannot express: kinds of responses that exclude each other, and the bounds of numbers.
+/// Checks one turn for what the types cannot express: kinds of responses that exclude each other, and the bounds of
+/// numbers. The error is the message without the name of the turn.
 fn check_turn(turn: &Turn) -> Result<(), String> {
     let says = turn.text.is_some() || turn.thinking.is_some() || !turn.tools.is_empty();
     let kinds = [
@@ -242,7 +248,7 @@ fn check_call(has_input: bool, has_raw: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a block is of exactly one kind.
+/// Checks that a block is of exactly one kind, and that the value of that kind is valid.
 fn check_block(block: &ScriptBlock) -> Result<(), String> {
     let kinds = [block.text.is_some(), block.thinking.is_some(), block.tool.is_some(), block.block.is_some()];
     if kinds.iter().filter(|used| **used).count() != 1 {
@@ -257,7 +263,7 @@ fn check_block(block: &ScriptBlock) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each fault has at most one position.
+/// Checks that each fault has at most one of its two positions.
 fn check_places(turn: &Turn) -> Result<(), String> {
     let places = [
         ("cut", turn.cut.as_ref().map(|fault| (fault.after_events, fault.after_bytes))),
@@ -271,7 +277,7 @@ fn check_places(turn: &Turn) -> Result<(), String> {
     }
 }
 
-/// Checks an HTTP status; `least` is 400 where only an error makes sense.
+/// Checks that an HTTP status is from `least` to 599; `least` is 400 where only an error makes sense.
 fn check_status(status: u16, least: u16) -> Result<(), String> {
     if (least..=599).contains(&status) {
         Ok(())
@@ -280,7 +286,8 @@ fn check_status(status: u16, least: u16) -> Result<(), String> {
     }
 }
 
-/// Refuses headers with a line break, because that would start another header.
+/// Refuses headers that HTTP cannot carry: a name with other characters than letters, digits, `-_.`, or a value with a
+/// control character, because a line break would start another header.
 fn check_headers(headers: &std::collections::BTreeMap<String, String>) -> Result<(), String> {
     let token = |name: &str| {
         !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))

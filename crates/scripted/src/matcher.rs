@@ -144,12 +144,13 @@ impl Conditions {
         Self { any_user: Some(TextMatch::Plain(text.into())), ..Self::default() }
     }
 
-    /// Returns whether all conditions hold.
+    /// Returns whether all conditions hold. Without any condition the result is true.
     pub fn hold(&self, facts: &Facts) -> bool {
         self.check(facts).is_ok()
     }
 
-    /// Checks all conditions. The error describes the first one that does not hold.
+    /// Checks all conditions. The error describes the first one that does not hold, with the wanted and the actual
+    /// value. Only conditions that need the conversation parse it.
     pub fn check(&self, facts: &Facts) -> Result<(), String> {
         self.check_texts(facts)?;
         self.check_results(facts)?;
@@ -173,7 +174,8 @@ impl Conditions {
         Ok(())
     }
 
-    /// Checks the conditions on texts; the first that does not hold is the error. The cheap ones come first.
+    /// Checks the conditions on texts; the error describes the first that does not hold. Agent and model come first,
+    /// because the others parse the conversation.
     fn check_texts(&self, facts: &Facts) -> Result<(), String> {
         check_text("agent", self.agent.as_ref(), facts.agent.as_deref(), Bare::Equals)?;
         check_text("model", self.model.as_ref(), Some(&facts.model), Bare::Equals)?;
@@ -201,8 +203,8 @@ impl Conditions {
         Ok(())
     }
 
-    /// Checks the conditions on the fresh tool results. One result that fits is enough; only `tool_error: false`
-    /// demands that none is an error.
+    /// Checks `brings` and the conditions on the fresh tool results. One result that fits is enough; only `tool_error:
+    /// false` demands that none is an error.
     fn check_results(&self, facts: &Facts) -> Result<(), String> {
         if let Some(wanted) = self.brings {
             let got = match (facts.fresh_user_text(), facts.fresh_results()) {
@@ -241,8 +243,8 @@ impl Conditions {
     }
 }
 
-/// Checks one condition; without one everything fits, and a text that the request lacks fits no condition, not even
-/// `not`.
+/// Checks one condition on a text; `key` names it in the error. Without a condition everything fits, and a text that
+/// the request lacks (`got` is `None`) fits no condition, not even `not`.
 fn check_text(key: &str, wanted: Option<&TextMatch>, got: Option<&str>, bare: Bare) -> Result<(), String> {
     let Some(wanted) = wanted else { return Ok(()) };
     match got {
@@ -252,8 +254,8 @@ fn check_text(key: &str, wanted: Option<&TextMatch>, got: Option<&str>, bare: Ba
     }
 }
 
-/// Checks a condition on a yes-or-no fact. `None` stands for no condition and always holds; the error names the key, the wanted
-/// and the actual value.
+/// Checks a condition on a yes-or-no fact. `None` stands for no condition and always holds; the error names the key,
+/// the wanted and the actual value.
 fn check_flag(key: &str, wanted: Option<bool>, got: bool) -> Result<(), String> {
     match wanted {
         Some(wanted) if wanted != got => Err(format!("{key}: wanted {wanted}, got {got}")),
@@ -261,7 +263,7 @@ fn check_flag(key: &str, wanted: Option<bool>, got: bool) -> Result<(), String> 
     }
 }
 
-/// Quotes up to 200 characters of a text for a message.
+/// Returns up to 200 characters of a text in quotes for a message, followed by `…` if there are more.
 fn shorten(text: &str) -> String {
     let head = first_chars(text, 200);
     if head.len() < text.len() { format!("{head:?}…") } else { format!("{head:?}") }
@@ -310,7 +312,8 @@ struct ValueFields {
     absent: Option<bool>,
 }
 
-/// Reads a `when:` or `expect:` field: a map of conditions, or a text as a shorthand for `any_user`.
+/// Reads a `when:` or `expect:` field: a map of conditions, or a text as a shorthand for `any_user`. The result is
+/// never `None`, which only an absent field has.
 pub(crate) fn conditions_or_text<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Conditions>, D::Error> {
@@ -400,7 +403,8 @@ impl<'de> Deserialize<'de> for ValueMatch {
     }
 }
 
-/// Compiles a regular expression while the script is loaded, so that a bad one is an error with a line number.
+/// Compiles a regular expression while the script is loaded, so that a bad one is an error of the script and not of a
+/// request.
 fn compile<E: de::Error>(source: &str) -> Result<TextMatch, E> {
     Regex::new(source).map(TextMatch::Regex).map_err(|error| E::custom(format!("bad regex: {error}")))
 }

@@ -45,7 +45,8 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// Returns the model for the text after `script:`: a built-in name or a file.
+    /// Returns the model for the text after `script:`: a built-in name, otherwise a file. A name that is neither is an
+    /// error.
     pub fn load(name: &str) -> Result<Self, ScriptError> {
         if let Some(script) = builtin::script(name) {
             return Self::new(script);
@@ -57,7 +58,8 @@ impl ScriptedModel {
         Self::new(Script::load(path)?)
     }
 
-    /// Returns the model for a script made in code.
+    /// Returns the model for a script made in code, with the usual timeouts and betas. A script that is not valid is an
+    /// error.
     pub fn new(script: Script) -> Result<Self, ScriptError> {
         let engine = Arc::new(ScriptEngine::new(script)?);
         Ok(Self { engine, timeouts: Timeouts::default(), betas: BetaPolicy::default() })
@@ -73,17 +75,20 @@ impl ScriptedModel {
         &self.engine
     }
 
-    /// Sets how long a silence may last before it counts as a stall.
+    /// Sets how long a silence may last before it counts as a stall; each limit has the meaning that it has for the
+    /// HTTP client.
     pub fn with_timeouts(self, timeouts: Timeouts) -> Self {
         Self { timeouts, ..self }
     }
 
-    /// Lets the engine choose and render the response, without waiting: pauses and faults are steps of the reply.
+    /// Lets the engine choose and render the response, which uses a turn. Does not wait: pauses and faults are steps of
+    /// the reply.
     fn reply(&self, request: Arc<ModelRequest>, delivery: Delivery) -> Reply {
         self.engine.respond_in_process(&request, delivery, self.betas).reply
     }
 
-    /// Opens a streamed response. Returns only after its first event: until then a failure is one of the request.
+    /// Opens a streamed response. Returns only after its first event, because a failure until then is a failure of the
+    /// request, as over HTTP. A response that is not a stream of events is an error too.
     async fn open_stream(&self, request: Arc<ModelRequest>) -> Result<ModelStream, ModelError> {
         let mut answer =
             Answer::open(self.reply(request, Delivery::Streamed), self.timeouts.first_byte).await?;
@@ -104,7 +109,8 @@ impl ScriptedModel {
         Ok(ModelStream { request_id, events: stream::iter([Ok(first)]).chain(rest).boxed() })
     }
 
-    /// Returns a response that is not streamed. The time limit of a request applies to each silence in it.
+    /// Returns a response that is not streamed; anything but a message is an error. The time limit of a request applies
+    /// to each silence in it.
     async fn whole_message(&self, request: Arc<ModelRequest>) -> Result<CompleteMessage, ModelError> {
         let mut answer = Answer::open(self.reply(request, Delivery::Whole), self.timeouts.request).await?;
         if answer.status != 200 {
@@ -135,19 +141,19 @@ impl Model for ScriptedModel {
     }
 }
 
-/// Returns the error for a response that ended too early.
+/// Returns the error `StreamCut` for a response that ended too early; `reason` is a part of its message.
 fn cut(reason: &str) -> ModelError {
     let message = format!("the connection closed before the answer was complete: {reason}");
     ModelError::new(ErrorKind::StreamCut, message)
 }
 
-/// Returns the beginning of a body on one line, for error messages.
+/// Returns up to [`SHOWN_CHARS`] characters of a body on one line, for error messages.
 fn shown(body: &[u8]) -> String {
     let line = String::from_utf8_lossy(body).split_whitespace().collect::<Vec<_>>().join(" ");
     first_chars(&line, SHOWN_CHARS).to_owned()
 }
 
-/// Returns the error in a body: the API's object, or the beginning of any other text.
+/// Returns the error that a body describes: the API's error object, or the beginning of any other text as its message.
 fn api_error(status: Option<u16>, body: &[u8]) -> ModelError {
     let parsed: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let told = &parsed["error"];
@@ -179,8 +185,8 @@ enum Piece {
 }
 
 impl Answer {
-    /// Performs the steps up to the head. `patience` bounds the total of the pauses before it; anything else that comes
-    /// first is a lost connection.
+    /// Performs the steps of `reply` up to the head and returns the rest. `patience` bounds the total of the pauses
+    /// before it, beyond which the error is a stall; anything else that comes before the head is a lost connection.
     async fn open(reply: Reply, patience: Duration) -> Result<Self, ModelError> {
         let request_id = reply.header("request-id").map(str::to_owned);
         let seconds = reply.header("retry-after").and_then(|value| value.trim().parse::<f64>().ok());
@@ -209,7 +215,8 @@ impl Answer {
         }
     }
 
-    /// Returns the next bytes, at most `PIECE_BYTES` at once. `idle` bounds the total of the pauses before them.
+    /// Returns the next bytes, at most [`PIECE_BYTES`] at once, or how the body ends. `idle` bounds the total of the
+    /// pauses before them.
     async fn next(&mut self, idle: Duration) -> Piece {
         let mut silence = Silence::new(idle);
         loop {
@@ -232,7 +239,8 @@ impl Answer {
         }
     }
 
-    /// Reads the rest of the body; `idle` applies to each piece, not to the whole.
+    /// Reads and returns the rest of the body; a lost connection or a stall is an error. `idle` applies to each piece,
+    /// not to the whole.
     async fn read_all(&mut self, idle: Duration) -> Result<Bytes, ModelError> {
         let mut body = BytesMut::new();
         loop {
@@ -287,7 +295,7 @@ impl Silence {
         bearable
     }
 
-    /// Waits for what is left of the watchdog's time, so that a stall is reported when the limit is over and not
+    /// Waits for what is left of the watchdog's time, so that a stall is reported when its limit is over and not
     /// before.
     async fn run_out(&self) {
         tokio::time::sleep(self.left).await;
@@ -312,8 +320,8 @@ impl Reader {
         Self { answer, idle, parser, ready: VecDeque::new(), failure: None, ended: false, over: false }
     }
 
-    /// Returns the next event; `None` after `message_stop` or after an error. Events that arrived before a failure come
-    /// first.
+    /// Returns the next event; `None` after `message_stop` or after an error, which is the last item. Events that
+    /// arrived before a failure come first.
     async fn next(&mut self) -> Option<Result<ModelEvent, ModelError>> {
         while !self.over {
             if let Some(event) = self.ready.pop_front() {
@@ -331,13 +339,14 @@ impl Reader {
         None
     }
 
-    /// Ends the stream with this error, and adds the request's id to it.
+    /// Ends the stream and returns `error` with the id of the request added.
     fn fail(&mut self, error: ModelError) -> ModelError {
         self.over = true;
         ModelError { request_id: self.answer.request_id.clone(), ..error }
     }
 
-    /// Takes one more piece of the response, which may complete any number of events, or record why there is none.
+    /// Reads one more piece of the response: adds the events that it completes to `ready`, or sets `failure` to the
+    /// reason why there is none.
     async fn fill(&mut self) {
         match self.answer.next(self.idle).await {
             Piece::Bytes(bytes) => {
@@ -356,7 +365,8 @@ impl Reader {
         }
     }
 
-    /// Records that nothing more arrives. The parser may still hold half an event, which [`Reader::read`] then ignores.
+    /// Records that the response ended here with a cut, which is reported after the events that are ready. The parser
+    /// may still hold half an event, which [`Reader::read`] then ignores.
     fn end(&mut self, reason: &str) {
         self.ended = true;
         self.ready.extend(self.parser.finish());

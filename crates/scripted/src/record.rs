@@ -74,7 +74,7 @@ impl RecorderHandle {
         self.addr
     }
 
-    /// Returns the base URL for clients.
+    /// Returns the base URL for clients, without a slash at its end.
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
     }
@@ -84,12 +84,13 @@ impl RecorderHandle {
         self.tape.recorded.load(Ordering::Acquire)
     }
 
-    /// Returns descriptions of what could not be recorded.
+    /// Returns descriptions of what could not be recorded, oldest first and at most [`MAX_PROBLEMS`]; empty if the
+    /// recording is complete.
     pub fn problems(&self) -> Vec<String> {
         self.tape.problems.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Stops accepting, records running responses as far as they were received, and waits.
+    /// Stops accepting and waits for the connections. Responses in progress are recorded as far as they were received.
     pub async fn shutdown(self) {
         self.stop.cancel();
         self.tasks.wait().await;
@@ -102,7 +103,8 @@ impl Drop for RecorderHandle {
     }
 }
 
-/// Starts a recorder, which runs until its handle is shut down or dropped.
+/// Starts a recorder, which runs until its handle is shut down or dropped. It is an error if the upstream is not an
+/// HTTP URL, the recording already exists, or the address cannot be listened on.
 pub async fn record(options: RecordOptions) -> Result<RecorderHandle, ScriptError> {
     let upstream = options.upstream.trim_end_matches('/').to_owned();
     let unusable = |message: String| ScriptError::Upstream { url: options.upstream.clone(), message };
@@ -186,7 +188,8 @@ impl Handler for Recorder {
 }
 
 impl Recorder {
-    /// Sends the request to the upstream, without the headers that concern one connection only.
+    /// Sends the request to the upstream and returns the response, whose body is still to be read. Headers that concern
+    /// one connection only are left out, and `accept-encoding` too, because the body is recorded as text.
     async fn forward(&self, request: Request) -> reqwest::Result<reqwest::Response> {
         let method = reqwest::Method::from_bytes(request.method.as_bytes()).unwrap_or(reqwest::Method::GET);
         let mut onward = self.client.request(method, format!("{}{}", self.upstream, request.target));
@@ -200,8 +203,9 @@ impl Recorder {
     }
 }
 
-/// Passes the response to the client chunk by chunk. Records it before the client sees its end, so that a client
-/// which has read a response can rely on the recording.
+/// Passes the response to the client chunk by chunk until it ends, breaks off, or the client leaves. Then `take` is
+/// written, before the client sees the end, so that a client which has read a response can rely on the recording; with
+/// `None` nothing is recorded.
 async fn pump(mut upstream: reqwest::Response, client: mpsc::Sender<Step>, mut take: Option<Take>) {
     let mut end = End::Complete;
     // The client may be gone before the first byte; the loop notices that.
@@ -256,8 +260,7 @@ struct Take {
 }
 
 impl Take {
-    /// Keeps a piece of the response; beyond [`MAX_RECORDED`] the size is still counted, so that `finish` can report
-    /// it.
+    /// Keeps a piece of the response. Beyond [`MAX_RECORDED`] only the size is counted, so that `finish` can report it.
     fn add(&mut self, bytes: &Bytes) {
         self.size += bytes.len();
         if self.size <= MAX_RECORDED {
@@ -265,7 +268,8 @@ impl Take {
         }
     }
 
-    /// Writes the turn, without its secrets. A response that was too large is reported and not recorded.
+    /// Writes the turn without its secrets, and with a fault in the place where the response broke off. A response that
+    /// was too large is kept as a problem and not recorded.
     fn finish(mut self, end: End) {
         if self.size > MAX_RECORDED {
             let text = format!("request {}: {} bytes are too many to record", self.number, self.size);
@@ -304,7 +308,7 @@ struct Tape {
 const MAX_PROBLEMS: usize = 100;
 
 impl Tape {
-    /// Creates the file with its header line. Fails if it exists, so that no recording is overwritten.
+    /// Creates the recording with its header line. A file that exists is an error, so that no recording is overwritten.
     fn create(path: &std::path::Path) -> Result<Self, ScriptError> {
         let failed =
             |source| ScriptError::Io { what: format!("create the recording {}", path.display()), source };
@@ -314,8 +318,8 @@ impl Tape {
         Ok(Self { file: Mutex::new(file), recorded: AtomicU64::new(0), problems: Mutex::default() })
     }
 
-    /// Writes one line. A failure costs this turn only: the file is cut back to its last complete line, and the problem
-    /// kept.
+    /// Writes one line and counts it. If that fails the file is cut back to its last complete line and the problem
+    /// kept, so that only this turn is lost.
     fn append(&self, line: &RecordedLine<'_>) {
         let written = serde_json::to_vec(line).map_err(std::io::Error::from).and_then(|mut bytes| {
             bytes.push(b'\n');
@@ -332,7 +336,7 @@ impl Tape {
         }
     }
 
-    /// Keeps a problem for the summary at the end; those beyond [`MAX_PROBLEMS`] are dropped.
+    /// Keeps a description of what could not be recorded; those beyond [`MAX_PROBLEMS`] are dropped.
     fn problem(&self, text: String) {
         let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
         if problems.len() < MAX_PROBLEMS {
@@ -347,7 +351,8 @@ fn header_list(headers: &reqwest::header::HeaderMap) -> Vec<(String, String)> {
     headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect()
 }
 
-/// Returns the headers that go into the recording: a list of allowed ones, so that an unknown one cannot leak.
+/// Returns the headers that go into the recording. They are those of a list, so that an unknown header cannot leak an
+/// account or a credential.
 fn kept(headers: &[(String, String)]) -> BTreeMap<String, String> {
     let keep = |name: &str| KEPT_HEADERS.contains(&name) || name.starts_with(KEPT_PREFIX);
     headers.iter().filter(|(name, _)| keep(name)).cloned().collect()
@@ -358,7 +363,7 @@ fn passed_on(headers: Vec<(String, String)>) -> Vec<(String, String)> {
     headers.into_iter().filter(|(name, _)| !is_hop_header(name)).collect()
 }
 
-/// Returns whether a header belongs to one connection and not to the message.
+/// Returns whether a header concerns one connection and not the message. `name` must be in lower case.
 fn is_hop_header(name: &str) -> bool {
     matches!(
         name,
@@ -382,13 +387,13 @@ struct RecordedTurn {
     stall: Option<Stall>,
 }
 
-/// Returns whether the text of a script is a recording.
+/// Returns whether the text of a script begins with the header line of a recording.
 pub(crate) fn is_recording(text: &str) -> bool {
     text.starts_with(&format!("{{\"{HEADER_KEY}\""))
 }
 
 /// Returns a recording as a script: raw turns in the order of the requests, and an error after the last. A torn last
-/// line is left out, every other bad line is an error.
+/// line is left out, since a recorder may be killed while it writes; every other bad line is an error.
 pub(crate) fn parse_recording(file: &str, text: &str) -> Result<Script, ScriptError> {
     let mut turns: Vec<RecordedTurn> = Vec::new();
     for (index, line) in text.split_inclusive('\n').enumerate().skip(1) {

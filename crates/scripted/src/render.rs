@@ -79,7 +79,8 @@ enum Mark {
     Last(Step),
 }
 
-/// Renders the turn as a response to the request.
+/// Returns the response of the turn to the request: its error, its raw bytes or its message, with faults, pauses and
+/// headers added. A placeholder that finds nothing is an error.
 pub fn render(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Reply, TemplateError> {
     let mut reply = match (&turn.error, &turn.raw) {
         (Some(error), _) => error_reply(error, facts)?,
@@ -102,14 +103,14 @@ pub fn render(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Reply, 
     Ok(reply)
 }
 
-/// Returns an error object as the API writes it.
+/// Returns an HTTP error with an error object as the API writes it; with `number` 0 it has no request id.
 pub fn api_error(number: u64, status: u16, kind: &str, message: &str) -> Reply {
     let body = json!({"type": "error", "error": {"type": kind, "message": message}});
     Reply::json(number, status, &body)
 }
 
 impl Reply {
-    /// Returns a response with a JSON body.
+    /// Returns a response with a JSON body; with `number` 0 it has no request id.
     pub fn json(number: u64, status: u16, body: &Value) -> Self {
         Self {
             status,
@@ -119,14 +120,14 @@ impl Reply {
         }
     }
 
-    /// Returns a header of the response.
+    /// Returns the first header of this name, which must be in lower case; `None` if the response has none.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// Returns the first headers of a response. Only responses to requests for a message have a number, and with it a
-/// request id.
+/// Returns the first headers of a response: the type and, unless `number` is 0, a request id. Only responses to
+/// requests for a message have a number.
 fn headers(content_type: &str, number: u64) -> Vec<(String, String)> {
     let mut headers = vec![("content-type".to_owned(), content_type.to_owned())];
     if number > 0 {
@@ -145,7 +146,8 @@ fn set_headers(headers: &mut Vec<(String, String)>, more: &BTreeMap<String, Stri
     }
 }
 
-/// Returns an HTTP error. A scripted `body` replaces the API's error object and need not be JSON.
+/// Returns the response of a turn that is an HTTP error, without its faults. A scripted `body` replaces the API's error
+/// object and need not be JSON.
 fn error_reply(error: &ErrorReply, facts: &Facts) -> Result<Reply, TemplateError> {
     let kind = error.kind.as_deref().unwrap_or_else(|| usual_type(error.status));
     let message = match &error.message {
@@ -160,7 +162,7 @@ fn error_reply(error: &ErrorReply, facts: &Facts) -> Result<Reply, TemplateError
     Ok(reply)
 }
 
-/// Returns the error type that the API uses with a status.
+/// Returns the error type that the API uses with a status; `api_error` for one without a type of its own.
 fn usual_type(status: u16) -> &'static str {
     match status {
         400 => "invalid_request_error",
@@ -195,7 +197,8 @@ fn raw_reply(raw: &RawReply, turn: &Turn) -> Reply {
     Reply { status: raw.status, headers, framing, steps }
 }
 
-/// Returns the turn as a message, streamed if the client asked for it. Faults and pace only apply to the stream.
+/// Returns the turn as a message, streamed if the client asked for it. Faults and pace only apply to the stream. A
+/// placeholder that finds nothing is an error.
 fn message_reply(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Reply, TemplateError> {
     let message = events::Message::resolve(turn, defaults, facts)?;
     if !facts.stream {
@@ -217,7 +220,8 @@ fn ending(how: CutHow) -> Step {
 }
 
 impl Body {
-    /// Returns the byte at which a fault happens. Without a position it is the middle of the last content block.
+    /// Returns the byte at which a fault happens, at most the end of the body. Without a position it is the middle of
+    /// the last content block, or the end of a body that has none.
     fn place(&self, after_events: Option<usize>, after_bytes: Option<usize>) -> usize {
         match (after_events, after_bytes) {
             (_, Some(bytes)) => bytes.min(self.bytes.len()),
@@ -257,7 +261,8 @@ impl Body {
         marks
     }
 
-    /// Splits the bytes at the marks. A mark that ends the response drops all that follows it.
+    /// Returns the steps that send the head and the bytes, divided at the marks. A mark that ends the response drops
+    /// all that follows it.
     fn into_steps(self, turn: &Turn) -> Vec<Step> {
         let marks = self.marks(turn);
         let bytes = Bytes::from(self.bytes);
@@ -287,7 +292,8 @@ impl Body {
     }
 }
 
-/// Splits the bytes to be sent into pieces of `size`, with a pause after each.
+/// Returns the steps with the bytes to be sent divided into pieces of `size`, which must not be 0, and a pause after
+/// each.
 fn dripped(steps: Vec<Step>, size: usize, pause: Duration) -> Vec<Step> {
     let mut slow = Vec::new();
     for step in steps {

@@ -59,8 +59,9 @@ pub(crate) struct ShortTurn {
 }
 
 impl Scenario {
-    /// Converts to the full form. The probe is the first turn of the main line; in the keyed form `*` gives the rest of
-    /// that line, and each other key is a route, in the order of the file.
+    /// Converts to the full form; an empty list of turns is an error. The probe is the first turn of the main line. In
+    /// the keyed form `*` gives the rest of that line (one turn `no script` without it), and each other key is a route,
+    /// in the order of the file.
     pub(crate) fn into_script(self, file: &str) -> Result<Script, ScriptError> {
         let turns =
             |turns: Vec<ShortTurn>| turns.into_iter().map(ShortTurn::into_turn).collect::<Vec<Turn>>();
@@ -102,7 +103,8 @@ fn probe() -> Turn {
     Turn { when: Some(Conditions { max_tokens: Some(1), ..Conditions::default() }), ..Turn::text("ok") }
 }
 
-/// Returns the route of a key: one in capitals is searched in all user texts, any other is a marker.
+/// Returns the route of a key: one with capitals and no small letters is searched in all user texts, any other is the
+/// name of a `RUN<…>` marker.
 fn route(key: String, turns: Vec<Turn>) -> Route {
     let capitals =
         key.chars().any(|c| c.is_ascii_uppercase()) && !key.chars().any(|c| c.is_ascii_lowercase());
@@ -115,8 +117,8 @@ fn route(key: String, turns: Vec<Turn>) -> Route {
 }
 
 impl ShortTurn {
-    /// Converts a turn. The three waits are added up before the response; `delay` is the pace inside it, and `cut`
-    /// means a stall that does not end, not a closed connection.
+    /// Converts a turn. The three waits are added up and come before the response; `delay` is the pace inside it. `cut`
+    /// becomes a stall that does not end, and `reset` the cut of the connection.
     fn into_turn(self) -> Turn {
         let seconds = self.wait.unwrap_or(0.0) + self.hang.unwrap_or(0.0) + self.stall.unwrap_or(0.0);
         let error = self.error.map(|error| ErrorReply { kind: error.kind.or(self.etype), ..error });
@@ -143,13 +145,14 @@ impl ShortTurn {
     }
 }
 
-/// Converts seconds; a negative or impossible number becomes 0.
+/// Converts seconds to milliseconds; a negative, infinite or too large number becomes 0.
 fn milliseconds(seconds: f64) -> u64 {
     let duration = Duration::try_from_secs_f64(seconds).unwrap_or_default();
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reads a template; an empty text counts as none, so that it makes no block.
+/// Reads a template. An empty text becomes `None`, so that it makes no block; a template that does not compile is an
+/// error.
 fn non_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Template>, D::Error> {
     let text = Option::<String>::deserialize(deserializer)?.filter(|text| !text.is_empty());
     text.map(|text| Template::parse(&text).map_err(serde::de::Error::custom)).transpose()

@@ -273,7 +273,7 @@ pub struct RawReply {
     pub chunks: Vec<Chunk>,
 }
 
-/// Returns the default of `status`.
+/// Returns 200, the status of a raw response that gives none.
 fn ok_status() -> u16 {
     200
 }
@@ -358,7 +358,8 @@ pub struct ErrorEvent {
 }
 
 impl Script {
-    /// Returns a script with these turns in order.
+    /// Returns a script with these turns in order, and the defaults for all else. It is validated when an engine is
+    /// made of it.
     pub fn new(turns: impl IntoIterator<Item = Turn>) -> Self {
         Self { turns: turns.into_iter().collect(), ..Self::default() }
     }
@@ -370,19 +371,20 @@ impl Turn {
         Self { text: Some(Template::literal(text)), ..Self::default() }
     }
 
-    /// Returns a turn that calls one tool; strings in `input` may hold placeholders.
+    /// Returns a turn that calls one tool; strings in `input` may hold placeholders, and one that cannot be compiled is
+    /// an error.
     pub fn tool(name: impl Into<String>, input: Value) -> Result<Self, TemplateError> {
         Ok(Self { tools: vec![ToolCall::new(name, input)?], ..Self::default() })
     }
 
-    /// Creates a turn that fails with an HTTP status.
+    /// Returns a turn that fails with an HTTP status and the usual error type for it.
     pub fn error(status: u16) -> Self {
         Self { error: Some(ErrorReply { status, ..ErrorReply::default() }), ..Self::default() }
     }
 }
 
 impl ToolCall {
-    /// Returns a call with this input; its strings may hold placeholders.
+    /// Returns a call with this input; its strings may hold placeholders, and one that cannot be compiled is an error.
     pub fn new(name: impl Into<String>, input: Value) -> Result<Self, TemplateError> {
         Ok(Self { name: name.into(), input: Some(TemplateValue::parse(input)?), raw: None, id: None })
     }
@@ -416,7 +418,8 @@ impl<'de> Deserialize<'de> for AtEnd {
     }
 }
 
-/// Reads an `error:` field: a status alone, or the whole map.
+/// Reads an `error:` field: a status alone, or the whole map. The result is never `None`, which only an absent field
+/// has.
 pub(crate) fn error_reply<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ErrorReply>, D::Error> {

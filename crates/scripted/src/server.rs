@@ -86,13 +86,13 @@ impl LoggedRequest {
         serde_json::from_slice(&self.body).unwrap_or(Value::Null)
     }
 
-    /// Returns a header of the request; names are in lower case.
+    /// Returns the first header of this name, which must be in lower case; `None` if the request has none.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the log line as JSON. The body is inserted as it was sent, apart from line breaks, and left out if it is
-    /// not JSON.
+    /// Returns the log line as JSON, with a line break at its end. The body is inserted as it was sent, apart from line
+    /// breaks, and left out if it is not JSON.
     fn line(&self) -> String {
         let headers: serde_json::Map<String, Value> =
             self.headers.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
@@ -134,7 +134,8 @@ impl ServerHandle {
         format!("http://{}", self.addr)
     }
 
-    /// Returns the remembered requests, oldest first. The oldest ones are forgotten beyond a bound.
+    /// Returns the remembered requests, oldest first. The oldest are forgotten beyond `keep_requests` and beyond
+    /// [`MAX_LOG_BYTES`].
     pub fn requests(&self) -> Vec<LoggedRequest> {
         self.log.lock().entries.iter().cloned().collect()
     }
@@ -144,7 +145,8 @@ impl ServerHandle {
         self.log.lock().count
     }
 
-    /// Blocks until there were `count` requests; returns false if the time is over first.
+    /// Blocks the thread until there were `count` requests in all, including forgotten ones; returns false if the time
+    /// is over first.
     #[allow(clippy::disallowed_methods, reason = "for tests, which have a thread of their own")]
     pub fn wait_for_requests(&self, count: u64, limit: Duration) -> bool {
         let fewer = |entries: &mut Entries| entries.count < count;
@@ -152,12 +154,12 @@ impl ServerHandle {
         !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
     }
 
-    /// Returns why the log file is incomplete, if it is.
+    /// Returns the first error of writing the log file; `None` if the file is complete or there is none.
     pub fn log_error(&self) -> Option<String> {
         self.log.lock().write_error.clone()
     }
 
-    /// Stops accepting, ends every connection and waits until all are gone.
+    /// Stops accepting, ends every connection, even inside a response, and waits until all are gone.
     pub async fn shutdown(self) {
         self.stop.cancel();
         self.tasks.wait().await;
@@ -170,7 +172,8 @@ impl Drop for ServerHandle {
     }
 }
 
-/// Starts a server for `script`, which runs until its handle is shut down or dropped.
+/// Starts a server for `script`, which runs until its handle is shut down or dropped. It is an error if the script is
+/// not valid, the log file cannot be opened, or the address cannot be listened on.
 pub async fn serve(mut script: Script, options: ServeOptions) -> Result<ServerHandle, ScriptError> {
     script.lax |= options.strictness == RequestStrictness::Lax;
     let engine = Arc::new(ScriptEngine::new(script)?);
@@ -180,8 +183,8 @@ pub async fn serve(mut script: Script, options: ServeOptions) -> Result<ServerHa
     Ok(ServerHandle { addr, log, stop, tasks })
 }
 
-/// Opens the listener and starts to accept connections. The token ends all of them; the tracker waits for their
-/// tasks.
+/// Opens the listener, starts to accept connections and returns the address it got. The token ends all connections; the
+/// tracker is closed and waits for their tasks.
 pub(crate) async fn listen<H: Handler>(
     addr: SocketAddr,
     handler: Arc<H>,
@@ -227,7 +230,7 @@ impl Answer {
         Self { number: 0, turn: turn.to_owned(), reply }
     }
 
-    /// Returns an error of the server itself.
+    /// Returns an error of the server itself, which uses no turn; `kind` is the API's error type.
     fn error(status: u16, kind: &str, message: &str) -> Self {
         Self::other("", render::api_error(0, status, kind, message))
     }
@@ -257,7 +260,8 @@ impl ScriptHandler {
         Answer::from(self.engine.respond_http(request.body.clone(), request.headers.clone()))
     }
 
-    /// Returns the scripted count or an estimate, after the checks of this endpoint. Uses no turn.
+    /// Returns the scripted count, or an estimate of four bytes per token, after the checks of this endpoint. Uses no
+    /// turn.
     fn count_tokens(&self, request: &Request) -> Answer {
         if let Err(refusal) = self.engine.check_count(&request.body, &request.headers) {
             return Answer::from(self.engine.refusal(&refusal));
@@ -279,7 +283,8 @@ impl ScriptHandler {
         if listed.is_empty() { vec!["scripted"] } else { listed.iter().map(String::as_str).collect() }
     }
 
-    /// Returns one page of the models. An unknown `after_id` or `before_id` gives an empty page.
+    /// Returns one page of the models: 20, or as many as `limit` asks for (1 to 1000, otherwise 400). An unknown
+    /// `after_id` or `before_id` gives an empty page.
     fn list_models(&self, request: &Request) -> Answer {
         let models = self.models();
         let limit = match request.query("limit").map(str::parse::<usize>) {
@@ -306,7 +311,7 @@ impl ScriptHandler {
         Answer::other("models", Reply::json(0, 200, &body))
     }
 
-    /// Returns the entry of one model, or 404.
+    /// Returns the entry of one model, or 404 for an id that the script does not list.
     fn one_model(&self, id: &str) -> Answer {
         match self.models().contains(&id) {
             true => Answer::other("models", Reply::json(0, 200, &model(id))),
@@ -338,7 +343,7 @@ struct Entries {
 }
 
 impl Log {
-    /// Returns an empty log; its file is opened now, so that a bad path fails at the start.
+    /// Returns an empty log. Its file, if there is to be one, is opened now, so that a bad path fails at the start.
     fn open(options: &ServeOptions) -> Result<Self, ScriptError> {
         let file = options.log_file.as_deref().map(open_log).transpose()?;
         Ok(Self {
@@ -354,8 +359,9 @@ impl Log {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a request, without credentials in its headers, and wakes those that wait for it. Drops the oldest beyond
-    /// the bounds; the bound of bytes never drops the newest.
+    /// Adds a request, without credentials in its headers, to the memory and the file, and wakes those that wait for
+    /// it. Drops the oldest beyond the bounds, of which that of bytes never drops the newest. A write error is kept for
+    /// `log_error` and does not change the response.
     fn add(&self, request: Request, answer: &Answer) {
         let hide = |(name, value): (String, String)| {
             let value = if is_secret_header(&name) { "(removed)".to_owned() } else { value };
@@ -391,7 +397,7 @@ impl Log {
     }
 }
 
-/// Opens the log file to append to it; what earlier servers wrote stays.
+/// Opens the log file to append to it, and creates it if it is absent; what earlier servers wrote stays.
 fn open_log(path: &Path) -> Result<File, ScriptError> {
     let opened = OpenOptions::new().create(true).append(true).open(path);
     opened.map_err(|source| ScriptError::Io {

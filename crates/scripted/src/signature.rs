@@ -29,16 +29,16 @@ pub(crate) enum ThinkingSeal {
     Foreign,
 }
 
-/// Returns the signature of the thinking block at `index` of the response `answer`. `history` binds it to the
-/// conversation before; 0 does not.
+/// Returns the signature of the thinking block at `index` of the response number `answer`. `history` is the hash of the
+/// conversation before the response, to which the block is bound; 0 binds it to none.
 pub(crate) fn sign(text: &str, answer: u64, index: u32, history: u64) -> String {
     let head = format!("{PREFIX}{answer}.{index}.{history:016x}.{:016x}", stable_hash(&[text]));
     let seal = stable_hash(&[&head, SEAL]);
     format!("{head}.{seal:016x}")
 }
 
-/// Examines the signature that was sent with `text`: whether it is ours, and whether text and signature are
-/// unchanged.
+/// Returns what the signature that was sent with `text` says: whether it is from this model, and whether text and
+/// signature are unchanged. A signature with the prefix of this model but a wrong checksum is forged.
 pub(crate) fn inspect(signature: &str, text: &str) -> ThinkingSeal {
     if signature.is_empty() {
         return ThinkingSeal::Empty;
@@ -49,8 +49,8 @@ pub(crate) fn inspect(signature: &str, text: &str) -> ThinkingSeal {
     parse(signature, text).unwrap_or(ThinkingSeal::Forged)
 }
 
-/// Parses a signature of this model; `None` if the checksum over it does not match or a part is missing. A text that
-/// was changed is not an error here: the result says so.
+/// Parses a signature of this model; `None` if its checksum does not match or a part is missing. A changed text is not
+/// an error here: `text_intact` of the result is then false.
 fn parse(signature: &str, text: &str) -> Option<ThinkingSeal> {
     let (head, seal) = signature.rsplit_once('.')?;
     if seal != format!("{:016x}", stable_hash(&[head, SEAL])) {
@@ -65,8 +65,8 @@ fn parse(signature: &str, text: &str) -> Option<ThinkingSeal> {
     })
 }
 
-/// Returns the FNV-1a hash, which is the same on every machine and in every version. Recorded signatures depend on
-/// it.
+/// Returns the FNV-1a hash of the parts, each ended by 0xff, so that their division counts too. It must stay as it is
+/// in every version, because recorded signatures contain it.
 fn stable_hash(parts: &[&str]) -> u64 {
     let bytes = parts.iter().flat_map(|part| part.bytes().chain([0xff]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))

@@ -77,7 +77,8 @@ enum Node {
 }
 
 impl Template {
-    /// Compiles `source`. An unknown placeholder is an error now, not when it is rendered.
+    /// Compiles `source`. A placeholder that is unknown or not closed, or has a bad pattern, is an error here and not
+    /// only when it is rendered.
     pub fn parse(source: &str) -> Result<Self, TemplateError> {
         let mut parts = Vec::new();
         let mut rest = source;
@@ -96,12 +97,13 @@ impl Template {
         Ok(Self { parts })
     }
 
-    /// Returns a string without placeholders: braces stay as they are.
+    /// Returns a template of this text alone: braces in it stay as they are.
     pub fn literal(text: impl Into<String>) -> Self {
         Self { parts: vec![Part::Literal(text.into())] }
     }
 
-    /// Fills in the placeholders for this request. A placeholder that finds nothing is an error.
+    /// Returns the text with the placeholders filled in for this request; a value that is not a string appears as its
+    /// JSON. A placeholder that finds nothing is an error.
     pub fn render(&self, facts: &Facts) -> Result<String, TemplateError> {
         let mut text = String::new();
         for part in &self.parts {
@@ -116,7 +118,8 @@ impl Template {
         Ok(text)
     }
 
-    /// Returns a single placeholder as the JSON value that it finds, and anything else as a text.
+    /// Returns a template that consists of one placeholder as the JSON value that it finds, and any other as a string.
+    /// A placeholder that finds nothing is an error.
     fn render_value(&self, facts: &Facts) -> Result<Value, TemplateError> {
         match self.parts.as_slice() {
             [Part::Slot(only)] => only.find(facts),
@@ -125,7 +128,8 @@ impl Template {
     }
 }
 
-/// Returns the end of the placeholder that begins before `inner`. A third `}` belongs to the pattern: `{{last:\d{4}}}`.
+/// Returns the position in `inner`, the text after `{{`, of the `}}` that ends the placeholder; `None` if there is
+/// none. Of more than two braces in a row the last two count, as in `{{last:\d{4}}}`.
 fn closing(inner: &str) -> Option<usize> {
     let mut close = inner.find("}}")?;
     while inner[close + 2..].starts_with('}') {
@@ -184,12 +188,14 @@ impl Slot {
 }
 
 impl TemplateValue {
-    /// Compiles the placeholders in all strings of `value`.
+    /// Compiles the placeholders in all strings of `value`, but not in the keys of its maps. One that cannot be
+    /// compiled is an error.
     pub fn parse(value: Value) -> Result<Self, TemplateError> {
         Node::parse(value).map(Self)
     }
 
-    /// Fills in the placeholders of all strings in the value for this request.
+    /// Returns the value with all placeholders filled in for this request. A string that is one placeholder becomes the
+    /// value that it finds; one that finds nothing is an error.
     pub fn render(&self, facts: &Facts) -> Result<Value, TemplateError> {
         self.0.render(facts)
     }
@@ -209,7 +215,8 @@ impl Node {
         })
     }
 
-    /// Fills in the placeholders of the node for this request.
+    /// Returns the value of the node with its placeholders filled in for this request. A placeholder that finds nothing
+    /// is an error.
     fn render(&self, facts: &Facts) -> Result<Value, TemplateError> {
         Ok(match self {
             Self::Plain(value) => value.clone(),

@@ -26,12 +26,12 @@ struct BlockKind {
     fields: Option<&'static [&'static str]>,
 }
 
-/// Describes a kind of block whose fields are checked: any field but these is refused.
+/// Returns a kind of block whose fields are checked: any field but these is refused.
 const fn kind(name: &'static str, fields: &'static [&'static str]) -> BlockKind {
     BlockKind { name, fields: Some(fields) }
 }
 
-/// Describes a kind of block that is known by its name only; its fields are not checked.
+/// Returns a kind of block that is known by its name only; its fields are not checked.
 const fn opaque(name: &'static str) -> BlockKind {
     BlockKind { name, fields: None }
 }
@@ -65,7 +65,8 @@ const REFERENCE_FIELDS: &[&str] = &["type", "tool_name", "cache_control"];
 /// The kinds of blocks that a tool result may hold.
 const RESULT_KINDS: &[&str] = &["text", "image", "document", "search_result", "tool_reference"];
 
-/// Checks the block at `place[index]`, and adds to `summary` what the rules about the conversation need.
+/// Checks the block at `place[index]`, and adds to `summary` what the rules about the conversation need. The blocks of
+/// a message must be checked in their order, since the summary keeps it.
 pub(crate) fn check_block(
     value: &Value,
     place: &FieldPath<'_>,
@@ -128,7 +129,7 @@ struct BlockInMessage<'a> {
 
 impl BlockInMessage<'_> {
     /// Checks the fields of a block of the kind `name`, and adds to the summary what the rules about the conversation
-    /// need. Must see the blocks in their order, since the summary keeps it.
+    /// need. Kinds without a rule of their own are accepted.
     fn check(&self, name: &str, summary: &mut MessageSummary) -> Verdict {
         match name {
             "text" => self.text(summary),
@@ -152,7 +153,8 @@ impl BlockInMessage<'_> {
         }
     }
 
-    /// Refuses an empty text, and in a message (not in a tool result) also one of blanks only.
+    /// Checks a text and adds its length to the summary. Refuses an empty text, and in a message (not in a tool result)
+    /// also one of blanks only.
     fn text(&self, summary: &mut MessageSummary) -> Verdict {
         let text = self.inside.text(self.block, "text")?;
         summary.text_bytes += text.len() as u64;
@@ -169,8 +171,8 @@ impl BlockInMessage<'_> {
         Ok(())
     }
 
-    /// Records the block with its seal. Whether the seal is accepted depends on the model and the position, so
-    /// `thinking.rs` decides that later.
+    /// Adds the block with its seal to the summary. Whether the seal is accepted depends on the model and the position,
+    /// so `thinking.rs` decides that later.
     fn thinking(&self, summary: &mut MessageSummary) -> Verdict {
         let text = self.inside.text(self.block, "thinking")?;
         let signature = self.inside.text(self.block, "signature")?;
@@ -220,7 +222,8 @@ impl BlockInMessage<'_> {
         }
     }
 
-    /// Records a reference to a tool; whether the request holds the tool is checked with all of its messages.
+    /// Adds a reference to a tool to the summary, with its path inside the message. Whether the request offers the tool
+    /// is checked with all of its messages.
     fn tool_reference(&self, summary: &mut MessageSummary) -> Verdict {
         let name = self.inside.text(self.block, "tool_name")?.to_owned();
         let path = self.at.to_string();
@@ -240,7 +243,8 @@ impl BlockInMessage<'_> {
         Ok(id.to_owned())
     }
 
-    /// Refuses the message that contains the block.
+    /// Refuses the request because of the message that contains the block: the error names its path, not that of the
+    /// block.
     fn message_path<T>(&self, text: &str) -> Verdict<T> {
         let path = self.at.to_string();
         let message = path.split(".content").next().unwrap_or(&path);

@@ -23,7 +23,8 @@ pub(crate) struct CacheMark {
 /// The most marks a request may have.
 const MOST: usize = 4;
 
-/// Checks the cache mark of the block at `at`; `inside` is the path that messages name.
+/// Checks the cache mark of the block at `at` and returns it with that path; `inside` is the path that messages name.
+/// With `scope_allowed` the mark may have a scope.
 pub(crate) fn check_mark(
     mark: &Value,
     at: &FieldPath<'_>,
@@ -34,7 +35,8 @@ pub(crate) fn check_mark(
     Ok(CacheMark { path: behind_message(&at.to_string()), lifetime })
 }
 
-/// Checks the fields of a mark at `path` and returns its lifetime.
+/// Checks the fields of a mark at `path` and returns its lifetime, five minutes if it gives none. With `scope_allowed`
+/// the mark may have a scope.
 pub(crate) fn check_mark_fields(
     mark: &Value,
     path: &FieldPath<'_>,
@@ -55,7 +57,8 @@ pub(crate) fn check_mark_fields(
     }
 }
 
-/// Returns `content.2` of `messages.7.content.2`: a remembered message may have another index next time.
+/// Returns `content.2` of `messages.7.content.2`, because a remembered message may have another index next time. Any
+/// other path is returned as it is.
 pub(crate) fn behind_message(path: &str) -> String {
     let inside = path.strip_prefix("messages.").and_then(|rest| rest.split_once('.'));
     inside.map_or(path, |(_, rest)| rest).to_owned()
@@ -71,7 +74,8 @@ pub(crate) struct MarkOrder {
 }
 
 impl MarkOrder {
-    /// Adds the next mark; `message` is the index of the message that contains it.
+    /// Adds the next mark; `message` is the index of the message that contains it, or `None` for tools and system.
+    /// Marks must be added in the order in which the API reads them.
     pub(crate) fn add(&mut self, mark: &CacheMark, message: Option<usize>) {
         self.count += 1;
         match mark.lifetime {

@@ -35,7 +35,8 @@ impl<'a> JoinedTurn<'a> {
         self.results().next().is_some()
     }
 
-    /// Returns the ids of results that follow other blocks; results have to come first.
+    /// Returns the ids of results that follow other blocks of the turn; empty if all results come first, as they have
+    /// to.
     fn late_results(&self) -> Vec<&'a str> {
         let mut other = false;
         let mut late = Vec::new();
@@ -57,7 +58,8 @@ impl<'a> JoinedTurn<'a> {
     }
 }
 
-/// Returns the conversation as turns. System messages are between turns and are not joined.
+/// Returns the conversation as turns of alternating roles, in order. System messages are left out and do not divide a
+/// turn.
 pub(crate) fn joined_turns<'a>(messages: &[&'a MessageSummary]) -> Vec<JoinedTurn<'a>> {
     let mut turns: Vec<JoinedTurn<'a>> = Vec::new();
     for (index, message) in messages.iter().enumerate() {
@@ -72,7 +74,7 @@ pub(crate) fn joined_turns<'a>(messages: &[&'a MessageSummary]) -> Vec<JoinedTur
     turns
 }
 
-/// Checks the roles of the messages and which of them may be empty.
+/// Checks the positions of system messages, and that no other message is empty except an assistant message at the end.
 pub(crate) fn check_roles(messages: &[&MessageSummary], rules: &ModelRules) -> Verdict {
     for (index, message) in messages.iter().enumerate() {
         let is_last = index + 1 == messages.len();
@@ -165,7 +167,7 @@ pub(crate) fn check_calls(turns: &[JoinedTurn<'_>]) -> Verdict {
     Ok(())
 }
 
-/// Checks that each result belongs to one call of the turn before.
+/// Checks that each result of the turn belongs to one call of the turn before, and that no two belong to the same.
 fn check_results(turn: &JoinedTurn<'_>, before: Option<&JoinedTurn<'_>>) -> Verdict {
     if !turn.has_results() {
         return Ok(());

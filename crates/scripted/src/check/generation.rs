@@ -110,17 +110,18 @@ impl ModelRules {
         }
     }
 
-    /// Returns whether the model accepts only adaptive thinking.
+    /// Returns whether the model accepts no thinking budget; false for a model that is not known.
     pub(crate) fn refuses_budget(&self) -> bool {
         self.generation >= ModelGeneration::FourSevenOrEight && !self.takes_budget
     }
 
-    /// Returns whether the last message must be the user's.
+    /// Returns whether the last message must be the user's; false for a model that is not known.
     pub(crate) fn refuses_prefill(&self) -> bool {
         self.generation >= ModelGeneration::FourSix
     }
 
-    /// Returns whether the model refuses `temperature`, `top_p` and `top_k`.
+    /// Returns whether the model refuses `temperature`, `top_p` and `top_k` other than their defaults; false for a
+    /// model that is not known.
     pub(crate) fn refuses_sampling(&self) -> bool {
         self.generation >= ModelGeneration::FourSevenOrEight
     }
@@ -152,7 +153,8 @@ fn output_cap(family: &str, version: ModelVersion) -> Option<u64> {
     }
 }
 
-/// Splits an id, in the style of `claude-opus-4-5` and of `claude-3-5-haiku`.
+/// Returns family and version of an id in the style of `claude-opus-4-5` or of `claude-3-5-haiku`; a missing minor
+/// version is 0. `None` if the id does not begin with `claude-` or has no number.
 fn family_and_version(id: &str) -> Option<(&str, ModelVersion)> {
     let parts: Vec<&str> = id.strip_prefix("claude-")?.split('-').collect();
     let number = |at: usize| parts.get(at).and_then(|part| part.parse::<u32>().ok());

@@ -21,7 +21,8 @@ const IMAGE_TYPES: [&str; 4] = ["image/jpeg", "image/png", "image/gif", "image/w
 /// The size of an image, counted as bytes of text.
 const IMAGE_BYTES: u64 = 1600 * 4;
 
-/// Checks an image block; `inside` ends in `image`.
+/// Checks an image block and adds it to the summary; `inside` ends in `image`. An image that is not sent as base64 has
+/// the edge 0, since its size is not known.
 pub(crate) fn check_image(
     block: &Map<String, Value>,
     inside: &FieldPath<'_>,
@@ -85,7 +86,8 @@ fn base64_edge(source: &Map<String, Value>, fields: &FieldPath<'_>) -> Verdict<u
     Ok(edge)
 }
 
-/// Returns type, width and height of an image from its first bytes; `None` for an unknown type.
+/// Returns type, width and height of an image from its first bytes; `None` if the type is unknown or the header is
+/// damaged.
 fn image_header(bytes: &[u8]) -> Option<(&'static str, u32, u32)> {
     if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
         (bytes.get(12..16)? == b"IHDR").then_some(())?;
@@ -123,7 +125,8 @@ fn webp_size(bytes: &[u8]) -> Option<(u32, u32)> {
     }
 }
 
-/// Returns width and height of a JPEG, which are in its frame header behind other segments.
+/// Returns width and height of a JPEG, which are in its frame header behind other segments; `None` if that is missing
+/// or a segment is damaged.
 fn jpeg_size(bytes: &[u8]) -> Option<(u32, u32)> {
     let mut at = 2;
     loop {

@@ -86,7 +86,7 @@ pub(crate) struct MessageSummary {
 }
 
 impl MessageSummary {
-    /// Begins the summary of a message without blocks.
+    /// Returns the summary of a message without blocks, to which checking its blocks adds.
     fn new(role: MessageRole) -> Self {
         Self {
             role,
@@ -108,7 +108,7 @@ impl MessageSummary {
         }
     }
 
-    /// Returns the approximate size in memory, by which old summaries are forgotten.
+    /// Returns the approximate size in memory in bytes, by which old summaries are forgotten.
     pub(crate) fn weight(&self) -> usize {
         let ids = self.calls.iter().chain(&self.results).map(|seen| seen.id.len() + 48);
         let others = self.server_results.len()
@@ -135,7 +135,7 @@ pub(crate) struct MessageContext {
 }
 
 impl MessageContext {
-    /// Returns a number that differs between contexts whose verdicts may differ, as a part of the key of a
+    /// Returns a number that differs between contexts whose verdicts may differ. It is a part of the key of a
     /// remembered message.
     pub(crate) fn seed(self) -> u64 {
         u64::from(self.cache_scope) | u64::from(self.binds_history) << 1
@@ -200,7 +200,8 @@ fn ends_in_blank(block: &Value) -> bool {
     block["type"] == "text" && block["text"].as_str().is_some_and(|text| text.ends_with(char::is_whitespace))
 }
 
-/// Returns a hash of each block that does not depend on the formatting of its JSON.
+/// Returns a hash of each block that depends on the role, but not on cache marks or the formatting of the JSON. A text
+/// counts as one text block; an empty one, or no content, gives none.
 fn block_hashes(role: MessageRole, message: &Map<String, Value>) -> Vec<u64> {
     let hash = |block: &Value| {
         let mut hasher = DefaultHasher::new();
@@ -217,8 +218,8 @@ fn block_hashes(role: MessageRole, message: &Map<String, Value>) -> Vec<u64> {
     }
 }
 
-/// Adds a value to the hash, without cache marks and whatever the order of its keys: a client may move marks and
-/// reorder keys, and the message is still the same.
+/// Adds a value to the hash, without cache marks and whatever the order of its keys, because a client may move marks
+/// and reorder keys without changing the message.
 fn hash_value(value: &Value, hasher: &mut DefaultHasher) {
     match value {
         Value::Object(fields) => {

@@ -36,7 +36,8 @@ impl RequestRefusal {
         Self { status: 413, kind: "request_too_large", message }
     }
 
-    /// Returns the response, under an id of its own: a refused request does not use a number of the script.
+    /// Returns the response with the id `req_refused_<refused>`, because a refused request does not use a number of the
+    /// script. `refused` counts the refusals.
     pub(crate) fn reply(&self, refused: u64) -> Reply {
         let id = format!("req_refused_{refused}");
         let error = json!({"type": self.kind, "message": self.message});
@@ -79,7 +80,7 @@ impl<'a> FieldPath<'a> {
         Self { parent: None, step: PathStep::Name(name) }
     }
 
-    /// The path of the field `name` inside this one. Borrows this path, so no text is built yet.
+    /// Returns the path of the field `name` inside this one. Borrows this path, so no text is built yet.
     pub(crate) fn key<'b>(&'b self, name: &'b str) -> FieldPath<'b> {
         FieldPath { parent: Some(self), step: PathStep::Name(name) }
     }
@@ -94,7 +95,7 @@ impl<'a> FieldPath<'a> {
         refuse(format!("{self}: {message}"))
     }
 
-    /// Returns the object in this field.
+    /// Returns `value`, which is the value of this field, as an object. Refuses the request if it is not one.
     pub(crate) fn object<'v>(&self, value: &'v Value) -> Verdict<&'v Map<String, Value>> {
         match value {
             Value::Object(fields) => Ok(fields),
@@ -102,7 +103,8 @@ impl<'a> FieldPath<'a> {
         }
     }
 
-    /// Returns the text under `name`, which must be present.
+    /// Returns the text under `name` in `object`, which is the value of this field. Refuses the request if it is absent
+    /// or not a string.
     pub(crate) fn text<'v>(&self, object: &'v Map<String, Value>, name: &str) -> Verdict<&'v str> {
         match object.get(name) {
             Some(Value::String(text)) => Ok(text),
@@ -119,7 +121,7 @@ impl<'a> FieldPath<'a> {
         }
     }
 
-    /// Refuses a `type` that is not one of `known`.
+    /// Refuses the request because the `type` of this field is `found` and not one of `known`, which the message lists.
     pub(crate) fn tag<T>(&self, found: &str, known: &[&str]) -> Verdict<T> {
         let known = known.iter().map(|tag| format!("'{tag}'")).collect::<Vec<_>>().join(", ");
         self.refuse(format!(
@@ -143,7 +145,7 @@ impl fmt::Display for FieldPath<'_> {
 pub(crate) const EXTRA: &str = "Extra inputs are not permitted";
 pub(crate) const REQUIRED: &str = "Field required";
 
-/// Returns a value that is present and not null: an optional field may also be null.
+/// Returns the value under `key`; `None` if it is absent or null, because an optional field may also be null.
 pub(crate) fn given<'v>(object: &'v Map<String, Value>, key: &str) -> Option<&'v Value> {
     object.get(key).filter(|value| !value.is_null())
 }

@@ -11,8 +11,8 @@ use std::hash::{Hash, Hasher};
 
 use memchr::memmem;
 
-/// A memory of valid items, at most two generations of `limit` bytes. An item that is looked up moves into the younger
-/// one; when that is full it becomes the older one, and the previous older one is dropped.
+/// A memory of valid items in two generations, each with items up to a total weight of `limit`. An item that is looked
+/// up moves into the younger one; when that is full it becomes the older one, and the previous older one is dropped.
 #[derive(Debug)]
 pub(crate) struct RecentlyChecked<T> {
     younger: HashMap<u64, T>,
@@ -22,12 +22,13 @@ pub(crate) struct RecentlyChecked<T> {
 }
 
 impl<T: Clone> RecentlyChecked<T> {
-    /// Returns an empty memory, each of whose two generations holds up to `limit` bytes.
+    /// Returns an empty memory, each of whose two generations holds items up to a total weight of `limit`.
     pub(crate) fn new(limit: usize) -> Self {
         Self { younger: HashMap::new(), older: HashMap::new(), weight: 0, limit }
     }
 
-    /// Returns what is known under `key`; `weight` is its approximate size in memory.
+    /// Returns a copy of what is known under `key`, or `None`. An item of the older generation moves into the younger
+    /// one, with the weight that `weight` gives, which may drop other items.
     pub(crate) fn get(&mut self, key: u64, weight: impl Fn(&T) -> usize) -> Option<T> {
         if let Some(known) = self.younger.get(&key) {
             return Some(known.clone());
@@ -38,8 +39,8 @@ impl<T: Clone> RecentlyChecked<T> {
         Some(known)
     }
 
-    /// Adds an item of about `weight` bytes. If the younger generation has no room it becomes the older one, and the
-    /// previous older one is forgotten. An item that is heavier than the limit is kept all the same.
+    /// Adds an item of this weight, in the unit of the limit. If the younger generation has no room it becomes the
+    /// older one, and the previous older one is forgotten. An item that is heavier than the limit is kept all the same.
     pub(crate) fn insert(&mut self, key: u64, value: T, weight: usize) {
         if self.weight + weight > self.limit {
             self.older = std::mem::take(&mut self.younger);
@@ -61,7 +62,7 @@ pub(crate) struct MessageFingerprint {
 
 const MARK_KEY: &[u8] = b"\"cache_control\"";
 
-/// Returns the fingerprints of messages. `seed` stands for everything else that the verdict depends on.
+/// Returns the fingerprints of messages in their order. `seed` stands for everything else that the verdict depends on.
 pub(crate) fn fingerprints<'a>(
     messages: impl Iterator<Item = &'a str>,
     seed: u64,
@@ -71,8 +72,8 @@ pub(crate) fn fingerprints<'a>(
     messages.map(|json| fingerprint(json, seed, &finder)).collect()
 }
 
-/// Hashes a message in two parts, see [`MessageFingerprint`]. The `seed` distinguishes contexts with other rules. The
-/// hash of marks includes their positions, and is 0 only if there are none.
+/// Hashes a message in two parts, see [`MessageFingerprint`]; `finder` searches for [`MARK_KEY`]. The hash of marks
+/// includes their positions, and is 0 only if there are none.
 fn fingerprint(json: &str, seed: u64, finder: &memmem::Finder<'_>) -> MessageFingerprint {
     let mut content = DefaultHasher::new();
     let mut marks = DefaultHasher::new();
@@ -100,7 +101,7 @@ fn fingerprint(json: &str, seed: u64, finder: &memmem::Finder<'_>) -> MessageFin
     MessageFingerprint { content: content.finish(), marks: if has_marks { marks.finish().max(1) } else { 0 } }
 }
 
-/// Returns the fingerprint of any other part of a request.
+/// Returns the fingerprint of any other part of a request. Its cache marks count like the rest.
 pub(crate) fn part_fingerprint(json: &str, seed: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     seed.hash(&mut hasher);
@@ -108,8 +109,8 @@ pub(crate) fn part_fingerprint(json: &str, seed: u64) -> u64 {
     hasher.finish()
 }
 
-/// Returns the end of the flat object after the key at `at`; `None` if there is none. Inside a JSON string the quotes
-/// of the key would be escaped, so a match is always a key.
+/// Returns the end of the flat object after the key at `at`; `None` if another value follows. Inside a JSON string the
+/// quotes of the key would be escaped, so a match is always a key.
 fn mark_end(json: &[u8], at: usize) -> Option<usize> {
     let behind = skip_blanks(json, at + MARK_KEY.len());
     if json.get(behind) != Some(&b':') {
@@ -123,7 +124,8 @@ fn mark_end(json: &[u8], at: usize) -> Option<usize> {
     (json[open + 1 + length] == b'}').then_some(open + length + 2)
 }
 
-/// Returns the range of a member including its comma.
+/// Returns the range of a member at `at..end` including one comma, that before it or else that after it, so that JSON
+/// without the range is still valid.
 fn without_comma(json: &[u8], at: usize, end: usize) -> (usize, usize) {
     let before = json[..at].trim_ascii_end();
     if before.last() == Some(&b',') {

@@ -15,7 +15,8 @@ pub(crate) fn is_draft_2020_12(schema: &Value) -> bool {
     is_plain(schema, MAX_DEPTH) || jsonschema::draft202012::meta::is_valid(schema)
 }
 
-/// Returns whether the schema is certainly valid. A cheap test that spares most schemas the full one.
+/// Returns whether the schema is certainly valid; `false` only means that the meta-schema must decide, as it must below
+/// `depth` levels. This cheap test spares most schemas the full one.
 fn is_plain(schema: &Value, depth: usize) -> bool {
     match schema {
         Value::Bool(_) => true,
@@ -26,8 +27,8 @@ fn is_plain(schema: &Value, depth: usize) -> bool {
     }
 }
 
-/// Whether the keyword is known and its value certainly valid. `false` only means that the meta-schema must decide, so
-/// a keyword may be missing here but must not be accepted too easily.
+/// Returns whether the keyword is known and its value certainly valid. `false` only means that the meta-schema must
+/// decide, so a keyword may be missing here but must not be accepted too easily.
 fn is_plain_keyword(keyword: &str, value: &Value, depth: usize) -> bool {
     match keyword {
         "type" => match value {
@@ -65,7 +66,8 @@ fn are_distinct_texts(names: &[Value]) -> bool {
     names.iter().enumerate().all(|(at, name)| name.is_string() && !names[..at].contains(name))
 }
 
-/// Checks a schema of structured output: every object must forbid further properties.
+/// Checks a schema of structured output: every object must forbid further properties. Looks into properties,
+/// definitions, alternatives and items, down to `depth` levels; what is deeper is not checked.
 pub(crate) fn check_output_schema(schema: &Value, depth: usize) -> Verdict {
     let Value::Object(fields) = schema else { return Ok(()) };
     if depth == 0 {
@@ -101,7 +103,7 @@ pub(crate) fn check_output_schema(schema: &Value, depth: usize) -> Verdict {
     fields.get("items").map_or(Ok(()), |items| check_output_schema(items, depth - 1))
 }
 
-/// Whether `type` names objects, alone or in a list. A schema without `type` is not treated as one.
+/// Returns whether `type` names objects, alone or in a list. A schema without `type` does not count.
 fn is_object_schema(fields: &Map<String, Value>) -> bool {
     match fields.get("type") {
         Some(Value::String(name)) => name == "object",

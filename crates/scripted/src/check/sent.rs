@@ -43,7 +43,8 @@ pub(crate) struct MessageText<'a> {
 }
 
 impl<'a> BodyFields<'a> {
-    /// Splits a body into its fields without parsing their values. Refuses a body that is not a JSON object.
+    /// Splits a body into its fields without parsing their values. Refuses a body that is not a JSON object, with the
+    /// message of the API.
     pub(crate) fn split(body: &'a [u8]) -> Verdict<Self> {
         let Ok(text) = std::str::from_utf8(body) else {
             return refuse(not_json("invalid utf-8", None, 0));
@@ -60,7 +61,8 @@ impl<'a> BodyFields<'a> {
         Ok(fields)
     }
 
-    /// Returns the fields of an assembled body: `head` is everything before the first message, with the list closed.
+    /// Returns the fields of an assembled body. `head` must be the text that [`head_of`] returns for `sent`; the
+    /// messages are found by their spans and not parsed.
     pub(crate) fn of_assembled(head: &'a str, sent: &'a OutgoingRequest) -> Verdict<Self> {
         let mut fields: BodyFields<'a> =
             serde_json::from_str(head).map_err(|error| unreadable(&error, head, None, 0))?;
@@ -82,12 +84,12 @@ impl<'a> BodyFields<'a> {
         self.fields.iter().map(|(name, _)| name.as_ref())
     }
 
-    /// Returns the text of a field as it was sent; `None` if it is absent.
+    /// Returns the text of a field as it was sent; `None` if it is absent. `messages` is not among these fields.
     pub(crate) fn raw(&self, name: &str) -> Option<&'a str> {
         self.fields.iter().find(|(key, _)| key == name).map(|(_, raw)| raw.get())
     }
 
-    /// Returns a field as a value; `None` if it is absent or null.
+    /// Parses a field; `None` if it is absent or null. JSON that is not valid inside the field is refused.
     pub(crate) fn value(&self, name: &str) -> Verdict<Option<Value>> {
         let Some(raw) = self.raw(name) else { return Ok(None) };
         let offset = self.whole.map_or(0, |whole| raw.as_ptr() as usize - whole.as_ptr() as usize);
@@ -96,14 +98,15 @@ impl<'a> BodyFields<'a> {
         Ok(Some(value).filter(|value| !value.is_null()))
     }
 
-    /// Parses one message.
+    /// Parses one message of this body; JSON that is not valid is refused with its position in the body.
     pub(crate) fn parse_message(&self, message: &MessageText<'_>) -> Verdict<Value> {
         serde_json::from_str(&message.json)
             .map_err(|error| unreadable(&error, &message.json, self.whole, message.offset))
     }
 }
 
-/// Returns the part of an assembled body before its messages, as a complete body.
+/// Returns the part of an assembled body before its first message, closed with `]}` to a complete body. Without
+/// messages it is the whole body.
 pub(crate) fn head_of(sent: &OutgoingRequest) -> Verdict<String> {
     let end = sent.message_spans().first().map_or(usize::MAX, |span| span.start);
     let mut head = Vec::new();
@@ -131,8 +134,8 @@ impl<'a> Pieces<'a> {
         Self { chunks, start: 0 }
     }
 
-    /// Returns the text of a range of the body, borrowed if it is in one piece. Ranges must be read from front to
-    /// back.
+    /// Returns the text of a range of the body, borrowed if it is in one piece; `None` if the range is not in the body
+    /// or not UTF-8. Ranges must be read from front to back.
     fn text(&mut self, span: &Range<usize>) -> Option<Cow<'a, str>> {
         while let Some((first, rest)) = self.chunks.split_first()
             && self.start + first.len() <= span.start
@@ -157,7 +160,8 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Returns the API's refusal of a body that is not JSON, with the position in the whole body.
+/// Returns the API's refusal of a body that is not JSON. `parsed` is the text that failed and `offset` its position in
+/// the whole body.
 fn unreadable(error: &serde_json::Error, parsed: &str, whole: Option<&str>, offset: usize) -> RequestRefusal {
     let said = error.to_string();
     let what = if said.contains("unexpected end of hex escape") {

@@ -27,7 +27,7 @@ pub(crate) enum ThinkingAsked {
 }
 
 impl ThinkingAsked {
-    /// Reads the field `thinking` and checks what holds for every model.
+    /// Reads the field `thinking` and checks what holds for every model. `None`, an absent field, gives `Omitted`.
     pub(crate) fn read(field: Option<&Value>) -> Verdict<Self> {
         let path = FieldPath::root("thinking");
         let Some(field) = field else { return Ok(Self::Omitted) };
@@ -58,7 +58,7 @@ impl ThinkingAsked {
         matches!(self, Self::Adaptive | Self::Enabled { .. })
     }
 
-    /// Returns whether the model certainly does not think.
+    /// Returns whether the model certainly does not think: it is told so, or it is known not to think by default.
     fn is_off(self, rules: &ModelRules) -> bool {
         match self {
             Self::Disabled => true,
@@ -220,8 +220,8 @@ impl ThinkingHistory<'_> {
         }
     }
 
-    /// Checks, for models that bind thinking to the conversation before it, that the conversation before each block
-    /// is unchanged.
+    /// Checks, for models that bind thinking to the conversation before it, that the conversation before each of their
+    /// own blocks is unchanged. Other models pass.
     fn check_bound_blocks(&self) -> Verdict {
         if !self.rules.binds_history {
             return Ok(());
@@ -306,7 +306,7 @@ impl ThinkingHistory<'_> {
     }
 }
 
-/// The message of the API for a signature that does not belong to its block.
+/// Returns the message of the API for a signature that does not belong to its block.
 fn invalid_signature(index: usize, block: usize) -> String {
     format!("messages.{index}.content.{block}: Invalid `signature` in `thinking` block")
 }
@@ -331,7 +331,7 @@ impl HistoryChain {
         self.0 = hasher.finish();
     }
 
-    /// Returns the hash of a whole conversation.
+    /// Returns the hash of a whole conversation; 0 if no message has block hashes.
     pub(crate) fn of(messages: &[&MessageSummary]) -> Self {
         let mut chain = Self::default();
         messages.iter().flat_map(|message| &message.block_hashes).for_each(|block| chain.add(*block));

@@ -36,7 +36,8 @@ const TOOL_FIELDS: &[&str] = &[
     "eager_input_streaming",
 ];
 
-/// Checks the field `tools` and returns the names in it.
+/// Checks the field `tools` and returns the names, marks and bytes of text in it. `cache_scope` says whether cache
+/// marks may have a scope.
 pub(crate) fn check_tools(tools: &Value, cache_scope: bool) -> Verdict<ToolList> {
     let path = FieldPath::root("tools");
     let Value::Array(tools) = tools else { return path.refuse("Input should be a valid list") };
@@ -98,7 +99,8 @@ const WEB_SEARCH_FIELDS: &[&str] = &[
     "allowed_callers",
 ];
 
-/// Checks the web search of the API: its fields, its one name, and that domains are allowed or blocked.
+/// Checks a web search tool of the API: its fields, its one name, and that domains are not both allowed and blocked.
+/// `inside` is the path that messages name.
 fn check_web_search(tool: &Map<String, Value>, inside: &FieldPath<'_>) -> Verdict {
     inside.only(tool, WEB_SEARCH_FIELDS)?;
     if inside.text(tool, "name")? != "web_search" {
@@ -118,7 +120,8 @@ fn check_web_search(tool: &Map<String, Value>, inside: &FieldPath<'_>) -> Verdic
     Ok(())
 }
 
-/// Checks a tool that the client runs: its fields, its name and its input schema.
+/// Checks a tool that the client runs: its fields, its name and its input schema. `inside` is the path that messages
+/// name.
 fn check_custom(tool: &Map<String, Value>, inside: &FieldPath<'_>) -> Verdict {
     inside.only(tool, TOOL_FIELDS)?;
     let name = inside.text(tool, "name")?;
@@ -191,7 +194,8 @@ pub(crate) enum ToolChoiceAsked {
     Forced,
 }
 
-/// Checks the field `tool_choice` against the tools, and returns what it asks for.
+/// Checks the field `tool_choice` against the names of the offered tools, and returns what it asks for; an absent field
+/// leaves the choice free.
 pub(crate) fn check_choice(choice: Option<&Value>, tools: &[String]) -> Verdict<ToolChoiceAsked> {
     let path = FieldPath::root("tool_choice");
     let Some(choice) = choice else { return Ok(ToolChoiceAsked::Free) };

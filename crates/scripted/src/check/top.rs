@@ -97,7 +97,8 @@ const BETAS: &[&str] = &[
     "web-search",
 ];
 
-/// Checks the headers and returns the requested betas. `more` are names that the script adds.
+/// Checks the headers and returns the requested betas in their order. `more` are names that the script adds to the
+/// known ones; any other is refused.
 pub(crate) fn check_headers<'h>(headers: &'h [(String, String)], more: &[String]) -> Verdict<Vec<&'h str>> {
     let values = |name: &'static str| {
         headers.iter().filter(move |(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
@@ -125,8 +126,8 @@ pub(crate) fn check_headers<'h>(headers: &'h [(String, String)], more: &[String]
     Ok(betas)
 }
 
-/// Whether this is the name of a known beta followed by a date. Any date is accepted, so that a newer version of a beta
-/// needs no change here; one name has its date in another form.
+/// Returns whether this is the name of a known beta followed by a date. Any date is accepted, so that a newer version
+/// of a beta needs no change here; one name has its date in another form.
 fn is_known_beta(beta: &str) -> bool {
     if beta == "claude-code-20250219" {
         return true;
@@ -143,7 +144,8 @@ fn is_known_beta(beta: &str) -> bool {
     is_date && BETAS.contains(&name)
 }
 
-/// Checks that the required fields are present and the others are known.
+/// Checks that the required fields are present and the others are known, some of them only with one of their betas.
+/// Values are not looked at.
 pub(crate) fn check_fields(fields: &BodyFields<'_>, endpoint: ApiEndpoint, betas: &[&str]) -> Verdict {
     let (known, required): (_, &[&str]) = match endpoint {
         ApiEndpoint::Messages => (MESSAGES_FIELDS, &["model", "max_tokens"]),
@@ -169,7 +171,7 @@ pub(crate) fn check_fields(fields: &BodyFields<'_>, endpoint: ApiEndpoint, betas
     }
 }
 
-/// Checks the fields whose rules depend on no other field.
+/// Checks the fields whose rules depend on no other field, and that the values of the fields without a rule are JSON.
 pub(crate) fn check_simple_fields(fields: &BodyFields<'_>) -> Verdict {
     if fields.value("temperature")?.and_then(|value| value.as_f64()).is_some_and(|value| value > 1.0) {
         return refuse("temperature: range: 0..1");
@@ -187,7 +189,7 @@ pub(crate) fn check_simple_fields(fields: &BodyFields<'_>) -> Verdict {
     Ok(())
 }
 
-/// Checks `output_config` and returns the requested effort.
+/// Checks `output_config` and returns the requested effort; `None` if the field is absent or names none.
 pub(crate) fn check_output_config(fields: &BodyFields<'_>, betas: &[&str]) -> Verdict<Option<String>> {
     let path = FieldPath::root("output_config");
     let Some(config) = fields.value("output_config")? else { return Ok(None) };
@@ -207,7 +209,7 @@ pub(crate) fn check_output_config(fields: &BodyFields<'_>, betas: &[&str]) -> Ve
     Ok(given(config, "effort").and_then(Value::as_str).map(str::to_owned))
 }
 
-/// Checks a task budget: a field of a beta, with a number of tokens.
+/// Checks a task budget: a field of a beta, which is refused without it, with a number of tokens above 0.
 fn check_task_budget(budget: &Value, path: &FieldPath<'_>, betas: &[&str]) -> Verdict {
     if !betas.iter().any(|beta| beta.starts_with("task-budgets-")) {
         return path.refuse(EXTRA);
@@ -238,7 +240,8 @@ pub(crate) struct SystemText {
     pub(crate) text_bytes: u64,
 }
 
-/// Checks `system`. Blocks that are not text are not checked.
+/// Checks `system` and returns its marks and bytes of text. Blocks of other types than text are skipped. `cache_scope`
+/// says whether marks may have a scope.
 pub(crate) fn check_system(system: &Value, cache_scope: bool) -> Verdict<SystemText> {
     let path = FieldPath::root("system");
     let mut seen = SystemText::default();
@@ -263,7 +266,7 @@ pub(crate) fn check_system(system: &Value, cache_scope: bool) -> Verdict<SystemT
     Ok(seen)
 }
 
-/// Checks `max_tokens` against the longest response of the model.
+/// Checks `max_tokens` against the longest response of the model; accepted if either is not known.
 pub(crate) fn check_output_cap(model: &str, max_tokens: Option<u64>, rules: &ModelRules) -> Verdict {
     match (max_tokens, rules.output_cap) {
         (Some(asked), Some(cap)) if asked > cap => refuse(format!(

@@ -14,7 +14,8 @@ const BYTES_PER_TOKEN: u64 = 4;
 const MANY_IMAGES: usize = 20;
 const MANY_IMAGES_EDGE: u32 = 2000;
 
-/// Checks number and size of the images and PDF pages in all messages together.
+/// Checks number and size of the images and PDF pages in all messages together. The bounds depend on the window of the
+/// model and on the number of images.
 pub(crate) fn check_media(messages: &[&MessageSummary], rules: &ModelRules) -> Verdict {
     let count: usize = messages.iter().map(|message| message.images.len()).sum();
     let most = if rules.window > 200_000 { 600 } else { 100 };
@@ -43,7 +44,7 @@ pub(crate) fn check_media(messages: &[&MessageSummary], rules: &ModelRules) -> V
     Ok(())
 }
 
-/// Estimates the input tokens of a request with this much text.
+/// Returns the estimate of the input tokens of a request with this much text, rounded up.
 pub(crate) fn input_tokens(text_bytes: u64) -> u64 {
     text_bytes.div_ceil(BYTES_PER_TOKEN)
 }

@@ -26,12 +26,12 @@ pub(super) enum ReadError {
     Refused(Box<Reply>),
 }
 
-/// Returns an error with the response that is sent before the connection is closed.
+/// Returns the error that makes the connection send this response and close.
 fn refuse(status: u16, kind: &str, message: &str) -> ReadError {
     ReadError::Refused(Box::new(render::api_error(0, status, kind, message)))
 }
 
-/// Returns the refusal of a malformed request.
+/// Returns the refusal (400) of a malformed request.
 fn bad(message: &str) -> ReadError {
     refuse(400, "invalid_request_error", message)
 }
@@ -49,7 +49,8 @@ struct Head {
 }
 
 impl Connection {
-    /// Reads the next request; `None` when the client has closed between two requests.
+    /// Reads the next request with its whole body, and first answers `expect: 100-continue`; `None` if the client has
+    /// closed between two requests. What arrives beyond the request stays in the input.
     pub(super) async fn read_request(&mut self) -> Result<Option<Request>, ReadError> {
         let head = loop {
             if let Some(head) = take_head(&mut self.input)? {
@@ -74,7 +75,8 @@ impl Connection {
         Ok(Some(Request { body, ..head.request }))
     }
 
-    /// Reads what has arrived, waiting at most `limit`. Returns false at the end of the input.
+    /// Adds what arrives to the input, waiting at most `limit`. Returns false at the end of the input; a lost
+    /// connection or a silence of `limit` is an error.
     async fn read_more(&mut self, limit: Duration) -> Result<bool, ReadError> {
         self.input.reserve(16 * 1024);
         match tokio::time::timeout(limit, self.stream.read_buf(&mut self.input)).await {
@@ -83,7 +85,8 @@ impl Connection {
         }
     }
 
-    /// Reads exactly `length` bytes. The bound is checked before memory is reserved for them.
+    /// Takes exactly `length` bytes from the input, waiting for those that are missing. More than [`MAX_BODY`] is
+    /// refused before memory is reserved.
     async fn read_known(&mut self, length: usize) -> Result<Bytes, ReadError> {
         if length > MAX_BODY {
             return Err(refuse(413, "request_too_large", "Request exceeds the maximum size"));
@@ -97,7 +100,7 @@ impl Connection {
         Ok(self.input.split_to(length).freeze())
     }
 
-    /// Reads a body of chunks up to and including its trailers, which are ignored.
+    /// Reads a body of chunks, at most [`MAX_BODY`] in all, up to and including its trailers, which are ignored.
     async fn read_chunks(&mut self) -> Result<Bytes, ReadError> {
         let mut body = BytesMut::new();
         loop {
@@ -119,8 +122,8 @@ impl Connection {
         }
     }
 
-    /// Reads a line of the chunk framing and removes its CRLF. Looks for it in everything that has arrived, so the
-    /// bound only applies while there is none.
+    /// Reads a line of the chunk framing and returns it without its CRLF. A line that has fully arrived may be longer
+    /// than [`MAX_HEAD`], since the bound applies only while the end is missing.
     async fn read_line(&mut self) -> Result<String, ReadError> {
         loop {
             if let Some(end) = self.input.windows(2).position(|pair| pair == b"\r\n") {
@@ -138,7 +141,7 @@ impl Connection {
     }
 }
 
-/// Takes a complete head from the start of the input.
+/// Takes a complete head from the start of the input; `None`, with the input unchanged, while a part is missing.
 fn take_head(input: &mut BytesMut) -> Result<Option<Head>, ReadError> {
     let mut slots = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Request::new(&mut slots);
@@ -170,8 +173,8 @@ fn take_head(input: &mut BytesMut) -> Result<Option<Head>, ReadError> {
     Ok(Some(Head { request, length, wants_continue }))
 }
 
-/// Returns how the length of the body is given. Two different lengths are refused, because requests are smuggled
-/// that way.
+/// Returns how the length of the body is given; 0 if it is not given. More than one statement of it is refused, even if
+/// they agree, because requests are smuggled that way.
 fn length(headers: &[(String, String)]) -> Result<Length, ReadError> {
     let all = |name: &str| {
         headers.iter().filter(|(key, _)| key == name).map(|(_, value)| value.as_str()).collect::<Vec<_>>()

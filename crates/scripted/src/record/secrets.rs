@@ -16,7 +16,8 @@ const MIN_SECRET: usize = 8;
 static KEY: LazyLock<Regex> =
     LazyLock::new(|| Regex::new(r"sk-[a-zA-Z0-9]{2,}-[a-zA-Z0-9_-]{8,}").expect("the pattern is fixed"));
 
-/// Returns whether a header carries a credential or identifies the account. Its value must never reach a file.
+/// Returns whether a header carries a credential or identifies the account, so that its value must not reach a file.
+/// `name` must be in lower case.
 pub(crate) fn is_secret_header(name: &str) -> bool {
     matches!(
         name,
@@ -30,12 +31,12 @@ pub(crate) fn is_secret_header(name: &str) -> bool {
 pub(super) struct Secrets(Vec<Vec<u8>>);
 
 impl Secrets {
-    /// Collects the secrets in the headers of the request.
+    /// Returns the secrets in the headers of a request.
     pub(super) fn of_request(headers: &[(String, String)]) -> Self {
         Self(Vec::new()).and(headers)
     }
 
-    /// Adds the secrets in the headers of the response, such as new cookies. To be called before
+    /// Adds the secrets in the headers of the response, such as new cookies. Must be called before
     /// [`Secrets::removed_from`].
     pub(super) fn and_response(self, headers: &[(String, String)]) -> Self {
         self.and(headers)
@@ -57,8 +58,8 @@ impl Secrets {
         self
     }
 
-    /// Returns the chunks without the secrets. Without a secret they stay as they are; otherwise they become one chunk,
-    /// since a secret may have been split between two.
+    /// Returns the chunks with each secret and each API key replaced by `(removed)`. Without any they stay as they are;
+    /// otherwise they become one chunk, since a secret may have been split between two.
     pub(super) fn removed_from(&self, chunks: Vec<Chunk>) -> Vec<Chunk> {
         let whole: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.0.iter().copied()).collect();
         let mut clean = KEY.replace_all(&whole, REMOVED).into_owned();
@@ -69,7 +70,7 @@ impl Secrets {
     }
 }
 
-/// Replaces every occurrence of `secret`, which must not be empty.
+/// Returns the text with every occurrence of `secret`, which must not be empty, replaced by [`REMOVED`].
 fn replace(text: &[u8], secret: &[u8]) -> Vec<u8> {
     let mut clean = Vec::with_capacity(text.len());
     let mut rest = text;

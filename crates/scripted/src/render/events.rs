@@ -35,8 +35,8 @@ enum Content {
 }
 
 impl Message {
-    /// Fills in the placeholders and gives ids, signatures and usage. Calls and thinking blocks are counted separately,
-    /// because their ids and signatures contain the count.
+    /// Fills in the placeholders and gives ids, signatures and usage; a placeholder that finds nothing is an error.
+    /// Calls and thinking blocks are counted separately, because their ids and signatures contain the count.
     pub(super) fn resolve(turn: &Turn, defaults: &Defaults, facts: &Facts) -> Result<Self, TemplateError> {
         let mut blocks = Vec::new();
         let mut thoughts = 0;
@@ -91,7 +91,7 @@ impl Message {
         message
     }
 
-    /// Returns the message as in `message_start`: without content and stop reason.
+    /// Returns the message as in `message_start`, with this usage: without content and stop reason.
     fn head(&self, usage: Map<String, Value>) -> Value {
         json!({
             "id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": [],
@@ -99,7 +99,8 @@ impl Message {
         })
     }
 
-    /// Returns the event stream, with a pause of `pace` after each delta.
+    /// Returns the event stream, with a pause of `pace` after each delta and the default place of faults set.
+    /// `message_start` counts one output token, as that of the API does; `message_delta` has the real usage.
     pub(super) fn events(&self, defaults: &Defaults, pace: Duration) -> Body {
         let mut body = Body::default();
         let mut first_usage = self.usage.clone();
@@ -127,8 +128,8 @@ impl Message {
     }
 }
 
-/// Fills in a call. `raw` is sent as it is, even if it is not JSON; a response that is not streamed then has an empty
-/// input.
+/// Returns a call with its placeholders filled in; the `index` is a part of its id. `raw` is streamed as it is, even if
+/// it is not JSON; a response that is not streamed then has an empty input.
 fn resolve_call(call: &ToolCall, index: usize, facts: &Facts) -> Result<Content, TemplateError> {
     let id = call.id.clone().unwrap_or_else(|| free_call_id(index, facts));
     let (input, json) = match (&call.raw, &call.input) {
@@ -146,8 +147,8 @@ fn resolve_call(call: &ToolCall, index: usize, facts: &Facts) -> Result<Content,
     Ok(Content::Tool { id, name: call.name.clone(), input, json })
 }
 
-/// Returns the id of a call. A conversation that began with another run of the script may already contain it; ids are
-/// unique in a conversation, so a number is then appended.
+/// Returns an id for the call that the conversation does not contain yet. One that began with another run of the script
+/// may contain the usual id; a number is then appended.
 fn free_call_id(index: usize, facts: &Facts) -> String {
     let id = format!("{CALL_PREFIX}{:03}_{index}", facts.number);
     let numbered = (2..).map(|more| format!("{id}_{more}"));
@@ -192,7 +193,7 @@ impl Content {
         }
     }
 
-    /// Returns the block as it is when its stream begins.
+    /// Returns the block as in its `content_block_start`: without what the deltas bring.
     fn start(&self) -> Value {
         match self {
             Self::Text(_) => json!({"type": "text", "text": ""}),
@@ -229,12 +230,13 @@ impl Content {
     }
 }
 
-/// Whether a block is a call of a tool that the API runs, whose input is streamed like that of any call.
+/// Returns whether a block is a call of a tool that the API runs and has an object as input, which is streamed like
+/// that of any call.
 fn is_server_call(block: &Value) -> bool {
     block["type"] == "server_tool_use" && block["input"].is_object()
 }
 
-/// Splits `text` into pieces of `size` characters; one piece for size 0.
+/// Splits `text` into pieces of `size` characters; size 0 gives one piece, and an empty text none.
 fn pieces(text: &str, size: usize) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -263,7 +265,7 @@ impl Body {
     }
 }
 
-/// Returns an `error` event.
+/// Returns the bytes of an `error` event, by default an `overloaded_error`.
 pub(super) fn error_event(error: &ErrorEvent) -> Bytes {
     let kind = error.kind.as_deref().unwrap_or("overloaded_error");
     let message = error.message.as_deref().unwrap_or("scripted");
@@ -272,12 +274,12 @@ pub(super) fn error_event(error: &ErrorEvent) -> Bytes {
     body.bytes.into()
 }
 
-/// Returns an event whose data no JSON parser accepts.
+/// Returns the bytes of an event whose data no JSON parser accepts, because it is cut off and not UTF-8.
 pub(super) fn broken_event() -> Bytes {
     Bytes::from_static(b"event: content_block_delta\ndata: {\"type\": \"content_block_delta\", \xff\n\n")
 }
 
-/// Writes JSON with a space after commas and colons, the spacing in which models write tool inputs.
+/// Returns the JSON of a value with a space after commas and colons, the spacing in which models write tool inputs.
 fn spaced(value: &Value) -> String {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Spaced);
