@@ -43,7 +43,7 @@ pub(crate) struct Shell<'a> {
     pub arrivals: Vec<(usize, PathBuf)>,
 }
 
-/// Decides about a shell command. Deny rules for the whole tool must have been checked before.
+/// Decides about a shell command. Deny rules for the whole tool and its inputs must have been checked before.
 pub(crate) fn decide(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -61,8 +61,8 @@ pub(crate) fn decide(
     shell.decide()
 }
 
-/// Decides about a command that cannot be parsed. It may hide anything, so it is asked about or denied, except in a
-/// session that asks about nothing and has no rule that forbids.
+/// Decides about a command that cannot be parsed. It may hide anything, so it is asked about, or denied in plan mode;
+/// only `bypassPermissions` allows it, if no rule forbids or asks.
 fn unreadable(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -146,8 +146,8 @@ impl Shell<'_> {
         self.decide_by_parts()
     }
 
-    /// Returns a question about a command whose text is known only at run time, where rules forbid commands: it may
-    /// be one of them. Asked even in modes that allow everything else.
+    /// Returns a question about a command whose text is known only at run time, where rules forbid commands: it may be
+    /// one of them. `None` if no such rule exists or nothing is hidden. Asked even in modes that allow everything else.
     fn hides_from_rules(&self) -> Option<AskedDecision> {
         let bound = !self.engine.deny.commands.is_empty() || !self.engine.ask.commands.is_empty();
         let hides = self.analysis.opaque_script
@@ -157,7 +157,8 @@ impl Shell<'_> {
         (bound && hides).then(|| asked(self.tool, Reason::SafetyCheck(text.clone()), text))
     }
 
-    /// Allows a command in plan mode only if it reads and nothing else; allow rules do not count here.
+    /// Allows a command in plan mode only if it reads and nothing else, otherwise denies it; allow rules do not count
+    /// here.
     fn in_plan_mode(&self) -> Decision {
         match self.first_obstacle(allow::Grants::ReadOnly) {
             None => Decision::Allow(Allowed { reason: Reason::Parts(None), basis: AllowBasis::OnlyItsText }),
@@ -174,8 +175,8 @@ impl Shell<'_> {
     }
 }
 
-/// Returns the strictest rule about one command, for `permissions explain`. Not for decisions: these depend on all
-/// parts.
+/// Returns the strictest rule about one command, for `permissions explain`; `None` if no rule matches. Not for
+/// decisions, which depend on all parts.
 pub(crate) fn rule_of_part(engine: &PermissionEngine, run: &Invocation) -> Option<MatchedRule> {
     let forbidding = [&engine.deny, &engine.ask];
     let forbidden = forbidding
@@ -193,7 +194,8 @@ pub struct ShownFile {
     pub whole: bool,
 }
 
-/// Returns the file that a command prints, if that is all it does: `cat`, `head` and the like, without a pipe.
+/// Returns the existing file that a command prints, if that is all it does: `cat`, `head` and the like, without a pipe.
+/// `None` otherwise.
 pub(crate) fn shown_file(analysis: &Analysis, cwd: &Path) -> Option<ShownFile> {
     const SHOWING: [&str; 9] = ["cat", "nl", "bat", "head", "tail", "sed", "grep", "rg", "tac"];
     let [Step::Run(run)] = analysis.steps.as_slice() else { return None };

@@ -74,7 +74,8 @@ impl CommandRules {
         self.patterns.push(CommandPattern { shape, rule });
     }
 
-    /// Returns the first rule that matches a text.
+    /// Returns the match with the lowest rule number for a text; `None` if no rule matches. The text must be in the
+    /// form of [`plain_text`], its words separated by single blanks.
     pub(crate) fn find(&self, text: &str) -> Option<CommandMatch<'_>> {
         let candidates = self.lengths.iter().filter_map(|length| {
             let beginning = text.get(..*length)?;
@@ -88,7 +89,9 @@ impl CommandRules {
             .map(|pattern| CommandMatch { rule: pattern.rule, beginning: pattern.shape.beginning() })
     }
 
-    /// Returns the first rule whose words and options all occur, in any grouping and order.
+    /// Returns the number of the first rule for `program` whose options all occur in `words`, in any grouping and
+    /// order, and whose other words come first among those that are not options; `None` if none does. Words after `--`
+    /// do not count as options.
     pub(crate) fn find_flags(&self, program: &str, words: &[&str]) -> Option<usize> {
         let candidates = self.by_program.get(program)?;
         let (mut letters, mut longs, mut plain) = (Vec::new(), Vec::new(), Vec::new());
@@ -118,7 +121,7 @@ impl CommandRules {
     }
 }
 
-/// Returns the letter of a long option that deny rules commonly name.
+/// Returns the letter that stands for a long option in deny rules, such as `f` for `--force`; `None` for all others.
 fn letter_of(program: &str, long: &str) -> Option<char> {
     match (program, long) {
         ("rm", "recursive") => Some('r'),
@@ -170,7 +173,7 @@ impl Shape {
         }
     }
 
-    /// Whether a text in canonical form matches. A prefix ends at a word boundary: `git` does not match `gitk`.
+    /// Returns whether a text in canonical form matches. A prefix ends at a word boundary: `git` does not match `gitk`.
     fn matches(&self, text: &str) -> bool {
         match self {
             Self::Exact(exact) => text == exact,
@@ -191,12 +194,13 @@ fn push(pieces: &mut [String], c: char) {
     }
 }
 
-/// Whether a text has a star that is not escaped with a backslash.
+/// Returns whether a text has a star that is not escaped with a backslash.
 fn has_star(text: &str) -> bool {
     text.replace("\\*", "").contains('*')
 }
 
-/// Whether the pieces appear in order, the first at the start and the last at the end.
+/// Returns whether the pieces appear in the text in order and without overlap, the first at the start and the last at
+/// the end. `false` for fewer than two pieces.
 fn wild(pieces: &[String], text: &str) -> bool {
     let [first, middle @ .., last] = pieces else { return false };
     let Some(mut rest) = text.strip_prefix(first.as_str()) else { return false };
@@ -214,8 +218,8 @@ fn collapsed(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ").replace("\\*", "*")
 }
 
-/// Brings an exact command into the form in which commands are compared: one blank between words, quotes only where
-/// they matter.
+/// Returns a command in the form in which exact commands are compared: one blank between words, quotes only where they
+/// matter. Of anything but one simple command only the blanks are normalised.
 fn canonical(content: &str) -> String {
     let Ok(script) = parse(content) else { return collapsed(content) };
     match script.list.0.as_slice() {
@@ -234,7 +238,8 @@ fn canonical(content: &str) -> String {
     }
 }
 
-/// Returns a word without its quotes, unless it is empty or contains blanks.
+/// Returns the value of a word, that is its text without quotes; if it is unknown, empty or contains blanks, `source`,
+/// the word as written.
 pub(crate) fn plain_text<'t>(text: Option<&'t str>, source: &'t str) -> &'t str {
     match text {
         Some(text) if !text.is_empty() && !text.contains(char::is_whitespace) => text,
@@ -242,8 +247,8 @@ pub(crate) fn plain_text<'t>(text: Option<&'t str>, source: &'t str) -> &'t str 
     }
 }
 
-/// Reads the program, words and options of a rule such as `rm -rf`. `None` if the rule has wildcards or no options, or
-/// if a single-dash word is not a cluster of at most three letters.
+/// Reads the program, words and options of a rule such as `rm -rf`. `None` if the rule has wildcards, no program or no
+/// options, is about `find`, or has a single-dash word that is not a cluster of at most three letters.
 fn flags(shape: &Shape, rule: usize) -> Option<Flags> {
     let text = match shape {
         Shape::Exact(text) | Shape::Prefix(text) => text,

@@ -145,7 +145,8 @@ impl Reason {
         }
     }
 
-    /// Returns `decision_reason` on the wire: a sentence for people, if the type alone does not say it.
+    /// Returns `decision_reason` on the wire, a sentence for people. `None` for the tool's own default, rules, modes
+    /// and shell commands decided by their parts, which need no sentence besides the type.
     pub fn text(&self) -> Option<String> {
         match self {
             Self::WorkingDir(text)
@@ -160,7 +161,8 @@ impl Reason {
         }
     }
 
-    /// Returns the rule that decided, if one did.
+    /// Returns the rule that decided. `None` if something else decided, or if no part of an allowed shell command
+    /// needed a rule.
     pub fn rule(&self) -> Option<&MatchedRule> {
         match self {
             Self::Rule(rule) | Self::Subcommand { rule, .. } => Some(rule),
@@ -198,9 +200,9 @@ impl Decision {
         }
     }
 
-    /// Returns the decision after a hook has said allow or ask. A hook may answer a question in the user's place.
-    /// It lifts neither a deny nor an ask rule, and cannot stand in for the person that a question is meant for. A
-    /// hook that denies ends the call before the engine is asked.
+    /// Returns the decision after a hook has said allow or ask. Allow grants an allowed call and answers a question,
+    /// unless a rule asks, a person must answer or hooks are excluded; ask turns an allowed call of `tool` into a
+    /// question; a denial stays. A hook that denies ends the call before the engine is asked.
     pub fn after_hook(self, verdict: HookVerdict, tool: &str) -> Self {
         match (self, verdict) {
             (Self::Ask(asked), HookVerdict::Allow)
@@ -225,7 +227,8 @@ impl Decision {
     }
 }
 
-/// Returns the denial that replaces a question in a session that was started with `--permission-prompts none`.
+/// Returns the denial that replaces a question in a session that was started with `--permission-prompts none`. It does
+/// not keep the reason and message of the question.
 pub fn resolve_without_surface(asked: &AskedDecision) -> Denied {
     Denied {
         reason: Reason::AsyncAgent(message::NO_SURFACE.to_owned()),
@@ -235,7 +238,8 @@ pub fn resolve_without_surface(asked: &AskedDecision) -> Denied {
     }
 }
 
-/// Returns the denial that replaces a question without a host, or if the mode forbids asking.
+/// Returns the denial that replaces a question without a host, or in `dontAsk` mode. In that mode the mode is the
+/// reason; otherwise the denial keeps the reason and message of the question and says that it was one.
 pub fn resolve_without_host(asked: &AskedDecision, mode: PermissionMode) -> Denied {
     let (reason, message) = if mode == PermissionMode::DontAsk {
         (Reason::Mode(mode), message::dont_ask(&asked.tool))

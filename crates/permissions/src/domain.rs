@@ -29,8 +29,8 @@ impl DomainRules {
         self.exact.is_empty() && self.below.is_empty() && self.all.is_none() && self.wild.is_empty()
     }
 
-    /// Adds a rule written as `domain:HOST`. Of two rules with the same pattern the first keeps its place; the error
-    /// says what is wrong with the text.
+    /// Adds a rule written as `domain:HOST`. Of several wildcard rules with the same pattern the first counts; the
+    /// error says what is wrong with the text, and nothing is added then.
     pub(crate) fn add(&mut self, content: &str, rule: usize) -> Result<(), &'static str> {
         let pattern = content.trim().strip_prefix("domain:").ok_or("write it as domain:HOST")?.trim();
         let pattern = pattern.trim_end_matches('.').to_ascii_lowercase();
@@ -50,8 +50,8 @@ impl DomainRules {
         Ok(())
     }
 
-    /// Returns the most specific kind of rule that matches: the exact host, then `*.rest`, then wildcards in labels,
-    /// then `*`. The host must be in lower case, as [`host`] returns it.
+    /// Returns the match of the most specific kind: the exact host, then `*.rest`, then wildcards in labels, then `*`.
+    /// `None` if no rule matches. The host must be in lower case, as [`host`] returns it.
     pub(crate) fn find(&self, host: &str) -> Option<DomainMatch> {
         if let Some(&rule) = self.exact_rules(host).first() {
             return Some(DomainMatch { rule, exact: true });
@@ -66,13 +66,14 @@ impl DomainRules {
 }
 
 impl DomainRules {
-    /// Returns the rules that name a host in full. The host must be in lower case.
+    /// Returns the numbers of the rules that name a host in full, in the order in which they were added; empty if there
+    /// are none. The host must be in lower case.
     pub(crate) fn exact_rules(&self, host: &str) -> &[usize] {
         self.exact.get(host).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Compares label by label; a leading star covers one or more labels.
+/// Returns whether a pattern matches a host, label by label; a leading star covers one or more labels.
 fn covers(pattern: &[String], labels: &[&str]) -> bool {
     let (pattern, labels) = match pattern {
         [star, rest @ ..] if star == "*" && labels.len() > rest.len() => {
@@ -84,7 +85,8 @@ fn covers(pattern: &[String], labels: &[&str]) -> bool {
         && pattern.iter().zip(labels).all(|(pattern, label)| crate::glob::matches(pattern, label))
 }
 
-/// Whether a host is this machine or on its local network, which a general permission for the web does not include.
+/// Returns whether a host is this machine or on its local network, which a general permission for the web does not
+/// include. Unusual spellings of addresses, such as `127.1` or a single number, count as private.
 pub(crate) fn is_private(host: &str) -> bool {
     let last = host.rsplit('.').next().unwrap_or(host);
     // Old spellings of addresses: `127.1`, `0x7f000001`, `2130706433`.
@@ -93,8 +95,8 @@ pub(crate) fn is_private(host: &str) -> bool {
     (numeric && !is_address) || lathe_protocol::web::is_internal_host(host)
 }
 
-/// Returns the host of an `http` or `https` address, in lower case and without a final dot. `None` for any address that
-/// two parsers could read as different hosts.
+/// Returns the host of an `http` or `https` address, in lower case, without its port and a final dot. `None` for every
+/// other address, and for one that two parsers could read as different hosts or that holds credentials.
 pub(crate) fn host(url: &str) -> Option<String> {
     let url = url.trim();
     if url.chars().any(|c| c.is_control() || c.is_whitespace() || c == '\\' || c == '\0') {

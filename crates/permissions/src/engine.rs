@@ -71,7 +71,7 @@ pub struct PermissionEngine {
 }
 
 impl PermissionEngine {
-    /// Returns an engine without rules.
+    /// Returns an engine without rules. Links in the folders of `config` are resolved once, now.
     pub fn new(config: EngineConfig) -> Self {
         Self {
             home: config.home.as_ref().and_then(|home| home.to_str()).map(str::to_owned),
@@ -85,8 +85,8 @@ impl PermissionEngine {
         }
     }
 
-    /// Adds rules and returns warnings about those that are invalid. For an invalid deny or ask rule the whole tool is
-    /// asked about, if its name can be read, so that the mistake is noticed and lets nothing pass.
+    /// Adds rules and returns warnings about those that are invalid. An invalid deny or ask rule makes its whole tool a
+    /// question, if its name can be read, so that the mistake lets nothing pass; other invalid rules are ignored.
     pub fn add_rules<R: Into<SourcedRule>>(
         &mut self,
         behavior: PermissionBehavior,
@@ -103,8 +103,9 @@ impl PermissionEngine {
         warnings
     }
 
-    /// Adds one rule. A deny or ask rule that cannot be read becomes an ask rule for its whole tool, if the tool is
-    /// known, so that a mistake in it does not open the tool. Every other bad rule is ignored.
+    /// Adds one rule, or returns what is wrong with it and what became of it. A deny or ask rule that cannot be read
+    /// becomes an ask rule for its whole tool, so that a mistake in it does not open the tool; every other bad rule is
+    /// ignored.
     fn add_rule(
         &mut self,
         behavior: PermissionBehavior,
@@ -147,7 +148,8 @@ impl PermissionEngine {
         }
     }
 
-    /// Returns the folders that relative file patterns of a rule start from; they depend on its source.
+    /// Returns the folders that file patterns of a rule start from. Those of `/x` depend on the source: the user's
+    /// configuration folder, the folder of a `--settings` file, or the roots of the project.
     pub(crate) fn bases(&self, source: RuleSource, rule: &SourcedRule) -> Bases {
         let roots: Vec<PathBuf> =
             self.roots.iter().flat_map(|dir| [dir.written.clone(), dir.real.clone()]).collect();
@@ -170,7 +172,8 @@ impl PermissionEngine {
         Bases { roots, home, anchors }
     }
 
-    /// Returns every rule in force with its behavior and source.
+    /// Returns every rule in force with its behavior and source. Among the ask rules are those that stand in for
+    /// invalid deny rules.
     pub fn rules(&self) -> impl Iterator<Item = (PermissionBehavior, RuleSource, &SourcedRule)> {
         let sets = [
             (PermissionBehavior::Allow, &self.allow),
@@ -192,14 +195,16 @@ impl PermissionEngine {
         self.readable.push(WorkingDir::new(dir));
     }
 
-    /// Makes the patterns of all rules count in a further root as they do in the project: a worktree, whose files are
-    /// those of the project at another place. A rule that forbids must not end at its border.
+    /// Adds a root in which the patterns of all rules count as in the project, and compiles all rules again. Meant for
+    /// a worktree, whose files are those of the project at another place: a rule that forbids must not end at its
+    /// border.
     pub fn add_root(&mut self, dir: &Path) {
         self.roots.push(WorkingDir::new(dir));
         self.read_rules_again();
     }
 
-    /// Takes a root away again that was added.
+    /// Removes a root that [`Self::add_root`] added, once if it was added several times, and compiles all rules again.
+    /// Does nothing for the project root and for a folder that is not a root.
     pub fn remove_root(&mut self, dir: &Path) {
         let last = self.roots.iter().rposition(|root| root.written == dir).filter(|place| *place > 0);
         if let Some(place) = last {
@@ -208,7 +213,8 @@ impl PermissionEngine {
         }
     }
 
-    /// Returns the deny rule that removes a tool from the model's list, if there is one for the whole tool.
+    /// Returns the deny rule for the whole tool, which removes it from the model's list; `None` if there is none. Rules
+    /// about single inputs do not remove it.
     pub fn removes_tool(&self, tool: &str, mcp_server: Option<&str>) -> Option<MatchedRule> {
         let rule = self.deny.tool(current_name(tool), mcp_server)?;
         Some(self.deny.matched(rule))
@@ -267,7 +273,8 @@ impl PermissionEngine {
         Judged { decision, place: file.map(|file| file.located.place().to_owned()) }
     }
 
-    /// Returns the denial by a rule for the whole tool or for one input of the call.
+    /// Returns the denial by a rule for the whole tool or for one input of the call; `None` if no such rule matches.
+    /// For a shell command, rules for `Bash` count besides those for the tool that runs it.
     fn denied_by_rule(&self, question: &PermissionQuestion<'_>, tool: &str) -> Option<Denied> {
         let denied = |rule: usize, message: String| Denied {
             reason: Reason::Rule(self.deny.matched(rule)),
@@ -286,8 +293,9 @@ impl PermissionEngine {
         None
     }
 
-    /// Returns a check that says whether a rule denies reading a path, for tools that walk through directories. `None`
-    /// when no rule denies any path.
+    /// Returns a check that says whether a rule denies reading an absolute path, as written or with links resolved; for
+    /// tools that walk through directories. `None` if no rule denies any path. The check keeps the rules of this
+    /// moment.
     pub fn read_filter(&self) -> Option<impl Fn(&Path) -> bool + Send + Sync + 'static> {
         let rules = Arc::clone(&self.deny.reads);
         (!rules.is_empty()).then_some(move |path: &Path| {
@@ -295,7 +303,7 @@ impl PermissionEngine {
         })
     }
 
-    /// Whether a rule denies reading a file.
+    /// Returns whether a rule denies reading the file at an absolute path, as written or with links resolved.
     pub fn read_denied(&self, path: &Path) -> bool {
         !self.deny.reads.is_empty()
             && self.forbidden_path(&self.deny.reads, &Located::of(path, Path::new("/"))).is_some()
@@ -316,7 +324,8 @@ impl PermissionEngine {
         self.config.home.as_deref()
     }
 
-    /// Locates a path of a tool input, in which `~` is the home directory.
+    /// Locates a path of a tool input as it leads now: `~` is the home directory, and a relative path starts at `cwd`.
+    /// Without a known home, `~` is an ordinary name.
     pub(crate) fn locate(&self, path: &str, cwd: &Path) -> Located {
         let home = self.home.as_deref();
         match (path.strip_prefix('~'), home) {
@@ -327,17 +336,20 @@ impl PermissionEngine {
         }
     }
 
-    /// Returns a deny or ask rule that matches any form of a path.
+    /// Returns the number of the first deny or ask rule that matches a path, as written or with links resolved; `None`
+    /// if none does.
     pub(crate) fn forbidden_path(&self, rules: &PathRules, located: &Located) -> Option<usize> {
         located.forms().filter_map(|form| rules.find(form)).min()
     }
 
-    /// Returns a rule that permits reading a path: it must cover all of its forms.
+    /// Returns the number of a rule that permits reading a path; `None` if the path, as written and with links
+    /// resolved, is not covered or cannot be resolved.
     pub(crate) fn permitted_read(&self, located: &Located) -> Option<usize> {
         permitted(&self.allow.reads, located)
     }
 
-    /// Returns a rule that permits reading everything below a directory: any name, at any depth.
+    /// Returns the number of a rule that permits reading everything below a directory: any name, at any depth. `None`
+    /// if the directory, as written and with links resolved, is not covered or cannot be resolved.
     pub(crate) fn permitted_tree(&self, located: &Located) -> Option<usize> {
         let any = Path::new("\u{1}/\u{1}");
         let mut found = None;
@@ -347,26 +359,28 @@ impl PermissionEngine {
         found.filter(|_| located.real.is_ok())
     }
 
-    /// Returns a rule that permits editing a path: it must cover all of its forms.
+    /// Returns the number of a rule that permits editing a path; `None` if the path, as written and with links
+    /// resolved, is not covered or cannot be resolved.
     pub(crate) fn permitted_edit(&self, located: &Located) -> Option<usize> {
         permitted(&self.allow.edits, located)
     }
 
-    /// Whether a path may be read without asking.
+    /// Returns whether a path leads into a working directory or another folder that the session may read. Rules are not
+    /// considered.
     pub(crate) fn may_read(&self, located: &Located, scope: &PermissionScope) -> bool {
         located.inside(scope.dirs()).is_some() || located.inside(&self.readable).is_some()
     }
 
-    /// Whether a path leads into the folder for plans, which plan mode may write to. `false` if no such folder is
-    /// configured.
+    /// Returns whether a path leads into the folder for plans, which plan mode may write to. `false` if no such folder
+    /// is configured.
     pub(crate) fn is_plan_file(&self, located: &Located) -> bool {
         let plans: Vec<WorkingDir> = self.config.plan_dir.iter().map(|dir| WorkingDir::new(dir)).collect();
         located.inside(&plans).is_some()
     }
 }
 
-/// Returns an allow rule if every form of the path is covered, as written and with links resolved. A path that cannot
-/// be resolved is never permitted.
+/// Returns the number of an allow rule if every form of the path is covered, as written and with links resolved,
+/// otherwise `None`. A path that cannot be resolved is never permitted.
 fn permitted(rules: &PathRules, located: &Located) -> Option<usize> {
     if located.real.is_err() {
         return None;

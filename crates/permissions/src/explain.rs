@@ -41,7 +41,8 @@ pub struct ExplainedPart {
 }
 
 impl PermissionEngine {
-    /// Decides a call and records the steps that led to the decision.
+    /// Decides a call as [`Self::judge`] does, and adds the parts of a shell command, each with the strictest rule
+    /// about it, and what counts against the command as a whole. A call of another kind has no parts and no notes.
     pub fn explain(&self, question: &PermissionQuestion<'_>) -> Explanation {
         let Judged { decision, place } = self.judge(question);
         let mut explanation =
@@ -50,7 +51,7 @@ impl PermissionEngine {
         match &shell.analysis {
             Err(error) => explanation.notes.push(format!("cannot be analysed: {error}")),
             Ok(analysis) => {
-                explanation.parts = analysis.steps.iter().map(|step| part(self, step)).collect();
+                explanation.parts = analysis.steps.iter().map(|step| explain_part(self, step)).collect();
                 let contains = |what: &str| format!("contains {what}");
                 explanation.notes.extend(analysis.shape.map(contains));
                 explanation.notes.extend(analysis.hidden.map(contains));
@@ -64,7 +65,8 @@ impl PermissionEngine {
 }
 
 /// Describes one step of a script: its text, the kind it is taken for and, for a command, the strictest rule about it.
-fn part(engine: &PermissionEngine, step: &Step) -> ExplainedPart {
+/// Redirections and assignments have no rule.
+fn explain_part(engine: &PermissionEngine, step: &Step) -> ExplainedPart {
     match step {
         Step::Run(run) => {
             let taken_for = match (run.found, effect(run)) {
@@ -142,7 +144,8 @@ impl fmt::Display for Explanation {
 }
 
 impl Explanation {
-    /// Says what a question would end in, and which rules would make it unnecessary.
+    /// Writes what a question would end in, and which updates would make it unnecessary. Writes nothing if the decision
+    /// is not a question.
     fn fmt_ways_out(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Decision::Ask(asked) = &self.decision else { return Ok(()) };
         let who = match (asked.requires_user_interaction, self.mode) {
@@ -162,30 +165,35 @@ impl Explanation {
 }
 
 /// Returns the name of the rule source that an update would be stored under.
-fn place(destination: PermissionUpdateDestination) -> &'static str {
+fn source_name(destination: PermissionUpdateDestination) -> &'static str {
     RuleSource::from(destination).as_str()
 }
 
-/// Describes an update in words.
+/// Describes an update in words; one of an unknown kind by its tag alone.
 fn in_words(update: &PermissionUpdate) -> String {
     match update {
         PermissionUpdate::AddRules(rules)
         | PermissionUpdate::ReplaceRules(rules)
         | PermissionUpdate::RemoveRules(rules) => {
             let texts: Vec<String> = rules.rules.iter().map(rule_text).collect();
-            format!("{} {} in {}", rules.behavior.as_str(), texts.join(", "), place(rules.destination))
+            format!("{} {} in {}", rules.behavior.as_str(), texts.join(", "), source_name(rules.destination))
         }
         PermissionUpdate::SetMode(mode) => {
-            format!("mode {} for the {}", mode.mode, place(mode.destination))
+            format!("mode {} for the {}", mode.mode, source_name(mode.destination))
         }
         PermissionUpdate::AddDirectories(dirs) | PermissionUpdate::RemoveDirectories(dirs) => {
-            format!("working directory {} for the {}", dirs.directories.join(", "), place(dirs.destination))
+            format!(
+                "working directory {} for the {}",
+                dirs.directories.join(", "),
+                source_name(dirs.destination)
+            )
         }
         PermissionUpdate::Unknown(_) => update.tag().to_owned(),
     }
 }
 
-/// Returns a text in which invisible characters are escaped.
+/// Returns a text in which control characters, line ends included, and other invisible characters are escaped, so that
+/// a text of a call cannot pass for a line of the report.
 fn visible(text: &str) -> String {
     let shown = |c: char| {
         !c.is_control()

@@ -22,7 +22,7 @@ pub(crate) struct FileCall {
 }
 
 impl FileCall {
-    /// Resolves where the path of a call leads now.
+    /// Resolves where the path of a call leads now; for a search by pattern, where the search starts.
     pub(crate) fn locate(engine: &PermissionEngine, path: &str, access: &FileAccess, cwd: &Path) -> Self {
         let located = engine.locate(path, cwd);
         match access {
@@ -44,8 +44,9 @@ impl FileCall {
     }
 }
 
-/// Returns where a search by pattern starts: in the directories that the pattern names before its first wildcard,
-/// which may lead elsewhere than the `path` of the call. The last name is not followed.
+/// Returns where a search by pattern starts: in the directories that the pattern names before its first wildcard, which
+/// may lead elsewhere than the `path` of the call. A pattern that could leave that directory later on, by `..` or by
+/// alternatives, cannot be followed, so no rule permits it.
 fn searched(engine: &PermissionEngine, located: Located, pattern: &str) -> Located {
     let wild = |name: &str| name.contains(['*', '?', '[', '{', '\\', '!']);
     let directories = pattern.rsplit_once('/').map_or("", |(directories, _)| directories);
@@ -68,8 +69,8 @@ fn rejected(reason: Reason, message: String) -> Denied {
     Denied { reason, message, shown_as: ShownAs::ToolUseError, was_question: false }
 }
 
-/// Returns the denial of an input that cannot be used in any mode: a file that a `Read` rule denies, a path that
-/// leads nowhere, something that is not a file.
+/// Returns the denial of an input that cannot be used in any mode: a file that a `Read` rule denies, secrets of a
+/// process, a path that leads nowhere, something that is not a file. `None` if the input can be used.
 pub(crate) fn input_denied(engine: &PermissionEngine, file: &FileCall) -> Option<Denied> {
     if let Some(rule) = engine.forbidden_path(&engine.deny.reads, &file.located) {
         let text = match file.access {
@@ -96,7 +97,8 @@ pub(crate) fn input_denied(engine: &PermissionEngine, file: &FileCall) -> Option
     None
 }
 
-/// Decides about a file tool. Deny rules for the whole tool must have been checked before.
+/// Decides about a file tool: by deny and ask rules for the path, the mode, the checks of writes, allow rules and the
+/// directories. Deny rules for the whole tool and [`input_denied`] must have been checked before.
 pub(crate) fn decide(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -132,7 +134,7 @@ pub(crate) fn decide(
     }
 }
 
-/// Returns an ask rule for the whole tool or, if there is none, for the path.
+/// Returns the number of an ask rule for the whole tool or, if there is none, for the path; `None` if nothing asks.
 fn asking_rule(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -164,7 +166,8 @@ fn unanswered(tool: &str, file: &FileCall) -> AskedDecision {
     }
 }
 
-/// Allows reading anything and writing plans; every other write is a question.
+/// Allows reading anything and writing plans in plan mode; every other write is a question. Allow rules are not
+/// considered.
 fn in_plan_mode(engine: &PermissionEngine, tool: &str, file: &FileCall) -> Decision {
     let mode = Reason::Mode(PermissionMode::Plan);
     match file.access {
@@ -178,8 +181,8 @@ fn in_plan_mode(engine: &PermissionEngine, tool: &str, file: &FileCall) -> Decis
     }
 }
 
-/// Decides a read or a search: by an allow rule, then by the readable directories. A rule for everything below the
-/// start counts for searches only.
+/// Decides a read or a search: by an allow rule, then by the readable directories, otherwise with a question. A rule
+/// for everything below the start counts for searches only.
 fn decide_read(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -208,7 +211,8 @@ fn decide_read(
     outside(tool, file, vec![suggest::read_directories(&directories)])
 }
 
-/// Decides a write. Protected paths and hard links are questions before any allow rule is looked at.
+/// Decides a write. Protected paths and hard links are questions before any allow rule is looked at; after the rules,
+/// `acceptEdits` allows writes inside the working directories, and everything else is a question.
 fn decide_write(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,

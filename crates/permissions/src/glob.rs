@@ -1,6 +1,7 @@
 //! Wildcards inside one name: `*`, `?`, `[a-z]`, and `\` before a character that stands for itself.
 
-/// Whether a pattern matches a whole name.
+/// Returns whether a pattern matches a whole name. `*` also matches slashes and leading dots, so paths must be compared
+/// name by name.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     let pattern: Vec<char> = pattern.chars().collect();
     let name: Vec<char> = name.chars().collect();
@@ -12,7 +13,7 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
             p += 1;
             continue;
         }
-        if let Some(used) = one(&pattern[p..], name[n]) {
+        if let Some(used) = first_takes(&pattern[p..], name[n]) {
             p += used;
             n += 1;
             continue;
@@ -29,8 +30,9 @@ pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|c| *c == '*')
 }
 
-/// Returns how many characters of the pattern match one character.
-fn one(pattern: &[char], c: char) -> Option<usize> {
+/// Returns how many characters the first element of the pattern consists of if it matches `c`, or `None` if it does
+/// not. `*` is handled by the caller.
+fn first_takes(pattern: &[char], c: char) -> Option<usize> {
     match pattern {
         [] => None,
         ['?', ..] => Some(1),
@@ -44,7 +46,8 @@ fn one(pattern: &[char], c: char) -> Option<usize> {
     }
 }
 
-/// Reads a class after its bracket. Returns whether it matches, and its length.
+/// Reads a class after its opening bracket. Returns whether it matches `c`, and its length with the closing bracket;
+/// `None` if it is never closed.
 fn class(pattern: &[char], c: char) -> Option<(bool, usize)> {
     let negated = matches!(pattern.first(), Some('!' | '^'));
     let mut at = usize::from(negated);

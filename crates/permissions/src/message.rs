@@ -45,12 +45,13 @@ pub(crate) fn tool_not_granted(tool: &str) -> String {
     format!("Claude requested permissions to use {tool}, but you haven't granted it yet.")
 }
 
-/// The question about a write to a protected path, which no rule can approve in advance.
+/// Returns the question about a write to a protected path, which no rule can approve in advance.
 pub(crate) fn sensitive(path: &Path) -> String {
     format!("Claude requested permissions to edit {} which is a sensitive file.", path.display())
 }
 
-/// Says that a link leads outside the working directories; a reason, and a sentence of the question.
+/// Returns the statement that a link leads outside the working directories, without a final period. It serves as a
+/// reason and as a part of the question.
 pub(crate) fn through_link(path: &Path, target: &Path) -> String {
     format!(
         "{} resolves through a symlink to {}, which is outside the allowed working directories",
@@ -59,39 +60,39 @@ pub(crate) fn through_link(path: &Path, target: &Path) -> String {
     )
 }
 
-/// The denial of a shell command by a rule. It names Bash whatever tool runs the command, because rules do.
+/// Returns the denial of a shell command by a rule. It names Bash whatever tool runs the command, because rules do.
 pub(crate) fn denied_command(command: &str) -> String {
     format!("Permission to use Bash with command {command} has been denied.")
 }
 
-/// The denial of a whole tool by a rule. Clients look for its opening.
+/// Returns the denial of a call by a rule about the tool. Clients look for its opening.
 pub(crate) fn denied_tool(tool: &str) -> String {
     format!("Permission to use {tool} has been denied.")
 }
 
-/// The denial of a call by a rule about one of its inputs; `parameter` is `name:value`.
+/// Returns the denial of a call by a rule about one of its inputs; `parameter` is `name:value`.
 pub(crate) fn denied_parameter(tool: &str, parameter: &str) -> String {
     format!("Permission to use {tool} with {parameter} has been denied.")
 }
 
-/// The denial of a type of agent, with the rule and where it was set.
+/// Returns the denial of a type of agent, with the rule and where it was set.
 pub(crate) fn denied_agent(kind: &str, rule: &str, source: &str) -> String {
     format!("Agent type '{kind}' has been denied by permission rule '{rule}' from {source}.")
 }
 
-/// The question about a write in plan mode to a file that is not a plan.
+/// Returns the question about a write in plan mode to a file that is not a plan.
 pub(crate) fn plan_write(path: &Path) -> String {
     format!("Cannot write to {} while in plan mode.", path.display())
 }
 
-/// The denial of a shell command in plan mode; tells the model to continue with read-only commands.
+/// Returns the denial of a shell command in plan mode; it tells the model to continue with read-only commands.
 pub(crate) fn plan_command() -> String {
     "Cannot run this command while in plan mode: it is not known to be read-only. Look around with read-only \
      commands, and leave what changes something for after the plan is approved."
         .to_owned()
 }
 
-/// The denial that replaces a question in `dontAsk` mode. It tells the model not to disguise the call.
+/// Returns the denial that replaces a question in `dontAsk` mode. It tells the model not to disguise the call.
 pub(crate) fn dont_ask(tool: &str) -> String {
     format!(
         "Permission to use {tool} has been denied because the session runs in don't ask mode: what would need \
@@ -104,8 +105,8 @@ pub(crate) fn dont_ask(tool: &str) -> String {
 /// The session was started without a way to ask, as a reason.
 pub(crate) const NO_SURFACE: &str = "this session was started without anybody who could approve a call";
 
-/// The denial that replaces a question when the session has no host that could reply. It tells the model that a retry
-/// is pointless.
+/// Returns the denial that replaces a question when the session has no host that could reply. It tells the model that a
+/// retry is pointless.
 pub(crate) fn no_surface(tool: &str) -> String {
     format!(
         "Permission for this use of {tool} was denied: it needs approval, and this session was started without \
@@ -114,7 +115,7 @@ pub(crate) fn no_surface(tool: &str) -> String {
     )
 }
 
-/// The question about the removal of a critical directory; [`critical_reason`] is its short form.
+/// Returns the question about the removal of a critical directory; [`critical_reason`] is its short form.
 pub(crate) fn critical_removal(program: &str, target: &str) -> String {
     format!(
         "Dangerous {program} operation detected: '{target}'\n\nThis would remove a directory that the system, the \
@@ -122,12 +123,13 @@ pub(crate) fn critical_removal(program: &str, target: &str) -> String {
     )
 }
 
-/// The reason that accompanies [`critical_removal`], on one line.
+/// Returns the reason that accompanies [`critical_removal`], on one line.
 pub(crate) fn critical_reason(program: &str, target: &str) -> String {
     format!("Dangerous {program} operation on critical path: {target}")
 }
 
-/// The question about a shell command that changes a file inside the working directories.
+/// Returns the question about a shell command that changes a file inside the working directories. `what` says what is
+/// done and begins the sentence, such as `rm in`.
 pub(crate) fn change_inside(what: &str, path: &Path, root: &Path) -> String {
     format!(
         "{what} '{}' needs approval. The path is inside the working directories ('{}'), where a shell command \
@@ -137,7 +139,8 @@ pub(crate) fn change_inside(what: &str, path: &Path, root: &Path) -> String {
     )
 }
 
-/// The question about a shell command that changes a file outside the working directories.
+/// Returns the question about a shell command that changes a file outside the working directories. `what` says what is
+/// done and begins the sentence, such as `rm in`.
 pub(crate) fn change_outside(what: &str, path: &Path, root: &Path) -> String {
     format!(
         "{what} '{}' needs approval. The path is outside the working directories of this session ('{}').",
@@ -146,7 +149,8 @@ pub(crate) fn change_outside(what: &str, path: &Path, root: &Path) -> String {
     )
 }
 
-/// The question about a shell command that reads outside the working directories.
+/// Returns the question about a shell command that reads outside the working directories. `program` may also be a
+/// description such as `Input redirection`.
 pub(crate) fn read_outside(program: &str, path: &Path, root: &Path) -> String {
     format!(
         "{program} in '{}' was blocked. Without approval, shell commands read only inside the working \
@@ -156,7 +160,7 @@ pub(crate) fn read_outside(program: &str, path: &Path, root: &Path) -> String {
     )
 }
 
-/// The denial of a file tool by an `Edit` rule.
+/// Returns the denial of a file tool by an `Edit` rule.
 pub(crate) fn denied_edit(path: &Path) -> String {
     format!("Permission to edit {} has been denied.", path.display())
 }

@@ -83,7 +83,7 @@ impl PathRules {
     }
 
     /// Adds the pattern of a rule. `rule` is the number that [`Self::find`] returns for it. The error says what is
-    /// wrong with the pattern.
+    /// wrong with the pattern, of which nothing is added then.
     pub(crate) fn add(&mut self, content: &str, bases: &Bases, rule: usize) -> Result<(), &'static str> {
         let content = content.trim();
         if content.starts_with('!') {
@@ -184,7 +184,8 @@ impl PathRules {
         }
     }
 
-    /// Returns the first rule that matches a path.
+    /// Returns the lowest number of the rules that match an absolute path without `.` and `..`; `None` if none does.
+    /// Links are not resolved.
     pub(crate) fn find(&self, path: &Path) -> Option<usize> {
         if self.patterns.is_empty() {
             return None;
@@ -230,8 +231,8 @@ impl PathRules {
         best
     }
 
-    /// Whether a rule is about something below an existing directory. Any-depth patterns are only looked up by a fixed
-    /// first name, in the directory itself; `*suffix` and other wildcards are not looked up.
+    /// Returns whether a rule is about something that exists below a directory. Any-depth patterns are only looked up
+    /// by a fixed first name, in the directory itself; `*suffix` and other wildcards are not looked up.
     pub(crate) fn reaches_into(&self, directory: &Path) -> bool {
         if self.patterns.is_empty() {
             return false;
@@ -242,8 +243,8 @@ impl PathRules {
             || self.by_name.keys().any(|name| self.exists_below(directory, &format!("{folded}/{name}")))
     }
 
-    /// Whether there is a file below `directory` whose folded path is `folded_path`. Keys are folded when the set
-    /// forbids, so on a disk that tells case apart the names have to be looked for, one folder after the other.
+    /// Returns whether there is a file below `directory` whose folded path is `folded_path`. Keys are folded when the
+    /// set forbids, so on a disk that tells case apart the names have to be looked for, one folder after the other.
     fn exists_below(&self, directory: &Path, folded_path: &str) -> bool {
         if Path::new(folded_path).exists() {
             return true;
@@ -262,8 +263,8 @@ impl PathRules {
         }
     }
 
-    /// Whether segments match the leading names. A pattern that ends early covers everything below; a final `**` covers
-    /// the directory itself only when it forbids.
+    /// Returns whether segments match the leading names. A pattern that ends early covers everything below; a final
+    /// `**` covers the directory itself only when it forbids.
     fn matches(&self, segments: &[Segment], names: &[&str]) -> bool {
         match (segments, names) {
             ([], _) => true,
@@ -284,8 +285,8 @@ impl PathRules {
         self.fold_text(&path.to_string_lossy())
     }
 
-    /// Ignores case and invisible characters when the set forbids, and keeps the text when it permits. Patterns and
-    /// paths must both go through this.
+    /// Returns a text as patterns and paths of this set are compared: without case and invisible characters when the
+    /// set forbids, unchanged when it permits. Patterns and paths must both go through this.
     fn fold_text(&self, text: &str) -> String {
         match self.sense {
             Sense::Permit => text.to_owned(),
@@ -293,7 +294,7 @@ impl PathRules {
         }
     }
 
-    /// Brings the names of a pattern into the form of [`Self::fold_text`].
+    /// Returns the segments with their names in the form of [`Self::fold_text`].
     fn fold_segments(&self, segments: Vec<Segment>) -> Vec<Segment> {
         let fold = |segment| match segment {
             Segment::Name(name) => Segment::Name(self.fold_text(&name)),
@@ -312,12 +313,12 @@ pub(crate) fn folded(text: &str) -> String {
     text.chars().filter(|c| !invisible(c)).flat_map(char::to_lowercase).collect()
 }
 
-/// Whether a name must be compared as a glob; a backslash counts, because it escapes.
+/// Returns whether a name must be compared as a glob; a backslash counts, because it escapes.
 fn is_wild(name: &str) -> bool {
     name.contains(['*', '?', '[', '\\'])
 }
 
-/// Whether a path is a folder or below it, compared at name boundaries: `/ab` is not within `/a`.
+/// Returns whether a path is a folder or below it, compared at name boundaries: `/ab` is not within `/a`.
 fn is_within(path: &str, base: &str) -> bool {
     path.strip_prefix(base)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || base.ends_with('/'))

@@ -72,7 +72,8 @@ pub(crate) enum Kind {
 }
 
 impl Located {
-    /// Locates a path as it was written, relative to `cwd`, with its links resolved as they are now.
+    /// Locates a path as it was written, relative to `cwd`, with its links resolved as they are now. Why a path cannot
+    /// be followed is kept in `real`.
     pub(crate) fn new(path: &str, cwd: &Path) -> Self {
         let mut located = Self::of(&cwd.join(path), cwd);
         if path.contains('\0') {
@@ -81,7 +82,8 @@ impl Located {
         located
     }
 
-    /// Locates a path that is absolute already. `cwd` is needed for `/proc/self/cwd`.
+    /// Locates a path that is absolute already, with its links resolved as they are now. `cwd` is needed for
+    /// `/proc/self/cwd`; why a path cannot be followed is kept in `real`.
     pub(crate) fn of(path: &Path, cwd: &Path) -> Self {
         let written = normal(path);
         match follow(path, cwd) {
@@ -90,7 +92,8 @@ impl Located {
         }
     }
 
-    /// Returns the directory that the path is in.
+    /// Returns the first of `dirs` that the resolved path is or lies in. `None` if there is none, and always for a path
+    /// that cannot be followed or goes through `/proc`.
     pub(crate) fn inside<'d>(&self, dirs: &'d [WorkingDir]) -> Option<&'d WorkingDir> {
         let real = self.real.as_ref().ok().filter(|_| !self.magic)?;
         dirs.iter().find(|dir| real.starts_with(&dir.real))
@@ -109,7 +112,8 @@ impl Located {
         std::iter::once(self.written.as_path()).chain(real)
     }
 
-    /// Returns the resolved path if links led elsewhere than the written one.
+    /// Returns the resolved path if links led elsewhere than the written one; `None` if they did not, or if the path
+    /// cannot be resolved.
     pub(crate) fn through_link(&self) -> Option<&Path> {
         self.real.as_deref().ok().filter(|real| *real != self.written)
     }
@@ -134,7 +138,8 @@ impl Located {
         }
     }
 
-    /// Whether the file holds secrets of a process: its environment or its memory.
+    /// Returns whether the path, as written or resolved, is below `/proc` and holds secrets of a process: its
+    /// environment or its memory.
     pub(crate) fn is_process_secret(&self) -> bool {
         self.forms().any(|path| {
             let mut names = path.components().filter_map(|component| match component {
@@ -147,8 +152,8 @@ impl Located {
     }
 }
 
-/// Removes `.` and `..` from a path as text, without looking at the disk. Wrong across links, so only for paths
-/// whose links are resolved elsewhere.
+/// Returns an absolute path without `.` and `..`, resolved as text without looking at the disk. Wrong across links, so
+/// only for paths whose links are resolved elsewhere.
 pub(crate) fn normal(path: &Path) -> PathBuf {
     let mut result = PathBuf::from("/");
     for component in path.components() {
@@ -178,7 +183,8 @@ fn parts(path: &Path) -> impl DoubleEndedIterator<Item = OsString> + '_ {
 }
 
 /// Follows a path link by link, as the kernel would. Names after the first missing one are kept as text, so a file that
-/// does not exist yet has a real path too.
+/// does not exist yet has a real path too. Fails for a circle of links, for an open file of a process and where the
+/// disk cannot be read.
 fn follow(path: &Path, cwd: &Path) -> Result<Followed, Lost> {
     let mut rest: VecDeque<OsString> = parts(path).collect();
     let mut at = PathBuf::from("/");
@@ -241,7 +247,7 @@ fn follow(path: &Path, cwd: &Path) -> Result<Followed, Lost> {
     Ok(Followed { path: at, magic })
 }
 
-/// Whether a directory below `/proc` belongs to a process or thread.
+/// Returns whether a directory below `/proc` belongs to a process or thread. `/proc` itself does not.
 fn is_process(directory: &Path) -> bool {
     let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or("");
     directory != Path::new("/proc")
@@ -252,9 +258,9 @@ fn is_process(directory: &Path) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
-/// Returns the paths that a shell glob pattern may stand for, as far as the directories can be read. It returns rather
-/// too many than too few: a class matches anything, and `**` descends all the way. A segment that starts with a
-/// wildcard matches no hidden file, as in bash.
+/// Returns the paths that a shell glob pattern may stand for, as far as the directories can be read; rather too many
+/// than too few, and names without a wildcard are not looked up. A segment that starts with a wildcard matches no
+/// hidden file, as in bash. Fails if more than `most` entries would be read.
 pub(crate) fn expand(pattern: &str, cwd: &Path, most: usize) -> Result<Vec<PathBuf>, TooMany> {
     let mut found = vec![if pattern.starts_with('/') { PathBuf::from("/") } else { cwd.to_owned() }];
     let mut left = most;
@@ -280,8 +286,9 @@ pub(crate) fn expand(pattern: &str, cwd: &Path, most: usize) -> Result<Vec<PathB
     Ok(found)
 }
 
-/// Adds the entries of a directory that match a segment. `left` counts down over all directories of one expansion; an
-/// unreadable directory matches nothing.
+/// Adds to `found` the entries of a directory that match a segment; with `deep` also those below matching directories.
+/// An unreadable directory matches nothing. `left` counts down over all directories of one expansion, and fails at
+/// zero.
 fn matching(
     directory: &Path,
     segment: &str,
@@ -307,7 +314,7 @@ fn matching(
     Ok(())
 }
 
-/// Removes the backslashes that mark quoted characters in a pattern.
+/// Returns a segment of a pattern without the backslashes that mark quoted characters.
 fn unescaped(segment: &str) -> String {
     let mut result = String::new();
     let mut chars = segment.chars();

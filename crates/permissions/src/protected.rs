@@ -55,7 +55,8 @@ const FILES: [&str; 40] = [
     ".login",
 ];
 
-/// Whether a path is one that no rule can approve in advance.
+/// Returns whether a path is one that no rule can approve in advance: in the user's configuration folder, or with a
+/// protected name. Below one of `dirs` only the rest of the path counts, because the directory itself may be anywhere.
 pub(crate) fn is_protected(located: &Located, dirs: &[WorkingDir], config_dir: Option<&Path>) -> bool {
     if located.forms().any(|form| config_dir.is_some_and(|config| form.starts_with(normal(config)))) {
         return true;
@@ -70,8 +71,8 @@ pub(crate) fn is_protected(located: &Located, dirs: &[WorkingDir], config_dir: O
     })
 }
 
-/// Whether a name on the lists occurs in a path: directories anywhere, files only at the end. Names are folded, and
-/// trailing dots and blanks cut; `.claude/worktrees` is exempt.
+/// Returns whether a name on the lists occurs in a path: directories anywhere, files only at the end. Names are folded,
+/// and trailing dots and blanks cut; `.claude/worktrees` is exempt.
 fn has_protected_name(path: &Path) -> bool {
     let names: Vec<String> = path
         .components()
@@ -90,7 +91,8 @@ fn has_protected_name(path: &Path) -> bool {
     })
 }
 
-/// Whether removing a path would remove the system, the home, or a directory the session works in.
+/// Returns whether removing a path would remove the system, the home, or a directory the session works in: every
+/// directory directly below `/`, and everything that contains the home, `cwd` or one of `dirs`.
 pub(crate) fn is_critical(path: &Path, dirs: &[WorkingDir], home: Option<&Path>, cwd: &Path) -> bool {
     let keeps = |kept: &Path| kept.starts_with(path);
     path.parent().is_none_or(|parent| parent == Path::new("/"))

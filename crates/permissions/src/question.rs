@@ -48,7 +48,8 @@ pub(crate) struct ParsedShell {
 }
 
 impl PermissionEngine {
-    /// Describes a call, and parses its command if it is a shell call. Done once for each input.
+    /// Describes a call, and parses its command if it is a shell call; a command that cannot be parsed is kept with its
+    /// error. Done once for each input, because the description does not depend on mode, directories or disk.
     pub fn describe(&self, subject: CallSubject) -> DescribedCall {
         let shell = match &subject {
             CallSubject::Shell { command } => Some(Arc::new(self.parse(command))),
@@ -86,14 +87,15 @@ impl DescribedCall {
         &self.subject
     }
 
-    /// Whether this is a shell command whose text says that it only reads. This is not a permission: where it reads,
-    /// and what the configuration of a repository makes git run, is checked when the call is decided.
+    /// Returns whether this is a shell command whose text says that it only reads; `false` for every other call. This
+    /// is not a permission: where it reads, and what the configuration of a repository makes git run, is checked when
+    /// the call is decided.
     pub fn is_reading_command(&self) -> bool {
         self.shell.as_ref().is_some_and(|shell| shell.reads_only)
     }
 
-    /// Returns the file that a shell command prints when it runs in `cwd`, if it does nothing else. The model has
-    /// then read that file.
+    /// Returns the existing file that a shell command prints when it runs in `cwd`; the model has then read that file.
+    /// `None` if the command does anything else or cannot be parsed, and for other calls.
     pub fn shown_file(&self, cwd: &Path) -> Option<ShownFile> {
         let analysis = self.shell.as_ref()?.analysis.as_ref().ok()?;
         bash::shown_file(analysis, cwd)
@@ -104,7 +106,7 @@ impl DescribedCall {
         self.shell.as_deref()
     }
 
-    /// Returns the MCP server of the tool; `None` for a tool of another kind.
+    /// Returns the MCP server of the called tool; `None` for a tool of another kind.
     pub(crate) fn mcp_server(&self) -> Option<&str> {
         match &self.subject {
             CallSubject::McpTool { server, .. } => Some(server),
@@ -128,7 +130,7 @@ impl PermissionQuestion<'_> {
         self.scope.mode()
     }
 
-    /// Returns the MCP server of the called tool, if it belongs to one.
+    /// Returns the MCP server of the called tool; `None` for a tool of another kind.
     pub(crate) fn mcp_server(&self) -> Option<&str> {
         self.call.mcp_server()
     }

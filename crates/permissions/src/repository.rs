@@ -70,7 +70,8 @@ const HARMLESS: &[(&str, &str)] = &[
     ("lfs", "repositoryformatversion url pushurl locksverify access"),
 ];
 
-/// Whether a read-only git command in `cwd` runs git and nothing else.
+/// Returns whether a read-only git command in `cwd` runs git and nothing else. `true` outside a repository; `false` if
+/// the configuration of the repository cannot be read or understood, or if `cwd` is in a bare repository.
 pub(crate) fn is_inert(cwd: &Path) -> bool {
     for directory in cwd.ancestors() {
         let git = directory.join(".git");
@@ -88,20 +89,21 @@ pub(crate) fn is_inert(cwd: &Path) -> bool {
     true
 }
 
-/// Whether git would take a directory for a bare repository, and use its configuration.
+/// Returns whether git would take a directory for a bare repository, and use its configuration.
 fn looks_bare(directory: &Path) -> bool {
     directory.join("HEAD").exists() && directory.join("objects").exists() && directory.join("refs").exists()
 }
 
-/// Returns the directory that a `.git` file names.
+/// Returns the directory that a `.git` file names, relative to `directory`; `None` if the file cannot be read or names
+/// none.
 fn linked_dir(file: &Path, directory: &Path) -> Option<PathBuf> {
     let text = read(file)?;
     let target = text.strip_prefix("gitdir:")?.trim();
     Some(directory.join(target))
 }
 
-/// Checks everything git reads from one repository: the shared and the worktree configuration, the index hook, and the
-/// submodules. `root` is its work tree.
+/// Returns whether everything is inert that git reads from one repository: the shared and the worktree configuration,
+/// the index hook, and the submodules. `root` is its work tree.
 fn git_dir_is_inert(git: &Path, root: &Path) -> bool {
     let common = match read(&git.join("commondir")) {
         Some(text) => git.join(text.trim()),
@@ -114,7 +116,9 @@ fn git_dir_is_inert(git: &Path, root: &Path) -> bool {
         && modules_are_inert(&common.join("modules"), 0, &mut 0)
 }
 
-/// Returns whether the submodules are inert too: each has a configuration of its own, which `git status` reads.
+/// Returns whether all submodules below a directory are inert too: each has a configuration of its own, which `git
+/// status` reads. `true` if the directory cannot be read, `false` if there are too many. `seen` counts over the whole
+/// search.
 fn modules_are_inert(directory: &Path, depth: u32, seen: &mut usize) -> bool {
     let Ok(entries) = fs::read_dir(directory) else { return true };
     for entry in entries.flatten() {
@@ -152,8 +156,8 @@ fn read(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// Whether a configuration file names no program. A missing file is inert; a dangling link, an overlong file and
-/// anything but a file are not.
+/// Returns whether a configuration file names no program. A missing file is inert; a dangling link, an overlong file
+/// and anything but a file are not.
 fn config_is_inert(path: &Path, worktree: Worktree<'_>) -> bool {
     match fs::metadata(path) {
         Err(_) => fs::symlink_metadata(path).is_err(),
@@ -162,14 +166,15 @@ fn config_is_inert(path: &Path, worktree: Worktree<'_>) -> bool {
     }
 }
 
-/// Whether a folder of hooks, relative to the root of the work tree, has none that a read-only command would run.
+/// Returns whether a folder of hooks, relative to the root of the work tree, has none that a read-only command would
+/// run. A path with unusual characters counts as not quiet.
 fn hooks_are_quiet(root: &Path, value: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
     !value.is_empty() && value.chars().all(plain) && !root.join(value).join(INDEX_HOOK).exists()
 }
 
-/// Checks a configuration line by line against the list of harmless keys. Whatever is not understood, a continued line
-/// included, counts as not inert.
+/// Returns whether every key of a configuration is on the list of harmless ones. A line that is not understood, a
+/// continued line included, counts as not inert.
 fn text_is_inert(text: &str, worktree: Worktree<'_>) -> bool {
     let mut section = String::new();
     for line in text.trim_start_matches('\u{feff}').lines() {
@@ -204,7 +209,8 @@ fn text_is_inert(text: &str, worktree: Worktree<'_>) -> bool {
     true
 }
 
-/// Returns the lower-case name of a section without its subsection, and the text after the header.
+/// Returns the lower-case name of a section without its subsection, and the text after the header; `None` if the line
+/// is not a complete header.
 fn section_header(line: &str) -> Option<(String, &str)> {
     let inner = line.strip_prefix('[')?;
     let name_end = inner.find(|c: char| !(c.is_ascii_alphanumeric() || c == '-' || c == '.'))?;
@@ -224,7 +230,7 @@ fn section_header(line: &str) -> Option<(String, &str)> {
     Some((section, rest))
 }
 
-/// Whether a key is on the list of keys that cannot make git run a program. Both names must be in lower case.
+/// Returns whether a key is on the list of keys that cannot make git run a program. Both names must be in lower case.
 fn is_harmless(section: &str, key: &str) -> bool {
     HARMLESS.iter().any(|(name, keys)| {
         *name == section && (*keys == "*" || keys.split_ascii_whitespace().any(|harmless| harmless == key))

@@ -83,7 +83,8 @@ pub struct MatchedRule {
 }
 
 impl MatchedRule {
-    /// Returns the rule in its wire form.
+    /// Returns the rule in its wire form, with the tool under its current name; a text that cannot be parsed becomes
+    /// the tool name as a whole.
     pub fn to_wire(&self) -> PermissionRule {
         match Parsed::read(&self.rule.text) {
             Ok(parsed) => parsed.to_wire(),
@@ -151,8 +152,8 @@ pub(crate) enum BadRule {
 }
 
 impl Parsed {
-    /// Splits `Tool(content)` into its parts, with the tool under its current name. The errors name the tool where it
-    /// is known, so that a broken forbidding rule can become a question.
+    /// Splits `Tool(content)` into its parts, with the tool under its current name; `Tool(*)` is read as `Tool`. The
+    /// errors name the tool where it is known, so that a broken forbidding rule can become a question.
     pub(crate) fn read(text: &str) -> Result<Self, BadRule> {
         let text = text.trim();
         if text.is_empty() {
@@ -189,7 +190,7 @@ impl Parsed {
     }
 }
 
-/// Returns the text form of a rule from the wire.
+/// Returns the text form of a rule from the wire: `Tool` or `Tool(content)`. Nothing is checked or escaped.
 pub fn rule_text(rule: &PermissionRule) -> String {
     match &rule.rule_content {
         Some(content) => format!("{}({content})", rule.tool_name),
@@ -209,7 +210,8 @@ pub(crate) fn rule_names<'t>(
     std::iter::once(tool).chain(is_shell.then_some(SHELL_RULES))
 }
 
-/// Splits the value of `--allowedTools`: rules are separated by commas or blanks outside parentheses.
+/// Splits the value of `--allowedTools` into the texts of rules: they are separated by commas or blanks outside
+/// parentheses. The texts are not checked.
 pub fn parse_rule_list(list: &str) -> Vec<String> {
     let mut rules = Vec::new();
     let mut current = String::new();

@@ -70,28 +70,30 @@ impl RuleSet {
         }
     }
 
-    /// Whether this set holds allow rules, which must be read narrowly.
+    /// Returns whether this set holds allow rules, which must be read narrowly.
     fn permits(&self) -> bool {
         self.behavior == PermissionBehavior::Allow
     }
 
-    /// Every rule with its source, in the order in which they were added.
+    /// Returns every rule with its source, in the order in which they were added. The number of a rule is its index
+    /// here.
     pub(crate) fn entries(&self) -> &[(RuleSource, SourcedRule)] {
         &self.entries
     }
 
-    /// Returns the rule with this number, to be named as a reason.
+    /// Returns the rule with this number, to be named as a reason. The number must come from this set; another one may
+    /// panic.
     pub(crate) fn matched(&self, rule: usize) -> MatchedRule {
         let (source, written) = &self.entries[rule];
         MatchedRule { behavior: self.behavior, source: *source, rule: written.clone() }
     }
 
-    /// Returns where the rule with this number was written.
+    /// Returns where the rule with this number was written. The number must come from this set; another one may panic.
     pub(crate) fn source(&self, rule: usize) -> RuleSource {
         self.entries[rule].0
     }
 
-    /// Adds a rule. An error says what is wrong; the rule then has no effect.
+    /// Adds a rule. The error says what is wrong and, after a colon, what became of the rule.
     pub(crate) fn add(
         &mut self,
         source: RuleSource,
@@ -108,7 +110,8 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Adds a rule for a whole tool, in place of a rule whose specifier is invalid.
+    /// Adds a rule for a whole tool, in place of `written`, whose specifier is invalid. If the tool has a rule already,
+    /// that one stays the one that is found.
     pub(crate) fn add_whole_tool(&mut self, source: RuleSource, written: SourcedRule, tool: &str) {
         self.tools.entry(tool.to_owned()).or_insert(self.entries.len());
         self.entries.push((source, written));
@@ -145,8 +148,8 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Adds a rule with a specifier to the table of its tool. A forbidding rule may also count as a parameter rule;
-    /// allow rules about files must be written for `Read` or `Edit`.
+    /// Adds a rule with a specifier to the table of its tool, or says why it has none. A forbidding rule may also count
+    /// as a parameter rule; allow rules about files must be written for `Read` or `Edit`.
     fn add_content(&mut self, tool: &str, content: &str, bases: &Bases, rule: usize) -> Result<(), String> {
         let parameter = self.add_parameter(tool, content, rule);
         match tool {
@@ -174,8 +177,8 @@ impl RuleSet {
         Ok(())
     }
 
-    /// Adds a forbidding rule `name:value` about one input. Returns `false` if the content is not of that form or the
-    /// input has a kind of rule of its own.
+    /// Adds a forbidding rule `name:value` about one input. Returns `false` and adds nothing if the set permits, the
+    /// content is not of that form or the input has a kind of rule of its own.
     fn add_parameter(&mut self, tool: &str, content: &str, rule: usize) -> bool {
         let Some((name, value)) = content.split_once(':') else { return false };
         let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -191,7 +194,9 @@ impl RuleSet {
         true
     }
 
-    /// Returns a rule for the whole tool.
+    /// Returns the number of the first rule for the whole tool: by its name, by a wildcard or by its MCP server. `None`
+    /// if there is none. An allow rule for an MCP tool is only found if `server` is given or the name can be split in
+    /// one way.
     pub(crate) fn tool(&self, tool: &str, server: Option<&str>) -> Option<usize> {
         let named = self.tools.get(tool).copied();
         let globbed =
@@ -200,8 +205,8 @@ impl RuleSet {
         [named, globbed, served].into_iter().flatten().min()
     }
 
-    /// Returns a rule about an MCP tool; `rest` is its name after `mcp__`. An allow rule needs the exact server, a
-    /// forbidding rule applies at every `__`.
+    /// Returns the number of a rule about an MCP tool, or `None`; `rest` is its name after `mcp__`. An allow rule needs
+    /// the exact server; a forbidding rule applies wherever the name of the server may end, which is at every `__`.
     fn served(&self, rest: &str, server: Option<&str>) -> Option<usize> {
         if self.permits() {
             let (server, name) = split_tool(rest, server)?;
@@ -224,7 +229,8 @@ impl RuleSet {
         found
     }
 
-    /// Returns a rule for one of the inputs of the call: `parameter:value` and the number of the rule.
+    /// Returns `parameter:value` and the number of the first rule that matches one of the inputs of the call; `None` if
+    /// none does. Only texts, numbers and booleans can match.
     pub(crate) fn parameter(&self, tool: &str, input: &Value) -> Option<(String, usize)> {
         self.parameters.get(tool)?.iter().find_map(|parameter| {
             let value = match input.get(&parameter.name)? {
@@ -238,12 +244,13 @@ impl RuleSet {
         })
     }
 
-    /// Returns a rule for a type of agent.
+    /// Returns the number of the rule for a type of agent; `None` if there is none. Names are compared exactly.
     pub(crate) fn agent(&self, kind: &str) -> Option<usize> {
         self.agents.get(kind).copied()
     }
 
-    /// Returns a rule for a skill.
+    /// Returns the number of the first rule for a skill, or `None`. A leading slash, and `:*` or ` *` at the end of a
+    /// rule, which stand for arguments, are left out of the comparison.
     pub(crate) fn skill(&self, name: &str) -> Option<usize> {
         let name = name.trim_start_matches('/');
         self.skills
@@ -262,8 +269,8 @@ fn ignored(problem: &'static str) -> String {
     format!("{problem}: ignored")
 }
 
-/// Splits the name of an MCP tool into server and own name. `None` if the server is unknown and the name can be split
-/// in more than one way.
+/// Splits the name of an MCP tool, without `mcp__`, into server and own name. `None` if it does not begin with the
+/// given server, or if no server is given and the name can be split in more than one way or not at all.
 fn split_tool<'r>(rest: &'r str, server: Option<&str>) -> Option<(String, &'r str)> {
     match server {
         Some(server) => {
@@ -278,12 +285,13 @@ fn split_tool<'r>(rest: &'r str, server: Option<&str>) -> Option<(String, &'r st
     }
 }
 
-/// Whether a pattern covers the tool name of a server; `None` is the whole server.
+/// Returns whether a pattern covers the tool name of a server; `None` is the whole server.
 fn tool_matches(pattern: Option<&str>, name: &str) -> bool {
     pattern.is_none_or(|pattern| glob::matches(pattern, name))
 }
 
-/// Returns the name of an MCP server as it appears in tool names.
+/// Returns the name of an MCP server as it appears in tool names: every character but ASCII letters, digits, `_` and
+/// `-` becomes `_`.
 fn normal_server(server: &str) -> String {
     server.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect()
 }

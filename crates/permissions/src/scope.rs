@@ -34,7 +34,8 @@ pub struct PermissionScope {
 )]
 pub struct ModeRefused;
 
-/// Returns a warning for the user about a mode that does not do what its name says.
+/// Returns a warning for the user about `auto`, a mode that does not do what its name says here; `None` for every other
+/// mode.
 pub fn mode_warning(mode: PermissionMode) -> Option<&'static str> {
     (mode == PermissionMode::Auto).then_some(
         "permission mode auto needs a classifier that this runtime does not have: default is used instead",
@@ -71,7 +72,8 @@ impl PermissionScope {
         self.mode
     }
 
-    /// Changes the mode. The error is a mode that this session does not permit; the mode then stays.
+    /// Changes the mode; `auto` becomes `default`. Fails for `bypassPermissions` if it is not available; the mode then
+    /// stays.
     pub fn set_mode(&mut self, mode: PermissionMode) -> Result<(), ModeRefused> {
         if mode == PermissionMode::BypassPermissions && !self.bypass_available {
             return Err(ModeRefused);
@@ -93,7 +95,8 @@ impl PermissionScope {
         self.dirs.iter().map(|dir| dir.written.as_path())
     }
 
-    /// Removes and adds working directories. The agent's own folder always stays.
+    /// Removes working directories, compared as written, and then adds others that are not there yet. The agent's own
+    /// folder always stays.
     pub fn replace_directories(&mut self, removed: &[PathBuf], added: &[PathBuf]) {
         let root = self.root().to_owned();
         let dirs = Arc::make_mut(&mut self.dirs);
@@ -121,7 +124,7 @@ impl PermissionScope {
         &self.dirs
     }
 
-    /// Returns the agent's own folder.
+    /// Returns the agent's own folder as written; `/` if the scope has no directory.
     pub(crate) fn root(&self) -> &Path {
         self.dirs.first().map_or(Path::new("/"), |dir| &dir.written)
     }

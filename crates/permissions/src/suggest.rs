@@ -11,7 +11,7 @@ use lathe_protocol::permission::{
 /// The most rules that are suggested at once.
 const MAX_RULES: usize = 5;
 
-/// Suggests one allow rule; without content it covers the whole tool.
+/// Returns the update that adds one allow rule; without content the rule covers the whole tool.
 pub(crate) fn allow_rule(
     tool: &str,
     content: Option<String>,
@@ -20,7 +20,7 @@ pub(crate) fn allow_rule(
     allow_rules(tool, content.map_or_else(|| vec![None], |content| vec![Some(content)]), destination)
 }
 
-/// Builds the update that adds allow rules for one tool.
+/// Returns the update that adds allow rules for one tool; a rule without content covers the whole tool.
 fn allow_rules(
     tool: &str,
     contents: Vec<Option<String>>,
@@ -42,7 +42,8 @@ fn allow_rules(
     })
 }
 
-/// Suggests one rule for each command that needs approval.
+/// Returns the update that adds one rule for each command that needs approval, at most [`MAX_RULES`], to the local
+/// settings; `None` without commands.
 pub(crate) fn commands(mut contents: Vec<String>) -> Option<PermissionUpdate> {
     contents.dedup();
     contents.truncate(MAX_RULES);
@@ -50,7 +51,7 @@ pub(crate) fn commands(mut contents: Vec<String>) -> Option<PermissionUpdate> {
     (!contents.is_empty()).then(|| allow_rules("Bash", contents, PermissionUpdateDestination::LocalSettings))
 }
 
-/// Suggests the mode that allows edits inside the working directories, for this session only.
+/// Returns the update to the mode that allows edits inside the working directories, for this session only.
 pub(crate) fn accept_edits() -> PermissionUpdate {
     PermissionUpdate::SetMode(ModeUpdate {
         mode: PermissionMode::AcceptEdits,
@@ -59,7 +60,7 @@ pub(crate) fn accept_edits() -> PermissionUpdate {
     })
 }
 
-/// Suggests a further working directory, for this session only.
+/// Returns the update that adds a working directory, for this session only.
 pub(crate) fn add_directory(directory: &Path) -> PermissionUpdate {
     PermissionUpdate::AddDirectories(DirectoriesUpdate {
         directories: vec![directory.display().to_string()],
@@ -68,12 +69,12 @@ pub(crate) fn add_directory(directory: &Path) -> PermissionUpdate {
     })
 }
 
-/// Suggests reading everything in the directory of a file.
+/// Returns the update that allows reading everything in the directory of a file, for this session only.
 pub(crate) fn read_directory(file: &Path) -> PermissionUpdate {
     read_directories(&[file.parent().unwrap_or(file).to_owned()])
 }
 
-/// Suggests reading everything in some directories.
+/// Returns the update that allows reading everything below these absolute directories, for this session only.
 pub(crate) fn read_directories(directories: &[PathBuf]) -> PermissionUpdate {
     let everything =
         |directory: &PathBuf| Some(format!("/{}/**", directory.display().to_string().trim_end_matches('/')));

@@ -11,8 +11,9 @@ use crate::message;
 use crate::question::PermissionQuestion;
 use crate::suggest;
 
-/// Decides about a call that is neither a shell command nor about a file. Deny rules for the whole tool must have
-/// been checked before.
+/// Decides about a call that is neither a shell command nor about a file: by deny rules for its specifier, ask rules,
+/// checks that no rule lifts, the mode, allow rules, and last the default of its subject. Deny rules for the whole tool
+/// and its inputs must have been checked before.
 pub(crate) fn decide(engine: &PermissionEngine, question: &PermissionQuestion<'_>, tool: &str) -> Decision {
     let subject = question.call.subject();
     let named = RuleTarget::of(subject);
@@ -51,7 +52,9 @@ pub(crate) fn decide(engine: &PermissionEngine, question: &PermissionQuestion<'_
     by_default(question, unanswered(tool, &named))
 }
 
-/// Returns the decision for a call about which no rule and no mode says anything.
+/// Returns the decision for a call about which no rule and no mode says anything: calls that touch only the session are
+/// allowed, and for all others `asked` is returned. It gets its own reason for an unknown subject, and in plan mode for
+/// an MCP tool that may change something.
 fn by_default(question: &PermissionQuestion<'_>, asked: AskedDecision) -> Decision {
     match question.call.subject() {
         // They touch nothing but the session: what an agent or a skill then does is asked about on its own.
@@ -109,7 +112,8 @@ impl<'a> RuleTarget<'a> {
         }
     }
 
-    /// Returns a rule of this set about the target.
+    /// Returns the number of a rule of this set about the target. `None` if there is none, or if rules can name no more
+    /// than the tool.
     fn find(&self, rules: &crate::ruleset::RuleSet) -> Option<usize> {
         match self {
             Self::Host(Some(host)) => rules.domains.find(host).map(|found| found.rule),
@@ -120,8 +124,8 @@ impl<'a> RuleTarget<'a> {
     }
 }
 
-/// Returns the allow rule that covers a call. A host on this machine or its network must be named in full; a rule for
-/// the whole tool does not cover it.
+/// Returns the number of the allow rule that covers a call, or `None`. A host on this machine or its network must be
+/// named in full, because permission for the web does not include it; a host that cannot be told is covered by no rule.
 fn permitting(
     engine: &PermissionEngine,
     question: &PermissionQuestion<'_>,
@@ -162,7 +166,8 @@ fn denied(engine: &PermissionEngine, tool: &str, named: &RuleTarget<'_>, rule: u
     })
 }
 
-/// Returns the question about a call, with the narrowest allow rule that would settle it as the suggestion.
+/// Returns the question about a call, with the narrowest allow rule that would settle it as the suggestion. A host that
+/// cannot be told and an unknown subject get no suggestion.
 fn unanswered(tool: &str, named: &RuleTarget<'_>) -> AskedDecision {
     let content = match named {
         RuleTarget::Host(Some(host)) => Some(format!("domain:{host}")),

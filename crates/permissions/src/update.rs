@@ -31,8 +31,8 @@ const BEHAVIORS: [PermissionBehavior; 3] =
     [PermissionBehavior::Deny, PermissionBehavior::Ask, PermissionBehavior::Allow];
 
 impl PermissionEngine {
-    /// Applies an update to the rules of this session and to the scope of the agent that asked. Returns warnings about
-    /// its rules.
+    /// Applies an update to the rules of this session, or to the scope of the agent that asked, and returns warnings
+    /// about its rules. Writes no file. After an error nothing has changed.
     pub fn apply(
         &mut self,
         update: &PermissionUpdate,
@@ -69,8 +69,8 @@ impl PermissionEngine {
         }
     }
 
-    /// Replaces the rules of settings files. Rules of flags and of the session stay. Returns warnings about the new
-    /// ones.
+    /// Replaces the rules of all settings files by `rules`; those of flags, commands and the session stay. Returns
+    /// warnings about the new ones.
     pub fn replace_settings_rules(
         &mut self,
         rules: impl IntoIterator<Item = (PermissionBehavior, RuleSource, SourcedRule)>,
@@ -82,8 +82,8 @@ impl PermissionEngine {
         rules.flat_map(|(behavior, source, rule)| self.add_rules(behavior, source, [rule])).collect()
     }
 
-    /// Returns the directories of an update as absolute paths, relative ones taken from the root of the scope. An empty
-    /// path or a NUL byte is an error.
+    /// Returns the directories of an update as absolute paths; relative ones start at the root of the scope, and `~` is
+    /// the home directory. An empty path or a NUL byte is an error.
     fn directories(
         &self,
         update: &DirectoriesUpdate,
@@ -109,7 +109,8 @@ impl PermissionEngine {
         }
     }
 
-    /// Rebuilds the rules of one behaviour from those that are kept.
+    /// Rebuilds the rules of one behaviour from those that `keep` accepts, in their order, so that the numbers of rules
+    /// change. Warnings are not repeated.
     fn keep_rules(&mut self, behavior: PermissionBehavior, keep: impl Fn(RuleSource, &SourcedRule) -> bool) {
         let old = std::mem::replace(self.rules_mut(behavior), RuleSet::new(behavior));
         for (source, rule) in old.entries().iter().filter(|(source, rule)| keep(*source, rule)) {

@@ -45,12 +45,12 @@ pub(super) struct Obstacle {
 }
 
 impl Obstacle {
-    /// Returns the obstacle for a command that is on no list.
+    /// Returns the obstacle of a command that is on no list.
     pub(super) fn command() -> Box<Self> {
         Self::because(message::COMMAND.to_owned())
     }
 
-    /// Returns the obstacle for a construct; `what` completes "it contains …".
+    /// Returns the obstacle of a construct; `what` completes "it contains …".
     pub(super) fn contains(what: &str) -> Box<Self> {
         Self::because(format!("{}: it contains {what}", message::COMMAND))
     }
@@ -62,7 +62,8 @@ impl Obstacle {
 }
 
 impl Shell<'_> {
-    /// Decides by the parts of the script: it is allowed only if every part is.
+    /// Decides by the parts of the script: it is allowed only if every part is. Otherwise the question is about the
+    /// first obstacle, with rules for all commands that need approval as suggestions.
     pub(super) fn decide_by_parts(&self) -> Decision {
         let mut rule: Option<MatchedRule> = None;
         let mut obstacles = Vec::new();
@@ -94,13 +95,14 @@ impl Shell<'_> {
         }
     }
 
-    /// Returns whether allow rules alone cover every command of the script.
+    /// Returns whether allow rules alone cover every written command of the script; `false` if it has none.
     fn rules_allow_all(&self) -> bool {
         let mut written = self.invocations().filter(|run| run.found == Found::Written).peekable();
         written.peek().is_some() && written.all(|run| permitted(self.engine, run).is_some())
     }
 
-    /// Returns the reason for an allowed script: the rule, if one covers all of it, otherwise its parts.
+    /// Returns the reason for an allowed script: the rule, if it covers the only step of the script without a wildcard,
+    /// otherwise its parts.
     fn grounds(&self, rule: Option<MatchedRule>) -> Reason {
         match rule {
             Some(rule) if self.analysis.steps.len() == 1 && !rule.rule.text.contains('*') => {
@@ -122,12 +124,14 @@ impl Shell<'_> {
         }
     }
 
-    /// Returns the first thing that is not granted; `None` if the whole script is.
+    /// Returns what keeps the script from being granted, as a whole or in its first such part; `None` if the whole
+    /// script is granted.
     pub(super) fn first_obstacle(&self, grants: Grants) -> Option<Box<Obstacle>> {
         self.whole(grants).or_else(|| self.parts(grants))
     }
 
-    /// Returns the obstacle that the script is as a whole, whatever its parts are.
+    /// Returns the obstacle that the script is as a whole, whatever its parts are: too much text, hidden code, or a
+    /// construct that needs a grant and has none. `None` if there is none.
     fn whole(&self, grants: Grants) -> Option<Box<Obstacle>> {
         if self.command.chars().count() > MAX_CHARS {
             return Some(Obstacle::contains("more text than can be checked"));
@@ -140,12 +144,13 @@ impl Shell<'_> {
         self.analysis.shape.filter(|_| grants == Grants::ReadOnly || !runs).map(Obstacle::contains)
     }
 
-    /// Returns the obstacle of the first step that is not granted.
+    /// Returns the obstacle of the first step that is not granted; `None` if all are.
     fn parts(&self, grants: Grants) -> Option<Box<Obstacle>> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| self.step(index, step, grants).err())
     }
 
-    /// Checks one step. A command behind another one is harmless here, because the command that runs it is checked.
+    /// Checks one step; `index` is its index in the analysis. A command behind another one is harmless here, because
+    /// the command that runs it is checked.
     fn step(&self, index: usize, step: &Step, grants: Grants) -> Result<Granted, Box<Obstacle>> {
         match step {
             Step::Run(run) if run.found == Found::Behind => Ok(Granted::Harmless),
@@ -192,7 +197,9 @@ impl Shell<'_> {
     }
 }
 
-/// Returns an allow rule for the command as it is written.
+/// Returns the number of an allow rule for the command as it is written, or `None`. A rule does not cover an option
+/// that makes git run something else unless it names the option, and a pattern without a fixed beginning covers no
+/// command with assignments in front.
 pub(super) fn permitted(engine: &PermissionEngine, run: &Invocation) -> Option<usize> {
     let commands = &engine.allow.commands;
     if commands.is_empty() {
@@ -214,14 +221,15 @@ pub(super) fn permitted(engine: &PermissionEngine, run: &Invocation) -> Option<u
     })
 }
 
-/// Returns whether git can run here without running programs that its configuration names.
+/// Returns whether git can run here without running programs that its configuration names: no touch reads a repository,
+/// or the repository is inert in every directory the command may run in.
 pub(super) fn git_is_inert(touches: &[Touch], standing: &Standing) -> bool {
     let reads_repository = touches.iter().any(|touch| touch.access == TouchAccess::Repository);
     !reads_repository || standing.directories.iter().all(|directory| repository::is_inert(directory))
 }
 
 /// Returns whether assignments change nothing for the commands after them. With `alone`, no command follows on the
-/// line, and no name matters.
+/// line, and no name matters; a value that is not known is never harmless.
 pub(super) fn assigns_are_harmless(assigns: &[Assigns], known: &Known<'_>, alone: bool) -> bool {
     assigns.iter().all(|assigns| {
         let name = alone || (harmless_name(&assigns.name) && !known.variables.contains_key(&assigns.name));

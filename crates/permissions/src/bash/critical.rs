@@ -14,8 +14,8 @@ use crate::shell::value::{Arg, Value};
 use crate::shell::walk::{Invocation, Step};
 
 impl Shell<'_> {
-    /// Returns the question about the first removal of a critical path. No hook may answer it with allow, and it is
-    /// asked before the mode is looked at, so `bypassPermissions` does not skip it.
+    /// Returns the question about the first removal of a critical path, or `None`. No hook may answer it with allow,
+    /// and it must be asked before the mode is looked at, so that `bypassPermissions` does not skip it.
     pub(super) fn critical_removal(&self) -> Option<AskedDecision> {
         self.analysis.steps.iter().enumerate().find_map(|(index, step)| {
             let Step::Run(run) = step else { return None };
@@ -31,8 +31,8 @@ impl Shell<'_> {
         })
     }
 
-    /// Whether a removed operand may be a critical path, in any directory the command may run in. An unknown value
-    /// counts only if an empty variable, or an unknown home, would turn it into one.
+    /// Returns whether a removed operand may be a critical path, in any directory the command may run in. An unknown
+    /// value counts only if an empty variable, or an unknown home, would turn it into one.
     fn is_critical_target(&self, target: &Arg, standing: &Standing) -> bool {
         let engine = self.engine;
         let critical = |path: &str| {
@@ -62,7 +62,7 @@ impl Shell<'_> {
     }
 }
 
-/// Returns the operands that `rm`, `rmdir` and `find -delete` remove.
+/// Returns the operands that `rm`, `rmdir` and `find -delete` remove; none for other programs.
 fn removal_targets<'r>(program: &str, run: &'r Invocation) -> Vec<&'r Arg> {
     let words = &run.args[1..];
     match program {
@@ -85,7 +85,7 @@ fn removal_targets<'r>(program: &str, run: &'r Invocation) -> Vec<&'r Arg> {
     }
 }
 
-/// Whether a word becomes the root directory if its variable is empty: `$DIR/*`, `"$DIR"/`.
+/// Returns whether a word becomes the root directory if its variable is empty: `$DIR/*`, `"$DIR"/`.
 fn empties_to_root(source: &str) -> bool {
     let plain: String = source.chars().filter(|c| !matches!(c, '"' | '\'' | '{' | '}')).collect();
     let Some(name) = plain.strip_prefix('$') else { return false };

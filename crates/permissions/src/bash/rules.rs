@@ -22,8 +22,8 @@ struct Caught {
 }
 
 impl Shell<'_> {
-    /// Returns the denial by the first command or file rule that matches. Deny rules for the whole tool were checked
-    /// before, in [`PermissionEngine::judge`](crate::PermissionEngine::judge).
+    /// Returns the denial by the first command or file rule that matches, or `None`. Deny rules for the whole tool were
+    /// checked before, in [`PermissionEngine::judge`](crate::PermissionEngine::judge).
     pub(super) fn denied(&self) -> Option<Denied> {
         let caught = self.caught(&self.engine.deny)?;
         let reason = self.reason(&self.engine.deny, &caught);
@@ -35,8 +35,8 @@ impl Shell<'_> {
         })
     }
 
-    /// Returns the question of an ask rule: one for the whole tool or a parameter first, then one for a command or file
-    /// of the script. It carries no suggestions, because an allow rule would not remove it.
+    /// Returns the question of an ask rule, or `None`: one for the whole tool or a parameter first, then one for a
+    /// command or file of the script. It carries no suggestions, because an allow rule would not remove it.
     pub(super) fn asked_by_rule(&self) -> Option<AskedDecision> {
         let ask = &self.engine.ask;
         let whole = rule_names(self.tool, self.question.call.subject()).find_map(|name| {
@@ -53,7 +53,8 @@ impl Shell<'_> {
         Some(asked(self.tool, reason, message::tool_not_granted(self.tool)))
     }
 
-    /// Names the single command as the reason if it stands on the first level, otherwise only the rule.
+    /// Returns the reason for a match: the single command and the rule if the command is on the first level, otherwise
+    /// only the rule.
     fn reason(&self, rules: &RuleSet, caught: &Caught) -> Reason {
         let rule = rules.matched(caught.rule);
         if caught.plain {
@@ -63,8 +64,8 @@ impl Shell<'_> {
         }
     }
 
-    /// Returns the first step that a command rule or a file rule of this set matches. Commands behind wrappers and in
-    /// nested scripts are steps too, so they are compared like written ones.
+    /// Returns the first step that a command rule or a file rule of this set matches, or `None`. Commands behind
+    /// wrappers and in nested scripts are steps too, so they are compared like written ones.
     fn caught(&self, rules: &RuleSet) -> Option<Caught> {
         let by_path = !rules.reads.is_empty() || !rules.edits.is_empty();
         if rules.commands.is_empty() && !by_path {
@@ -94,7 +95,8 @@ impl Shell<'_> {
         })
     }
 
-    /// Returns a rule that matches a file the command touches.
+    /// Returns the number of a rule that matches a file the command touches, or `None`. Rules about reading count for
+    /// every access, rules about editing only for changes.
     fn path_rule(&self, rules: &RuleSet, step: usize, touches: &[Touch]) -> Option<usize> {
         let standing = self.standings.at(step);
         touches.iter().find_map(|touch| {
@@ -112,7 +114,8 @@ impl Shell<'_> {
     }
 }
 
-/// Returns the forbidding rule that matches a command in any of its spellings, or by its options in any grouping.
+/// Returns the number of the forbidding rule that matches a command in any of its spellings, or by its options in any
+/// grouping; `None` if none does.
 pub(super) fn command_rule(rules: &RuleSet, run: &Invocation) -> Option<usize> {
     if rules.commands.is_empty() {
         return None;

@@ -27,7 +27,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// Whether nothing before the command can have changed the directory.
+    /// Returns whether nothing before the command can have changed the directory.
     pub(crate) fn is_still(&self) -> bool {
         self.directories.len() == 1 && !self.lost
     }
@@ -62,13 +62,14 @@ impl Standings {
         Self { all, by_step }
     }
 
-    /// Returns the directories in which a step may run; `step` is its index in [`Analysis::steps`].
+    /// Returns the directories in which a step may run; `step` must be its index in [`Analysis::steps`].
     pub(crate) fn at(&self, step: usize) -> &Standing {
         &self.all[self.by_step[step]]
     }
 }
 
-/// Returns the directories that are possible after a command; `None` if it does not change the directory.
+/// Returns the directories that are possible after a command; `None` if it adds none. If it is not known where the
+/// command leads, the directory counts as lost.
 fn moved(run: &Invocation, standing: &Standing) -> Option<Standing> {
     let name = run.args.first().and_then(Arg::fixed).map(program_name)?;
     if !MOVERS.contains(&name) && !matches!(name, "command" | "builtin") {
@@ -101,18 +102,20 @@ fn moved(run: &Invocation, standing: &Standing) -> Option<Standing> {
     (next.directories.len() > standing.directories.len()).then_some(next)
 }
 
-/// Returns every place a path of a command may lead to, to see whether all of them are permitted.
+/// Returns every place a path of a command may lead to, to see whether all of them are permitted. Fails if the path is
+/// not known, or if a pattern has too many matches or one that looks like an option.
 pub(crate) fn locate(touch: &Touch, standing: &Standing) -> Result<Vec<Located>, Unlocated> {
     located(touch, standing, FEW_ENTRIES)
 }
 
-/// Like [`locate`], to see whether one of them is forbidden: places that cannot be located are left out.
+/// Returns the places a path of a command may lead to, to see whether one of them is forbidden. Empty if the path
+/// cannot be located.
 pub(crate) fn locate_any(touch: &Touch, standing: &Standing) -> Vec<Located> {
     located(touch, standing, MANY_ENTRIES).unwrap_or_default()
 }
 
-/// Resolves a touched path in every possible directory, and expands a pattern to at most `most` entries. `most` also
-/// tells the purpose: with [`FEW_ENTRIES`] (to permit) a match that looks like an option is refused.
+/// Resolves a touched path in every possible directory, and expands a pattern, reading at most `most` entries in each.
+/// `most` also tells the purpose: with [`FEW_ENTRIES`] (to permit) a match that looks like an option is refused.
 fn located(touch: &Touch, standing: &Standing, most: usize) -> Result<Vec<Located>, Unlocated> {
     let absolute = |text: &str| text.starts_with('/');
     match &touch.path {

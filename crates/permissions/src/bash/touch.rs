@@ -18,8 +18,8 @@ use crate::shell::walk::{Opens, Redirection, Step};
 use crate::suggest;
 
 impl Shell<'_> {
-    /// Returns the places a path leads to. A directory that the same script moves or copies into place may contain
-    /// links, so nothing below it can be located.
+    /// Returns the places a path leads to, or an obstacle if they are not known. A directory that the same script moves
+    /// or copies into place may contain links, so nothing below it can be located.
     fn located(&self, touch: &Touch, step: usize) -> Result<Vec<Located>, Box<Obstacle>> {
         let located = locate(touch, self.standings.at(step)).map_err(|_| Obstacle::command())?;
         let arrived = |located: &Located| {
@@ -59,7 +59,7 @@ impl Shell<'_> {
     }
 
     /// Checks that a command may read all these paths without asking, and that git, if it reads a repository here,
-    /// finds no configuration that runs programs.
+    /// finds no configuration that runs programs. Returns the first obstacle as the error.
     pub(super) fn reads(&self, program: &str, touches: &[Touch], step: usize) -> Result<(), Box<Obstacle>> {
         if !git_is_inert(touches, self.standings.at(step)) {
             return Err(Obstacle::because(format!(
@@ -75,8 +75,8 @@ impl Shell<'_> {
         Ok(())
     }
 
-    /// Checks one path that is read: inside the readable directories or under an allow rule, and neither a directory
-    /// where a file is expected, nor a tree with denied files, nor a pipe or device below `/dev`.
+    /// Checks one path that is read: it must be inside the readable directories or under an allow rule, and be neither
+    /// a directory where a file is expected, nor a tree with denied files, nor a pipe or device below `/dev`.
     fn read(&self, program: &str, access: TouchAccess, located: &Located) -> Result<(), Box<Obstacle>> {
         let (engine, scope) = (self.engine, self.question.scope);
         if !engine.may_read(located, scope) && engine.permitted_read(located).is_none() {
@@ -104,7 +104,7 @@ impl Shell<'_> {
     }
 
     /// Checks every path of a command that changes files, those it only reads included. Returns the grant of the last
-    /// changed path.
+    /// changed path, or the first obstacle. `what` begins the question, such as `rm in`.
     pub(super) fn changes(
         &self,
         what: &str,
@@ -125,7 +125,8 @@ impl Shell<'_> {
         Ok(granted)
     }
 
-    /// Checks one path that is written or removed. Returns what grants it, or the obstacle.
+    /// Checks one path that is written or removed. An allow rule or `acceptEdits` grants it, unless `grants` is
+    /// [`Grants::ReadOnly`], the path is a pattern, or it may reach another file, as through a hard link.
     fn change(
         &self,
         what: &str,
@@ -166,7 +167,7 @@ impl Shell<'_> {
     }
 
     /// Checks a file that the shell opens for a redirection. `/dev/null` and copies of descriptors are harmless;
-    /// `/dev/tcp` and `/dev/udp` open connections and are refused.
+    /// `/dev/tcp` and `/dev/udp` open connections and are refused. Other files are checked like those of commands.
     pub(super) fn redirect(
         &self,
         index: usize,

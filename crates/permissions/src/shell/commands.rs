@@ -64,7 +64,7 @@ pub(crate) enum TouchAccess {
 }
 
 impl TouchAccess {
-    /// Returns whether the access changes the file.
+    /// Returns whether the access creates, changes or removes a file.
     pub(crate) fn changes(self) -> bool {
         match self {
             Self::Write | Self::WriteNew | Self::Remove => true,
@@ -101,7 +101,8 @@ pub(crate) struct NotListed;
 
 type Listed = Result<Vec<Touch>, NotListed>;
 
-/// Returns whether a variable in front of a command (`NAME=value command`) cannot change what the command does.
+/// Returns whether a variable in front of a command (`NAME=value command`) cannot change what the command does: its
+/// name is on a list, and its value has no unusual characters and names no path.
 pub(crate) fn safe_variable(name: &str, value: &str) -> bool {
     const SAFE: [&str; 25] = [
         "NODE_ENV",
@@ -135,7 +136,8 @@ pub(crate) fn safe_variable(name: &str, value: &str) -> bool {
     listed && value.chars().all(plain) && !value.starts_with([':', '/']) && !value.contains("..")
 }
 
-/// Returns whether a shell variable may be set without changing what later commands do.
+/// Returns whether a shell variable of this name may be set without changing what later commands do: a lower-case name
+/// without a known meaning.
 pub(crate) fn harmless_name(name: &str) -> bool {
     // Lower-case names with a meaning: proxies, and the arrays that zsh ties to the search path.
     const MEANINGFUL: [&str; 14] = [
@@ -161,7 +163,7 @@ pub(crate) fn harmless_name(name: &str) -> bool {
 }
 
 /// Returns the effect of an invocation. Wrappers that only limit it (`timeout`, `command`, `builtin`) are looked
-/// through.
+/// through; with an assignment in front that may change what it does, the effect is unknown.
 pub(crate) fn effect(invocation: &Invocation) -> Effect {
     let safe = invocation.assigns.iter().all(|assigns| match &assigns.value {
         AssignedValue::Fixed(value) => safe_variable(&assigns.name, value),
@@ -203,8 +205,8 @@ fn read_only(name: &str, args: &[Arg]) -> Listed {
     }
 }
 
-/// Returns every path that a command may touch, for rules that forbid: the operands of programs that work on files,
-/// read broadly.
+/// Returns every path that a command may touch, for rules that forbid: exactly what a listed command touches, otherwise
+/// all words of programs that work on files, read broadly. Empty for a program that is not known to work on files.
 pub(crate) fn possible_touches(args: &[Arg]) -> Vec<Touch> {
     match effect_of(args, 0) {
         Effect::ReadOnly(touches) | Effect::Changes(touches) => touches,

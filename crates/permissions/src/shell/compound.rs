@@ -4,7 +4,8 @@ use super::ast::{Compound, List, Part, Word};
 use super::parse::{Parsed, Parser, Stop, is_name};
 
 impl Parser<'_> {
-    /// Reads the compound command that starts here, if there is one.
+    /// Reads the compound command that starts here, without its redirections. `None` if there is none; nothing is
+    /// consumed then.
     pub(super) fn compound(&mut self) -> Parsed<Option<Compound>> {
         if self.looking_at("((") {
             let start = self.at;
@@ -72,7 +73,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a `while` or `until` loop.
+    /// Reads a `while` or `until` loop; `word` is its keyword, which has not been consumed.
     fn repetition(&mut self, word: &str) -> Parsed<Compound> {
         self.accept(word);
         let condition = self.list(&[Stop::Word("do")])?;
@@ -87,7 +88,8 @@ impl Parser<'_> {
         Ok(body)
     }
 
-    /// Reads a `for` or `select` loop, with words or, for `for`, with an arithmetic header.
+    /// Reads a `for` or `select` loop, with words or, for `for`, with an arithmetic header. `word` is its keyword,
+    /// which has not been consumed.
     fn iteration(&mut self, word: &str) -> Parsed<Compound> {
         self.accept(word);
         self.blanks();
@@ -155,7 +157,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the command of a coprocess, after the keyword.
+    /// Reads the command of a coprocess, after the keyword. The optional name before a compound command is skipped.
     fn coproc(&mut self) -> Parsed<Compound> {
         self.blanks();
         // The optional name stands only before a compound command, where it cannot be a command itself, so it is
@@ -176,7 +178,7 @@ impl Parser<'_> {
         Ok(Compound::Coproc(Box::new(command)))
     }
 
-    /// Reads the words between `[[` and `]]`, operators included.
+    /// Reads the words between `[[` and `]]`, operators included, and consumes `]]`. The caller has consumed `[[`.
     pub(super) fn test_words(&mut self) -> Parsed<Vec<Word>> {
         let mut words = Vec::new();
         loop {

@@ -15,7 +15,8 @@ pub(super) enum Quoted {
 }
 
 impl Parser<'_> {
-    /// Reads what a `$` starts; the position is at the `$`. A `$` that starts nothing is text.
+    /// Reads what a `$` starts and appends it to `parts`; the position is at the `$`. A `$` that starts nothing is
+    /// text.
     pub(super) fn dollar(&mut self, parts: &mut Parts, quoted: Quoted) -> Parsed<()> {
         self.at += 1;
         match self.peek() {
@@ -98,7 +99,7 @@ impl Parser<'_> {
         Ok(list)
     }
 
-    /// Reads `<(…)` or `>(…)`; the position is at the first character.
+    /// Reads `<(…)` or `>(…)` and appends it to `parts`; the position is at the first character.
     pub(super) fn process(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.no_pending_heredoc()?;
         self.at += 1;
@@ -108,8 +109,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads a backquoted substitution. Its text is unescaped first and then parsed on its own, one level deeper, as
-    /// bash does.
+    /// Reads a backquoted substitution, from its opening backquote, and appends it to `parts`. Its text is unescaped
+    /// first and then parsed as a script of its own, one level deeper, as bash does.
     pub(super) fn backquoted(&mut self, parts: &mut Parts, quoted: Quoted) -> Parsed<()> {
         self.no_pending_heredoc()?;
         self.at += 1;
@@ -224,7 +225,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the inside of `${…}` and its closing brace.
+    /// Reads the inside of `${…}` and its closing brace; the opening one was consumed before. Only `${name}` is a
+    /// variable; every other form is opaque, and evaluates hidden code unless its operator is known to be harmless.
     fn parameter(&mut self, quoted: Quoted) -> Parsed<Part> {
         let mut evaluates = Evaluates::Nothing;
         if self.peek() == Some(b'!') {
@@ -281,7 +283,7 @@ impl Parser<'_> {
     }
 
     /// Reads an arithmetic expression up to `close`, which is consumed. `None` when the parentheses do not close that
-    /// way: then it is not arithmetic.
+    /// way, so that it is not arithmetic; the caller must then reset the position.
     pub(super) fn arithmetic(&mut self, close: &str) -> Parsed<Option<Part>> {
         self.no_pending_heredoc()?;
         let start = self.at;

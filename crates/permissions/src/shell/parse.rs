@@ -82,7 +82,7 @@ impl<'s> Parser<'s> {
         Self { source, at: 0, depth, pieces: 0, pending: Vec::new(), heredocs: Vec::new() }
     }
 
-    /// Returns a failure at the current position; `what` is shown to people as a fragment, followed by the position.
+    /// Returns an error at the current position; `what` is shown to people as a fragment, followed by the position.
     pub(super) fn error<T>(&self, what: &'static str) -> Parsed<T> {
         Err(ParseError { what, at: self.at })
     }
@@ -98,7 +98,8 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Runs `inner` one level deeper, and refuses a script that is nested too deep.
+    /// Runs `inner` one level deeper, and refuses a script that is nested too deep or has too many nested pieces, so
+    /// that recursion and time stay bounded.
     pub(super) fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         self.pieces += 1;
         if self.depth >= MAX_DEPTH || self.pieces > MAX_PIECES {
@@ -110,13 +111,14 @@ impl<'s> Parser<'s> {
         result
     }
 
-    /// Returns the next byte as it is. Quotes, backquotes and comments are read with this: [`Self::peek`] would skip a
-    /// backslash and a newline that may belong to their text.
+    /// Returns the next byte as it is, without consuming it; `None` at the end. Quotes, backquotes and comments are
+    /// read with this: [`Self::peek`] would skip a backslash and a newline that may belong to their text.
     pub(super) fn raw(&self) -> Option<u8> {
         self.source.as_bytes().get(self.at).copied()
     }
 
-    /// Returns the next byte; a backslash before a newline is skipped.
+    /// Returns the next byte without consuming it, or `None` at the end. Line continuations, a backslash before a
+    /// newline, are skipped and consumed.
     pub(super) fn peek(&mut self) -> Option<u8> {
         while self.source.as_bytes()[self.at..].starts_with(b"\\\n") {
             self.at += 2;
@@ -124,7 +126,7 @@ impl<'s> Parser<'s> {
         self.raw()
     }
 
-    /// Whether the next bytes are these, with line continuations skipped.
+    /// Returns whether the next bytes are these, with line continuations skipped. The position stays.
     pub(super) fn looking_at(&mut self, text: &str) -> bool {
         let start = self.at;
         for &expected in text.as_bytes() {
@@ -138,7 +140,8 @@ impl<'s> Parser<'s> {
         true
     }
 
-    /// Consumes a text if it comes next. It does not check that a word ends there; see [`Self::reserved`].
+    /// Consumes a text if it comes next, and returns whether it did. It does not check that a word ends there; see
+    /// [`Self::reserved`].
     pub(super) fn accept(&mut self, text: &str) -> bool {
         if !self.looking_at(text) {
             return false;
@@ -181,7 +184,8 @@ impl<'s> Parser<'s> {
         Ok(())
     }
 
-    /// Refuses what may span lines, or has a grammar of its own, between `<<` and the body.
+    /// Refuses what may span lines, or has a grammar of its own, between `<<` and the body of the here-document,
+    /// because the end of the line is not clear there.
     pub(super) fn no_pending_heredoc(&self) -> Parsed<()> {
         if self.pending.is_empty() {
             Ok(())
@@ -190,7 +194,8 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Returns the word that starts here if it has no quotes and no expansions: it may be a reserved word.
+    /// Returns the word that starts here if it has no quotes and no expansions, and so may be a reserved word;
+    /// otherwise `None`. Consumes nothing.
     pub(super) fn plain_word(&mut self) -> Option<String> {
         let start = self.at;
         let mut word = String::new();
@@ -208,7 +213,7 @@ impl<'s> Parser<'s> {
         (plain && !word.is_empty()).then_some(word)
     }
 
-    /// Consumes a reserved word, if the whole next word is that one and is not quoted.
+    /// Consumes a reserved word if the whole next word is that one and is not quoted. Returns whether it was.
     pub(super) fn reserved(&mut self, word: &str) -> bool {
         if self.plain_word().as_deref() != Some(word) {
             return false;
@@ -222,7 +227,7 @@ impl<'s> Parser<'s> {
         if self.reserved(word) { Ok(()) } else { self.error(missing) }
     }
 
-    /// Whether the list ends here. Nothing is consumed.
+    /// Returns whether the list ends here, at one of `stops`. The stop is not consumed.
     fn at_stop(&mut self, stops: &[Stop]) -> bool {
         let word = self.plain_word();
         stops.iter().any(|stop| match stop {
@@ -250,8 +255,8 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Consumes what separates a pipeline from the next one. The order matters: `&&` and `||` come before `&`, and `;;`
-    /// before `;`.
+    /// Consumes what separates a pipeline from the next one; newlines and stops are left for the caller. The order of
+    /// the checks matters: `&&` and `||` come before `&`, and `;;` before `;`.
     fn list_end(&mut self, stops: &[Stop]) -> Parsed<End> {
         if self.accept("&&") {
             Ok(End::And)
@@ -270,7 +275,7 @@ impl<'s> Parser<'s> {
         }
     }
 
-    /// Reads commands joined by `|` or `|&`, after any number of `!` and `time`.
+    /// Reads commands joined by `|` or `|&`, after any number of `!` and `time`. At least one command must follow.
     fn pipeline(&mut self) -> Parsed<Pipeline> {
         let mut pipeline = Pipeline { negated: false, timed: false, commands: Vec::new() };
         loop {
@@ -385,7 +390,7 @@ impl<'s> Parser<'s> {
         self.function_body(name)
     }
 
-    /// Reads the body, which must be a compound command.
+    /// Reads the body of a function, which must be a compound command, and returns the definition.
     fn function_body(&mut self, name: String) -> Parsed<Command> {
         self.newlines()?;
         match self.nested(Self::command)? {
@@ -421,7 +426,7 @@ fn declared_word(assignment: Assignment) -> Word {
     Word { parts, source: assignment.source }
 }
 
-/// Whether a text could be the name of a variable.
+/// Returns whether a text could be the name of a variable.
 pub(crate) fn is_name(text: &str) -> bool {
     let mut bytes = text.bytes();
     bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')

@@ -16,7 +16,8 @@ pub(super) struct Pending {
 }
 
 impl Parser<'_> {
-    /// Reads the redirection that starts here, if there is one.
+    /// Reads the redirection that starts here. `None` if there is none, also before `<(` and `>(`; nothing is consumed
+    /// then. The body of a here-document is read with the next newline.
     pub(super) fn redirect(&mut self) -> Parsed<Option<Redirect>> {
         let start = self.at;
         let fd = self.redirect_fd()?;
@@ -63,7 +64,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads `2` of `2>` or `{fd}` of `{fd}>`; nothing is consumed unless an operator follows.
+    /// Reads `2` of `2>` or `{fd}` of `{fd}>`. Returns the default and consumes nothing if there is no descriptor or no
+    /// operator follows.
     fn redirect_fd(&mut self) -> Parsed<Fd> {
         let start = self.at;
         let Some(word) = self.plain_word() else { return Ok(Fd::Default) };
@@ -84,7 +86,7 @@ impl Parser<'_> {
     }
 
     /// Reads the delimiter after `<<` and reserves a place for the body, which is filled in after the next newline.
-    /// Returns the index of that place.
+    /// Returns the index of that place. A delimiter with an expansion or a line end is refused.
     fn heredoc_start(&mut self) -> Parsed<usize> {
         let strip_tabs = self.accept("-");
         self.blanks_without_comment();
@@ -105,7 +107,8 @@ impl Parser<'_> {
         Ok(index)
     }
 
-    /// Reads the body that starts at the current line.
+    /// Reads the body that starts at the current line, up to and with the line of its delimiter, and stores it in the
+    /// place that [`Self::heredoc_start`] reserved.
     pub(super) fn heredoc_body(&mut self, pending: &Pending) -> Parsed<()> {
         let mut text = String::new();
         loop {
@@ -125,8 +128,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads one line of a body. Unless the body is literal, a backslash at the end joins the next line to it, even if
-    /// that line is the delimiter.
+    /// Reads one line of a body and consumes its newline, which is not returned. Unless the body is literal, a
+    /// backslash at the end joins the next line to it, even if that line is the delimiter.
     fn heredoc_line(&mut self, literal: bool) -> String {
         let mut line = String::new();
         loop {

@@ -20,7 +20,7 @@ fn joined(program: &str, words: &[&str]) -> String {
     text
 }
 
-/// Returns every spelling of a command that a forbidding rule may mean.
+/// Returns every spelling of a command that a forbidding rule may mean; empty if its program is not known.
 pub(crate) fn forbidding_texts(args: &[Arg]) -> Vec<String> {
     let Some(program) = args.first().and_then(Arg::fixed) else { return Vec::new() };
     let words: Vec<&str> = args[1..].iter().map(Arg::text).collect();
@@ -43,7 +43,8 @@ pub(crate) fn forbidding_texts(args: &[Arg]) -> Vec<String> {
     texts
 }
 
-/// Returns where the words may start when leading options, and perhaps their values, are left out.
+/// Returns the indices at which the words may start when leading options, and perhaps their values, are left out. Only
+/// the first twelve words are looked at.
 fn beginnings(words: &[&str]) -> Vec<usize> {
     let mut found = Vec::new();
     for (index, word) in words.iter().enumerate().take(12) {
@@ -64,7 +65,9 @@ fn beginnings(words: &[&str]) -> Vec<usize> {
     found
 }
 
-/// Returns a command as written, and without the wrappers that permitting rules look through.
+/// Returns a command as written, and without the wrappers that permitting rules look through. With an assignment that
+/// may change what the command does, only texts that contain the assignments are returned. Empty if the program is not
+/// known.
 pub(crate) fn permitting_texts(invocation: &Invocation) -> Vec<String> {
     let mut texts = Vec::new();
     let unsafe_assigns: Vec<&str> = invocation
@@ -92,8 +95,8 @@ pub(crate) fn permitting_texts(invocation: &Invocation) -> Vec<String> {
     texts
 }
 
-/// Returns the rule that would permit a command next time: the program and its subcommand if it has one, otherwise the
-/// whole command.
+/// Returns the content of the rule that would permit a command next time: the program and its subcommand if it has one,
+/// otherwise the whole command. `None` if the program is not known or the text is too long or has several lines.
 pub(crate) fn suggested_rule(invocation: &Invocation) -> Option<String> {
     /// Programs that can run any command: a rule with their name as prefix would allow everything.
     const CARRIERS: [&str; 34] = [

@@ -104,8 +104,8 @@ pub(crate) fn program_name(text: &str) -> &str {
     base.strip_prefix('=').unwrap_or(base)
 }
 
-/// Returns the command inside a wrapper that only limits it, such as `timeout`. Permitting rules look through these
-/// wrappers and no others.
+/// Returns the command inside a wrapper that only limits it, such as `timeout`; permitting rules look through these
+/// wrappers and no others. `None` for every other program, and if it is not clear where the command begins.
 pub(crate) fn stripped(args: &[Arg]) -> Option<&[Arg]> {
     const LIMITING: [&str; 8] =
         ["timeout", "time", "nice", "nohup", "stdbuf", "command", "builtin", "noglob"];
@@ -123,7 +123,8 @@ pub(crate) fn stripped(args: &[Arg]) -> Option<&[Arg]> {
     inner.first().filter(|first| first.fixed().is_some_and(|text| !text.starts_with('-'))).map(|_| inner)
 }
 
-/// Returns everything that a command runs in turn. `input` is what it reads, if that is known.
+/// Returns everything that a command runs in turn, rather too much than too little; empty if the program is not known.
+/// `input` is what the command reads, if that is known.
 pub(crate) fn inner_commands(args: &[Arg], input: Option<&InputText>) -> Vec<Inner> {
     let Some(name) = args.first().and_then(Arg::fixed).map(program_name) else { return Vec::new() };
     let rest = &args[1..];
@@ -163,7 +164,8 @@ fn script(arg: &Arg) -> Inner {
     }
 }
 
-/// Joins words that are parsed again as a script.
+/// Returns the script that words make when they are joined and parsed again. If one of the words is not fixed, the
+/// script cannot be read.
 fn joined_script(args: &[Arg]) -> Inner {
     let words: Option<Vec<&str>> = args.iter().map(Arg::fixed).collect();
     match words {
@@ -172,7 +174,8 @@ fn joined_script(args: &[Arg]) -> Inner {
     }
 }
 
-/// Returns the script that a shell runs: `sh -c SCRIPT`, `sh <<< SCRIPT`, or its input.
+/// Returns the script that a shell runs: `sh -c SCRIPT`, `sh <<< SCRIPT`, or its input. Empty if it runs a file or its
+/// input is not given here.
 fn shell_script(rest: &[Arg], input: Option<&InputText>) -> Vec<Inner> {
     let mut index = 0;
     let mut wants_script = false;
@@ -200,7 +203,7 @@ fn shell_script(rest: &[Arg], input: Option<&InputText>) -> Vec<Inner> {
     }
 }
 
-/// `-c SCRIPT` and `--command=SCRIPT` of programs that can also run a script.
+/// Returns the scripts in `-c SCRIPT` and `--command=SCRIPT`, for programs that can also run a script.
 fn option_script(rest: &[Arg]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (index, arg) in rest.iter().enumerate() {
@@ -216,7 +219,7 @@ fn option_script(rest: &[Arg]) -> Vec<Inner> {
     found
 }
 
-/// Returns the words after each of `actions`, up to `;` or `+`.
+/// Returns the commands that follow each of `actions`, up to `;` or `+`. An action without words is left out.
 fn after_actions(rest: &[Arg], actions: &[&str]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (index, arg) in rest.iter().enumerate() {
@@ -256,7 +259,7 @@ fn git_scripts(rest: &[Arg]) -> Vec<Inner> {
     found
 }
 
-/// Returns the command in `env -S 'command words'`.
+/// Returns the command in `env -S 'command words'`, as a script; empty without such an option.
 fn split_string(rest: &[Arg]) -> Vec<Inner> {
     let mut found = Vec::new();
     for (index, arg) in rest.iter().enumerate() {
@@ -281,7 +284,8 @@ fn wrapped(wrapper: &Wrapper, rest: &[Arg]) -> Vec<Inner> {
     }
 }
 
-/// Returns the words of the command after a wrapper's options and operands; `None` when an option is not known.
+/// Returns the words of the command after a wrapper's options and operands, empty if there are none. `None` when an
+/// option is not known or a word before the command is not fixed.
 fn command_words<'a>(wrapper: &Wrapper, rest: &'a [Arg]) -> Option<&'a [Arg]> {
     let mut index = 0;
     let mut operands = wrapper.operands;
@@ -318,12 +322,14 @@ fn command_words<'a>(wrapper: &Wrapper, rest: &'a [Arg]) -> Option<&'a [Arg]> {
     Some(rest.get(index + skipped(operands, rest, index)..).unwrap_or(&[]))
 }
 
-/// Returns how many operands of the wrapper still follow `--`.
+/// Returns how many of the words from `index` on are operands of the wrapper that still follow `--`: at most as many as
+/// there are words.
 fn skipped(operands: usize, rest: &[Arg], index: usize) -> usize {
     operands.min(rest.len().saturating_sub(index))
 }
 
-/// Returns every place where a command could start, when the options are unclear.
+/// Returns a command for every place where one could start, when the options are unclear; at most sixteen. Words that
+/// look like options are no beginnings.
 fn all_beginnings(rest: &[Arg], operands: usize) -> Vec<Inner> {
     (operands..rest.len())
         .filter(|&index| !rest[index].text().starts_with('-'))

@@ -33,7 +33,8 @@ pub(crate) struct Arg {
 }
 
 impl Arg {
-    /// Evaluates a word as far as its value is known before the script runs. An unknown value is never guessed.
+    /// Evaluates a word as far as its value is known before the script runs. An unknown value is never guessed. The
+    /// word keeps its source.
     pub(crate) fn new(word: &Word, known: &Known<'_>) -> Self {
         Self { value: value(word, known), source: word.source.clone() }
     }
@@ -43,8 +44,8 @@ impl Arg {
         Self { value: Value::Fixed(text.to_owned()), source: text.to_owned() }
     }
 
-    /// Returns the value if it is exactly one known word. Code that permits must use this and not [`Self::text`], which
-    /// falls back to the source.
+    /// Returns the value if it is exactly one known word, otherwise `None`. Code that permits must use this and not
+    /// [`Self::text`], which falls back to the source.
     pub(crate) fn fixed(&self) -> Option<&str> {
         match &self.value {
             Value::Fixed(text) => Some(text),
@@ -59,7 +60,8 @@ impl Arg {
     }
 }
 
-/// Returns the value of a variable that bash expands without evaluating it, and that scripts do not normally change.
+/// Returns the value of a variable. `None` if it is not known, or if bash would split it or match it against files
+/// because it is not quoted.
 fn variable(name: &str, quoted: bool, known: &Known<'_>) -> Option<String> {
     let value = match name {
         "HOME" => known.home?,
@@ -118,7 +120,7 @@ fn value(word: &Word, known: &Known<'_>) -> Value {
     }
 }
 
-/// Whether a word holds `{a,b}` or `{1..3}`. In doubt it says yes.
+/// Returns whether a word holds `{a,b}` or `{1..3}`. In doubt it returns `true`.
 fn has_brace_expansion(word: &Word) -> bool {
     let mut open = false;
     let mut separated = false;

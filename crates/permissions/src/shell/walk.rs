@@ -116,8 +116,8 @@ pub(crate) enum Opens {
     Unusual,
 }
 
-/// Parses a script and lists every command it could run and every file the shell could open, also in branches that
-/// may not be taken.
+/// Parses a script and lists every command it could run and every file the shell could open, also in branches that may
+/// not be taken. Fails if the script cannot be parsed or runs too many commands inside commands.
 pub(crate) fn analyse(source: &str, known: &Known<'_>) -> Result<Analysis, ParseError> {
     let script = parse(source)?;
     let mut analysis = Analysis::default();
@@ -138,8 +138,9 @@ struct Walker<'a> {
 }
 
 impl Walker<'_> {
-    /// Notes a construct that is not a harmless shape. Only the first is kept.
-    fn shape(&mut self, what: &'static str) {
+    /// Notes a construct because of which the script does not count as read-only; only allow rules for its commands can
+    /// still allow it. Only the first is kept; people read `what` after "contains".
+    fn note_shape(&mut self, what: &'static str) {
         self.analysis.shape.get_or_insert(what);
     }
 
@@ -147,7 +148,7 @@ impl Walker<'_> {
     fn list(&mut self, list: &List, place: Place) {
         for item in &list.0 {
             if item.end == End::Background {
-                self.shape("a background command");
+                self.note_shape("a background command");
             }
             self.pipeline(&item.pipeline, place);
         }
@@ -156,7 +157,7 @@ impl Walker<'_> {
     /// Lists the steps of every command of a pipeline.
     fn pipeline(&mut self, pipeline: &Pipeline, place: Place) {
         if pipeline.timed {
-            self.shape("`time`");
+            self.note_shape("`time`");
         }
         for command in &pipeline.commands {
             self.command(command, place);
@@ -174,7 +175,7 @@ impl Walker<'_> {
                 }
             }
             Command::Function { body, .. } => {
-                self.shape("a function definition");
+                self.note_shape("a function definition");
                 self.command(body, Place { nested: true, repeated: true });
             }
         }
@@ -186,11 +187,11 @@ impl Walker<'_> {
         let again = Place { nested: true, repeated: true };
         match kind {
             Compound::Subshell(list) => {
-                self.shape("a subshell");
+                self.note_shape("a subshell");
                 self.list(list, inside);
             }
             Compound::Group(list) => {
-                self.shape("a brace group");
+                self.note_shape("a brace group");
                 self.list(list, inside);
             }
             Compound::If(lists) => lists.iter().for_each(|list| self.list(list, inside)),
@@ -199,7 +200,7 @@ impl Walker<'_> {
                 self.list(body, again);
             }
             Compound::For { variable, words, body } => {
-                self.shape("a for loop");
+                self.note_shape("a for loop");
                 let value = AssignedValue::Loop;
                 let assigns = Assigns { name: variable.clone(), value, source: variable.clone() };
                 self.analysis.steps.push(Step::Assign(vec![assigns]));
@@ -207,35 +208,36 @@ impl Walker<'_> {
                 self.list(body, again);
             }
             Compound::ArithmeticFor { expression, body } => {
-                self.shape("a for loop");
+                self.note_shape("a for loop");
                 self.part(expression);
                 self.list(body, again);
             }
             Compound::Case { subject, patterns, bodies } => {
-                self.shape("a case statement");
+                self.note_shape("a case statement");
                 self.word(subject);
                 patterns.iter().for_each(|word| self.word(word));
                 bodies.iter().for_each(|list| self.list(list, inside));
             }
             Compound::Test(words) => {
-                self.shape("`[[`");
+                self.note_shape("`[[`");
                 words.iter().for_each(|word| self.word(word));
                 if words.iter().any(|word| EVALUATING_TESTS.contains(&word.source.as_str())) {
                     self.analysis.hidden.get_or_insert("an arithmetic comparison");
                 }
             }
             Compound::Arithmetic(expression) => {
-                self.shape("arithmetic");
+                self.note_shape("arithmetic");
                 self.part(expression);
             }
             Compound::Coproc(command) => {
-                self.shape("a coprocess");
+                self.note_shape("a coprocess");
                 self.command(command, inside);
             }
         }
     }
 
-    /// Lists a simple command. The steps inside its assignments, words and redirections come before the command itself.
+    /// Lists a simple command. The steps inside its assignments, words and redirections come before the command itself;
+    /// of several redirections that feed it the last one counts, as in a shell.
     fn simple(&mut self, simple: &Simple, place: Place) {
         let assigns: Vec<Assigns> =
             simple.assignments.iter().map(|assignment| self.assignment(assignment)).collect();
@@ -254,7 +256,8 @@ impl Walker<'_> {
         self.invocation(Invocation { args, assigns, found: Found::Written, place, input });
     }
 
-    /// Adds a command to the steps, followed by the commands that it runs itself.
+    /// Adds a command to the steps, followed by the commands that it runs itself. Stops at [`MAX_BEHIND`] of them;
+    /// [`analyse`] then fails.
     fn invocation(&mut self, invocation: Invocation) {
         let inner = inner_commands(&invocation.args, invocation.input.as_ref());
         let place = invocation.place;
@@ -278,8 +281,8 @@ impl Walker<'_> {
         }
     }
 
-    /// Lists the steps of a script that another command runs. One that cannot be parsed, or is nested too deep, makes
-    /// the whole analysis opaque.
+    /// Lists the steps of a script that another command runs, as commands behind it. A script that cannot be parsed, or
+    /// is nested too deep, makes the whole analysis opaque.
     fn inner_script(&mut self, text: &str) {
         let parsed = if self.scripts < MAX_SCRIPTS { parse(text).ok() } else { None };
         let Some(script) = parsed else {
@@ -301,8 +304,8 @@ impl Walker<'_> {
     }
 
     /// Returns what a redirection feeds to its command, as the command gets it: a body whose delimiter is not quoted is
-    /// expanded by the shell first, so `\$(x)` in it reaches an inner shell as `$(x)`. Of several redirections the last
-    /// one counts, as in a shell.
+    /// expanded by the shell first, so `\$(x)` in it reaches an inner shell as `$(x)`. `None` for a redirection to or
+    /// from a file.
     fn input_text(&self, redirect: &Redirect) -> Option<InputText> {
         let of_word = |word: &Word, end: &str| match Arg::new(word, self.known).fixed() {
             Some(text) => InputText::Known(format!("{text}{end}")),
@@ -348,7 +351,7 @@ impl Walker<'_> {
             Target::HereDoc(index) => {
                 let heredoc = &self.script.heredocs[*index];
                 if !heredoc.literal {
-                    self.shape("a here-document whose body is expanded");
+                    self.note_shape("a here-document whose body is expanded");
                 }
                 let word = heredoc.word.clone();
                 self.word(&word);
@@ -375,14 +378,15 @@ impl Walker<'_> {
         word.parts.iter().for_each(|part| self.part(part));
     }
 
-    /// Lists the steps of one part of a word, and notes expansions that evaluate what a variable holds.
+    /// Lists the steps of one part of a word, and notes that hidden code may run where an expansion evaluates what a
+    /// variable holds.
     fn part(&mut self, part: &Part) {
         let inside = Place { nested: true, repeated: false };
         match part {
             Part::Text { .. } | Part::Home | Part::Variable { .. } => {}
             Part::Substitution(list) => self.list(list, inside),
             Part::Process(list) => {
-                self.shape("a process substitution");
+                self.note_shape("a process substitution");
                 self.list(list, inside);
             }
             Part::Opaque { nested, evaluates } => {
@@ -398,7 +402,7 @@ impl Walker<'_> {
 /// Operators of `[[ ]]` that evaluate their operands as arithmetic or as a subscript.
 const EVALUATING_TESTS: [&str; 8] = ["-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"];
 
-/// Whether a part is text or the output of commands that are listed as steps.
+/// Returns whether a part is text or the output of commands that are listed as steps.
 fn text_or_output(part: &Part) -> bool {
     matches!(part, Part::Text { .. } | Part::Substitution(_))
 }
@@ -427,7 +431,7 @@ fn opens(redirect: &Redirect, target: &Arg) -> Opens {
     }
 }
 
-/// Whether the word after `>&` names a file: not `-`, a number, or a number with `-`.
+/// Returns whether the word after `>&` names a file: not `-`, a number, or a number with `-`.
 fn is_file_name(text: &str) -> bool {
     text != "-" && !text.trim_end_matches('-').bytes().all(|byte| byte.is_ascii_digit())
 }

@@ -8,7 +8,7 @@ use super::expansion::Quoted;
 use super::parse::{Parsed, Parser, is_name};
 
 impl Word {
-    /// Returns the text of a word without expansions, however it is quoted.
+    /// Returns the text of a word without expansions, however it is quoted; `None` if it has an expansion.
     pub(crate) fn only_text(&self) -> Option<String> {
         let mut whole = String::new();
         for part in &self.parts {
@@ -34,7 +34,7 @@ impl Parts {
     }
 }
 
-/// Whether a character outside of ASCII is invisible or looks like a blank.
+/// Returns whether a character outside of ASCII is invisible or looks like a blank.
 fn unseen(c: char) -> bool {
     c.is_whitespace()
         || matches!(c, '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
@@ -44,17 +44,17 @@ fn unseen(c: char) -> bool {
 }
 
 impl Parser<'_> {
-    /// Returns the whole character at the current position.
+    /// Returns the whole character at the current position without consuming it; NUL at the end of the script.
     pub(super) fn character(&self) -> char {
         self.source[self.at..].chars().next().unwrap_or('\0')
     }
 
-    /// Reads one word. The position is at its start.
+    /// Reads one word, whose start is the current position, one nesting level deeper. An empty word is an error.
     pub(super) fn word(&mut self) -> Parsed<Word> {
         self.nested(Self::word_parts)
     }
 
-    /// Reads the parts of a word up to a blank or an operator. An empty word is an error.
+    /// Reads the parts of a word up to a blank or an operator, which is not consumed. An empty word is an error.
     fn word_parts(&mut self) -> Parsed<Word> {
         self.peek();
         let start = self.at;
@@ -80,7 +80,8 @@ impl Parser<'_> {
         Ok(Word { parts: parts.0, source: self.source[start..self.at].replace("\\\n", "") })
     }
 
-    /// Reads one unquoted character, quotation or expansion.
+    /// Reads one unquoted character, quotation or expansion; nothing at the end of the script. Invisible characters
+    /// outside of ASCII are refused, because they hide what a person approves.
     pub(super) fn piece(&mut self, parts: &mut Parts) -> Parsed<()> {
         match self.raw() {
             None => Ok(()),
@@ -110,7 +111,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a `~` at the start of a word: the home directory if the name ends here, otherwise a value that is not
+    /// Reads a `~` at the start of a word: the home directory if the name ends after it, otherwise a value that is not
     /// known.
     fn tilde(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.at += 1;
@@ -138,7 +139,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Reads `"…"` with its expansions.
+    /// Reads `"…"` with its expansions; the position is at the opening quote.
     pub(super) fn double_quoted(&mut self, parts: &mut Parts) -> Parsed<()> {
         self.at += 1;
         parts.text("", true);
@@ -154,7 +155,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads one character or expansion between double quotes, or in a here-document (then `closing` is 0).
+    /// Reads one character or expansion between double quotes, or in a here-document. `closing` is the character that a
+    /// backslash quotes besides the usual ones; in a here-document it is 0.
     fn quoted_piece(&mut self, parts: &mut Parts, closing: u8) -> Parsed<()> {
         match self.raw() {
             Some(b'\\') => {
@@ -193,7 +195,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the expanded body of a here-document as a word.
+    /// Reads the expanded body of a here-document as a word. `depth` continues the count of the surrounding parser;
+    /// here-documents inside the body are refused.
     pub(super) fn heredoc_word(text: &str, depth: u32) -> Parsed<Word> {
         let mut parser = Parser::new(text, depth);
         let mut parts = Parts::default();
@@ -204,8 +207,8 @@ impl Parser<'_> {
         Ok(Word { parts: parts.0, source: text.to_owned() })
     }
 
-    /// Refuses here-documents in a text that is parsed on its own: their bodies would be stored in this parser and
-    /// lost.
+    /// Refuses here-documents in a text that is parsed as a script of its own: their bodies would be stored in this
+    /// parser and lost.
     pub(super) fn no_heredocs(&self) -> Parsed<()> {
         if self.heredocs.is_empty() {
             Ok(())
@@ -214,7 +217,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether an assignment starts here: `name=`, `name+=` or `name[`.
+    /// Returns whether an assignment starts here: `name=`, `name+=` or `name[`. Consumes nothing.
     pub(super) fn at_assignment(&mut self) -> bool {
         let start = self.at;
         let mut name = String::new();
@@ -230,8 +233,8 @@ impl Parser<'_> {
         found
     }
 
-    /// Whether the bracket that starts here is followed by an assignment. This is a guess that only has to be right
-    /// when it says no: then the rest is read as ordinary words.
+    /// Returns whether the bracket that starts here may be followed by an assignment. This is a guess that only has to
+    /// be right when it is `false`: then the rest is read as ordinary words.
     fn subscript_assigns(&self) -> bool {
         let rest = &self.source[self.at..];
         rest.contains("]=") || rest.contains("]+=") || rest.contains("]\\\n")
@@ -285,7 +288,7 @@ impl Parser<'_> {
         Ok(Word { parts: parts.0, source })
     }
 
-    /// Reads the words of `name=(…)` up to `)`, which is consumed.
+    /// Reads the words of `name=(…)` up to `)`, which is consumed. The opening parenthesis was consumed before.
     fn array(&mut self) -> Parsed<Vec<Word>> {
         let mut words = Vec::new();
         loop {

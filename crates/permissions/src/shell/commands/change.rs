@@ -6,7 +6,8 @@ use super::{Listed, NotListed, Touch, TouchAccess, sed};
 use crate::shell::unwrap::program_name;
 use crate::shell::value::Arg;
 
-/// Returns what a listed file command changes, such as `mkdir`, `rm`, `mv` and `cp`.
+/// Returns what a listed file command touches, such as `mkdir`, `rm`, `mv`, `cp` and `sed -i`. Every other program,
+/// option or form is refused.
 pub(super) fn changes(name: &str, args: &[Arg]) -> Listed {
     let words = &args[1..];
     match name {
@@ -31,7 +32,7 @@ fn all(operands: &[&Arg], access: TouchAccess) -> Vec<Touch> {
     operands.iter().map(|arg| Touch::new(arg, access)).collect()
 }
 
-/// Accepts operands that are all created or changed, and returns a touch for each.
+/// Accepts one or more operands that are all created or changed, and returns a touch for each.
 fn written(taken: &Taken<'_>) -> Listed {
     // Where options end at the first operand, `touch FILE -d X` makes X.
     if taken.operands.is_empty() || !taken.behind.is_empty() {
@@ -40,7 +41,7 @@ fn written(taken: &Taken<'_>) -> Listed {
     Ok(all(&taken.operands, TouchAccess::Write))
 }
 
-/// Accepts operands that are all removed, and returns a touch for each.
+/// Accepts one or more operands that are all removed, and returns a touch for each.
 fn removed(taken: &Taken<'_>) -> Listed {
     if taken.operands.is_empty() { Err(NotListed) } else { Ok(all(&taken.operands, TouchAccess::Remove)) }
 }
@@ -73,7 +74,8 @@ fn copied(taken: &Taken<'_>) -> Listed {
     Ok(touches)
 }
 
-/// Returns touches for the target, and for what appears inside it if it is a directory.
+/// Returns touches for the target, and for what appears inside it if it is a directory. Refused without a source, and
+/// if a name is not fixed.
 fn targets(sources: &[&Arg], target: &Arg, access: TouchAccess) -> Listed {
     if sources.is_empty() {
         return Err(NotListed);
@@ -98,8 +100,8 @@ const WRITERS: [&str; 16] = [
     "unlink", "install", "sed", "patch",
 ];
 
-/// Returns a touch for every word that may be a path, for a command whose form is not known. Only for rules that
-/// forbid.
+/// Returns a touch for every word that may be a path, for a command whose form is not known. Empty for a program that
+/// is not known to work on files. Only for rules that forbid.
 pub(super) fn generous(args: &[Arg]) -> Vec<Touch> {
     let Some(name) = args.first().and_then(Arg::fixed).map(program_name) else { return Vec::new() };
     let in_place = |arg: &Arg| {

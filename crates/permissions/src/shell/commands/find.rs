@@ -111,7 +111,7 @@ pub(super) fn find(args: &[Arg]) -> Listed {
     Ok(touches)
 }
 
-/// Whether a word ends the start directories, by the same rule as `find` itself.
+/// Returns whether a word ends the start directories of `find`, by the same rule as `find` itself.
 fn starts_expression(arg: &Arg) -> bool {
     arg.text().starts_with('-') || matches!(arg.text(), "(" | ")" | "!" | ",")
 }

@@ -28,7 +28,8 @@ const LOG_LONG: &str = "oneline pretty? format= abbrev? no-abbrev abbrev-commit 
  left-only right-only show-pulls diff-merges= cc ignore-submodules? no-walk? encoding= \
  expand-tabs? log-size count objects name-only mailmap use-mailmap";
 
-/// Returns what a listed call reads.
+/// Returns what a git command with a listed subcommand and listed options reads, the repository included. Every other
+/// command is refused.
 pub(super) fn git(args: &[Arg]) -> Listed {
     let mut index = 1;
     while matches!(args.get(index).and_then(Arg::fixed), Some("--no-pager" | "-P" | "--no-optional-locks")) {
@@ -68,7 +69,7 @@ fn subcommand(command: &str, words: &[Arg]) -> Listed {
 }
 
 /// Takes options and operands apart, in the notation of [`super::options`]. Patterns must not start with a wildcard,
-/// because a matching file could be named like an option.
+/// because a matching file could be named like an option; what is not listed is refused.
 fn options<'a>(short: &str, long: &str, words: &'a [Arg]) -> Result<Taken<'a>, NotListed> {
     take(short, long, Globs::Anchored, words)
 }
@@ -97,8 +98,8 @@ fn inert_formats(taken: &Taken<'_>) -> Result<(), NotListed> {
     if runs_gpg { Err(NotListed) } else { Ok(()) }
 }
 
-/// Accepts `log`, `show`, `diff` and their kin, which share their options. Like all functions here it returns the
-/// paths that the call may read, and refuses every form that is not listed.
+/// Accepts `log`, `show`, `diff` and the other subcommands that share their options. Returns the paths that the call
+/// may read, as all functions for subcommands do, and refuses every form that is not listed.
 fn shown(words: &[Arg]) -> Listed {
     let taken = options(LOG_SHORT, LOG_LONG, words)?;
     inert_formats(&taken)?;
@@ -142,7 +143,8 @@ fn listed(taken: &Taken<'_>, listing: &[&str]) -> Listed {
     if fixed && (taken.operands.is_empty() || taken.has(listing)) { Ok(Vec::new()) } else { Err(NotListed) }
 }
 
-/// Accepts operands that are names in the history and never files.
+/// Accepts operands that are names in the history and never files, so nothing is touched. The value of each must be
+/// known.
 fn fixed_operands(taken: &Taken<'_>) -> Listed {
     if taken.operands.iter().all(|arg| arg.fixed().is_some()) { Ok(Vec::new()) } else { Err(NotListed) }
 }
@@ -249,7 +251,8 @@ fn shortlog(words: &[Arg]) -> Listed {
     Ok(revisions_or_paths(&taken))
 }
 
-/// Returns an option that can make any git call run a program, whatever a rule says about the rest.
+/// Returns the first option that can make any git call run a program, whatever a rule says about the rest; `None` if
+/// there is none. Before the subcommand, `-c` and a word whose value is not known count too.
 pub(crate) fn executing_option(args: &[Arg]) -> Option<&str> {
     const ANYWHERE: [&str; 12] = [
         "--upload-pack",

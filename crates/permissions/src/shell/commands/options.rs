@@ -60,7 +60,8 @@ pub(super) struct Taken<'a> {
 }
 
 impl<'a> Taken<'a> {
-    /// Notes an option with its value, which is a word of its own if `next` is one.
+    /// Notes an option with its value, which is a word of its own if `next` is one. A file that it names is noted as
+    /// read; a value that should be a number and is none is refused.
     fn option(
         &mut self,
         name: &str,
@@ -92,7 +93,7 @@ impl<'a> Taken<'a> {
         self.options.iter().any(|(name, _, _)| names.contains(&name.as_str()))
     }
 
-    /// Returns the values given for any of these options.
+    /// Returns the values given for any of these options, in their order; names are without dashes.
     pub(super) fn values<'s>(&'s self, names: &'s [&str]) -> impl Iterator<Item = &'s str> {
         self.options
             .iter()
@@ -119,7 +120,8 @@ enum Expects {
     Glued,
 }
 
-/// Reads the mark after an option in the notation of the tables.
+/// Returns what the mark after an option stands for in the notation of the tables; without a known mark, the option
+/// takes no value.
 fn expects(mark: Option<u8>) -> Expects {
     match mark {
         Some(b':' | b'=') => Expects::Value,
@@ -145,8 +147,9 @@ fn long_expects(long: &str, name: &str) -> Option<Expects> {
     })
 }
 
-/// Splits the words after the program into options and operands by the tables. Refuses a word list with an option
-/// that is not listed, or an option value that is not fixed.
+/// Splits the words after the program into options and operands, by `short` and `long` in the notation of this module.
+/// Refuses an option that is not listed, an option value that is not fixed, a word whose value is not known and, with
+/// [`Globs::Anchored`], a pattern that could match an option.
 pub(super) fn take<'a>(
     short: &str,
     long: &str,
@@ -189,8 +192,8 @@ pub(super) fn take<'a>(
     Ok(taken)
 }
 
-/// Handles `--include=*.rs` without quotes: the word is used as it is unless a file has such a name, so it is also
-/// looked up as a pattern.
+/// Reads an option such as `--include=*.rs` without quotes: the shell leaves the word as it is unless a file has such a
+/// name, so the word is also noted as a pattern that is read. Refused unless the option is listed with a value.
 fn pattern_option<'a>(
     long: &str,
     option: &str,
@@ -206,7 +209,8 @@ fn pattern_option<'a>(
     Ok(())
 }
 
-/// Reads one long option, with its value after `=` or as the next word.
+/// Reads one long option, with its value after `=` or as the next word, which is then consumed. Refused if it is not
+/// listed.
 fn long_option<'a>(
     long: &str,
     option: &str,
@@ -233,7 +237,7 @@ fn long_option<'a>(
 }
 
 /// Reads a cluster of letters. The first one that takes a value ends it: the rest of the word, or the next word, is
-/// that value.
+/// that value. A letter that is not listed is refused.
 fn short_options<'a>(
     short: &str,
     letters: &str,
@@ -263,7 +267,7 @@ fn short_options<'a>(
     Ok(())
 }
 
-/// Returns what a program of the table reads.
+/// Returns what a program of the table reads. Refused if an option is not listed or the operands do not fit its entry.
 pub(super) fn by_table(spec: &Spec, args: &[Arg]) -> Listed {
     let mut taken = take(spec.short, spec.long, spec.globs, &args[1..])?;
     // Ripgrep takes options anywhere, whatever the system and the environment.
@@ -278,7 +282,8 @@ pub(super) fn by_table(spec: &Spec, args: &[Arg]) -> Listed {
     operand_touches(spec.operands, taken)
 }
 
-/// Returns what the operands and option values read. A search without a file operand reads the current directory.
+/// Returns what the operands and option values read; refuses operands that do not fit. A search without a file operand
+/// reads the current directory.
 fn operand_touches(operands: Operands, taken: Taken<'_>) -> Listed {
     /// Unless told otherwise, ripgrep skips hidden and ignored files.
     const EVERYTHING: [&str; 6] = ["u", "unrestricted", "hidden", "no-ignore", "no-ignore-vcs", "binary"];

@@ -20,7 +20,8 @@ enum Scripts {
     Editing,
 }
 
-/// Accepts `sed -n '1,40p' FILE`, which prints and does nothing else. Returns the files that it reads.
+/// Accepts `sed -n '1,40p' FILE`, which prints and does nothing else. Returns the files that it reads; every other form
+/// is refused.
 pub(super) fn printing(args: &[Arg]) -> Listed {
     let taken = take("nErsuze:", LONG, Globs::Anchored, &args[1..])?;
     if !taken.has(&QUIET) || taken.has(&["in-place"]) {
@@ -31,7 +32,8 @@ pub(super) fn printing(args: &[Arg]) -> Listed {
     Ok(files.chain(taken.read_behind()).collect())
 }
 
-/// Accepts `sed -i s/a/b/ FILE`, which changes the named files and nothing else. Returns these files.
+/// Accepts `sed -i s/a/b/ FILE`, which changes the named files and nothing else. Returns these files; every other form
+/// is refused.
 pub(super) fn in_place(args: &[Arg]) -> Listed {
     let taken = take("nErsuze:i?", LONG, Globs::Anchored, &args[1..])?;
     let mut suffixes = taken.values(&["i", "in-place"]);
@@ -48,7 +50,8 @@ pub(super) fn in_place(args: &[Arg]) -> Listed {
     Ok(files.iter().map(|arg| Touch::new(arg, TouchAccess::Write)).collect())
 }
 
-/// Checks every script; returns how many operands were scripts.
+/// Refuses a call if one of its scripts has a command that is not accepted. Returns how many operands are scripts: none
+/// if options give them, otherwise one.
 fn check_scripts(taken: &super::options::Taken<'_>, allowed: Scripts) -> Result<usize, NotListed> {
     let given: Vec<&str> = taken.values(&["e", "expression"]).collect();
     if !given.is_empty() {
@@ -58,7 +61,7 @@ fn check_scripts(taken: &super::options::Taken<'_>, allowed: Scripts) -> Result<
     if accepted(script, allowed) { Ok(1) } else { Err(NotListed) }
 }
 
-/// Whether a script consists of accepted commands.
+/// Returns whether a script consists of accepted commands.
 fn accepted(script: &str, allowed: Scripts) -> bool {
     let mut rest = script;
     loop {
@@ -97,8 +100,8 @@ fn one_address(text: &str) -> Option<&str> {
     Some(text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '~'))
 }
 
-/// Returns what follows the next unescaped `delimiter`. Brackets are not special here: a delimiter inside a class
-/// ends the text too early, and the rest is refused.
+/// Returns what follows the next unescaped `delimiter`; `None` if the line ends before. Brackets are not special here:
+/// a delimiter inside a class ends the text too early, and the rest is refused.
 fn delimited(text: &str, delimiter: char) -> Option<&str> {
     let mut escaped = false;
     for (at, c) in text.char_indices() {
@@ -113,7 +116,8 @@ fn delimited(text: &str, delimiter: char) -> Option<&str> {
     None
 }
 
-/// Skips one accepted command and its flags; `None` for all others, because `w`, `e` and `r` reach beyond the file.
+/// Skips one accepted command and its flags, and returns the rest; `None` for all others, because `w`, `e` and `r`
+/// reach beyond the file.
 fn command(text: &str, allowed: Scripts) -> Option<&str> {
     let mut chars = text.chars();
     match chars.next()? {

@@ -4,7 +4,8 @@ use super::options::{Globs, take};
 use super::{Listed, NotListed, Touch, TouchAccess};
 use crate::shell::value::{Arg, Value};
 
-/// Returns the command that `timeout`, `command` or `builtin` runs, if they are used in their plain form.
+/// Returns the command that `timeout`, `command` or `builtin` runs, if they are used in their plain form; `None` for
+/// other programs, unknown options and a command that is not fixed.
 pub(super) fn looked_through<'a>(name: &str, args: &'a [Arg]) -> Option<&'a [Arg]> {
     let inner = match name {
         "command" | "builtin" => &args[1..],
@@ -60,7 +61,8 @@ pub(super) fn special(name: &str, args: &[Arg]) -> Listed {
     }
 }
 
-/// Accepts words that are only text, or names of existing files.
+/// Accepts words that are only text, or patterns, which read the names of existing files. A word whose value is not
+/// known is refused.
 fn text_words(words: &[Arg]) -> Listed {
     let mut touches = Vec::new();
     for word in words {
@@ -164,7 +166,7 @@ fn cd(words: &[Arg]) -> Listed {
     }
 }
 
-/// Accepts `xargs echo` only, because `echo` is harmless with any words.
+/// Accepts `xargs echo` and `xargs` without a command, because `echo` is harmless with any words.
 fn xargs(words: &[Arg]) -> Listed {
     let mut index = 0;
     while let Some(word) = words.get(index) {
