@@ -53,7 +53,8 @@ pub(crate) enum CompactTrigger {
 }
 
 impl CompactTrigger {
-    /// Returns the name of the trigger on the wire; it must not change.
+    /// Returns the name of the trigger in hook inputs, frames and session files. Hosts and hooks compare it, so it must
+    /// not change.
     fn wire_name(self) -> &'static str {
         match self {
             Self::Manual => "manual",
@@ -63,7 +64,7 @@ impl CompactTrigger {
 }
 
 impl CompactCause {
-    /// Returns the trigger that the wire knows for this cause: both automatic causes are `auto`.
+    /// Returns the trigger that hooks and frames name for this cause: `auto` for both automatic causes.
     fn trigger(self) -> CompactTrigger {
         match self {
             Self::Asked => CompactTrigger::Manual,
@@ -80,10 +81,11 @@ pub(crate) enum CompactOutcome {
     Nothing,
     /// The conversation is as it was.
     Failed(String),
+    /// The turn was interrupted; the conversation is as it was.
     Interrupted,
 }
 
-/// The frames about a compaction.
+/// The frames about a compaction that replaced the conversation; the boundary is sent first.
 pub(crate) struct CompactionFrames {
     pub boundary: CompactBoundary,
     pub summary: UserMessage,
@@ -98,9 +100,9 @@ enum Trouble {
 }
 
 impl Turn<'_> {
-    /// Compacts the conversation if the next request would not fit into the window. `None`: the request can be
-    /// sent, also if the compaction failed, because the size is only an estimate. Otherwise the outcome that ends
-    /// the turn.
+    /// Compacts the conversation and sends the frames about it if the next request would not fit into the window.
+    /// Returns `None` if the request is to be sent, also after a failed compaction, because the size is only an
+    /// estimate; otherwise the outcome that ends the turn. Counts a request, so it has to be called once before each.
     pub(crate) async fn make_room(&mut self) -> Option<TurnOutcome> {
         let (limits, context) = (self.limits(), self.context());
         let policy = self.compact_policy();
@@ -120,9 +122,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Handles a failed request. If the API found it too long, compacts the conversation, at most once until a
-    /// response comes. `None`: the request can be tried again. Any other outcome is returned as it is and ends the
-    /// turn.
+    /// Handles a failed request. If the API found it too long, compacts the conversation, at most once until a response
+    /// comes, and returns `None` if the request is to be tried again. Otherwise returns the outcome that ends the turn;
+    /// after a request that stays too long, very large texts without a response are also cut in the history.
     pub(crate) async fn recover(&mut self, outcome: TurnOutcome) -> Option<TurnOutcome> {
         let too_long =
             matches!(&outcome, TurnOutcome::Failed(error) if error.kind == ErrorKind::PromptTooLong);
@@ -142,32 +144,34 @@ impl Turn<'_> {
         Some(outcome)
     }
 
-    /// Resets the count of compactions in a row at the beginning of a turn. The count detects a window that fills up
-    /// again at once, and what happened before a new prompt does not count.
+    /// Resets the count of compactions in a row; to be called at the beginning of a turn. The count detects a window
+    /// that fills up again at once, and what happened before a new prompt does not count.
     pub(crate) fn forget_refills(&mut self) {
         self.agent.compaction.memory.begin_turn();
     }
 
-    /// Whether a request that the API found too long may be answered with a compaction. Takes `&mut self` because the
-    /// count of quick refills may be reset.
+    /// Returns whether a request that the API found too long may be answered with a compaction: false if automatic
+    /// compaction is off, has failed twice in a row, or did not help just now. Takes `&mut self` because the count of
+    /// quick refills may be reset.
     fn may_recover(&mut self) -> bool {
         let policy = self.compact_policy();
         self.agent.compaction.memory.after_refusal(&policy)
     }
 
-    /// Returns the policy in force now. It is read each time, because a command or settings may change it during the
-    /// turn.
+    /// Returns the policy in force now. Callers read it each time, because a command or settings may change it during
+    /// the turn.
     fn compact_policy(&self) -> CompactPolicy {
         self.agent.handle.view().compact.policy
     }
 
-    /// Returns the end of the turn if the session is over its budget; `None` means that the turn goes on. Checked after
-    /// a compaction, because the summary costs too.
+    /// Returns the outcome that ends the turn if the session has reached its budget; `None` means that the turn goes
+    /// on. Checked after a compaction, because the summary costs too.
     fn spent_too_much(&self) -> Option<TurnOutcome> {
         self.session.over_budget().then_some(TurnOutcome::Ended(crate::turn::decide::TurnEnding::Budget))
     }
 
-    /// Compacts in the middle of a turn: the frames follow at once, and the turn goes on.
+    /// Compacts in the middle of a turn and sends the frames about the result at once. If it was interrupted, the mark
+    /// of the interruption is added to the conversation; a failure is left to the caller.
     async fn compact_and_tell(&mut self, cause: CompactCause) -> CompactOutcome {
         let compacted = self.compact(cause, None).await;
         match &compacted {
@@ -182,8 +186,9 @@ impl Turn<'_> {
         compacted
     }
 
-    /// Compacts the conversation. The frames about the result are left to the caller, because they come later when the
-    /// user has asked for it.
+    /// Compacts the conversation and sends the status frames before and after it. The frames about the result are left
+    /// to the caller, because they come later when the user has asked for it. A conversation without any response gives
+    /// `Nothing`; unless the outcome is `Done`, the conversation is as it was.
     pub(crate) async fn compact(
         &mut self,
         cause: CompactCause,
@@ -217,8 +222,8 @@ impl Turn<'_> {
         outcome
     }
 
-    /// Counts a compaction that failed. After two automatic ones in a row no more are made, and the host is told,
-    /// because each attempt is paid for.
+    /// Counts a failed automatic compaction; a failed `/compact` is not counted. After two in a row no more are made
+    /// automatically, because each attempt is paid for, and the host is told once.
     async fn note_failure(&mut self, cause: CompactCause, why: &str) {
         // A failed `/compact` is shown to the user, who decides whether to try again.
         if cause != CompactCause::Asked && self.agent.compaction.memory.failed() {
@@ -230,8 +235,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Asks the model for a summary and puts it in place of the conversation, except for the newest part. The
-    /// conversation is unchanged until `commit`, the last step, so an error before it loses nothing.
+    /// Runs the hooks around a compaction, asks the model for a summary, and puts it in place of the conversation,
+    /// except for the newest part. The conversation is unchanged until `commit`, which has to stay the last step, so
+    /// that an error before it loses nothing.
     async fn replace_history(
         &mut self,
         cause: CompactCause,
@@ -266,8 +272,8 @@ impl Turn<'_> {
         Ok(self.commit(ConversationReplacement { cause, head, tail, notes, before, began }))
     }
 
-    /// Runs the PreCompact hooks before a compaction. The error says that a hook blocks it, or that the turn was
-    /// interrupted.
+    /// Runs the PreCompact hooks. The error says that a hook blocks the compaction or stops the session, or that the
+    /// turn was interrupted.
     async fn ask_hooks_before(
         &mut self,
         cause: CompactCause,
@@ -288,7 +294,8 @@ impl Turn<'_> {
         if self.cancel.is_cancelled() { Err(Trouble::Interrupted) } else { Ok(()) }
     }
 
-    /// Runs the SessionStart and PostCompact hooks that follow a summary. Returns their notes for the model.
+    /// Runs the SessionStart hooks and then the PostCompact hooks, which get the whole text of the model as `raw`.
+    /// Returns the notes of the SessionStart hooks for the model; PostCompact hooks add none.
     async fn run_hooks_after(&mut self, trigger: CompactTrigger, raw: String) -> Vec<String> {
         let opening = self.agent.handle.start_conversation("compact", &self.cancel).await;
         let post = PostCompactInput {
@@ -300,21 +307,22 @@ impl Turn<'_> {
         opening.notes
     }
 
-    /// Returns at what sizes the conversation is compacted and the window is full, for the model of this turn with
-    /// its betas.
+    /// Returns the sizes at which the conversation is compacted and at which the window is full, for the model of this
+    /// turn with its betas and the policy in force now.
     fn limits(&self) -> WindowLimits {
         let window = catalog::context_window(&self.model_id, &self.agent.handle.choice().betas);
         self.compact_policy().limits(window)
     }
 
-    /// Returns the estimated size of the next request: the history and what every request carries besides.
+    /// Returns the size of the next request: what the API has counted and what was added since, or else an estimate of
+    /// the history and of what every request carries besides.
     fn context(&self) -> RequestSize {
         RequestSize::of(self.agent.history.size(), self.agent.handle.overhead_tokens())
     }
 }
 
 impl AgentHandle {
-    /// Estimates the tokens that every request contains besides the messages: system prompt and tools.
+    /// Returns an estimate of the tokens that every request contains besides the messages: system prompt and tools.
     pub(crate) fn overhead_tokens(&self) -> u64 {
         let offer = self.offer(&self.choice().id);
         let system: usize = offer.system.iter().map(|part| part.text.len()).sum();
@@ -323,7 +331,7 @@ impl AgentHandle {
 }
 
 impl crate::state::frames::FrameBuilder {
-    /// Returns the status frame that is sent when a compaction begins.
+    /// Returns the status frame that has to be sent when a compaction begins.
     fn compacting(&self, trigger: CompactTrigger) -> Outbound {
         Outbound::system(lathe_protocol::system::Status {
             status: Some("compacting".to_owned()),
@@ -337,7 +345,8 @@ impl crate::state::frames::FrameBuilder {
         })
     }
 
-    /// Returns the status frame that is sent when a compaction has ended; `error` says why it failed.
+    /// Returns the status frame that has to be sent when a compaction has ended, however it ended. `error` says why it
+    /// failed or was interrupted; `None` means success.
     fn compacted(&self, error: Option<&str>) -> Outbound {
         Outbound::system(lathe_protocol::system::Status {
             status: None,
@@ -349,8 +358,8 @@ impl crate::state::frames::FrameBuilder {
         })
     }
 
-    /// Returns the summary as the user message that hosts and the session's file get in place of the compacted
-    /// part.
+    /// Returns the summary as the user message that hosts and the session's file get in place of the compacted part.
+    /// The form of the frame depends on the trigger, as hosts expect it.
     fn summary(&self, text: &str, trigger: CompactTrigger) -> UserMessage {
         match trigger {
             CompactTrigger::Auto => self.synthetic_user(text),

@@ -44,7 +44,7 @@ pub(crate) enum ClockSource {
 }
 
 impl ClockSource {
-    /// Returns the word for it in hook inputs and frames.
+    /// Returns the name of the source in hook inputs and frames. Hosts and hooks compare it, so it must not change.
     pub fn wire_name(self) -> &'static str {
         match self {
             Self::WakeUp => "loop_wakeup",
@@ -88,8 +88,9 @@ impl ScheduleActions for AgentHandle {
 }
 
 impl SessionServices {
-    /// Reads the jobs of the folder again if their file has changed. An error says why they cannot be read; it comes
-    /// once for each state of the file.
+    /// Reads the jobs of the folder again if their file has changed since the last reading. An error says why they
+    /// cannot be read: then no job of the folder is scheduled, and later calls return `Ok` until the file changes
+    /// again.
     fn refresh_schedule(&self) -> Result<(), String> {
         let Some(folder) = &self.schedule.config.folder else { return Ok(()) };
         let stamp = folder.stamp();
@@ -109,8 +110,8 @@ impl SessionServices {
         read.map(drop).map_err(|error| format!("failed to read scheduled tasks: {error}"))
     }
 
-    /// Adds a job to the session or to the file of the folder. Fails if no date fits it, or if there are too many
-    /// jobs already.
+    /// Adds a job to the session or to the file of the folder, and wakes the session's loop. Fails if no date fits the
+    /// job, if there are too many jobs already, or if the file of the folder is needed and cannot be used.
     async fn create_job(&self, job: NewCronJob) -> Result<CronJob, ScheduleFailure> {
         let failed = |why: String| Err(ScheduleFailure::Failed(why));
         // A file that cannot be read holds no job that counts; a job of the session needs none.
@@ -137,7 +138,9 @@ impl SessionServices {
         Ok(created)
     }
 
-    /// Puts a job into the file of the folder.
+    /// Writes a job into the file of the folder and remembers it as the session's own, so that it starts turns here
+    /// even in a folder that is not trusted; the standing that is returned is that in later sessions. Fails if the
+    /// session has no such file or it cannot be written. The job is scheduled when the file is read again.
     async fn store_job(&self, id: String, job: NewCronJob, now_ms: u64) -> Result<CronJob, ScheduleFailure> {
         let Some(folder) = self.schedule.config.folder.clone() else {
             let why = "Not scheduled: this session uses no files of its folder.";
@@ -159,8 +162,8 @@ impl SessionServices {
         stored.map(|job| job.report()).ok_or_else(|| ScheduleFailure::Failed("Not scheduled.".to_owned()))
     }
 
-    /// Deletes a job of the session or of the folder. A job that another process has changed meanwhile counts as
-    /// unknown.
+    /// Deletes a job of the session, or else of the file of the folder. A job that is in neither is unknown; one that
+    /// another process has removed meanwhile counts as unknown too.
     async fn delete_job(&self, id: &str) -> Result<(), ScheduleFailure> {
         if self.queue().scheduled.remove(id) {
             return Ok(());
@@ -179,7 +182,8 @@ impl SessionServices {
         }
     }
 
-    /// Returns an id that no job has: eight hexadecimal digits.
+    /// Returns an id that no job has: the last eight hexadecimal digits of a fresh UUID. The id is empty if a hundred
+    /// attempts give only ids that are taken. Locks the queue, so the caller must not hold it.
     fn free_job_id(&self) -> String {
         let id = || {
             let uuid = self.process.host.uuid().replace('-', "");
@@ -192,8 +196,9 @@ impl SessionServices {
             .unwrap_or_default()
     }
 
-    /// Takes what is due by now as a turn. A job of the folder is taken by writing that into its file: if another
-    /// process was faster, or the file cannot be written, its turn is not started here.
+    /// Takes what is due by now as a turn; `None` if nothing is due. A job of the folder is taken by writing that into
+    /// its file: if another process was faster, or the file cannot be written, the result is `None` too. Old jobs are
+    /// removed first, and problems with the file are told to the host.
     pub(crate) async fn take_scheduled_turn(&self) -> Option<ScheduledTurn> {
         if let Err(why) = self.refresh_schedule() {
             self.trouble("scheduled_tasks", &why).await;
@@ -232,8 +237,8 @@ impl SessionServices {
         Some(ScheduledTurn { prompt, source: ClockSource::CronJob, wake_up: None })
     }
 
-    /// Removes recurring jobs whose time is over. A job that cannot be removed from the file stays in it and starts no
-    /// turn.
+    /// Removes recurring jobs whose time is over, from the schedule and from the file of the folder. If the file cannot
+    /// be written, the job stays in it, starts no turn, and the host is told.
     async fn drop_old_jobs(&self, now_ms: u64) {
         let old = self.queue().scheduled.take_old(now_ms);
         let Some(folder) = self.schedule.config.folder.clone() else { return };
@@ -247,7 +252,8 @@ impl SessionServices {
         }
     }
 
-    /// Returns the prompt of a job, which says so if its time has long passed.
+    /// Returns the prompt of a job, with a note behind it if the job comes more than [`MISSED_MS`] late. A prompt that
+    /// begins with `/` gets no note, because that would become an argument of the command.
     fn text_of(&self, job: &ScheduledJob, now_ms: u64) -> String {
         let prompt = &job.job.prompt;
         match &job.next_fire {
@@ -260,7 +266,8 @@ impl SessionServices {
         }
     }
 
-    /// Waits until something may be due; for ever if nothing is scheduled.
+    /// Waits until something may be due, or until the clock and the folder's file have to be looked at again; for ever
+    /// if nothing is scheduled. Takes nothing, so the future can be dropped at any time.
     pub(crate) async fn until_scheduled(&self) {
         let wait = self.queue().scheduled.next_look(self.process.host.now_ms());
         match wait {
@@ -270,7 +277,7 @@ impl SessionServices {
     }
 }
 
-/// Returns a prompt as the user would have written it.
+/// Returns `text` as a prompt in the form in which the user would send it.
 fn prompt_of(text: &str) -> InboundUser {
     let mut prompt = InboundUser::default();
     prompt.message.role = "user".to_owned();
@@ -278,8 +285,9 @@ fn prompt_of(text: &str) -> InboundUser {
     prompt
 }
 
-/// Changes the file of the folder on the blocking pool, because that waits for the disk. While another writer is at it,
-/// it is tried again for a while.
+/// Changes the file of the folder on the blocking pool, because that waits for the disk, and returns what became of the
+/// change. While another writer holds the file, `change` is called again for up to [`FILE_WAIT`], so it must be
+/// repeatable; then, or if the file cannot be written, the result is an error.
 async fn change_file(
     folder: Arc<ScheduledTasks>,
     change: impl Fn(&ScheduledTasks) -> Result<TaskChange, SettingsError> + Send + Sync + 'static,

@@ -50,7 +50,8 @@ enum NonExecution {
 }
 
 impl NonExecution {
-    /// Returns the value of `non_execution_kind`: why the call did not run. Hosts compare it, so it must not change.
+    /// Returns the value of `non_execution_kind`, which says why the call did not run. Hosts compare it, so it must not
+    /// change.
     fn wire_name(self) -> &'static str {
         match self {
             Self::UserRejected => "user-rejected",
@@ -73,13 +74,15 @@ impl CallDecision {
     /// A hook was asked and allows the call.
     pub const HOOK_ALLOWS: Self = Self::AllowedByHook(BY_HOOK);
 
-    /// Returns the decision for a call that a rule or the mode denies without a question.
+    /// Returns the decision for a call that a rule or the mode denies without a question, with the wire type of the
+    /// reason if it has one.
     pub fn denied(reason: &Reason) -> Self {
         Self::DeniedByConfig(reason.wire_type())
     }
 
-    /// Returns the metadata that goes with the result of the call: the decision, who made it, and why the call did
-    /// not run, if it did not. Hosts compare these values with the reference, so they must not change.
+    /// Returns the metadata that goes with the result of the call: the decision, who made it, and why the call did not
+    /// run, if it was not permitted. An interrupted call has no decision. Hosts compare these values with the
+    /// reference, so they must not change.
     pub fn meta(self, call: &ToolCall) -> ToolResultMeta {
         use NonExecution::{PermissionRule, UserRejected};
         use Verdict::{Accept, Reject};
@@ -101,16 +104,16 @@ impl CallDecision {
         ToolResultMeta {
             id: call.id.clone(),
             non_execution_kind: kind.map(|kind| kind.wire_name().to_owned()),
-            permission_decision: verdict.map(|verdict| verdict.told(reason_type)),
+            permission_decision: verdict.map(|verdict| verdict.wire_form(reason_type)),
             ..ToolResultMeta::default()
         }
     }
 }
 
 impl Verdict {
-    /// Returns the verdict in the form of the wire: "accept" or "reject", its source, and the type of the reason if
+    /// Returns the verdict in the form of the wire: `accept` or `reject`, its source, and the type of the reason if
     /// there is one.
-    fn told(self, reason_type: Option<&str>) -> PermissionDecisionMeta {
+    fn wire_form(self, reason_type: Option<&str>) -> PermissionDecisionMeta {
         let (decision, source) = match self {
             Self::Accept(source) => ("accept", source),
             Self::Reject(source) => ("reject", source),

@@ -50,9 +50,9 @@ pub enum PermitOutcome {
     InvalidInput(RefusedCall),
 }
 
-/// Decides whether a call may run. A denial by a PreToolUse hook comes first, then the rules judge the input (that
-/// of the hook, if it wrote another one), and what they leave open is a question to the PermissionRequest hooks and
-/// the host. Nothing counts as agreed once `cancel` has fired.
+/// Decides whether a call may run. A denial by a PreToolUse hook comes first, then the rules judge the input (that of
+/// the hook, if it wrote another one), and what they leave open is a question to the PermissionRequest hooks and the
+/// host. Waits without a time limit for the host, and permits nothing once `cancel` has fired.
 pub async fn permit(
     agent: &Arc<AgentHandle>,
     tool: &dyn Tool,
@@ -111,8 +111,8 @@ pub async fn permit(
     }
 }
 
-/// Names the source of a permission that needed no question: a rule that the user has in a settings file, or the setup
-/// of the session.
+/// Returns the decision for a call that was allowed without a question: for good if a rule that the user has in a
+/// settings file allows it, otherwise by the configuration of the session.
 fn decision_source(reason: &Reason) -> CallDecision {
     use SettingsSource::{Local, Project, User};
     match reason {
@@ -138,7 +138,8 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Returns a path inside the project relative to its root, and any other text unchanged.
+    /// Returns a path inside the project relative to its root. The root itself and any other text are returned
+    /// unchanged.
     fn short(&self, text: &str) -> String {
         Path::new(text)
             .strip_prefix(&self.root)
@@ -150,7 +151,8 @@ impl Question<'_> {
     }
 }
 
-/// Returns what the rules say about a call, and the mode in which they say it.
+/// Returns what the rules say about a call with this input now, and the mode in which they say it. Must be called again
+/// after every wait, because rules, mode and folders may change meanwhile.
 fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judged, PermissionMode) {
     let view = agent.view();
     let judged = agent.session.permissions().judge(&PermissionQuestion {
@@ -163,8 +165,8 @@ fn judge(agent: &AgentHandle, call: &ToolCall, input: &DescribedInput) -> (Judge
     (judged, view.scope.mode())
 }
 
-/// Returns the refusal of a call that a hook denies, or defers where no deferral is possible. `None` if the hook
-/// allows the call or wants a question; then the rules decide.
+/// Returns the refusal of a call that a PreToolUse hook denies, or defers where it cannot be deferred. `None` if the
+/// hook allows the call or wants a question; then the rules decide.
 fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<PermitOutcome> {
     let text = match verdict.behavior {
         HookPermissionDecision::Deny => verdict.tool_error(),
@@ -177,8 +179,9 @@ fn refused_by_hook(call: &ToolCall, verdict: &PermissionVerdict) -> Option<Permi
     Some(PermitOutcome::No { text, meta })
 }
 
-/// Combines the decision of the rules with the verdict of a hook. The flag is true if the call is allowed only
-/// because of the hook.
+/// Returns the decision of the rules as the verdict of a PreToolUse hook changes it, and whether the call is allowed
+/// only because of the hook. A hook lifts neither a deny rule nor an ask rule. If the hook wants a question, its reason
+/// becomes that of the question.
 fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCall) -> (Decision, bool) {
     let said = match verdict.behavior {
         HookPermissionDecision::Allow => HookVerdict::Allow,
@@ -197,8 +200,8 @@ fn after_verdict(decision: Decision, verdict: &PermissionVerdict, call: &ToolCal
     (decision, by_hook)
 }
 
-/// Asks the hooks and the host concurrently; the first decision counts. None if no hook decides and no host can be
-/// asked.
+/// Asks the PermissionRequest hooks and, if `host` is true, the host at the same time; the first decision counts. If a
+/// hook decides first, the question to the host is withdrawn. `None` if no hook decides and the host is not asked.
 async fn settle(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -238,8 +241,8 @@ async fn settle(
     }
 }
 
-/// Turns the decision of a `PermissionRequest` hook into the outcome. Permission updates are applied before the call is
-/// granted; a denial with `interrupt` ends the turn instead of only this call.
+/// Returns the outcome of a decision by a PermissionRequest hook. The hook's permission updates are applied before the
+/// call is granted; a denial with `interrupt` ends the turn instead of only this call.
 async fn decided_by_hook(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -265,7 +268,8 @@ async fn decided_by_hook(
     }
 }
 
-/// Refuses a call without a question: the host gets a frame, the model reads why.
+/// Returns the refusal of a call without a question, with the text that the model reads. The host is sent a frame about
+/// it, unless the call is refused like invalid input.
 async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> PermitOutcome {
     if denied.shown_as == ShownAs::ToolUseError {
         let meta = CallDecision::Unusable(denied.reason.wire_type()).meta(call);
@@ -278,8 +282,9 @@ async fn refuse(agent: &AgentHandle, call: &ToolCall, denied: Denied) -> PermitO
     PermitOutcome::No { text: denied.message, meta: decision.meta(call) }
 }
 
-/// Sends the host a `can_use_tool` request, waits for the reply without a time limit, and turns it into the
-/// outcome. The session shows as requiring action meanwhile. A question that fails is a refusal.
+/// Sends the host a `can_use_tool` request, waits for the reply without a time limit, and returns the outcome. A
+/// question that fails is a refusal; one that `cancel` withdraws ends the turn, and the future has to be polled to its
+/// end so that the host is told. The session shows as requiring action meanwhile.
 async fn ask_host(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -313,8 +318,8 @@ async fn ask_host(
     }
 }
 
-/// Builds the `can_use_tool` request that asks the host about the call. The input is sent whole; only the description
-/// is shortened.
+/// Returns the `can_use_tool` request that asks the host about the call. The input is sent whole; only a path in the
+/// description is made relative to the project.
 fn request(question: &Question<'_>) -> CanUseToolRequest {
     let Question { call, input, asked, .. } = *question;
     let description = telling_text(&input.value).map(|text| question.short(text));
@@ -334,8 +339,8 @@ fn request(question: &Question<'_>) -> CanUseToolRequest {
     }
 }
 
-/// Grants a call that the host allowed. The host's permission updates are applied first; only the classification
-/// `user_permanent` is reported as a grant for good.
+/// Returns the outcome for a call that the host allowed. The host's permission updates are applied before the call is
+/// judged again; only the classification `user_permanent` is reported as a grant for good.
 async fn allowed_by_host(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -353,9 +358,9 @@ async fn allowed_by_host(
     granted(agent, question, allow.updated_input, meta).await
 }
 
-/// The call was agreed to, perhaps with another input. Another input is another call: it is validated and described
-/// like a new one, and a rule that denies it still does. An unchanged input runs at the place that was asked about,
-/// wherever its path leads by now.
+/// Returns the outcome for a call that a hook or the host agreed to. Another input is another call: it is validated and
+/// described like a new one. A rule that denies the call now still does; an unchanged input runs at the place that was
+/// asked about, wherever its path leads by now.
 async fn granted(
     agent: &Arc<AgentHandle>,
     question: &Question<'_>,
@@ -384,7 +389,9 @@ async fn granted(
     PermitOutcome::Yes { input, place, basis: AllowBasis::Granted, meta }
 }
 
-/// Applies an update to the rules of the session, to the agent that asked, and to the settings file it names.
+/// Applies an update to the rules of the session, to the agent that asked, and to the settings file that it names, and
+/// tells the host a changed mode. An update that the session refuses is not saved; a failure is reported to the host
+/// and not to the caller.
 pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
     let (applied, before, mode) = agent.change(|view| {
         let before = view.scope.mode();
@@ -407,7 +414,8 @@ pub async fn apply(agent: &Arc<AgentHandle>, update: &PermissionUpdate) {
     }
 }
 
-/// Returns whether the update is meant for a settings file and therefore outlives the session.
+/// Returns whether the update is meant for a settings file and therefore outlives the session. False for an update of
+/// an unknown kind.
 fn names_a_file(update: &PermissionUpdate) -> bool {
     let destination = match update {
         PermissionUpdate::AddRules(update)
@@ -422,7 +430,7 @@ fn names_a_file(update: &PermissionUpdate) -> bool {
     destination.settings_source().is_some()
 }
 
-/// Returns the outcome of a denial by the host: with `interrupt` the turn stops, otherwise the model gets the host's
+/// Returns the outcome of a denial by the host: with `interrupt` the turn ends, otherwise the model gets the host's
 /// message as the result of the call.
 fn denied_by_host(call: &ToolCall, deny: PermissionDeny) -> PermitOutcome {
     if deny.interrupt == Some(true) {
@@ -432,13 +440,15 @@ fn denied_by_host(call: &ToolCall, deny: PermissionDeny) -> PermitOutcome {
     PermitOutcome::No { text: deny.message, meta }
 }
 
-/// Refuses a call because the question about it got no reply: without a decision, the call must not run.
+/// Returns the refusal of a call because the question about it got no reply; `why` is what the model reads. Without a
+/// decision, the call must not run.
 fn unsettled(call: &ToolCall, why: &str) -> PermitOutcome {
     let meta = CallDecision::Unsettled.meta(call);
     PermitOutcome::No { text: format!("Tool permission request failed: {why}"), meta }
 }
 
-/// Reports a reply that cannot be understood to the host as well as to the model, because the host has to fix it.
+/// Returns the refusal of a call because the reply of the host cannot be understood. The error is reported to the host
+/// as well as to the model, because the host has to fix it.
 async fn invalid_reply(agent: &AgentHandle, call: &ToolCall, why: &str) -> PermitOutcome {
     let text = format!("the answer to can_use_tool for {} ({}) is invalid: {why}", call.name, call.id);
     agent.session.trouble("invalid_permission_result", &text).await;

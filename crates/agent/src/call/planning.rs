@@ -59,8 +59,8 @@ impl SessionActions for AgentHandle {
     }
 }
 
-/// Returns the note about plan mode that the model gets at the start of a turn: what it may change, and how to
-/// plan. `None` in every other mode.
+/// Returns the note about plan mode that the model gets at the start of a turn: what it may change, and how to plan.
+/// `None` in every other mode.
 pub(crate) fn note(agent: &AgentHandle) -> Option<String> {
     if agent.view().scope.mode() != PermissionMode::Plan {
         return None;
@@ -74,16 +74,17 @@ pub(crate) fn note(agent: &AgentHandle) -> Option<String> {
 }
 
 impl AgentHandle {
-    /// Enters a permission mode because a tool asked for it, and sends the host the frame about the change. A mode
-    /// that the session does not permit any more is ignored.
+    /// Enters a permission mode because a tool asked for it, and sends the host the frame about the change. Does
+    /// nothing if the session does not permit the mode any more.
     async fn enter_mode(&self, mode: PermissionMode) {
         if self.change_mode(mode).is_ok() {
             self.session.emit(self.frames.mode_changed(mode.as_str())).await;
         }
     }
 
-    /// Changes the permission mode. When the new mode is plan mode, the old one is kept, so that leaving plan mode
-    /// can return to it. Sends nothing: the caller tells the host.
+    /// Changes the permission mode; fails and changes nothing if the session does not permit it. When plan mode begins,
+    /// the mode before it is kept, so that leaving plan mode can return to it. Sends nothing: the caller tells the
+    /// host.
     pub(crate) fn change_mode(&self, mode: PermissionMode) -> Result<(), ModeRefused> {
         self.change(|view| {
             let before = view.scope.mode();

@@ -1,4 +1,5 @@
-//! What ToolSearch does to the agent that calls it, and what the model reads that calls a tool without having loaded it.
+//! What ToolSearch does to the agent that calls it, and what the model reads if it calls a tool without having loaded
+//! it.
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ impl ToolLoading for AgentHandle {
 }
 
 impl AgentHandle {
-    /// Returns the complaint about an input. Of a tool whose description the model has not seen, it holds the schema.
+    /// Returns the error about an input with the schema of the tool added, if the model has called the tool without
+    /// having loaded its description. Otherwise returns the error as it is.
     pub(crate) fn explained(&self, tool: &dyn Tool, invalid: InvalidInput) -> InvalidInput {
         let guessed = offer::descriptions(&self.choice().id) == ToolDescriptions::Loaded
             && self.tools().is_unloaded(tool.name());

@@ -2,7 +2,7 @@
 //! → bound → hooks → result. The order of this file is the order in which things happen.
 //!
 //! A call is validated and described once, when its block is finished ([`FinishedBlock`]), and again only when a hook
-//! or the host has written another input. What is *ask_permission* from the description is never kept: `permit.rs` looks at
+//! or the host has written another input. What is *decided* from the description is never kept: `permit.rs` looks at
 //! rules, mode, folder and disk when the call is about to run.
 
 use std::path::Path;
@@ -50,8 +50,9 @@ pub enum RefusedCall {
 }
 
 impl PreparedCall {
-    /// Looks up the tool of a call, brings the input into the tool's form, and checks and describes it. What is
-    /// wrong is kept as the error of `tool` and becomes the result of the call when it is its turn to run.
+    /// Looks up the tool of a call, brings the input into the tool's form, and describes and checks it. What is wrong
+    /// is kept as the error of `tool` and becomes the result of the call when it is its turn to run; an input that does
+    /// not fit the schema stays as the model wrote it.
     pub fn new(agent: &AgentHandle, mut call: ToolCall) -> Self {
         let Some(tool) = agent.tool(&call.name) else { return Self { call, tool: Err(RefusedCall::NoTool) } };
         let fitted = fitting_input(agent, tool.as_ref(), &call.input).map(|input| call.input = input);
@@ -61,8 +62,8 @@ impl PreparedCall {
     }
 }
 
-/// Returns the input in the tool's own form, with numbers parsed from strings and defaults filled in. An input that
-/// is not JSON, or does not fit the schema, is an error.
+/// Returns the input in the tool's own form, with numbers parsed from strings and defaults filled in. An input that is
+/// not JSON, or does not fit the schema, is an error.
 fn fitting_input(agent: &AgentHandle, tool: &dyn Tool, input: &Value) -> Result<Value, RefusedCall> {
     if let Some(raw) = UnparsedInput::raw(input) {
         return Err(RefusedCall::Schema(InvalidInput::unparsable(tool.name(), &raw)));
@@ -79,8 +80,9 @@ pub struct FinishedBlock {
 }
 
 impl FinishedBlock {
-    /// Reads a finished block and prepares the call in it, if it is one. A name that the host has given to a tool
-    /// is resolved first.
+    /// Reads a finished block and prepares the call in it, if it is one. A name that the host has given to a tool is
+    /// resolved first. The fitted input replaces the one in the block, unless the model used such a name or the input
+    /// is null.
     pub fn new(agent: &AgentHandle, mut block: ContentBlock) -> Self {
         let Some(written) = block.as_tool_use() else { return Self { block, call: None } };
         let name = agent.session.introduction().tool(written.name).to_owned();
@@ -101,8 +103,8 @@ impl FinishedBlock {
         Self { block, call: Some(prepared) }
     }
 
-    /// Returns the call in the block, with the id of the record that now holds it; `None` if the block is not a
-    /// call. The block has to be recorded before, because results refer to that record.
+    /// Returns the call in the block, with `assistant_uuid` as the id of the record that holds it; `None` if the block
+    /// is not a call. The block has to be recorded before, because results refer to that record.
     pub fn into_call(self, assistant_uuid: String) -> Option<PreparedCall> {
         let mut prepared = self.call?;
         prepared.call.assistant_uuid = assistant_uuid;
@@ -111,14 +113,14 @@ impl FinishedBlock {
 }
 
 impl AgentHandle {
-    /// Describes what a call of a tool with this input is about. The description is what rules, hooks and the
-    /// schedule judge, so it has to be made anew whenever the input changes.
+    /// Returns a description of what a call of a tool with this input is about. Rules, hooks and the schedule judge the
+    /// description, so it has to be made anew whenever the input changes.
     fn describe(&self, tool: &dyn Tool, input: &Value) -> DescribedCall {
         self.session.permissions().describe(tool.subject(input))
     }
 
-    /// Brings an input that a hook or the host has written into the tool's form, checks it and describes it. Such
-    /// an input must pass here before it is used, because it was not checked when the model's was.
+    /// Returns an input that a hook or the host has written in the tool's form, with its description; fails if the tool
+    /// does not accept it. Such an input must pass here before it is used, because only the model's was checked before.
     pub(crate) fn validated_input(
         &self,
         tool: &dyn Tool,
@@ -131,8 +133,9 @@ impl AgentHandle {
     }
 }
 
-/// Runs one call to its end: hooks, permission, the tool, hooks again. The only way from the loop to a tool. Never
-/// fails: a refusal or an error is a result too.
+/// Runs one call to its end: hooks, permission, the tool, hooks again. Never fails: a refusal or an error is a result
+/// too, and a call that a hook defers has its own kind of end. Tools are called only through this, or through
+/// [`permitted`] and [`execute`] in this order.
 pub async fn run(
     agent: Arc<AgentHandle>,
     prepared: PreparedCall,
@@ -146,7 +149,8 @@ pub async fn run(
 }
 
 /// Runs everything that precedes the call itself: PreToolUse hooks, permission, and the checkpoint of the file that
-/// will change. The error is the end of a call that must not run.
+/// will change. The error is the end of a call that must not run now: its result, with the notes of the hooks, or its
+/// deferral.
 pub async fn permitted(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,
@@ -171,8 +175,9 @@ struct Ready {
     before: hooks::tools::PreToolUseOutcome,
 }
 
-/// Runs the PreToolUse hooks for a call whose input is valid. The error is the end of a call that goes no further:
-/// it is invalid, was interrupted, or a hook defers it.
+/// Runs the PreToolUse hooks for a call whose input is valid. The error is the end of a call that goes no further: its
+/// tool or input is invalid, it was interrupted, or a hook defers it. A deferral counts only for a call without
+/// siblings.
 async fn run_pre_tool_hooks(
     agent: &Arc<AgentHandle>,
     prepared: PreparedCall,
@@ -200,7 +205,7 @@ async fn run_pre_tool_hooks(
         }
     }
     if cancel.is_cancelled() {
-        // Cancelled hooks have ask_permission nothing: the call must not run as if they had agreed.
+        // Cancelled hooks have decided nothing: the call must not run as if they had agreed.
         return ended(interrupted(call, None));
     }
     Ok(Ready { tool, call, told, before })
@@ -225,8 +230,8 @@ pub struct PermittedCall {
     said: hooks::tools::HookNotes,
 }
 
-/// Asks for permission. If the call may run, keeps a checkpoint of the file it is about to change and returns the
-/// call with the input that was permitted; the error is the result of a call that may not run.
+/// Asks whether the call may run. If so, keeps a checkpoint of the file it is about to change and returns the call with
+/// the input that was permitted. The error is the result of a call that may not run, with its text bounded.
 async fn ask_permission(
     agent: &Arc<AgentHandle>,
     ready: Ready,
@@ -259,9 +264,10 @@ async fn ask_permission(
         session: agent.clone(),
         place,
         closed_paths: agent.session.permissions().read_filter().map(|filter| Arc::new(filter) as PathFilter),
-        // This also decides whether the shell begins with the user's aliases and functions and the files of hooks. A rule,
-        // a person or a hook speaks of a command as the user's shell reads it: `git status` with a function `git` of the
-        // user is the user's word. A judgement of the text alone holds only if the words mean what they usually do.
+        // This also decides whether the shell begins with the user's aliases and functions and the files of hooks. A
+        // rule, a person or a hook speaks of a command as the user's shell reads it: `git status` with a function `git`
+        // of the user is the user's word. A judgement of the text alone holds only if the words mean what they usually
+        // do.
         environment: match basis {
             AllowBasis::Granted => CommandEnvironment::Whole,
             AllowBasis::OnlyItsText => CommandEnvironment::OnlyPlain,
@@ -275,8 +281,9 @@ async fn ask_permission(
     Ok(PermittedCall { tool, call, context, meta, said })
 }
 
-/// Runs the tool, bounds its result, and fires the hooks that follow a call. The call must come from [`permitted`];
-/// nothing here asks again.
+/// Runs the tool, bounds its result, counts time and changed lines, and fires the hooks that follow a call. The call
+/// must come from [`permitted`], because nothing here asks again. Returns a result in any case, with the notes of all
+/// hooks.
 pub async fn execute(
     agent: &Arc<AgentHandle>,
     permitted: PermittedCall,
@@ -306,7 +313,8 @@ pub async fn execute(
     said.added_to(answered)
 }
 
-/// Waits for a tool, and shows the host meanwhile that it still runs.
+/// Waits for `work` and returns what it returns. Meanwhile sends the host heartbeats that the tool still runs, if the
+/// host takes them.
 async fn with_heartbeat<T>(agent: &AgentHandle, call: &ToolCall, work: BoxFuture<'_, T>) -> T {
     if !agent.session.options.client_generation.gets_tool_heartbeats() {
         return work.await;
@@ -319,14 +327,16 @@ async fn with_heartbeat<T>(agent: &AgentHandle, call: &ToolCall, work: BoxFuture
 }
 
 /// Marks a file as read if the command did nothing but print it, so that the model need not read it again before it
-/// edits it.
+/// edits it. Relative paths start at `cwd`, the folder before the command. A file that was printed in part counts as
+/// read in part.
 fn note_shown_file(agent: &AgentHandle, call: &DescribedCall, cwd: &Path, output: &ToolOutput) {
     let Some(file) = call.shown_file(cwd) else { return };
     let all_of_it = file.whole && output.effects.shown == Shown::Whole;
     agent.workspace.note_read(&file.path, if all_of_it { Shown::Whole } else { Shown::Part });
 }
 
-/// Returns the error result of a call that cannot run: its tool does not exist, or its input is invalid.
+/// Returns the error result of a call that cannot run because its tool does not exist or its input is invalid. The
+/// texts are bounded, because they may quote the input.
 async fn refuse_input(
     agent: &AgentHandle,
     call: ToolCall,
@@ -346,7 +356,8 @@ async fn refuse_input(
     failed(call, bounds.failure(failure).await, None)
 }
 
-/// Returns the result of a call whose tool returned output. The output may still be marked as an error by the tool.
+/// Returns the result of a call whose tool returned output. The tool may have marked the output as an error; that mark
+/// is kept.
 fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> ToolCallResult {
     let block = ToolResult::of_tool(&call.id, output.content, output.is_error);
     ToolCallResult {
@@ -362,7 +373,8 @@ fn succeeded(call: ToolCall, output: ToolOutput, meta: ToolResultMeta) -> ToolCa
     }
 }
 
-/// Returns the result of a call whose tool failed. A failure without a text for the model counts as an interruption.
+/// Returns the error result of a call whose tool failed. A failure without a text is an interruption; then `meta` is
+/// replaced by that of an interrupted call.
 fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) -> ToolCallResult {
     match (failure.content(), failure.result()) {
         (Some(content), Some(result)) => error(call, content, json!(result), meta),
@@ -370,13 +382,13 @@ fn failed(call: ToolCall, failure: ToolFailure, meta: Option<ToolResultMeta>) ->
     }
 }
 
-/// Returns the error result of a call that is not run for a reason outside of the call, such as a response that the
-/// provider stopped.
+/// Returns the error result of a call that is not run for the reason `why`, which lies outside of the call, such as a
+/// response that the provider stopped. It counts neither as a denial nor as an interruption.
 pub fn left_out(call: ToolCall, why: &str) -> ToolCallResult {
     error(call, why.to_owned(), json!(format!("Error: {why}")), None)
 }
 
-/// Returns the result of a call that was refused in a way that also ends the turn. Counts as interrupted and as a
+/// Returns the result of a call that was refused in a way that also ends the turn. It counts as interrupted and as a
 /// denial.
 fn stopped(call: ToolCall, meta: ToolResultMeta) -> ToolCallResult {
     let denial = denial(&call);
@@ -393,21 +405,22 @@ fn denial(call: &ToolCall) -> PermissionDenial {
     }
 }
 
-/// Returns the error result of a call that was not permitted, with the denial that the result of the turn lists.
+/// Returns the error result of a call that was not permitted, with the denial that the result of the turn lists. The
+/// turn goes on.
 fn denied(call: ToolCall, text: &str, meta: ToolResultMeta) -> ToolCallResult {
     let denial = denial(&call);
     let answered = error(call, text.to_owned(), json!(format!("Error: {text}")), Some(meta));
     ToolCallResult { denial: Some(denial), ..answered }
 }
 
-/// Returns the result of a call that was interrupted while its tool was running.
+/// Returns the result of a call that was interrupted while its tool was running, with metadata that says so.
 fn interrupted_while_running(call: ToolCall) -> ToolCallResult {
     let meta = CallDecision::Interrupted.meta(&call);
     interrupted(call, Some(meta))
 }
 
-/// Returns the result of a call that an interrupt ended, before or while it ran. It carries the mark that ends the
-/// turn once all its siblings have their results.
+/// Returns the error result of a call that an interrupt ended, before or while it ran. It is marked as interrupted,
+/// which ends the turn once all its siblings have their results.
 pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> ToolCallResult {
     let text = "The user interrupted this tool call before it finished. Its effects may be partial; \
                 wait for the user to say how to go on.";
@@ -415,7 +428,8 @@ pub fn interrupted(call: ToolCall, meta: Option<ToolResultMeta>) -> ToolCallResu
     ToolCallResult { interrupted: true, ..answered }
 }
 
-/// Returns an error result: `content` is what the model reads, `result` is what programs get in `tool_use_result`.
+/// Returns an error result: `content` is what the model reads, `result` is what programs get in `tool_use_result`. It
+/// is neither a denial nor interrupted; the caller sets that.
 fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResultMeta>) -> ToolCallResult {
     let block = ToolResult::error(&call.id, content);
     ToolCallResult {
@@ -431,8 +445,8 @@ fn error(call: ToolCall, content: String, result: Value, meta: Option<ToolResult
     }
 }
 
-/// Returns the error text for a call of a tool that the agent does not have. A tool that exists and is disabled in this
-/// session is described as such.
+/// Returns the error text for a call of a tool that the agent does not have. For a tool that the runtime has and this
+/// session does not, the text says that it is disabled.
 fn unknown_tool(agent: &AgentHandle, name: &str) -> String {
     if agent.session.known_tools.iter().any(|known| known == name) {
         return format!(

@@ -1,5 +1,5 @@
-//! The web, as the tools of an agent reach it: through the HTTP client of the session, under its rules, and with its model
-//! for questions outside of the conversation. Which hosts may be reached is judged by the tools, which know when.
+//! The web, as the tools of an agent reach it: through the HTTP client of the session, under its rules, and with its
+//! model for questions outside of the conversation. Which hosts may be reached is judged by the tools, which know when.
 
 use futures_util::future::BoxFuture;
 use lathe_models::{ErrorKind, ModelError, ModelRequest, SystemPart, WireMessage};
@@ -30,19 +30,21 @@ impl WebActions for AgentHandle {
 }
 
 impl AgentHandle {
-    /// Sends a side question with the usual retries. Its cost counts for the session even if the answer is not used.
+    /// Asks the model a question outside of the conversation, with the usual retries. Its cost counts for the session,
+    /// whatever becomes of it. Fails without asking if the session has reached its budget.
     async fn answer_of_model(&self, question: SideQuestion) -> Result<SideAnswer, SideFailure> {
         if self.session.over_budget() {
             return Err(SideFailure::OverBudget);
         }
         let request = self.side_question(question).map_err(|error| SideFailure::Failed(error.to_string()))?;
-        let response = self.session.ask_model_for_all(request, |_, _| None).await.map_err(failure)?;
+        let response = self.session.ask_model_for_all(request, |_, _| None).await.map_err(side_failure)?;
         let web_searches = response.usage.web_search_requests();
         let blocks = response.blocks.into_iter().map(ContentBlock::into_value).collect();
         Ok(SideAnswer { blocks, web_searches })
     }
 
-    /// Builds the request of a side question.
+    /// Builds the request of a side question, with the model that it asks for. A server tool is offered, and the model
+    /// may choose whether to use it.
     fn side_question(&self, question: SideQuestion) -> Result<ModelRequest, serde_json::Error> {
         let choice = self.choice();
         let (model, betas) = match question.model {
@@ -67,8 +69,9 @@ impl AgentHandle {
     }
 }
 
-/// Converts an error of the model: requests that the API would refuse again are `Refused`, all others `Failed`.
-fn failure(error: ModelError) -> SideFailure {
+/// Returns the error of a side question as its tool gets it: `Refused` if the API will never take the request, so that
+/// it must not be repeated, otherwise `Failed`.
+fn side_failure(error: ModelError) -> SideFailure {
     match error.kind {
         ErrorKind::InvalidRequest | ErrorKind::ModelNotFound => SideFailure::Refused(error.message),
         ErrorKind::NoCredentials

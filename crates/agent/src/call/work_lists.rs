@@ -1,5 +1,5 @@
-//! What the tools for lists of work use of the session: which task list is the session's, the hooks about its tasks, and
-//! the to-dos that an agent holds.
+//! What the tools for lists of work use of the session: which task list is the session's, the hooks about its tasks,
+//! and the to-dos that an agent holds.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Files that hooks leave for the commands of a session: a hook appends shell commands to the file that
 //! `CLAUDE_ENV_FILE` names, and the shell of every later Bash call sources it.
 //!
-//! Each file is tried once, when the hooks of an event have ended; one that does not parse, ends the shell or hangs would
-//! do so in every command, so it is reported and left out. The surprising thing: what CwdChanged hooks wrote for a folder
-//! is forgotten when the session leaves the folder.
+//! The files are tried when the hooks of an event have ended; one that does not parse, ends the shell or hangs would do
+//! so in every command, so it is reported and left out. What CwdChanged hooks wrote for a folder is forgotten when the
+//! session leaves the folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -19,7 +19,8 @@ use crate::state::agent::AgentHandle;
 const PLACE_TIME: Duration = Duration::from_secs(10);
 
 impl AgentHandle {
-    /// Decides which files of hooks commands source from now on.
+    /// Decides which files of hooks the commands source from now on: those that are not empty and work behind the files
+    /// before them. Each other file is reported to the host. To be called when the hooks of an event have ended.
     pub(crate) async fn take_env_files(self: &Arc<Self>) {
         let mut files = self.session.env_files.paths();
         files.retain(|file| fs::metadata(file).is_ok_and(|meta| meta.len() > 0));
@@ -37,8 +38,8 @@ impl AgentHandle {
         self.workspace.shell_startup.set_hook_files(usable);
     }
 
-    /// Sources the files in a shell of their own. This is part of the hooks, so it takes one of their places and does not
-    /// wait for commands.
+    /// Sources the files in this order in a shell of its own; the error says why they cannot be used. This is part of
+    /// the hooks, so it takes one of their places and does not wait for commands.
     async fn try_files(&self, files: &[&PathBuf]) -> Result<(), String> {
         let hooks = &self.session.process.limits.hooks;
         let place = hooks.place(PLACE_TIME, &self.session.stop).await.map_err(|none| none.to_string())?;

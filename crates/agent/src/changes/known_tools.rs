@@ -5,7 +5,9 @@ use crate::model::offer;
 use crate::state::agent::AgentHandle;
 
 impl AgentHandle {
-    /// Returns a note on the deferred tools that came or went since the model was told of them.
+    /// Returns a note on the deferred tools that came or went since the model was told of them, and remembers that it
+    /// was told. `None` if nothing has changed or the model gets no list of deferred tools. The caller has to give the
+    /// note to the model, because it comes once.
     pub(crate) fn tool_changes(&self) -> Option<String> {
         let view = self.view();
         let told = view.told_tools.as_ref()?;

@@ -14,7 +14,8 @@ use crate::state::agent::Agent;
 use crate::state::services::SessionServices;
 
 impl SessionServices {
-    /// Returns the check whether a memory file may be read, by the rules in force now.
+    /// Returns a check whether a memory file may be read. It holds the deny rules in force now, so it has to be made
+    /// anew for each reading.
     pub(crate) fn read_check(&self) -> ReadCheck {
         match self.permissions().read_filter() {
             Some(is_denied) => ReadCheck(Arc::new(move |path| !is_denied(path))),
@@ -24,15 +25,17 @@ impl SessionServices {
 }
 
 impl Agent {
-    /// Reads the memory files again for a new conversation. Files further down the tree can become due again,
-    /// because the new conversation has not seen them.
+    /// Reads the memory files again for a new conversation; without any before, nothing is read. Files further down the
+    /// tree can become due again, because the new conversation has not seen them. Hooks are told by
+    /// [`Agent::announce_instructions`].
     pub(crate) fn begin_instructions_anew(&mut self) {
         let may_read = self.handle.session.read_check();
         let read = self.instructions.read_again(LoadReason::SessionStart, may_read);
         self.replace_instructions(read);
     }
 
-    /// Replaces the memory files of a conversation that has begun anew; none leaves them as they are.
+    /// Replaces the memory files of a conversation that has begun anew and publishes their list; `None` leaves them as
+    /// they are. Tells no hooks.
     pub(crate) fn replace_instructions(&mut self, read: Option<Memory>) {
         if read.is_some() {
             self.instructions.memory = read;
@@ -41,14 +44,14 @@ impl Agent {
     }
 
     /// Copies the list of memory files into the agent's view, where the context report reads it. Has to follow every
-    /// change of `self.instructions`, because the view does not notice one. Hooks are told elsewhere
-    /// ([`Agent::announce_instructions`]).
+    /// change of `self.instructions`, because the view does not notice one. Tells no hooks.
     fn publish_memory_files(&self) {
         let told: Arc<[MemoryFile]> = self.instructions.told().into();
         self.handle.change(|view| view.memory_files = told);
     }
 
-    /// Tells hooks about the files the session begins with, imported files before the files that import them.
+    /// Tells InstructionsLoaded hooks about the files that the conversation begins with, imported files before the
+    /// files that import them. Does nothing if no hook listens.
     pub(crate) async fn announce_instructions(&self, cancel: &CancellationToken) {
         if !self.handle.session.listens(&HookEvent::InstructionsLoaded) {
             return;
@@ -58,7 +61,7 @@ impl Agent {
     }
 
     /// Fires `InstructionsLoaded` for each file, one after the other, imported files first. Files without a hook input,
-    /// such as automatic memory, are skipped.
+    /// such as automatic memory, are left out.
     async fn announce(&self, files: &[MemoryFile], cancel: &CancellationToken) {
         for file in imports_first(files) {
             if let Some(input) = file.hook_input() {
@@ -68,7 +71,8 @@ impl Agent {
     }
 
     /// Returns, as a note for the model, the memory files that a call makes relevant by touching a file below them;
-    /// `None` if none are new. Hooks are told of each file. A file is returned once per conversation.
+    /// `None` if none are new or the call touches no file. Hooks are told of each file, and the host of each problem. A
+    /// file is returned once per conversation, so the caller has to use the note.
     pub(crate) async fn instructions_due(
         &mut self,
         call: &ToolCall,
@@ -93,7 +97,8 @@ impl Agent {
     }
 }
 
-/// Returns the files in the order in which hooks are told of them.
+/// Returns the files in the order in which hooks are told of them: each after the files that it imports, otherwise in
+/// the order of the list.
 fn imports_first(files: &[MemoryFile]) -> Vec<&MemoryFile> {
     let mut ordered = Vec::new();
     for file in files.iter().filter(|file| !has_parent_in(file, files)) {
@@ -102,13 +107,13 @@ fn imports_first(files: &[MemoryFile]) -> Vec<&MemoryFile> {
     ordered
 }
 
-/// Whether the file that imports this one is in the list too; if so, the walk reaches this file through it.
+/// Returns whether the file that imports this one is in the list too; if so, the walk reaches this file through it.
 fn has_parent_in(file: &MemoryFile, files: &[MemoryFile]) -> bool {
     file.parent.as_ref().is_some_and(|parent| files.iter().any(|other| other.path == *parent))
 }
 
-/// Adds what a file imports, then the file. Each file has one parent, and the walk begins at files whose parent is not
-/// in the list, so this ends.
+/// Adds to `ordered` what a file imports, then the file. Each file has one parent, and the walk must begin at files
+/// whose parent is not in the list, so that it ends.
 fn add_with_imports<'a>(file: &'a MemoryFile, files: &'a [MemoryFile], ordered: &mut Vec<&'a MemoryFile>) {
     let is_import = |other: &&MemoryFile| parent(other) == Some(&file.path) && other.path != file.path;
     for import in files.iter().filter(is_import) {
@@ -117,7 +122,7 @@ fn add_with_imports<'a>(file: &'a MemoryFile, files: &'a [MemoryFile], ordered: 
     ordered.push(file);
 }
 
-/// Returns the memory file that imports this one, if any.
+/// Returns the path of the memory file that imports this one; `None` if none does.
 fn parent(file: &MemoryFile) -> Option<&PathBuf> {
     file.parent.as_ref()
 }

@@ -18,8 +18,9 @@ use crate::state::settings_access::ReloadedSettings;
 use crate::state::settings_access::{BypassMode, SettingsRule};
 
 impl AgentHandle {
-    /// Reads settings files that have changed on disk and applies them to the running session. A file whose change
-    /// a ConfigChange hook blocks is marked as seen and has no effect. Called between two rounds.
+    /// Reads settings files that have changed on disk and applies them to the running session. A file whose change a
+    /// ConfigChange hook blocks is marked as seen and has no effect. Called before a turn, between two rounds and
+    /// before a command, never while calls run.
     pub(crate) async fn follow_settings(self: &Arc<Self>, cancel: &CancellationToken) {
         let changed = self.session.settings.changed();
         if changed.is_empty() {
@@ -37,8 +38,8 @@ impl AgentHandle {
         }
     }
 
-    /// Asks the ConfigChange hooks about a changed file. Returns whether one of them blocks the change, and tells
-    /// the host if so.
+    /// Asks the ConfigChange hooks about a changed file. Returns whether one of them blocks the change, and tells the
+    /// host if so. False without asking for a file that hooks have no name for.
     async fn is_refused(self: &Arc<Self>, file: &Changed, cancel: &CancellationToken) -> bool {
         let Some(source) = file.source.config_change_name() else { return false };
         let input = ConfigChangeInput {
@@ -53,8 +54,9 @@ impl AgentHandle {
         true
     }
 
-    /// Applies settings that were read again: rules, hooks, environment, directories, compaction. Each replaces
-    /// what the files said before; what the host set for this session stays.
+    /// Applies settings that were read again: rules, hooks, environment, directories, compaction. Each replaces what
+    /// the files said before; what the host set for this session stays. Warnings and a changed mode are sent to the
+    /// host.
     pub(crate) async fn take_settings(self: &Arc<Self>, reloaded: ReloadedSettings) {
         let ReloadedSettings { problems, rules, directories, hooks, hook_options, env, bypass, compaction } =
             reloaded;
@@ -87,8 +89,8 @@ impl AgentHandle {
         }
     }
 
-    /// Replaces the permission rules that come from settings files, for all agents of the session. Returns the
-    /// warnings about rules that cannot be used.
+    /// Replaces the permission rules that come from settings files, for all agents of the session, and forbids the
+    /// bypass mode if settings do. Returns the warnings about rules that cannot be used.
     fn take_rules(&self, rules: Vec<SettingsRule>, bypass: BypassMode) -> Vec<String> {
         let mut engine = self.session.permissions();
         if bypass == BypassMode::Forbidden {
@@ -97,7 +99,8 @@ impl AgentHandle {
         engine.replace_settings_rules(rules).iter().map(ToString::to_string).collect()
     }
 
-    /// Registers the hooks of every settings source in place of those it had before, and returns the warnings.
+    /// Registers the hooks of every settings source in place of those it had before, and returns the warnings. A source
+    /// that is missing in `hooks` loses its hooks.
     fn take_hooks(&self, hooks: &[(HookSource, HooksSettings)]) -> Vec<String> {
         let none = HooksSettings::default();
         let mut warnings = Vec::new();

@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 use crate::state::agent::AgentHandle;
 
 impl AgentHandle {
-    /// Fires FileChanged for each watched file that differs from the last look at it. A file is first compared on
-    /// the call after the one that began to watch it.
+    /// Fires FileChanged hooks for each watched file that differs from the last look at it. A file is first compared on
+    /// the call after the one that began to watch it. Does nothing if no hook listens.
     pub(crate) async fn look_at_files(self: &Arc<Self>, cancel: &CancellationToken) {
         if !self.session.listens(&HookEvent::FileChanged) {
             return;

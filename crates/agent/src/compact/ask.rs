@@ -29,8 +29,9 @@ const MAX_CUTS: u32 = 8;
 const SHORTENED_CHARS: usize = 2_000;
 
 impl Turn<'_> {
-    /// Asks the model to summarise `messages` and returns its text. If even this request is too long, parts of
-    /// `messages` are left out or shortened, a bounded number of times.
+    /// Asks the model to summarise `messages` and returns its text, which is not empty. If the request is too long, the
+    /// oldest messages are left out, then long texts are shortened, at most [`MAX_CUTS`] times. A refused or cut-off
+    /// response is an error.
     pub(super) async fn ask_for_summary(
         &mut self,
         mut messages: Vec<WireMessage>,
@@ -55,8 +56,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Requests one summary until a response is complete or the retries are used up. Every attempt is paid for, so each
-    /// one is counted, also a failed one.
+    /// Requests one summary until a response is complete, the retries are used up or the turn is interrupted. The usage
+    /// of every attempt is counted, also of a failed one, because each is paid for.
     async fn summary_answer(
         &mut self,
         messages: &[WireMessage],
@@ -82,8 +83,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Builds the request: the conversation, then the instruction. Everything before the instruction is what the
-    /// API has cached, so the cache breakpoint must stay there.
+    /// Builds the request for a summary: that of the conversation with `messages`, then the instruction. The cache
+    /// breakpoint must stay before the instruction, because everything up to there is what the API has cached.
     fn summary_request(&mut self, messages: &[WireMessage], instruction: &str) -> ModelRequest {
         let block = ContentBlock::text(instruction);
         let instruction = WireMessage::new(Role::User, &[block]).expect("a text block is an object");
@@ -93,8 +94,8 @@ impl Turn<'_> {
         ModelRequest { agent: "compact".into(), ..request }
     }
 
-    /// Reads the stream of a response into `answer` without showing any of it. An error leaves in `answer` what
-    /// arrived, whose usage still has to be counted.
+    /// Reads the stream of a response into `answer` without showing any of it. A stream that ends too early is an
+    /// error. After an error `answer` holds what arrived, whose usage the caller still has to count.
     async fn read_stream(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -120,7 +121,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Requests the summary as one piece instead of a stream. Used when streams keep breaking.
+    /// Requests the summary as one piece instead of a stream, once, because streams keep breaking. Counts the usage of
+    /// the response; a request that fails or is interrupted has none to count.
     async fn whole_summary(&mut self, request: &Arc<ModelRequest>) -> Result<ModelResponse, GaveUp> {
         let began = Instant::now();
         let model = self.session.model.clone();
@@ -134,8 +136,8 @@ impl Turn<'_> {
         Ok(answer)
     }
 
-    /// Adds the time and usage of a request beside the conversation to the turn and the session. Must be called
-    /// once per attempt, also for one that failed.
+    /// Adds the time of a request beside the conversation to the turn and the session, and its usage to the session.
+    /// Must be called only once for each attempt; a failed one may have been paid for too.
     fn count_side_request(&mut self, answer: &ModelResponse, began: Instant) {
         let ms = began.elapsed().as_millis() as u64;
         self.stats.api_ms += ms;
@@ -147,8 +149,8 @@ impl Turn<'_> {
     }
 }
 
-/// Returns the text of a complete summary. A response that was refused, cut off or empty is an error, because a bad
-/// summary would replace the conversation.
+/// Returns the text of a complete summary. A response that was refused, cut off or empty is an error, and so is one
+/// that calls tools without a `<summary>` mark, because a bad summary would replace the conversation.
 fn summary_text(answer: &ModelResponse) -> Result<String, Trouble> {
     let failed = |text: &str| Err(Trouble::Failed(text.to_owned()));
     match answer.stop_reason.as_deref() {
@@ -167,8 +169,8 @@ fn summary_text(answer: &ModelResponse) -> Result<String, Trouble> {
     Ok(text)
 }
 
-/// Leaves out the oldest third, up to a message of the model, so that no call is separated from its result. Returns
-/// false if there is nothing left to leave out.
+/// Replaces about the oldest third of the messages by a note. The rest begins with a message of the model, so that no
+/// call is separated from its result. Returns false and changes nothing if nothing can be left out.
 fn leave_out_oldest(messages: &mut Vec<WireMessage>) -> bool {
     let total: usize = messages.iter().map(|message| message.bytes().len()).sum();
     let mut before = 0;
@@ -185,8 +187,9 @@ fn leave_out_oldest(messages: &mut Vec<WireMessage>) -> bool {
     true
 }
 
-/// Shortens what the user's side said, results of tools above all: the newest part alone may be more than a window
-/// holds. Returns false if there is nothing to shorten.
+/// Shortens the long texts and results in all user messages and replaces their pictures by a note, because the newest
+/// part alone may be more than a window holds. Responses of the model stay as they are. Returns whether anything was
+/// shortened; a second call finds nothing.
 fn shorten_longest(messages: &mut [WireMessage]) -> bool {
     let mut shortened = false;
     for message in messages.iter_mut().filter(|message| message.role() == Role::User) {
@@ -202,7 +205,8 @@ fn shorten_longest(messages: &mut [WireMessage]) -> bool {
     shortened
 }
 
-/// Shortens a block. Returns whether there was anything to shorten.
+/// Shortens a text or a result, or replaces a picture or document by a note; other blocks stay as they are. Returns
+/// whether the block was changed.
 fn shorten_block(block: &mut ContentBlock) -> bool {
     match block.view() {
         BlockView::Text(text) => match shorter(text) {
@@ -226,7 +230,8 @@ fn shorten_block(block: &mut ContentBlock) -> bool {
     }
 }
 
-/// Shortens the content of a result: a text, or blocks.
+/// Shortens the content of a tool result, which is a text or a list of blocks; any other value stays as it is. Returns
+/// whether anything was changed.
 fn shorten_content(content: &mut Value) -> bool {
     match content {
         Value::String(text) => match shorter(text) {
@@ -249,7 +254,8 @@ fn shorten_content(content: &mut Value) -> bool {
     }
 }
 
-/// Returns the beginning of a text that is too long and has not been cut before.
+/// Returns the first [`SHORTENED_CHARS`] characters of a text with a note that the rest is left out. `None` if the text
+/// is short enough or ends with that note already.
 fn shorter(text: &str) -> Option<String> {
     let kept = first_chars(text, SHORTENED_CHARS);
     let is_long = kept.len() < text.len() && !text.ends_with(summary::REST_LEFT_OUT);

@@ -27,8 +27,9 @@ const RESTORED_TOKENS: u64 = 20_000;
 
 impl Turn<'_> {
     /// Returns the text that takes the place of the older part of the conversation: the summary, and after it the
-    /// prompts of the running turn word for word, if the kept tail does not hold them.
-    fn replacement(
+    /// prompts of the running turn if the kept tail does not end with them. Each prompt is cut to a tenth of the
+    /// threshold. After a `/compact` no prompts follow, because the turn has none that the model works on.
+    fn replacement_text(
         &self,
         summary: &str,
         wording: SummaryWording,
@@ -52,9 +53,9 @@ impl Turn<'_> {
         text
     }
 
-    /// Builds what the conversation will begin with, and checks that the conversation becomes smaller. If it does
-    /// not, the restored files are left out, then the words around the summary; if even that does not help, this is
-    /// an error and nothing is replaced. One exception: a short summary that the user asked for is accepted in any
+    /// Builds what the conversation will begin with, and checks that the conversation becomes smaller than `before`
+    /// tokens. If it does not, the restored files are left out, then the words around the summary; if even that does
+    /// not help, this is an error and nothing is replaced. A short summary that the user asked for is accepted in any
     /// case.
     pub(super) fn head(
         &self,
@@ -79,7 +80,7 @@ impl Turn<'_> {
             (next, RestoredContext::default()),
             (SummaryWording::Bare, RestoredContext::default()),
         ] {
-            let text = self.replacement(summary, wording, trigger, tail);
+            let text = self.replacement_text(summary, wording, trigger, tail);
             let texts = [preamble.clone(), Some(text.clone()), restored.text.clone()];
             let blocks: Vec<ContentBlock> = texts.into_iter().flatten().map(ContentBlock::text).collect();
             let new = blocks.iter().map(block_tokens).sum::<u64>() + self.agent.history.tokens_from(tail);
@@ -104,7 +105,7 @@ impl Turn<'_> {
     }
 
     /// Forgets the loaded tools that the tail does not refer to, because their descriptions are gone with what was
-    /// summarised. Returns a note that tells the model how to get them back.
+    /// summarised. Returns a note that tells the model how to load them again, or `None` if no tool was forgotten.
     fn forget_loaded_tools(&self, tail: &ConversationTail) -> Option<String> {
         let referenced = self.agent.history.tools_referenced_from(tail);
         let forgotten = self.agent.handle.change(|view| view.forget_loaded_tools(&referenced));
@@ -118,9 +119,10 @@ impl Turn<'_> {
         })
     }
 
-    /// Replaces the conversation: writes the boundary and the summary to the session's file, then changes the
-    /// history, the files that the model knows, and the memory files. Returns the frames for the host. This is the
-    /// only step of a compaction that changes anything.
+    /// Replaces the conversation: writes the boundary and the summary to the session's file, then changes the history,
+    /// the files that the model knows, the loaded tools and the memory files. Returns the frames, which the caller
+    /// sends. This is the only step of a compaction that changes the conversation, so everything that may fail has to
+    /// come before it.
     pub(super) fn commit(&mut self, new: ConversationReplacement) -> CompactionFrames {
         let agent = self.agent.handle.clone();
         let size = self.agent.history.size();
@@ -165,8 +167,8 @@ impl Turn<'_> {
     }
 }
 
-/// Writes boundary, summary and notes to the session's file, and adds to the frames the ids of the records that are
-/// kept.
+/// Writes boundary, summary and notes to the session's file, in this order. Returns the frames with the ids of the
+/// records that are kept, if any are, and of the last record before the boundary.
 fn record_compaction(
     agent: &mut Agent,
     mut told: CompactionFrames,
@@ -221,6 +223,8 @@ pub(super) struct ConversationReplacement {
     pub tail: ConversationTail,
     /// What hooks want the model to know.
     pub notes: Vec<String>,
+    /// The size of the conversation before it, in tokens.
     pub before: u64,
+    /// When the compaction began, for its duration.
     pub began: Instant,
 }

@@ -21,8 +21,9 @@ pub(super) struct RestoredContext {
 }
 
 impl RestoredContext {
-    /// Reads the files that the model read last, within `max_tokens`, and puts them behind the to-dos into one
-    /// reminder. Files that the rules deny by now are left out.
+    /// Reads the files that the model read last, at most [`MAX_FILES`] within `max_tokens`, and puts them behind the
+    /// to-dos into one reminder. Files that the rules deny now or that cannot be read as text are left out. The text is
+    /// `None` if there is nothing to restore.
     pub fn collect(agent: &AgentHandle, max_tokens: u64) -> Self {
         let mut restored = Self::default();
         let mut parts: Vec<String> = told(&agent.view().todos).into_iter().collect();
@@ -48,8 +49,8 @@ impl RestoredContext {
         restored
     }
 
-    /// Replaces the list of files that the model has read by the restored ones, because the others are no longer in
-    /// the conversation.
+    /// Replaces the list of files that the model has read by the restored ones, because the others are no longer in the
+    /// conversation. To be called once the conversation has been replaced.
     pub fn note_seen(&self, agent: &AgentHandle) {
         agent.workspace.forget_files();
         // The newest file last, so that it stays the newest.
@@ -59,8 +60,8 @@ impl RestoredContext {
     }
 }
 
-/// Returns the to-do list as text for the model, one item a line under a heading; `None` if it is empty. The call that
-/// wrote it is gone after a compaction, so the model is given it again.
+/// Returns the to-do list as text for the model, one item a line under a heading; `None` if it is empty. The model is
+/// given it after a compaction, because the call that wrote it is gone then.
 fn told(todos: &[TodoItem]) -> Option<String> {
     let lines: Vec<String> =
         todos.iter().map(|todo| format!("- [{}] {}", todo.status, todo.content)).collect();
