@@ -65,8 +65,9 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Runs rounds until the turn ends: sample a response, run its calls, let `decide.rs` choose. The prompt must
-    /// be in the history already; `finish.rs` makes the result of the outcome.
+    /// Runs rounds until the turn ends: sample a response, run its calls, let `decide.rs` choose. The prompt must be in
+    /// the history already; `finish.rs` makes the result of the outcome. If the budget is used up before the first
+    /// request, no request is sent.
     pub async fn run(&mut self) -> TurnOutcome {
         // Before the first request too, because an earlier turn may have used up the budget.
         if self.session.over_budget() {
@@ -100,7 +101,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Returns what the turn has used up, as a value: the input of the decision table in `turn/decide.rs`.
+    /// Returns what the turn has used up, as a value, and what it still owes: the input of the decision table in
+    /// `turn/decide.rs`.
     pub(crate) fn used(&self) -> UsedSoFar {
         UsedSoFar {
             rounds: self.stats.rounds,
@@ -115,8 +117,9 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Prepares the next round: follows changes around the session and lets waiting prompts join. Only for the main
-    /// agent, because prompts and notes are meant for it.
+    /// Prepares the next round of the main agent: tells the model of changes around the session and lets waiting
+    /// prompts join. Does nothing for a child, because prompts and notes are meant for the agent that the user talks
+    /// to.
     async fn pause(&mut self) {
         // Prompts and notes are for the agent that the user talks to.
         if self.agent.handle.identity != AgentIdentity::Main {
@@ -127,7 +130,9 @@ impl<'a> Turn<'a> {
         self.let_prompts_join().await;
     }
 
-    /// Adds the prompts that came in during this turn to its conversation, so that they share its result.
+    /// Adds the prompts that came in during this turn to its conversation, so that they share its result; each is
+    /// recorded and the host told that it has started. Commands, prompts behind a command and prompts of another
+    /// priority stay in the queue.
     pub(crate) async fn let_prompts_join(&mut self) {
         let joining = self.session.queue().joining(|prompt| is_command(&self.agent.handle, prompt));
         for prompt in joining {
@@ -141,8 +146,8 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Counts a nudge, and adds its text as a synthetic user message behind the response, for the model and for the
-    /// host.
+    /// Counts a nudge and adds its text as a synthetic user message behind the response, for the model, the record and
+    /// the host. Before a nudge after a refusal, the host also gets a notice.
     async fn nudge(&mut self, nudge: Nudge) {
         let nudges = &mut self.stats.nudges;
         match nudge {
@@ -165,7 +170,8 @@ impl<'a> Turn<'a> {
         self.say_as_user(frame).await;
     }
 
-    /// Continues with the next fallback model after two refusals. The change lasts for the rest of the session.
+    /// Continues with the next fallback model after a refusal that a nudge did not overcome, and tells the host and the
+    /// model. The change lasts for the rest of the session. Does nothing if no fallback is left.
     async fn turn_to_fallback(&mut self) {
         let Some(fallback) = self.next_fallback() else { return };
         let original = std::mem::replace(&mut self.model_id, fallback.clone());
@@ -179,7 +185,8 @@ impl<'a> Turn<'a> {
         self.agent.history.add_user_text(nudge_text(Nudge::Refusal));
     }
 
-    /// Takes the next fallback model off the list, skipping the one in use; `None` if none is left.
+    /// Takes the next fallback model off the list of the turn; `None` if none is left. The model in use is removed from
+    /// the list.
     pub(crate) fn next_fallback(&mut self) -> Option<String> {
         self.fallbacks.retain(|model| *model != self.model_id);
         (!self.fallbacks.is_empty()).then(|| self.fallbacks.remove(0))
@@ -209,7 +216,8 @@ fn nudge_text(nudge: Nudge) -> &'static str {
     }
 }
 
-/// Returns the end of a round whose response calls no tool, by its stop reason.
+/// Returns the end of a round whose response calls no tool: [`RoundEnd::Answered`] with the stop reason of the
+/// response.
 pub(crate) fn answered(answer: &ModelResponse) -> RoundEnd {
     RoundEnd::Answered(crate::turn::decide::StopReason::read(answer.stop_reason.as_deref()))
 }

@@ -16,8 +16,9 @@ use crate::state::services::SessionServices;
 use crate::state::wire_names::{PromptState, SessionState};
 
 impl Agent {
-    /// Continues where an earlier run ended: takes over its conversation, the ids of its prompts, its cost and
-    /// title, and reports damage of its file.
+    /// Continues where an earlier run ended: takes over its conversation, the ids of its prompts, its tasks, to-dos,
+    /// cost, title and tag, and reports damage of its file. Must come before the first prompt. The deferred call is not
+    /// taken over here.
     pub(crate) fn resume(&mut self, resumed: Resumed) {
         let session = &self.handle.session;
         session.queue().remember(resumed.prompts);
@@ -34,16 +35,17 @@ impl Agent {
         self.handle.change(|view| view.todos = todos.into());
     }
 
-    /// Chooses the id of the turn's prompt and announces it, because hooks see it before the prompt is recorded.
-    /// [`Self::write_prompt`] records the prompt under the same id.
+    /// Chooses the id of the turn's prompt (its own, or a fresh one) and publishes it, because hooks are told it before
+    /// the prompt is recorded. [`Self::write_prompt`] records the prompt under the same id.
     pub(crate) fn announce_prompt(&mut self, prompt: &InboundUser) {
         let uuid = prompt.uuid.clone().unwrap_or_else(|| self.handle.frames.uuid());
         self.journal.announce_prompt(uuid);
         self.publish_prompt_id();
     }
 
-    /// Records a prompt, begins its checkpoint and acknowledges it. Returns the id of its record. Must come before
-    /// any call of the turn, which may change files.
+    /// Records a prompt, begins its checkpoint and acknowledges it; notices of tasks that its text contains count as
+    /// delivered. `prompt` is what the host sent, `told` what the model gets. Returns the id of its record. Must come
+    /// before any call of the turn, which may change files.
     pub(crate) async fn write_prompt(
         &mut self,
         prompt: &InboundUser,
@@ -65,21 +67,21 @@ impl Agent {
         uuid
     }
 
-    /// Copies the id of the current prompt into the shared view of the agent. Must follow every change of it in the
-    /// journal.
+    /// Copies the id of the current prompt from the journal into the shared view of the agent. Must follow every change
+    /// of it in the journal.
     fn publish_prompt_id(&self) {
         let prompt_id = self.journal.prompt_id();
         self.handle.change(|view| view.prompt_id = prompt_id);
     }
 
-    /// Adds notes of the runtime to the history and records them.
+    /// Adds notes of the runtime to the history and records them; the host gets no frame.
     pub(crate) fn tell_model(&mut self, notes: &[String]) {
         self.history.add_notes(notes);
         self.write_notes(notes);
     }
 
-    /// Records notes that are in the history already. Every note has to be recorded, or a resumed session sends the
-    /// model another conversation.
+    /// Records notes that are in the history already; notices of tasks in them count as delivered. Every note has to be
+    /// recorded, or a resumed session sends the model another conversation.
     pub(crate) fn write_notes(&mut self, notes: &[String]) {
         for note in notes {
             let (uuid, now) = (self.handle.frames.uuid(), self.handle.frames.now());
@@ -94,14 +96,15 @@ impl Agent {
 }
 
 impl SessionServices {
-    /// Sends the acknowledgement of a prompt, if the host asked for them (`--replay-user-messages`).
+    /// Sends the acknowledgement of a prompt, but only to a host that asked for them (`--replay-user-messages`).
     pub(crate) async fn replay(&self, prompt: &InboundUser) {
         if self.options.replay_prompts {
             self.emit(self.frames.replay(prompt)).await;
         }
     }
 
-    /// Sends the state of a prompt to the host. A prompt without an id has none to report.
+    /// Sends the state of the prompt with this id to the host. A prompt without an id (`None`) has no state to report,
+    /// so nothing is sent.
     pub(crate) async fn emit_lifecycle(&self, prompt: Option<&str>, state: PromptState) {
         if let Some(prompt) = prompt {
             self.emit(Outbound::CommandLifecycle(CommandLifecycle {
@@ -115,7 +118,8 @@ impl SessionServices {
         }
     }
 
-    /// Sends that a wake-up starts its turn.
+    /// Tells the host that a wake-up with the id `uuid` starts its turn. `scheduled_for` is when it was due, in
+    /// milliseconds since the epoch.
     pub(crate) async fn emit_wake_up(&self, uuid: &str, source: &str, scheduled_for: u64) {
         self.emit(Outbound::CommandLifecycle(CommandLifecycle {
             command_uuid: uuid.to_owned(),
@@ -129,7 +133,8 @@ impl SessionServices {
         .await;
     }
 
-    /// Sends whether the session is running or idle, if the host asked for it.
+    /// Sends whether the session is running, idle or waiting for the host; nothing if the host did not ask for such
+    /// frames.
     pub(crate) async fn emit_state(&self, state: SessionState) {
         if let Some(frame) = self.frames.state(state, self.options.states) {
             self.emit(frame).await;
@@ -137,13 +142,14 @@ impl SessionServices {
     }
 }
 
-/// Describes what was wrong with the file of a resumed session: one note, however much it was.
+/// Describes what was wrong with the file of a resumed session, in one note however much it was; `None` if nothing was.
 fn damage_note(warnings: &[lathe_transcript::Warning]) -> Option<String> {
     let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Returns whether a prompt has no text but white space, and no other block.
+/// Returns whether a prompt has no text but white space, and no other block. A prompt without blocks is blank; one of
+/// an unknown form is not.
 pub(crate) fn is_blank(content: &MessageContent) -> bool {
     match content {
         MessageContent::Text(text) => text.trim().is_empty(),
@@ -154,7 +160,8 @@ pub(crate) fn is_blank(content: &MessageContent) -> bool {
     }
 }
 
-/// Returns the content blocks of a prompt; a text becomes one block.
+/// Returns the content blocks of a prompt. A text becomes one block, and content of an unknown form one with its JSON
+/// as text.
 pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<ContentBlock> {
     match content {
         MessageContent::Text(text) => vec![ContentBlock::text(text)],
@@ -163,7 +170,8 @@ pub(crate) fn prompt_blocks(content: &MessageContent) -> Vec<ContentBlock> {
     }
 }
 
-/// Builds `system/init` with what is in force now. `prompt` is the id of the prompt that the turn belongs to.
+/// Builds `system/init` with what is in force now. `prompt` is the id of the prompt that the turn belongs to, if it has
+/// one. Sends nothing.
 pub(crate) fn init_frame(agent: &AgentHandle, prompt: Option<&str>) -> lathe_protocol::Init {
     let mut init = agent.session.init.clone();
     init.session_id = agent.frames.session_id();

@@ -54,7 +54,8 @@ impl ResponseCalls {
         }
     }
 
-    /// Returns whether the response has called no tool so far.
+    /// Returns whether the response has called no tool so far. Also true once [`Self::blocks`] or [`Self::refuse_all`]
+    /// has taken the results.
     pub fn is_empty(&self) -> bool {
         self.answers.is_empty()
     }
@@ -75,15 +76,16 @@ impl ResponseCalls {
         }
     }
 
-    /// Notes that the response is complete, so that a call which is still alone learns that it stays alone.
+    /// Notes that the response is complete, so that a call which is still alone learns that it stays alone and may be
+    /// deferred.
     pub fn all_known(&mut self) {
         if *self.siblings.borrow() == SiblingCalls::Unknown {
             self.siblings.send_replace(SiblingCalls::None);
         }
     }
 
-    /// Keeps the result of a call, and what it means for the turn: interruption, notes, data for the batch hook.
-    /// Must be called once per call.
+    /// Keeps the result of a call, and what it means for the turn: interruption, notes, data for the batch hook. Must
+    /// be called once per call that was added, except for a deferred one.
     pub fn record(&mut self, answered: ToolCallResult) {
         self.interrupted |= answered.interrupted;
         self.stops |= answered.stops;
@@ -102,20 +104,21 @@ impl ResponseCalls {
         }
     }
 
-    /// Sorts what hooks are told about the calls into the order of the response; the results came in the order in
-    /// which the calls ended.
+    /// Sorts what hooks are told about the calls into the order of the response, because the results came in the order
+    /// in which the calls ended. Must come before [`Self::blocks`], which takes that order away.
     pub fn sort_batch(&mut self) {
         let order: Vec<&String> = self.answers.iter().map(|(id, _)| id).collect();
         self.batch.sort_by_key(|call| order.iter().position(|id| **id == call.tool_use_id));
     }
 
-    /// Takes the results as blocks for the model, in the order of the calls.
+    /// Takes the results as blocks for the model, in the order of the calls. A call without a result is left out, so
+    /// all must have ended.
     pub fn blocks(&mut self) -> Vec<ContentBlock> {
         self.answers.drain(..).filter_map(|(_, result)| result).map(ToolResult::into_sent).collect()
     }
 
-    /// Takes the results like [`Self::blocks`], with `why` as the error of every call that has none, and drops the
-    /// calls that have not started.
+    /// Takes the results as blocks for the model, in the order of the calls, with `why` as the error of every call that
+    /// has none. Calls that have not started are dropped from the schedule; running ones are not stopped.
     pub fn refuse_all(&mut self, why: &str) -> Vec<ContentBlock> {
         let refusal = |id: &str| ToolResult::error(id, why.to_owned()).shown();
         self.schedule.drain_waiting();

@@ -25,8 +25,9 @@ use crate::turn::outcome::TurnOutcome;
 use crate::turn::stats::TurnStats;
 
 impl AgentHandle {
-    /// Runs a child agent until it has responded to its prompt, and reports the outcome. `tool_use_id` is the call
-    /// that asks for it; cancelling that call cancels the child.
+    /// Runs a child agent until it has responded to its prompt, ends its commands and its file, and reports the
+    /// outcome. `tool_use_id` is the call that asks for it; cancelling `cancel`, the token of that call, interrupts the
+    /// child.
     pub(crate) async fn run_child(
         &self,
         request: AgentRequest,
@@ -57,8 +58,8 @@ impl AgentHandle {
         AgentReport { agent_id, text, end }
     }
 
-    /// Builds a child agent and opens its session file. The child starts with a copy of its parent's permissions,
-    /// with the prompt and tools of the request, and without memory files.
+    /// Builds a child agent with a fresh id and opens its session file. The child starts with a copy of its parent's
+    /// permissions, with the prompt and tools of the request, and without memory files.
     fn open_child(&self, request: AgentRequest, tool_use_id: &str) -> Agent {
         let identity = ChildIdentity {
             agent_id: self.session.process.host.uuid(),
@@ -85,7 +86,8 @@ impl AgentHandle {
         Agent::child(self.session.clone(), identity, config)
     }
 
-    /// Returns the parent's model choice, with the model that the request names, if any.
+    /// Returns the parent's model choice without its task budget, with the model that `model` names in place of the
+    /// parent's, if it names one.
     fn choice_of_child(&self, model: Option<&str>) -> AgentModel {
         // The budget is that of the whole task, of which the child does a part.
         let mut choice = AgentModel { task_budget: None, ..self.choice().as_ref().clone() };
@@ -95,8 +97,9 @@ impl AgentHandle {
         choice
     }
 
-    /// Returns the workspace of a child: its own place, and a scope of the ledger of its own, so that its commands
-    /// end with it. Limits and environment are the session's.
+    /// Returns the workspace of a child: its own place in `folder` (without one, where the parent's shell stands), and
+    /// a scope of the ledger of its own, so that its commands end with it. Its shell stays in that folder; other limits
+    /// and the environment are the parent's.
     fn workspace_of_child(&self, folder: Option<PathBuf>) -> Workspace {
         let place = self.workspace.place();
         let mut workspace = self.workspace.as_ref().clone();
@@ -108,8 +111,8 @@ impl AgentHandle {
         workspace.with_own_place(place)
     }
 
-    /// Opens the child's journal in a file beside the session's, and writes the sidecar file that describes the
-    /// agent.
+    /// Opens the child's journal in a file beside the session's, and writes the sidecar file that describes the agent.
+    /// If the session is not saved, nothing is written. Problems are reported to the session's files and stop nothing.
     fn open_child_file(&self, identity: &ChildIdentity, request: &AgentRequest) -> AgentJournal {
         let (files, id) = (&self.session.files, &identity.agent_id);
         if let Some(main) = files.path() {
@@ -160,7 +163,7 @@ fn end_of(ending: TurnEnding) -> AgentEnd {
 }
 
 impl Agent {
-    /// Ends the agent: stops its commands, closes its file and returns its id.
+    /// Ends a child agent: stops its commands, says that its worktree is left, closes its file and returns its id.
     async fn close(self) -> String {
         self.handle.workspace.ledger.end(ScopeEndPolicy::Stop).await;
         self.handle.tell_worktree_left();

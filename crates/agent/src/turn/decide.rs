@@ -32,7 +32,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Reads the API's `stop_reason`. A missing or unknown one counts as finished.
+    /// Reads the API's `stop_reason`. A missing or unknown one counts as [`Self::Finished`].
     pub fn read(reason: Option<&str>) -> Self {
         match reason {
             Some("max_tokens" | "model_context_window_exceeded") => Self::OutOfTokens,
@@ -74,9 +74,9 @@ pub struct NudgeCounts {
 }
 
 impl NudgeCounts {
-    /// Forgets the nudges that have helped: tools have run since, or hooks have sent the model back to work. So a long
-    /// turn does not end because of problems that were each solved. Refusals stay, and the structured output is asked
-    /// for once.
+    /// Forgets the nudges that have helped, because tools have run since, so that a long turn does not end because of
+    /// problems that were each solved. The counts of refusals and of structured output stay: each of these nudges is
+    /// given once per turn.
     pub fn forget_overcome(&mut self) {
         *self = Self { refusal: self.refusal, structure: self.structure, ..Self::default() };
     }
@@ -145,8 +145,8 @@ const MAX_TOKEN_RECOVERIES: u32 = 3;
 /// How often in a row it is asked to go on after its stream broke.
 const CUT_OFF_RECOVERIES: u32 = 3;
 
-/// Decides what follows a round: another one, a nudge, the stop hooks, or the end of the turn. A pure table, so
-/// that every case can be tested.
+/// Decides what follows a round: another one, a nudge, the stop hooks, or the end of the turn. A used-up budget ends
+/// the turn whatever the round brought. A pure table, so that every case can be tested.
 pub fn decide(end: RoundEnd, used: &UsedSoFar) -> AfterRound {
     // Before everything else, because whatever follows costs more.
     if used.over_budget {
@@ -175,8 +175,8 @@ pub fn after_objection(used: &UsedSoFar) -> NextStep {
     if used.over_budget { NextStep::End(TurnEnding::Budget) } else { within_rounds(used, NextStep::Again) }
 }
 
-/// Decides what follows a response by its stop reason. Each nudge has a limit of its own; the stop hooks are asked only
-/// about a finished response for which no nudge is due.
+/// Decides what follows a response by its stop reason. Each nudge has a limit of its own and needs a round within the
+/// limit of rounds; the stop hooks are asked only about a finished response for which no nudge is due.
 fn after_answer(reason: StopReason, used: &UsedSoFar) -> AfterRound {
     let next = match reason {
         StopReason::OutOfTokens if used.nudges.out_of_tokens < MAX_TOKEN_RECOVERIES => {
@@ -199,7 +199,7 @@ fn after_answer(reason: StopReason, used: &UsedSoFar) -> AfterRound {
     AfterRound::Next(next)
 }
 
-/// Returns `next`, or the end of the turn if the limit of rounds is reached.
+/// Returns `next`, or the end of the turn if the limit of rounds is reached. For steps that send another request.
 fn within_rounds(used: &UsedSoFar, next: NextStep) -> NextStep {
     match used.max_rounds {
         Some(limit) if used.rounds >= limit => NextStep::End(TurnEnding::MaxTurns(limit)),

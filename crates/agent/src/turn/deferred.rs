@@ -17,16 +17,17 @@ use crate::turn::decide::{RoundEnd, TurnEnding};
 use crate::turn::outcome::{TurnOutcome, TurnPhase};
 
 impl Turn<'_> {
-    /// Keeps a call for a later run and records that it was deferred. Returns the end of the round, which ends the
-    /// turn.
+    /// Keeps a call for a later run and records that it was deferred. Always returns [`RoundEnd::Deferred`], which ends
+    /// the turn.
     pub(crate) fn defer_call(&mut self, call: ToolCall) -> RoundEnd {
         self.agent.mark_call("hook_deferred_tool", &call);
         self.agent.deferral.set(call);
         RoundEnd::Deferred
     }
 
-    /// Runs the deferred call, if there is one, before the model is asked. Returns the outcome if the turn ends
-    /// with it, and `None` if the turn begins as usual.
+    /// Runs the deferred call, if there is one, before the model is asked, and adds its result to the conversation.
+    /// Returns the outcome if the turn ends with it (deferred again, tool gone, interrupted, or stopped by a hook), and
+    /// `None` if the turn begins as usual.
     pub(crate) async fn resume_deferred_call(&mut self) -> Option<TurnOutcome> {
         let call = self.agent.deferral.take()?;
         let call = PreparedCall::new(&self.agent.handle, call);
@@ -64,8 +65,9 @@ impl Turn<'_> {
 }
 
 impl Agent {
-    /// Records what happened to a deferred call: deferred, or resumed. A later run reads these marks and must not
-    /// run a resumed call again.
+    /// Records what happened to a deferred call; `kind` is `hook_deferred_tool` or `hook_deferred_tool_resumed`. A
+    /// later run reads these marks and must not run a resumed call again, so the second is written before the call
+    /// runs.
     pub(crate) fn mark_call(&mut self, kind: &str, call: &ToolCall) {
         let mark: Value =
             json!({"type": kind, "toolUseID": call.id, "toolName": call.name, "toolInput": call.input});

@@ -25,8 +25,9 @@ pub struct FinishedTurn {
     pub cut_short: bool,
 }
 
-/// Makes the one result of a turn of its outcome, and sends what has to precede it. Reads and resets counts, so it
-/// must be called once per turn.
+/// Makes the one result of a turn of its outcome, and sends what has to precede it, such as the message about a
+/// failure. The result itself is left to the caller to send. Takes the usage since the last result, so it must be
+/// called once per turn.
 pub async fn finish(
     turn: &mut Turn<'_>,
     outcome: TurnOutcome,
@@ -52,7 +53,8 @@ pub async fn finish(
     (result, finished)
 }
 
-/// Fills in the result of a command that ran without the model: no rounds, no time of the API.
+/// Fills in the result of a command that ran without the model: no rounds, no time of the API. `subtype` is `success`
+/// even if the command failed.
 fn command(end: CommandEnd, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = end.is_error;
@@ -63,8 +65,8 @@ fn command(end: CommandEnd, result: &mut ResultMessage) {
     result.duration_api_ms = 0;
 }
 
-/// Fills in the result of a turn that ended by a decision. `subtype` and `terminal_reason` are read by hosts and must
-/// not change.
+/// Fills in the result of a turn that ended by a decision of the loop; a failure is also told to hooks and host.
+/// `subtype` and `terminal_reason` are read by hosts and must not change.
 async fn ended(turn: &mut Turn<'_>, ending: TurnEnding, result: &mut ResultMessage) {
     match ending {
         TurnEnding::Completed => success(turn, "completed", result),
@@ -130,8 +132,8 @@ async fn ended(turn: &mut Turn<'_>, ending: TurnEnding, result: &mut ResultMessa
     }
 }
 
-/// Builds the result with the fields that all outcomes share. Takes the usage since the last result, so it can be
-/// built once.
+/// Builds the result with the fields that all outcomes share; the others are filled in by outcome. Takes the usage
+/// since the last result from the totals, so it can be built once.
 fn base(turn: &Turn<'_>, result_index: u64) -> ResultMessage {
     let stats = &turn.stats;
     let mut totals = turn.session.totals();
@@ -173,8 +175,8 @@ fn no_subagents() -> Value {
     })
 }
 
-/// Fills in a successful result with the structured output, or else the last text. Endings without a text of their own
-/// clear `last_text` before this.
+/// Fills in a successful result: its text is the structured output as JSON if there is one, or else the last text of
+/// the turn. Endings without a text of their own clear `last_text` before this.
 fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = false;
@@ -190,7 +192,8 @@ fn success(turn: &Turn<'_>, terminal_reason: &str, result: &mut ResultMessage) {
     result.first_content_frame_ms = turn.stats.first_frame_ms;
 }
 
-/// Fills in the result of a turn that ended with a deferred call, which it names so that a host can resume it.
+/// Fills in the result of a turn that ended with a deferred call, which it names so that a host can resume it. `reason`
+/// is the stop reason and the terminal reason.
 fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
     result.subtype = "success".to_owned();
     result.is_error = false;
@@ -205,8 +208,8 @@ fn deferred(turn: &Turn<'_>, reason: &str, result: &mut ResultMessage) {
     });
 }
 
-/// Reports a failure of the model: hooks are told, its text becomes an assistant message and the result, which counts
-/// as an error although its subtype is `success`.
+/// Reports a failure of the model: StopFailure hooks are told, and its text becomes an assistant message, which is
+/// recorded and sent, and the result. That counts as an error although its subtype is `success`.
 async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, result: &mut ResultMessage) {
     let event = StopFailureInput {
         error: failure.error.to_owned(),
@@ -233,7 +236,7 @@ async fn failed(turn: &mut Turn<'_>, failure: &ApiFailure, stop_reason: &str, re
     result.terminal_reason = Some(failure.terminal_reason.to_owned());
 }
 
-/// The failure of a turn whose responses kept exceeding the output limit.
+/// Returns the failure of a turn whose responses kept exceeding the output limit of `limit` tokens.
 fn out_of_tokens(limit: u32) -> ApiFailure {
     ApiFailure {
         text: format!(
@@ -248,7 +251,7 @@ fn out_of_tokens(limit: u32) -> ApiFailure {
     }
 }
 
-/// The failure of a turn whose conversation does not fit into the window; the two causes differ in text and
+/// Returns the failure of a turn whose conversation does not fit into the window; the two causes differ in text and
 /// `terminal_reason`.
 fn out_of_room(why: OutOfRoom) -> ApiFailure {
     let (text, terminal_reason) = match why {
@@ -285,8 +288,8 @@ fn refused(model: &str) -> ApiFailure {
     }
 }
 
-/// Fills in the result of an interrupted turn. An interruption during the stream reports no stop reason and an empty
-/// usage.
+/// Fills in the result of an interrupted turn, which is an error. An interruption during the stream reports no stop
+/// reason and an empty usage.
 fn interrupted(turn: &Turn<'_>, phase: TurnPhase, result: &mut ResultMessage) {
     let (reason, doing) = match phase {
         TurnPhase::Streaming => ("aborted_streaming", "the model was answering"),
@@ -301,7 +304,7 @@ fn interrupted(turn: &Turn<'_>, phase: TurnPhase, result: &mut ResultMessage) {
     result.num_turns = turn.stats.user_frames + 1;
 }
 
-/// Fills in an error with one text. `subtype` and `terminal_reason` are names of the wire.
+/// Fills in an error whose only text is `text`. `subtype` and `terminal_reason` are names of the wire.
 fn error(result: &mut ResultMessage, subtype: &str, terminal_reason: &str, text: String) {
     result.subtype = subtype.to_owned();
     result.is_error = true;

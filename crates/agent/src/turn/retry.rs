@@ -20,8 +20,9 @@ pub(crate) enum NextAttempt {
 }
 
 impl Turn<'_> {
-    /// Decides with the retry policy what follows a failed attempt, tells the host, and waits out the delay.
-    /// Returns how to send the request again, or why not to.
+    /// Decides with the retry policy what follows a failed attempt, tells the host, and waits out the delay. Returns
+    /// how to send the request again, or why not to: the failure is final, or the turn was interrupted meanwhile. A
+    /// change to a fallback model lasts for this turn only.
     pub(crate) async fn after_failure(
         &mut self,
         error: ModelError,
@@ -52,7 +53,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns whether another model is left to fall back to.
+    /// Returns whether a fallback model is left that is not the one in use.
     pub(crate) fn has_fallback(&self) -> bool {
         self.fallbacks.iter().any(|model| *model != self.model_id)
     }

@@ -35,8 +35,9 @@ enum Attempt {
 }
 
 impl Turn<'_> {
-    /// Gets one response and runs its calls, with retries. Returns how the round ended, or the outcome of the turn
-    /// if it cannot continue. Every attempt is counted and paid for, also a broken one.
+    /// Gets one response and runs its calls, with retries. Returns how the round ended, or the outcome of the turn if
+    /// it cannot continue; in both cases the history is one that can be sent again. Every attempt is counted and paid
+    /// for, also a broken one.
     pub(crate) async fn sample(&mut self) -> Result<RoundEnd, TurnOutcome> {
         // With a spending limit the calls wait for the whole response, because its cost is not known before.
         let mut calls = ResponseCalls::new(self.session.max_budget_usd.is_none());
@@ -77,8 +78,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes over the model that a host has chosen meanwhile. Called before each request, because a request never
-    /// changes its model.
+    /// Takes over the model that a host has chosen meanwhile, which also ends the use of a fallback model; without a
+    /// new choice nothing changes. Called before each request, because a request never changes its model.
     pub(crate) fn follow_model_choice(&mut self) {
         let chosen = self.agent.handle.choice().id.clone();
         if chosen != self.chosen_id {
@@ -87,8 +88,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Sends the request once, shows the blocks as they finish and starts their calls. `answer` and `calls` keep
-    /// what arrived if the stream breaks.
+    /// Sends the request once, shows the blocks as they finish, and starts their calls if they need not wait for the
+    /// whole response. Returns how the stream ended; `answer` and `calls` keep what arrived if it breaks or is
+    /// interrupted.
     async fn attempt(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -164,8 +166,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells the host how much the model has thought so far, estimated at four bytes per token. Other deltas do
-    /// nothing.
+    /// Tells the host how much the model has thought in this turn, estimated at four bytes per token. A delta of
+    /// another kind does nothing.
     async fn estimate_thinking(&mut self, delta: &lathe_models::ContentDelta) {
         if let lathe_models::ContentDelta::Thinking(text) = delta {
             let tokens = (text.len() as u64).div_ceil(4);
@@ -175,8 +177,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Starts every call that the schedule lets run now; none while calls wait for the whole response. To be called
-    /// after each new call and each finished one.
+    /// Starts every call that the schedule lets run now; none while calls wait for the whole response (`eager` is
+    /// false). To be called after each new call and each finished one.
     fn start_calls(&self, calls: &mut ResponseCalls) {
         if !calls.eager {
             return;
@@ -188,8 +190,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Handles the end of a call: shows and records its result, then starts the calls that waited for it. An
-    /// interrupted call cancels its siblings. A deferred call has no result and is kept.
+    /// Handles the end of a call: shows and records its result, then starts the calls that waited for it. A result that
+    /// counts as an interruption cancels the whole turn, so that the sibling calls end too. A deferred call has no
+    /// result and is kept in `calls`.
     async fn take_answer(&mut self, (end, access): (CallEnd, CallAccess), calls: &mut ResponseCalls) {
         calls.schedule.finished(access);
         let mut answered = match end {
@@ -211,7 +214,8 @@ impl Turn<'_> {
     }
 
     /// Finishes a response: adds it to the history, runs its remaining calls to their end, and adds their results.
-    /// Every call gets a result in any case, because the API refuses a conversation with an open call.
+    /// Every call gets a result in any case except a deferred one, because the API refuses a conversation with an open
+    /// call; over the budget or after a refusal, calls that have not started get an error instead of being run.
     async fn complete(
         &mut self,
         answer: ModelResponse,
@@ -262,7 +266,8 @@ impl Turn<'_> {
         Ok(self.after_tools(calls.stops, behind_calls))
     }
 
-    /// Returns how a round with calls ended: by a hook, with the structured output, or with results for the model.
+    /// Returns how a round with calls ended: stopped by a hook, with the structured output, with too many wrong ones,
+    /// or with results for the model. Clears the mark that a structured output came in this round.
     fn after_tools(&mut self, stopped_by_hook: bool, behind_calls: StopReason) -> RoundEnd {
         let structured = &mut self.stats.structured;
         let given = std::mem::take(&mut structured.fresh);
@@ -277,8 +282,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives the calls that have not started an error result instead of running them, because the provider stopped
-    /// the response for safety.
+    /// Gives the calls that have not started an error result instead of running them, because the provider stopped the
+    /// response for safety. Running calls go on.
     async fn leave_out_waiting(&mut self, calls: &mut ResponseCalls) {
         for PreparedCall { call, .. } in calls.schedule.drain_waiting() {
             let answered =
@@ -288,7 +293,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Runs the remaining calls of a complete response to their end.
+    /// Runs the remaining calls of a response that is over to their end, also the ones that were held back until then.
+    /// Calls that are cancelled end too, with a result.
     async fn finish_calls(&mut self, calls: &mut ResponseCalls) {
         // The response is over, so its calls need not wait for its cost any more.
         calls.eager = true;
@@ -299,8 +305,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Completes a response whose stream broke after something was shown: that part stays, and the model is asked to go
-    /// on.
+    /// Completes a response whose stream broke after something was shown: that part stays, and its calls are run.
+    /// Returns [`RoundEnd::CutOff`] if it called no tool, so that the model is asked to go on; otherwise how the round
+    /// with the calls ended.
     async fn cut_off(
         &mut self,
         answer: ModelResponse,
@@ -311,8 +318,9 @@ impl Turn<'_> {
         Ok(if asked_for_tools { end } else { RoundEnd::CutOff })
     }
 
-    /// Returns whether a broken response has to be kept, because part of it was shown or acted on. After an error
-    /// that the API itself sent, the unfinished text is kept too, because the API would not send it again.
+    /// Returns whether a broken response has to be kept, because part of it was shown or acted on. After an error that
+    /// the API itself sent, the unfinished text is shown and added to `answer` too, because the API would not send it
+    /// again.
     async fn keeps_what_arrived(&mut self, answer: &mut ModelResponse, error: &ModelError) -> bool {
         let said_in_stream = error.status.is_none() && error.api_type.is_some();
         if said_in_stream && let Some(text) = answer.take_partial_text() {
@@ -323,8 +331,8 @@ impl Turn<'_> {
         answer.is_committed()
     }
 
-    /// Ends a turn that was interrupted during the response: what arrived is kept, its calls get results, and the
-    /// conversation is marked.
+    /// Ends a turn that was interrupted during the response: what arrived is kept and shown, its calls are waited for
+    /// and get results, and the conversation is marked. Always returns [`TurnOutcome::Interrupted`].
     async fn interrupted(&mut self, mut answer: ModelResponse, mut calls: ResponseCalls) -> TurnOutcome {
         let open = answer.open_indices();
         if let Some(text) = answer.take_partial_text() {
@@ -378,14 +386,14 @@ impl Turn<'_> {
         }
     }
 
-    /// Ends a turn that was interrupted before a response began, and marks the conversation.
+    /// Ends a turn that was interrupted before a response began: marks the conversation and returns the outcome.
     async fn interrupted_while_waiting(&mut self) -> TurnOutcome {
         self.mark_interrupted(TurnPhase::Streaming).await;
         TurnOutcome::Interrupted(TurnPhase::Streaming)
     }
 
-    /// Requests the response as one piece instead of a stream. Used when streams keep breaking; the rest is as with
-    /// a stream.
+    /// Requests the response as one piece instead of a stream, because streams keep breaking; shows its blocks and
+    /// completes it like a streamed one. There is no further attempt: a failure is the outcome of the turn.
     async fn without_stream(
         &mut self,
         request: &Arc<ModelRequest>,
@@ -410,7 +418,8 @@ impl Turn<'_> {
         self.complete(answer, calls).await
     }
 
-    /// Notes the API's count of the conversation's size and the record of its last response.
+    /// Notes the API's count of the conversation's size, for the record of its last response, and publishes the size.
+    /// To be called once the response is in the history.
     fn note_answer(&mut self, usage: &lathe_protocol::Usage) {
         let record = self.agent.journal.answer_record();
         self.agent.history.note_answer(usage, record);
@@ -418,7 +427,7 @@ impl Turn<'_> {
     }
 
     /// Adds the usage of a response to the turn and to the session, under the model that responded. Must be called once
-    /// per response, also for one that was cut off.
+    /// per attempt, also for a response that broke or was cut off.
     fn count_usage(&mut self, answer: &ModelResponse) {
         self.stats.usage.add(&answer.usage);
         let model = if answer.model.is_empty() { &self.model_id } else { &answer.model };

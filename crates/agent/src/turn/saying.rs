@@ -10,7 +10,8 @@ use crate::turn::Turn;
 use crate::turn::outcome::TurnPhase;
 
 impl Turn<'_> {
-    /// Records a finished block of a response, then sends it to the host. Returns the id of its record.
+    /// Records a finished block of a response, then sends it to the host. A text becomes the last text of the turn and
+    /// is told to MessageDisplay hooks before. Returns the id of its record.
     pub(crate) async fn say_block(
         &mut self,
         answer: &ModelResponse,
@@ -30,8 +31,8 @@ impl Turn<'_> {
         uuid
     }
 
-    /// Writes the client ids of the turn's prompts into `frame`, if it is the first assistant message of the turn; later
-    /// calls do nothing. The host learns from them which prompts the turn responds to.
+    /// Writes the client ids of the turn's prompts into `frame`, if it is the first assistant message of the turn;
+    /// later calls do nothing. The host learns from them which prompts the turn responds to.
     ///
     /// Call this before the message is recorded and sent. Stream events carry the ids only until this has been called.
     pub(crate) fn add_prompt_ids(&mut self, frame: &mut AssistantMessage) {
@@ -42,8 +43,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Fires MessageDisplay: a text is about to be shown. What hooks would show instead is for screens; the frames of a
-    /// headless session are data and stay as the model wrote them.
+    /// Tells MessageDisplay hooks that the last text is about to be shown, if any listen. What they would show instead
+    /// is for screens and ignored: the frames of a headless session are data and stay as the model wrote them.
     async fn tell_display(&mut self) {
         if !self.session.listens(&HookEvent::MessageDisplay) {
             return;
@@ -61,7 +62,8 @@ impl Turn<'_> {
         self.agent.handle.fire(HookEventInput::MessageDisplay(event), None, &self.cancel).await;
     }
 
-    /// Adds the memory files that became relevant because this call touched a file to the notes behind its result.
+    /// Adds the memory files that became relevant because this call touched a file to the notes behind its result. A
+    /// call that failed adds none.
     pub(crate) async fn add_instructions_due(&mut self, answered: &mut ToolCallResult) {
         if !answered.block.is_error() {
             let due = self.agent.instructions_due(&answered.call, &self.cancel).await;
@@ -69,7 +71,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Records the result of a tool call, then sends it to the host, followed by the notices of its hooks.
+    /// Records the result of a tool call, then sends it to the host, followed by the notices of its hooks. Counts it as
+    /// a user frame and keeps its denial, if it was denied, for the result of the turn; the history is not changed.
     pub(crate) async fn say_tool_result(&mut self, answered: &ToolCallResult) {
         self.stats.denials.extend(answered.denial.clone());
         let frame = self.agent.handle.frames.tool_result(
@@ -85,15 +88,16 @@ impl Turn<'_> {
         }
     }
 
-    /// Records a user message that is not a tool result, then sends it to the host.
+    /// Records a user message that is not a tool result, then sends it to the host. Counts it as a user frame of the
+    /// turn; the history is not changed.
     pub(crate) async fn say_as_user(&mut self, frame: UserMessage) {
         self.stats.user_frames += 1;
         self.agent.journal.user(&frame);
         self.session.emit(frame).await;
     }
 
-    /// Adds the marker of an interruption to the history, the session's file and the host's frames. Readers of the
-    /// session look for its text.
+    /// Adds the marker of an interruption to the history and the session's file, and sends it to the host unless the
+    /// session was told to stop. Readers of the session look for its text, so it must not change.
     pub(crate) async fn mark_interrupted(&mut self, phase: TurnPhase) {
         let text = match phase {
             TurnPhase::Streaming => "[Request interrupted by user]",

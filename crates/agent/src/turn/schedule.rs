@@ -25,7 +25,8 @@ pub enum CallAccess {
 }
 
 impl CallAccess {
-    /// Returns whether a call only reads. Reads run side by side; everything that may change something runs alone.
+    /// Returns [`Self::Shared`] for a call that may run beside others, because it only reads or (a child agent)
+    /// schedules its own calls. Everything that may change something, and every unknown call, runs alone.
     pub fn of(call: &DescribedCall) -> Self {
         match call.subject() {
             CallSubject::Shell { .. } if call.is_reading_command() => Self::Shared,
@@ -61,8 +62,8 @@ impl<C> CallSchedule<C> {
         self.waiting.push_back((call, access));
     }
 
-    /// Takes the next call if it may start now. It counts as running until [`Self::finished`] is called with its
-    /// access.
+    /// Takes the next call if it may start now; `None` if it has to wait or there is none. Only the first is looked at,
+    /// so no call overtakes another. It counts as running until [`Self::finished`] is called with its access.
     pub fn start_next(&mut self) -> Option<(C, CallAccess)> {
         // Only the first is looked at: a call that overtook it might read what that one is about to write.
         let (_, access) = self.waiting.front()?;
@@ -81,7 +82,8 @@ impl<C> CallSchedule<C> {
         Some((call, access))
     }
 
-    /// Notes that a call has ended. `access` must be the one that it started with.
+    /// Notes that a call which [`Self::start_next`] returned has ended; to be called once for each. `access` must be
+    /// the one that it started with.
     pub fn finished(&mut self, access: CallAccess) {
         match access {
             CallAccess::Shared => self.running_readers -= 1,
@@ -89,7 +91,7 @@ impl<C> CallSchedule<C> {
         }
     }
 
-    /// Takes out the calls that have not started.
+    /// Takes out the calls that have not started, in their order. Running calls still count.
     pub fn drain_waiting(&mut self) -> Vec<C> {
         self.waiting.drain(..).map(|(call, _)| call).collect()
     }

@@ -83,7 +83,7 @@ impl TurnStats {
         }
     }
 
-    /// Returns the ids of the turn's prompts; `None` if none of them has an id.
+    /// Returns the client ids of the turn's prompts; `None` if none of them has an id.
     pub fn prompt_list(&self) -> Option<Vec<String>> {
         (!self.prompts.is_empty()).then(|| self.prompts.clone())
     }

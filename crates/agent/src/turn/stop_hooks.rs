@@ -9,8 +9,9 @@ use crate::turn::Turn;
 use crate::turn::decide::{NextStep, TurnEnding, after_objection};
 
 impl Turn<'_> {
-    /// Runs the stop hooks. Returns the end of the turn, or another round if a hook objects or has a note for the
-    /// model and the limits permit one.
+    /// Runs the stop hooks. Returns the end of the turn, or another round if a hook objects or has a note for the model
+    /// and the limits permit one. Objections and notes are added to the conversation in either case, and count against
+    /// the limit.
     pub(crate) async fn ask_stop_hooks(&mut self) -> NextStep {
         let event = self.stop_event();
         let outcome = self.agent.handle.fire(event, None, &self.cancel).await;
@@ -38,7 +39,7 @@ impl Turn<'_> {
     }
 
     /// Returns the input for the stop hooks: `Stop` for the main agent, `SubagentStop` for a child. `stop_hook_active`
-    /// tells a hook that this turn was already sent back once.
+    /// tells a hook that stop hooks have already sent this turn back.
     fn stop_event(&self) -> HookEventInput {
         let (active, text) = (self.stats.stop_blocks > 0, self.stats.last_text.clone());
         match self.agent.handle.identity.child() {
@@ -60,8 +61,9 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells people of a hook's objection: of the first, and of the one that exceeds the limit and therefore ends
-    /// the turn, which is returned.
+    /// Tells people of a hook's objection: of the first in the turn, and of the one that exceeds the limit. Returns the
+    /// end of the turn in the latter case, otherwise `None`. A note without an objection counts against the limit but
+    /// is not shown.
     async fn tell_of_block(&mut self, outcome: &Outcome) -> Option<TurnEnding> {
         let (frames, blocks) = (&self.agent.handle.frames, self.stats.stop_blocks);
         // A note is not an error, so it is not shown as one.

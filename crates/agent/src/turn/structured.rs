@@ -22,7 +22,7 @@ pub struct StructuredProgress {
 
 impl StructuredProgress {
     /// Counts the result of a call of the structured output tool: the value it accepted, or a failed attempt. Other
-    /// calls are ignored.
+    /// calls and interrupted ones are ignored.
     pub fn note(&mut self, answered: &ToolCallResult) {
         // An interrupted call says nothing about the shape of the output.
         if *answered.call.description.subject() != CallSubject::StructuredOutput || answered.interrupted {
@@ -37,7 +37,8 @@ impl StructuredProgress {
         }
     }
 
-    /// Returns the text of a result whose structured output was invalid too often.
+    /// Returns the text of a result whose structured output was wrong too often, with the number of attempts and the
+    /// last fault.
     pub fn exhausted(&self) -> String {
         format!(
             "Failed to provide valid structured output after {} attempts — last {STRUCTURED_OUTPUT} error: {}",
