@@ -111,8 +111,8 @@ pub(crate) fn kept_by_parent(env: &LaunchEnvironment) -> Vec<String> {
     names.filter(|name| CREDENTIAL_VARIABLES.contains(name)).map(str::to_owned).collect()
 }
 
-/// Returns the environment for `apiKeyHelper`: all of `env` if the user's settings name the helper, without the
-/// withheld credentials if the project's do.
+/// Returns the environment for `apiKeyHelper`: without the withheld credentials if settings of the project name the
+/// helper, otherwise all of `env`. `tool_env` names the credentials that the options pass on.
 pub(crate) fn helper_environment(
     env: &LaunchEnvironment,
     settings: &SettingsStack,

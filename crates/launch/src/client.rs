@@ -89,7 +89,8 @@ impl ModelSource<'_> {
 }
 
 /// Returns the model for `name`: the caller's, or a client of the API with the first usable credential. Without a
-/// credential it still returns a client, whose requests fail with the cause.
+/// credential it still returns a client, whose requests fail with the cause. An error means that the caller's lookup
+/// failed or that the environment describes no usable client.
 pub(crate) fn choose(
     source: ModelSource<'_>,
     name: String,
@@ -152,7 +153,7 @@ pub fn credential(found: &Found, helper: &KeyHelper, ledger: &Ledger) -> Credent
 }
 
 /// Creates a client for the API as the environment describes it, for a caller that asks without a session. It is not
-/// shared with sessions.
+/// shared with sessions. An error means that the address, the proxies or the certificates cannot be used.
 pub fn api_client(env: &LaunchEnvironment, credential: Credential) -> Result<AnthropicClient, LaunchError> {
     Ok(AnthropicClient::new(api_config(env, credential))?)
 }
@@ -204,13 +205,14 @@ pub fn beta_policy(env: &LaunchEnvironment) -> BetaPolicy {
     }
 }
 
-/// Returns the client for HTTP hooks and pages, with the proxies and certificates of the environment; shared between sessions
-/// where these are equal.
+/// Returns the client for HTTP hooks and pages, with the proxies and certificates of the environment. Sessions for
+/// which these are equal share one.
 pub(crate) fn web_client(env: &LaunchEnvironment, services: &SharedServices) -> Arc<WebClient> {
     services.web_client(proxies(env), extra_ca_file(env))
 }
 
-/// Returns the limits of the web tools; a value that is not a number leaves the default.
+/// Returns the limits of the web tools from the environment; a value that is not a number leaves the default. Pages are
+/// kept for at most [`MAX_CACHE_TIME`].
 pub(crate) fn web_limits(env: &LaunchEnvironment) -> WebLimits {
     let mut limits = WebLimits::default();
     if let Some(ms) = env.number("CLAUDE_CODE_WEBFETCH_CACHE_TTL_MS") {
@@ -222,13 +224,14 @@ pub(crate) fn web_limits(env: &LaunchEnvironment) -> WebLimits {
     limits
 }
 
-/// Returns the file of certificates to trust in addition; `NODE_EXTRA_CA_CERTS` wins over `SSL_CERT_FILE`.
+/// Returns the file of certificates to trust in addition: `NODE_EXTRA_CA_CERTS`, or else `SSL_CERT_FILE`; `None` if
+/// neither is set.
 fn extra_ca_file(env: &LaunchEnvironment) -> Option<PathBuf> {
     env.get("NODE_EXTRA_CA_CERTS").or(env.get("SSL_CERT_FILE")).map(Into::into)
 }
 
-/// Reads the proxies from the environment. The lower-case variable wins over the upper-case one, as in curl, and
-/// `ALL_PROXY` counts where the specific one is missing.
+/// Reads the proxies from the environment; one that is not named stays `None`. The lower-case variable wins over the
+/// upper-case one, as in curl, and `ALL_PROXY` counts where the specific one is missing.
 fn proxies(env: &LaunchEnvironment) -> ProxyConfig {
     // The lower-case name first, as in curl.
     let either = |name: &str| env.get(&name.to_lowercase()).or_else(|| env.get(name)).map(str::to_owned);
@@ -330,7 +333,7 @@ pub(crate) fn catalog(env: &LaunchEnvironment) -> Catalog {
     })
 }
 
-/// Returns how often a failed request is sent again: `CLAUDE_CODE_MAX_RETRIES`, at most 100.
+/// Returns how often a failed request is sent again: `CLAUDE_CODE_MAX_RETRIES`, at most 100, or the default.
 /// `CLAUDE_CODE_RETRY_WATCHDOG` repeats without end while the API is overloaded.
 pub(crate) fn retry_policy(env: &LaunchEnvironment) -> RetryPolicy {
     let retries = env.number("CLAUDE_CODE_MAX_RETRIES").map_or(DEFAULT_MAX_RETRIES, |n| n.min(100) as u32);

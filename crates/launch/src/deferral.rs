@@ -10,9 +10,9 @@ use crate::env::LaunchEnvironment;
 /// The variable that decides.
 const SWITCH: &str = "ENABLE_TOOL_SEARCH";
 
-/// Returns whether tools are deferred for the model on this server; `None` is a model that the caller brought along.
-/// `ENABLE_TOOL_SEARCH` decides. Without it, and with `auto`, tools are deferred unless the server is one of which it is
-/// not known whether it understands that. Where no betas are wanted the API may not understand it either.
+/// Returns whether tools are deferred for the model on `server`; `None` is a model that the caller brought along.
+/// `ENABLE_TOOL_SEARCH` decides; without it, and with `auto`, tools are deferred except on a foreign server, which may
+/// not understand deferred tools. Where requests may name no betas, tools are never deferred.
 pub(crate) fn tool_deferral(env: &LaunchEnvironment, server: Option<ApiServer>) -> ToolDeferral {
     let wanted = env.get(SWITCH).filter(|value| !value.starts_with("auto"));
     let is_on = match (beta_policy(env), wanted) {

@@ -55,7 +55,7 @@ impl LaunchEnvironment {
         Arc::make_mut(&mut self.variables).insert(name.to_owned(), value.to_owned());
     }
 
-    /// Returns a copy without these variables.
+    /// Returns a copy without the variables that `names` lists.
     pub fn without(&self, names: &[String]) -> Self {
         let mut copy = self.clone();
         Arc::make_mut(&mut copy.variables).retain(|name, _| !names.contains(name));

@@ -22,7 +22,7 @@ pub struct RealHost {
 }
 
 impl RealHost {
-    /// Creates a host whose log goes to `warnings`.
+    /// Creates a host with the process id and the `TZ` of `env`, whose log goes to `warnings`.
     pub fn new(env: &LaunchEnvironment, warnings: WarningSink) -> Self {
         let zone_name = env.get("TZ").map(str::to_owned);
         Self { process_id: env.pid, zone_name, zone: OnceLock::new(), warnings }

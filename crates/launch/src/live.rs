@@ -48,8 +48,9 @@ pub struct LiveSettings {
 
 impl LiveSettings {
     /// Makes a planned write on the blocking pool, because it waits for the disk, and then updates the settings in
-    /// memory. While another process or session holds the lock of the file, it retries for up to 30 s without taking a
-    /// thread or locking the settings. The caller must not hold the lock of the settings.
+    /// memory; a plan without a write does nothing. While another process or session holds the lock of the file, it
+    /// retries for up to [`LOCK_WAIT`] without taking a thread or locking the settings. The caller must not hold the
+    /// lock of the settings.
     async fn carry_out(&self, plan: Result<Option<SettingsWrite>, SettingsError>) -> Result<(), String> {
         let Some(mut write) = plan.map_err(|error| error.to_string())? else { return Ok(()) };
         let (deadline, mut pause) = (Instant::now() + LOCK_WAIT, FIRST_PAUSE);
@@ -108,7 +109,7 @@ pub fn hooks_of(stack: &SettingsStack) -> Vec<(HookSource, HooksSettings)> {
 }
 
 /// Returns the options of the hook engine: which hooks are enabled, the URLs and variables that HTTP hooks may use, and
-/// the time for all SessionEnd hooks.
+/// the time for all SessionEnd hooks (`None` leaves the default).
 pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>) -> EngineOptions {
     let wanted = stack.effective();
     EngineOptions {
@@ -121,7 +122,7 @@ pub fn hook_options(stack: &SettingsStack, session_end_budget: Option<Duration>)
 }
 
 /// Returns when the conversation is compacted. The flag wins over the environment, and that over settings; with a flag,
-/// automatic compaction cannot be switched off by the others.
+/// the others can switch off only compaction as a whole (`DISABLE_COMPACT`). A percentage outside 1 to 100 is ignored.
 pub fn compaction(
     flag: Option<AutocompactOption>,
     env: &LaunchEnvironment,

@@ -107,7 +107,7 @@ fn settings_dirs(settings: &RunSettings) -> Vec<PathBuf> {
 }
 
 /// Loads the folder's settings and returns the rules and the permission scope of a session with these options, without
-/// starting one (`permissions explain`).
+/// starting one (`permissions explain`). Fails where the launch of such a session would fail because of them.
 pub fn permissions_of(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -117,8 +117,8 @@ pub fn permissions_of(
 }
 
 /// Builds the rules from settings files and flags, and the scope with mode and directories. The mode of the flags wins
-/// over the saved one of a resumed session, and that over the settings' default. Fails if bypassing permissions is
-/// forbidden by settings or requested as root.
+/// over the saved one of a resumed session, and that over the settings' default. Rules that cannot be parsed become
+/// warnings; an error means that bypassing permissions is forbidden by settings or was requested as root.
 pub fn permissions(
     options: &SessionOptions,
     project: &ProjectContext,

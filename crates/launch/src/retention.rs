@@ -64,8 +64,8 @@ impl RetentionSweep {
     }
 }
 
-/// Writes an empty file, which sets its modification time to now, the time of the last sweep. Errors are ignored: the
-/// next run then sweeps again.
+/// Writes an empty file, so that its modification time, which is the time of the last sweep, is now. Errors are
+/// ignored, because the next run then sweeps again.
 fn touch(stamp: &Path) {
     // If this fails, the next run sweeps again, which is harmless.
     let _ = std::fs::write(stamp, "");

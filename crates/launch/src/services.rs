@@ -37,7 +37,8 @@ impl SharedServices {
     }
 
     /// Returns the API client with this configuration, a shared one if possible. A client whose key comes from a
-    /// command is always new, because the command runs in the folder of its session.
+    /// command is always new, because the command runs in the folder of its session. An error means that the
+    /// configuration cannot be used.
     pub(crate) fn api_client(&self, config: ClientConfig) -> Result<Arc<AnthropicClient>, ClientError> {
         if let Credential::Helper(_) = config.credential {
             return AnthropicClient::new(config).map(Arc::new);
@@ -55,7 +56,8 @@ impl SharedServices {
         &self.limits
     }
 
-    /// Returns the client of HTTP hooks with these proxies and additional certificates, a shared one if possible.
+    /// Returns the client for HTTP hooks and pages with these proxies and additional certificates, a shared one if
+    /// possible.
     pub(crate) fn web_client(&self, proxy: ProxyConfig, extra_ca_file: Option<PathBuf>) -> Arc<WebClient> {
         let mut kept = self.clients.web.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (proxy, extra_ca_file);

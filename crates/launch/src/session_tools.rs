@@ -31,7 +31,8 @@ pub fn tools(
     Ok(chosen.with(Arc::new(StructuredOutput::new(schema.clone())?)))
 }
 
-/// Returns the built-in tools that the options select and that suit a session of this kind.
+/// Returns the built-in tools that the options select and that suit a session of this kind, without those that a deny
+/// rule removes. By default, tools that an allow rule of the options names are added.
 fn selected(options: &SessionOptions, kind: &SessionKind, permissions: &PermissionEngine) -> ToolSet {
     let is_removed = |name: &str| permissions.removes_tool(name, None).is_some();
     let choice = match &options.tools {
@@ -41,8 +42,8 @@ fn selected(options: &SessionOptions, kind: &SessionKind, permissions: &Permissi
     kind.tools(builtin_tools(), &choice, is_removed)
 }
 
-/// Returns the tools that the session has only while its model needs a list of its work: none where the client or
-/// `CLAUDE_CODE_ENABLE_TODO_TOOLS` wants the list with every model.
+/// Returns the tools that the session has only while its model needs a list of its work. Empty where the client or
+/// `CLAUDE_CODE_ENABLE_TODO_TOOLS` wants the list with every model, because they are then ordinary tools.
 pub fn list_tools(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -61,7 +62,7 @@ pub fn list_tools(
     of(kept).select(Selection::Except(&others))
 }
 
-/// Returns the tools that the options allow in words, whatever the rules say besides the name.
+/// Returns the names of the tools in the allow rules of the options, without what a rule says in parentheses.
 fn allowed_names(options: &SessionOptions) -> Vec<String> {
     let rules = options.allowed_tools.iter().flat_map(|list| parse_rule_list(list));
     rules.map(|rule| rule.split('(').next().unwrap_or_default().trim().to_owned()).collect()

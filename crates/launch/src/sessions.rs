@@ -48,7 +48,8 @@ impl OpenSession {
 }
 
 /// Opens the session that the options ask for and locks its file if it is saved. A missing or unreadable session to
-/// resume is an error; a file that cannot be written only causes a warning, and the session is not saved.
+/// resume is an error; a file that cannot be written only causes a warning, and the session is not saved. Waits up to
+/// half a second for the lock of a process that has just died.
 pub fn open(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -139,7 +140,8 @@ impl Opening<'_> {
         Ok(OpenSession { id, journal, beginning: SessionBeginning::Resumed(Box::new(resumed)) })
     }
 
-    /// Loads the conversation of a session. Damaged records are skipped; it is an error only if no record can be read.
+    /// Loads the conversation of a session up to `at`. Damaged records are skipped; if no record can be read because of
+    /// damage, it is reported as a warning and the session counts as not found.
     fn load(&self, source: &Path, at: ResumeAt<'_>) -> Result<Resumed, LaunchError> {
         let id = SessionPaths::of_transcript(source).session_id().to_owned();
         let resumed = load_for_resume(source, at).map_err(|error| refusal(error, &id))?;
@@ -189,7 +191,8 @@ impl Opening<'_> {
         Ok(OpenSession { id, journal, beginning })
     }
 
-    /// Creates a new session. If the folder cannot be written, the session runs without being saved, with a warning.
+    /// Creates a new session. If its file cannot be written, the session runs without being saved, with a warning; an
+    /// id that the options give and another session has is an error.
     fn new_session(&self, config_dir: &Path) -> Result<OpenSession, LaunchError> {
         let id = self.new_id();
         if !self.options.persist {
@@ -278,9 +281,9 @@ impl Opening<'_> {
     }
 }
 
-/// Opens the file of a session, and tries again while its lock is held but not by a living process. After a process was
-/// killed, the next run may resume its session at once, while a child that the process was just starting still has the
-/// lock. Usually the first try succeeds.
+/// Opens the file of a session, and tries again for up to half a second while its lock is held but not by a living
+/// process. After a process was killed, the next run may resume its session at once, while a child that the process was
+/// just starting still has the lock. Blocks the thread; usually the first try succeeds.
 #[allow(clippy::disallowed_methods, reason = "`prepare` is called on a thread that may wait")]
 fn retry_if_holder_died<T>(open: impl Fn() -> Result<T, TranscriptError>) -> Result<T, TranscriptError> {
     for _ in 0..DYING_TRIES {
@@ -305,8 +308,8 @@ fn records(path: &Path) -> Vec<Value> {
 }
 
 /// Returns the branch that is checked out in the repository around `cwd`, `HEAD` if it is detached, or `None` outside a
-/// repository. It is read from the repository's files, because starting `git` would take longer. In an additional
-/// worktree `.git` is a file with the path of the actual folder.
+/// repository or if its files cannot be read. They are read directly, because starting `git` would take longer. In an
+/// additional worktree `.git` is a file with the path of the actual folder.
 fn git_branch(cwd: &Path) -> Option<String> {
     let (top, git) = cwd.ancestors().map(|dir| (dir, dir.join(".git"))).find(|(_, git)| git.exists())?;
     let git = match std::fs::read_to_string(&git) {

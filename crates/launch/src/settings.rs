@@ -54,8 +54,8 @@ pub fn load(
     Ok((RunSettings { stack: Arc::new(Mutex::new(stack)), withheld }, warnings))
 }
 
-/// Reads the settings that count for these options, for callers that only want to look at them. `env` is the
-/// environment of the process, without variables of settings.
+/// Reads the settings that count for these options, for callers that only want to look at them; [`load`] also refuses
+/// settings that a session must not start with. `env` is the environment of the process, without variables of settings.
 pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<SettingsStack, LaunchError> {
     let cwd = env.cwd.clone().unwrap_or_else(|| "/".into());
     // What the folder itself brings is then not looked at: another branch may be checked out in it.
@@ -81,7 +81,8 @@ pub fn stack(options: &SessionOptions, env: &LaunchEnvironment) -> Result<Settin
     Ok(SettingsStack::load(request)?)
 }
 
-/// Returns the real path of the folder that project settings are taken from in place of the working folder.
+/// Returns the real path of the folder that project settings are taken from in place of the working folder. It is an
+/// error if `path` is not absolute or is not a folder.
 pub(crate) fn config_root(path: &Path) -> Result<PathBuf, LaunchError> {
     let real = path.canonicalize().ok().filter(|real| path.is_absolute() && real.is_dir());
     real.ok_or_else(|| LaunchError::NoConfigRoot { path: path.to_owned() })
@@ -138,8 +139,8 @@ pub(crate) fn instructions(
     }
 }
 
-/// Loads the memory files that the settings lead to and `may_read` permits; none if `CLAUDE_CODE_DISABLE_CLAUDE_MDS` is
-/// on.
+/// Loads the memory files that the settings lead to and `may_read` permits; an empty memory if
+/// `CLAUDE_CODE_DISABLE_CLAUDE_MDS` is on. The files are those of the working folder, wherever the settings come from.
 pub fn memory_of(env: &LaunchEnvironment, stack: &SettingsStack, may_read: ReadCheck) -> Memory {
     if env.is_on("CLAUDE_CODE_DISABLE_CLAUDE_MDS") {
         return memory::load(MemoryRequest { sources: Sources::NONE, ..MemoryRequest::default() });

@@ -203,8 +203,8 @@ fn record_title(session: &OpenSession, options: &SessionOptions) {
     }
 }
 
-/// Combines the choices about the model: flags win over the environment, and that over settings. Only
-/// `CLAUDE_CODE_DISABLE_THINKING` wins over its flag.
+/// Combines the choices about the model `id`: flags win over the environment, and that over settings. Only
+/// `CLAUDE_CODE_DISABLE_THINKING` wins over its flag. `user_id` is left to the caller.
 fn model_choice(
     options: &SessionOptions,
     env: &LaunchEnvironment,
@@ -258,7 +258,8 @@ fn cache(env: &LaunchEnvironment) -> CacheTtl {
 }
 
 /// Returns how commands run in the background: where their output goes, for how long, and how long the session waits
-/// for them after its last turn.
+/// for them after its last turn. A ceiling of 0 in the environment means no limit, and the option to stop them means no
+/// wait.
 fn background(options: &SessionOptions, project: &ProjectContext, session_id: &str) -> BackgroundConfig {
     let env = &project.env;
     let base = env.get("CLAUDE_CODE_TMPDIR").map_or_else(|| project.process.temp_dir(), Path::new);
@@ -331,7 +332,8 @@ fn workspace(
     workspace
 }
 
-/// Returns the limits of a turn: rounds from the options, the others from the environment, with upper bounds.
+/// Returns the limits of a turn: rounds from the options, the others from the environment, with upper bounds. Values
+/// that cannot be read leave the default.
 fn turn_limits(options: &SessionOptions, env: &LaunchEnvironment) -> TurnLimits {
     let mut limits = TurnLimits { max_rounds: options.max_turns, ..TurnLimits::default() };
     if let Some(cap) = env.number("CLAUDE_CODE_STOP_HOOK_BLOCK_CAP") {
@@ -427,7 +429,7 @@ fn system_prompt(
 }
 
 /// Returns which optional frames the host gets, by its flags and the environment, and the generation of the client,
-/// which decides the form of some frames.
+/// which decides the form of some frames. Of the two variables for states, the one that shows them to everyone wins.
 fn frame_options(options: &SessionOptions, env: &LaunchEnvironment) -> FrameOptions {
     let states = if env.is_on("CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS") {
         StateFrames::Public
@@ -456,8 +458,8 @@ pub(crate) fn client_generation(options: &SessionOptions, env: &LaunchEnvironmen
     })
 }
 
-/// Returns the fields of the init frame that are known at the start; an empty list tells the client that there are
-/// none.
+/// Returns the fields of the init frame that are known at the start and do not change from turn to turn. An empty list
+/// tells the client that there are none.
 fn init_facts(project: &ProjectContext, instructions: &ModelInstructions, key_source: String) -> Init {
     let style = instructions.style.as_ref().map_or("default", |style| &style.name);
     let dirs = project.extra_dirs();
